@@ -1,7 +1,7 @@
 """Models and contracts for tests of AetherGraph and of implementations of its protocols.
 
-The contracts test a graph, a feature source or a sampler of your own, see ``docs/testing.md``;
-those for PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
+The contracts test a graph, a feature source, a sampler or a source of streams of your own, see
+``docs/testing.md``; those for PyG's stores and samplers are in :mod:`aethergraph.pyg.testing`.
 """
 
 from aethergraph.testing import oracle
@@ -9,6 +9,7 @@ from aethergraph.testing.adjacency import AdjacencyContract
 from aethergraph.testing.features import FeatureSourceContract
 from aethergraph.testing.rules import BrokenRule, Contract, broken_rules
 from aethergraph.testing.sampler import HeteroSamplerContract, SamplerContract
+from aethergraph.testing.sources import SourceContract
 
 __all__ = [
     "AdjacencyContract",
@@ -17,6 +18,7 @@ __all__ = [
     "FeatureSourceContract",
     "HeteroSamplerContract",
     "SamplerContract",
+    "SourceContract",
     "broken_rules",
     "oracle",
 ]

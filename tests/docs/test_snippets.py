@@ -209,7 +209,7 @@ def test_page_is_well_formed(page: Path) -> None:
     content = page.read_text(encoding="utf-8")
     assert content.count("\n```") % 2 == 0, "an unclosed fence"
     for block in blocks(page):
-        assert block.kind in ("python", "console", "sh", "text", "c", "yaml"), block
+        assert block.kind in ("python", "console", "sh", "text", "c", "yaml", "toml"), block
         if block.kind == "sh":
             lines = [line for line in block.text.splitlines() if line and not line.startswith("#")]
             others = [line for line in lines if not line.startswith(SETUP_COMMANDS)]

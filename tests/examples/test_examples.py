@@ -21,6 +21,7 @@ LEAST = {
     "temporal_link_prediction_pyg.py": 0.7,
     "live_node_classification_pyg.py": 0.7,
     "live_link_prediction_pyg.py": 0.68,
+    "streaming_link_prediction_pyg.py": 0.68,
     "node_classification_dgl.py": 0.7,
     "live_node_classification_dgl.py": 0.7,
     "node_classification_graphbolt_dgl.py": 0.65,

@@ -31,6 +31,10 @@ DEGREE = 12
 MOMENTS = 3  # interruptions of each call
 
 
+class _Undo(Exception):
+    pass
+
+
 class Calls:
     """Long calls over one graph; ``size`` is its number of nodes."""
 
@@ -53,6 +57,7 @@ class Calls:
         self._paged = ag.Graph.load(path, storage="uring", memory_budget="256M")
         self._rows = ag.FeatureStore.load(folder / "x.npy")
         self._size = size
+        self._kept: ag.DynamicGraph | None = None
 
     def _sample(self, graph: ag.Graph, fanouts: list[int], **options: Any) -> int:
         sampler = ag.NeighborSampler(graph, fanouts, **options)
@@ -144,6 +149,54 @@ class Calls:
             memory_budget=budget,
         )  # fmt: skip
         return found.num_edges
+
+    def _live(self, order: Any) -> ag.DynamicGraph:
+        return ag.DynamicGraph(self._size, 2048, layout="csc", order=order)
+
+    def live_insert(self) -> int:
+        return self._insert_into(self._live("time"))
+
+    def live_insert_into_a_set(self) -> int:
+        return self._insert_into(self._live("id"))
+
+    def _insert_into(self, graph: ag.DynamicGraph) -> int:
+        some = slice(0, len(self._src) // 10)  # undoing takes as long as there was done
+        try:
+            graph.insert_edges(self._src[some], self._dst[some])
+        finally:  # all of them or none
+            assert graph.num_edges == 0 or graph.num_edges > len(self._src[some]) * 0.99
+        return graph.num_edges
+
+    def live_delete(self) -> int:
+        some = slice(0, len(self._src) // 40)
+        graph = self._filled()
+        before = graph.num_edges
+        try:
+            with graph.transaction():
+                graph.delete_edges(self._src[some], self._dst[some])
+                left = graph.pinned().num_edges  # of the last commit: nothing is gone yet
+                raise _Undo
+        except _Undo:
+            pass
+        finally:
+            assert graph.num_edges == before
+        return left
+
+    def live_edge_list(self) -> int:
+        return int(self._filled().snapshot().edge_list()[2].sum())
+
+    def live_to_graph(self) -> int:
+        return self._filled().to_graph().num_edges
+
+    def live_sample(self) -> int:
+        sampler = ag.NeighborSampler(self._filled(), [10, 5])
+        return len(sampler.sample(self._seeds, key=1).edge)
+
+    def _filled(self) -> ag.DynamicGraph:
+        if self._kept is None:
+            self._kept = self._live("time")
+            self._kept.insert_edges(self._src, self._dst)
+        return self._kept
 
     def batches(self) -> int:
         loader = SubgraphLoader(

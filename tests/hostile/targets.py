@@ -1,58 +1,25 @@
-"""What is called with bad values: every public callable, with arguments that work.
-
-A target makes, in a folder of prepared files, a callable and arguments with which it succeeds.
-Every argument of its signature is then attacked, one at a time.
-"""
+"""What is called with bad values: every public callable, with arguments that work."""
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from live_targets import live_targets
+from target import Target, some, then
 
 import aethergraph as ag
 from aethergraph import convert, interop, packing, sampling
 from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
 from aethergraph.testing import graphs as synthetic
 
-__all__ = ["Target", "prepare", "targets"]
+__all__ = ["prepare", "targets"]
 
-Call = tuple[Callable[..., Any], dict[str, Any]]
-
-#: Arguments that are functions of the caller: what they raise is theirs.
-CALLBACKS = {
-    "progress", "remark", "stages", "transform", "transform_sampler_output", "function",
-    "negative_sampler",
-}  # fmt: skip
 NODES, EDGES = 20, 60
-
-
-class Target(NamedTuple):
-    """A public callable; ``builtins`` are the errors that it may raise beside AetherError."""
-
-    name: str
-    make: Callable[[Path], Call]
-    builtins: tuple[type[Exception], ...] = ()
-    #: Arguments that its signature hides in ``**kwargs``.
-    more: tuple[str, ...] = ()
-
-    def arguments(self, folder: Path) -> list[str]:
-        """The names of the arguments that can be attacked."""
-        call, given = self.make(folder)
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        try:
-            parameters = inspect.signature(call).parameters.values()
-        except ValueError:  # compiled by mypyc: the arguments that are given
-            return list(given)
-        found = [p.name for p in parameters if p.kind in kinds]
-        found += [name for name in (*given, *self.more) if name not in found]
-        return [name for name in found if name not in CALLBACKS]
 
 
 # ---- files ---------------------------------------------------------------------------------
@@ -127,21 +94,6 @@ def _store(folder: Path) -> ag.FeatureStore:
 
 def _paged_store(folder: Path) -> ag.FeatureStore:
     return ag.FeatureStore.load(folder / "x.npy", storage="uring", memory_budget="64M")
-
-
-def _then(make: Callable[..., Any], use: Callable[[Any], Any]) -> Callable[..., Any]:
-    """``make``, whose result is used as well: options may be looked at late."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return use(make(*args, **kwargs))
-
-    call.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
-    return call
-
-
-def _some(iterable: Any) -> list[Any]:
-    """The first items, of which there may be many."""
-    return list(islice(iterable, 2))
 
 
 def _core() -> Iterator[Target]:
@@ -287,7 +239,7 @@ def _core() -> Iterator[Target]:
     yield Target(
         "NeighborSampler",
         lambda f: (
-            _then(ag.NeighborSampler, lambda s: s.sample([0, 1], key=1)),
+            then(ag.NeighborSampler, lambda s: s.sample([0, 1], key=1)),
             {"graph": _graph(f), "fanouts": [3, 2]},
         ),
     )
@@ -302,14 +254,14 @@ def _core() -> Iterator[Target]:
     yield Target(
         "NeighborSampler.sample_many",
         lambda f: (
-            _then(ag.NeighborSampler(_graph(f), [3, 2]).sample_many, _some),
+            then(ag.NeighborSampler(_graph(f), [3, 2]).sample_many, some),
             {"seeds": [[0], [1]], "keys": [1, 2]},
         ),
     )
     yield Target(
         "HeteroNeighborSampler",
         lambda _: (
-            _then(ag.HeteroNeighborSampler, lambda s: s.sample({"user": [0, 1]}, key=1)),
+            then(ag.HeteroNeighborSampler, lambda s: s.sample({"user": [0, 1]}, key=1)),
             {"graph": _typed_graph(), "fanouts": [3, 2]},
         ),
     )
@@ -323,7 +275,7 @@ def _core() -> Iterator[Target]:
     yield Target(
         "HGTSampler",
         lambda _: (
-            _then(ag.HGTSampler, lambda s: s.sample({"user": [0, 1]}, key=1)),
+            then(ag.HGTSampler, lambda s: s.sample({"user": [0, 1]}, key=1)),
             {"graph": _typed_graph(), "num_samples": [3, 2]},
         ),
     )
@@ -333,7 +285,7 @@ def _core() -> Iterator[Target]:
     )
     yield Target(
         "RandomWalker",
-        lambda f: (_then(ag.RandomWalker, lambda w: w.walk([0], 3)), {"graph": _graph(f)}),
+        lambda f: (then(ag.RandomWalker, lambda w: w.walk([0], 3)), {"graph": _graph(f)}),
     )
     yield Target(
         "RandomWalker.walk",
@@ -366,7 +318,7 @@ def _around() -> Iterator[Target]:
     yield Target(
         "SubgraphLoader",
         lambda f: (
-            _then(SubgraphLoader, _some),
+            then(SubgraphLoader, some),
             {"graph": _graph(f), "fanouts": [3, 2], "seeds": [0, 1, 2]},
         ),
     )
@@ -374,7 +326,7 @@ def _around() -> Iterator[Target]:
     yield Target("BufferPool.empty", lambda _: (BufferPool("1M").empty, {"shape": 3}))
     yield Target(
         "prefetch_map",
-        lambda _: (_then(prefetch_map, _some), {"function": abs, "items": [1, 2]}),
+        lambda _: (then(prefetch_map, some), {"function": abs, "items": [1, 2]}),
         (TypeError, ValueError, NotImplementedError),  # of abs(), and of what is no iterable
     )
     yield Target(
@@ -403,7 +355,7 @@ def _around() -> Iterator[Target]:
     )  # fmt: skip
     yield Target("read_edges", lambda f: (convert.read_edges, {"paths": f / "edges.csv"}))
     yield Target(
-        "iter_edges", lambda f: (_then(convert.iter_edges, _some), {"paths": f / "edges.csv"})
+        "iter_edges", lambda f: (then(convert.iter_edges, some), {"paths": f / "edges.csv"})
     )
     yield Target("read_labels", lambda f: (convert.read_labels, {"path": f / "labels.csv"}))
     yield Target("AttrSpec.parse", lambda _: (convert.AttrSpec.parse, {"text": "a=b"}))
@@ -440,14 +392,14 @@ def _around() -> Iterator[Target]:
     yield Target(
         "CommunityGraph",
         lambda _: (
-            _then(synthetic.CommunityGraph, lambda g: g.edge_chunk(0, 5)),
+            then(synthetic.CommunityGraph, lambda g: g.edge_chunk(0, 5)),
             {"num_nodes": 100, "num_edges": 200},
         ),
     )
     yield Target(
         "RmatGraph",
         lambda _: (
-            _then(synthetic.RmatGraph, lambda g: g.edge_chunk(0, 5)),
+            then(synthetic.RmatGraph, lambda g: g.edge_chunk(0, 5)),
             {"scale": 5, "num_edges": 50},
         ),
     )
@@ -486,7 +438,7 @@ def _pyg() -> Iterator[Target]:
         yield Target(
             f"pyg.{name}",
             lambda _, name=name, arguments=arguments: (
-                _then(getattr(pyg, name), _some),
+                then(getattr(pyg, name), some),
                 {"data": stores(), **arguments},
             ),
             loaders,
@@ -499,7 +451,7 @@ def _pyg() -> Iterator[Target]:
         yield Target(
             f"pyg.{name}",
             lambda _, name=name, arguments=arguments: (
-                _then(getattr(pyg, name), _some),
+                then(getattr(pyg, name), some),
                 {"data": pyg.from_data(pyg.to_data(_typed_graph())), **arguments},
             ),
             loaders,
@@ -508,7 +460,7 @@ def _pyg() -> Iterator[Target]:
     yield Target(
         "pyg.NeighborSampler",
         lambda _: (
-            _then(
+            then(
                 pyg.NeighborSampler,
                 lambda s: s.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0]))),
             ),
@@ -586,7 +538,7 @@ def _dgl() -> Iterator[Target]:
     yield Target(
         "dgl.GraphStorage",
         lambda _: (
-            _then(adapter.GraphStorage, lambda g: g.in_degrees()), {"graph": _full_graph()}
+            then(adapter.GraphStorage, lambda g: g.in_degrees()), {"graph": _full_graph()}
         ),
     )  # fmt: skip
     calls: dict[str, dict[str, Any]] = {
@@ -623,7 +575,7 @@ def _dgl() -> Iterator[Target]:
         yield Target(
             f"dgl.{name}",
             lambda _, name=name, arguments=arguments: (
-                _then(getattr(adapter, name), lambda s: s.sample(storage(), nodes)),
+                then(getattr(adapter, name), lambda s: s.sample(storage(), nodes)),
                 dict(arguments),
             ),
         )
@@ -639,19 +591,19 @@ def _dgl() -> Iterator[Target]:
         yield Target(
             f"dgl.FeatureStorage.fetch ({name})",
             lambda _, name=name, key=key: (
-                _then(getattr(storage(), f"get_{name}_storage")(key).fetch, lambda f: f.wait()),
+                then(getattr(storage(), f"get_{name}_storage")(key).fetch, lambda f: f.wait()),
                 {"indices": nodes, "device": "cpu"},
             ),
         )
     yield Target(
         "dgl.PerSourceUniform",
-        lambda _: (_then(adapter.PerSourceUniform, lambda n: n(storage(), nodes)), {"k": 2}),
+        lambda _: (then(adapter.PerSourceUniform, lambda n: n(storage(), nodes)), {"k": 2}),
     )
     for mode in ("self", "reverse_id"):
         yield Target(
             f"dgl.as_edge_prediction_sampler ({mode})",
             lambda _, mode=mode: (
-                _then(adapter.as_edge_prediction_sampler, lambda s: s.sample(storage(), nodes[:0])),
+                then(adapter.as_edge_prediction_sampler, lambda s: s.sample(storage(), nodes[:0])),
                 {
                     "sampler": adapter.NeighborSampler([3]),
                     "exclude": mode,
@@ -663,7 +615,7 @@ def _dgl() -> Iterator[Target]:
     yield Target(
         "dgl.ClusterGCNSampler",
         lambda _: (
-            _then(adapter.ClusterGCNSampler, lambda s: s.sample(storage(), [0])),
+            then(adapter.ClusterGCNSampler, lambda s: s.sample(storage(), [0])),
             {"g": storage(), "k": 2, "clusters": torch.arange(NODES) % 2},
         ),
     )
@@ -726,7 +678,7 @@ def _dgl() -> Iterator[Target]:
     yield Target(
         "graphbolt.NeighborSampler",
         lambda _: (
-            _then(graphbolt.NeighborSampler, lambda s: s.sample_subgraphs(nodes, None)),
+            then(graphbolt.NeighborSampler, lambda s: s.sample_subgraphs(nodes, None)),
             {
                 "datapipe": _pipe(nodes),
                 "graph": graphbolt.SamplingGraph(_full_graph()),
@@ -773,7 +725,7 @@ def _ondisk(folder: Path) -> Path:
 
 def targets() -> list[Target]:
     """Return all targets that can be called with the packages installed here."""
-    found = [*_core(), *_around()]
+    found = [*_core(), *_around(), *live_targets()]
     for more in (_pyg, _dgl):
         try:
             found += list(more())

@@ -1,0 +1,224 @@
+"""``aethergraph ingest``: takes records of a stream into a live graph."""
+
+from __future__ import annotations
+
+import signal
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from aethergraph.cli.terminal import command, count, duration, note, rate, stderr, stdout
+from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
+from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.streaming import Ingestor, IngestStats, Schema
+from aethergraph.streaming.address import open_source
+
+__all__ = ["ingest_command"]
+
+#: Seconds between two looks at the numbers, and between two lines where there is no terminal.
+_LOOK, _LINE = 0.25, 10.0
+
+
+class Late(str, Enum):
+    insert = "insert"
+    dead_letter = "dead_letter"
+
+
+class Durability(str, Enum):
+    sync = "sync"
+    batch = "batch"
+    none = "none"
+
+
+class Order(str, Enum):
+    id = "id"
+    time = "time"
+
+
+_NEW = "A graph that is made"
+_BAD = "Records that are bad or late"
+_WORKING = "How the work is done"
+
+
+@command
+def ingest_command(
+    directory: Annotated[Path, typer.Argument(help="Directory of the live graph.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="kafka://HOST:PORT/TOPIC, tcp://HOST:PORT to listen at, or a file or folder."
+        ),
+    ],
+    schema: Annotated[Path, typer.Option(help="What fields mean, in TOML or JSON.")],
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="KEY=VALUE: of librdkafka; token_file, cert, key of a socket; pattern of a folder."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name that the graph keeps the offsets under.")
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="End behind what is there now.")
+    ] = False,
+    dead_letter: Annotated[
+        Path | None, typer.Option(help="File for records that do not fit.", rich_help_panel=_BAD)
+    ] = None,
+    max_bad: Annotated[
+        str, typer.Option(help="Most of them: a number or a share.", rich_help_panel=_BAD)
+    ] = "1%",
+    late: Annotated[
+        Late, typer.Option(help="What becomes of late records.", rich_help_panel=_BAD)
+    ] = Late.insert,
+    lateness: Annotated[
+        str, typer.Option(help="Age of a record that is not late yet.", rich_help_panel=_BAD)
+    ] = "0",
+    max_skew: Annotated[
+        str | None,
+        typer.Option(help="How far a partition may be ahead of others.", rich_help_panel=_BAD),
+    ] = None,
+    new_nodes: Annotated[
+        int,
+        typer.Option(min=0, help="Nodes that a commit may add for new ids.", rich_help_panel=_BAD),
+    ] = 0,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Records to a commit.", rich_help_panel=_WORKING)
+    ] = 10_000,
+    linger: Annotated[
+        str, typer.Option(help="Time until a smaller commit.", rich_help_panel=_WORKING)
+    ] = "5ms",
+    durability: Annotated[
+        Durability, typer.Option(help="When commits are on disk.", rich_help_panel=_WORKING)
+    ] = Durability.batch,
+    arena_mb: Annotated[
+        int, typer.Option(min=1, help="MiB of memory for edges.", rich_help_panel=_WORKING)
+    ] = 1024,
+    num_nodes: Annotated[
+        int | None, typer.Option("-n", "--num-nodes", min=0, help="Nodes.", rich_help_panel=_NEW)
+    ] = None,
+    order: Annotated[
+        Order | None, typer.Option(help="Order of the lists.", rich_help_panel=_NEW)
+    ] = None,
+    edge_time: Annotated[
+        str | None,
+        typer.Option(help="int64, or datetime64[unit]: edges have times.", rich_help_panel=_NEW),
+    ] = None,
+    edge_weight: Annotated[
+        str | None, typer.Option(help="float32: edges have weights.", rich_help_panel=_NEW)
+    ] = None,
+) -> None:
+    """Take records of a stream into a live graph, each of them once, until Ctrl-C.
+
+    Killed at any moment and run again, it goes on where the graph is. Other processes read the
+    graph meanwhile: DynamicGraph.attach(DIRECTORY).
+
+    Example: aethergraph ingest g.aegd kafka://localhost:9092/edges --schema edges.toml
+    """
+    given = open_source(
+        source, Schema.load(schema), name=name, until_end=until_end, options=_options(option)
+    )
+    new = {"order": order and order.value, "edge_time": edge_time, "edge_weight": edge_weight}
+    graph = _open_graph(directory, num_nodes, arena_mb, durability.value, new)
+    try:
+        ingestor = Ingestor(
+            graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
+            max_bad=_number(max_bad), late=late.value, lateness=_number(lateness),
+            max_skew=None if max_skew is None else _number(max_skew), new_nodes=new_nodes,
+        )  # fmt: skip
+        began = time.monotonic()
+        stats = _watch(ingestor)
+    finally:
+        graph.close()
+    seconds = time.monotonic() - began
+    stdout().print(
+        f"{directory}: {stats.records:,} records in {duration(seconds)}: {_summary(stats)}",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _options(texts: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidArgumentError(f"--option {text!r} is not KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _number(text: str) -> Any:
+    return int(text) if text.isdecimal() else text
+
+
+def _open_graph(
+    path: Path, num_nodes: int | None, arena_mb: int, durability: str, new: dict[str, Any]
+) -> Any:
+    """Open the graph, of one type or of many; or make one."""
+    options: dict[str, Any] = {"arena_mb": arena_mb, "durability": durability}
+    if not is_live_directory(path):
+        if num_nodes is None:
+            raise InvalidArgumentError(
+                f"there is no live graph in {path}: give --num-nodes to make one"
+            )
+        return DynamicGraph.open(path, num_nodes, **options, **new)
+    if list(LiveDirectory(path).description()["num_nodes"]) == ["node"]:
+        return DynamicGraph.open(path, num_nodes, **options, **new)
+    return DynamicHeteroGraph.open(path, **options)
+
+
+def _watch(ingestor: Ingestor) -> IngestStats:
+    """Run an ingestor, and show how it goes, until it ends or is interrupted."""
+    console = stderr()
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with Live(console=console, refresh_per_second=4, transient=True) as shown:
+            ingestor.start()
+            last, at, said = ingestor.stats(), time.monotonic(), time.monotonic()
+            while last.state not in ("ended", "stopped", "failed") and not stopping:
+                time.sleep(_LOOK)
+                now = ingestor.stats()
+                seconds = time.monotonic() - at
+                text = _line(now, (now.records - last.records) / seconds)
+                last, at = now, time.monotonic()
+                if console.is_terminal:
+                    shown.update(Text(text))
+                elif time.monotonic() - said >= _LINE:
+                    said = time.monotonic()
+                    note(text)
+        ingestor.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return ingestor.stats()
+
+
+def _line(stats: IngestStats, speed: float) -> str:
+    text = f"{stats.state}: {rate(speed, 'records')}, {count(stats.records)} in all"
+    text += f", {_summary(stats)}"
+    left = sum(stats.lag.values())
+    text += f", {count(left)} left" if left else ""
+    return f"{text} ({stats.reason})" if stats.reason else text
+
+
+def _summary(stats: IngestStats) -> str:
+    parts = [f"{stats.edges:,} edges"]
+    for number, what in (
+        (stats.deleted, "edges deleted"), (stats.rows, "rows of nodes"), (stats.nodes, "new nodes"),
+        (stats.bad, "bad"), (stats.late, "late"),
+    ):  # fmt: skip
+        if number:
+            parts.append(f"{number:,} {what}")
+    return f"{', '.join(parts)}; {stats.commits:,} commits"

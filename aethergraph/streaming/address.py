@@ -1,0 +1,99 @@
+"""Sources by their addresses, for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from aethergraph._checks.options import shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.streaming.files import FileSource
+from aethergraph.streaming.kafka import KafkaSource
+from aethergraph.streaming.records import Source
+from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.sockets import SocketSource
+
+__all__ = ["open_source"]
+
+
+def open_source(
+    address: str,
+    schema: Schema,
+    *,
+    name: str | None = None,
+    until_end: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Return the source at an address.
+
+    Args:
+        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"`` to listen at; or
+            the path of a file or folder.
+        schema: fields of the records.
+        name: name under which the graph keeps the offsets; None: that of the topic or file.
+        until_end: end behind what is there now.
+        options: options of librdkafka; ``token_file``, ``cert`` and ``key`` of a socket; or
+            ``pattern`` of a folder.
+
+    Raises:
+        InvalidArgumentError: it is no address of a source.
+    """
+    given = dict(options or {})
+    if address.startswith("kafka://"):
+        parts = urlsplit(address)
+        topic = unquote(parts.path.strip("/"))
+        if not parts.netloc or not topic or "/" in topic or parts.query:
+            raise InvalidArgumentError(
+                f"{shown(address)} is not kafka://HOST:PORT/TOPIC; options are given by --option"
+            )
+        return KafkaSource(
+            topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given
+        )
+    if address.startswith("tcp://"):
+        return _open_socket(address, schema, name, given)
+    scheme = address.split("://", 1)[0] if "://" in address else "file"
+    if scheme != "file":
+        raise InvalidArgumentError(
+            f"{shown(address)}: there are kafka://HOST:PORT/TOPIC, tcp://HOST:PORT, and paths of "
+            "files and folders"
+        )
+    _check_known(given, "files", ("pattern",))
+    path = Path(address.removeprefix("file://"))
+    return FileSource(path, schema, name=name, follow=not until_end, **given)
+
+
+def _open_socket(
+    address: str, schema: Schema, name: str | None, options: Mapping[str, Any]
+) -> SocketSource:
+    _check_known(options, "sockets", ("token_file", "cert", "key"))
+    parts = urlsplit(address)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.hostname or port is None or parts.path.strip("/"):
+        raise InvalidArgumentError(f"{shown(address)} is not tcp://HOST:PORT")
+    if name is None:
+        raise InvalidArgumentError(
+            "give --name: the graph keeps the numbers of the rows of a socket under it"
+        )
+    if ("cert" in options) != ("key" in options):
+        raise InvalidArgumentError("give cert= and key=, the files of both")
+    token = None
+    if "token_file" in options:
+        try:
+            token = Path(options["token_file"]).read_text().strip()
+        except (OSError, UnicodeError) as error:
+            raise InvalidArgumentError(f"token_file: {error}") from None
+        if not token:
+            raise InvalidArgumentError(f"token_file: {options['token_file']} is empty")
+    tls = (options["cert"], options["key"]) if "cert" in options else None
+    return SocketSource(name, schema, host=parts.hostname, port=port, token=token, tls=tls)
+
+
+def _check_known(options: Mapping[str, Any], what: str, known: tuple[str, ...]) -> None:
+    for option in options:
+        if option not in known:
+            raise InvalidArgumentError(f"{what} have no option {option!r}, but {', '.join(known)}")

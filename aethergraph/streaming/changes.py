@@ -1,0 +1,627 @@
+"""Columns of records, checked against a live graph, and written into it.
+
+::
+
+    Records ──check()──> Changes of each edge type or node type      records that fit
+                    └──> BadRecord                                   the others, with the reason
+    Changes ──write()──> one transaction of the graph
+
+This is the only module of streams that looks into what a live graph keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.arrays import as_count, describe_range
+from aethergraph._checks.options import shown
+from aethergraph._checks.times import convert_times, unit_of
+from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.live import LiveGraph
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.sampling.engine import AnyGraph
+from aethergraph.streaming.records import BadRecord, IdMap, Records
+
+__all__ = ["Changes", "Target"]
+
+Array: TypeAlias = NDArray[Any]
+Ids: TypeAlias = NDArray[np.int64]
+
+_INT64 = np.iinfo(np.int64)
+_UTC = timezone.utc
+
+
+@dataclass
+class Changes:
+    """Records that fit, of one edge type or node type, in their order.
+
+    Attributes:
+        kind: edge type (three texts) or node type.
+        src, dst: ends of edges; or ``src`` alone: nodes whose rows change.
+        delete: edges to delete, bool [n]; None: none.
+        times: times in the unit of the graph, int64 [n], or None. Those of edges to delete are 0
+            where they have none.
+    """
+
+    kind: Any
+    src: Ids
+    dst: Ids | None
+    delete: NDArray[np.bool_] | None
+    times: Ids | None
+    weights: Array | None
+    attrs: dict[str, Array] = field(default_factory=dict)
+    #: Times of all records that have one, for the watermark.
+    event_times: Ids | None = None
+    #: Number of each record.
+    offsets: Ids | None = None
+
+    def only(self, kept: NDArray[np.bool_] | slice) -> Changes:
+        """Return some of the changes."""
+
+        def cut(values: Any) -> Any:
+            return None if values is None else values[kept]
+
+        return Changes(
+            self.kind, self.src[kept], cut(self.dst), cut(self.delete), cut(self.times),
+            cut(self.weights), {name: rows[kept] for name, rows in self.attrs.items()},
+            cut(self.event_times), cut(self.offsets),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+class _Column:
+    """Column of records while it is checked: values, and the first thing wrong with each."""
+
+    def __init__(self, records: Records, rows: NDArray[np.intp]) -> None:
+        self.records, self.rows = records, rows
+        self.bad: dict[int, str] = {}
+
+    def values(self, role: str) -> Array | None:
+        """Return a column of the records, or None."""
+        found = self.records.columns.get(role)
+        return None if found is None else found[self.rows]
+
+    def label(self, role: str) -> str:
+        """Return the name of a column for messages."""
+        name = self.records.fields.get(role, role)
+        return role if name == role else f"{name} ({role})"
+
+    def refuse(self, at: Any, why: str) -> None:
+        """Note what is wrong with a record, unless something is already."""
+        self.bad.setdefault(int(at), why)
+
+    def refuse_where(self, wrong: NDArray[np.bool_], role: str, values: Any, why: str) -> None:
+        """Note what is wrong with the records of a mask."""
+        if wrong.any():
+            given = self.records.given.get(role)
+            values = values if given is None else given[self.rows]
+            for at in np.flatnonzero(wrong).tolist():
+                self.refuse(at, f"{self.label(role)} = {_show(values[at])} {why}")
+
+
+def _show(value: Any) -> str:
+    return shown(value.tolist() if isinstance(value, np.generic | np.ndarray) else value)
+
+
+class Target:
+    """A live graph that records are written to.
+
+    Args:
+        graph: the graph, which this process writes.
+        new_nodes: most nodes that one commit may add; ids beyond are refused.
+        id_map: numbers of nodes by the ids in the records; by node type for a typed graph.
+    """
+
+    def __init__(
+        self,
+        graph: LiveGraph,
+        new_nodes: int = 0,
+        id_map: IdMap | Mapping[str, IdMap] | None = None,
+    ) -> None:
+        if not isinstance(graph, LiveGraph):
+            raise InvalidArgumentError(
+                f"graph must be a DynamicGraph or DynamicHeteroGraph, got {type(graph).__name__}"
+            )
+        self.graph = graph
+        self._store = graph.store
+        if not self._store.is_writer:
+            raise InvalidArgumentError(
+                "this copy of the live graph can only read: the process that opened it ingests"
+            )
+        self._is_typed = cast(AnyGraph, graph).is_typed
+        self.new_nodes = as_count(new_nodes, "new_nodes")
+        self._id_maps: dict[str, IdMap] = {}
+        if isinstance(id_map, Mapping):
+            self._id_maps = dict(id_map)
+        elif id_map is not None:
+            self._id_maps = dict.fromkeys(self._store.node_rows, id_map)
+        self._relations: dict[str, Any] = {}
+        for kind in self._store.kinds:
+            self._relations[",".join(kind)] = kind
+            # The relation alone names an edge type where no other has it.
+            self._relations[kind[1]] = None if kind[1] in self._relations else kind
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of edges; None for plain numbers and without times."""
+        units = [kind.form.time_unit for kind in self._store.kinds.values() if kind.form.has_time]
+        return units[0] if units else None
+
+    def form(self, kind: Any) -> EdgeForm:
+        """Return what the graph keeps of the edges of a type."""
+        return self._store.kinds[kind].form
+
+    def edge_type(self, kind: Any) -> Any:
+        """Return an edge type that a source names; None: the only one.
+
+        Raises:
+            InvalidArgumentError: there is no such edge type, or there are several.
+        """
+        kinds = list(self._store.kinds)
+        if kind is None:
+            if len(kinds) > 1:
+                raise InvalidArgumentError(
+                    f"the graph has {len(kinds)} edge types: the schema must say which, by "
+                    "edge_type= or relation="
+                )
+            return kinds[0]
+        found = tuple(kind) if isinstance(kind, list) else kind
+        if found not in self._store.kinds:
+            raise InvalidArgumentError(
+                f"the graph has no edge type {shown(found)}, but {', '.join(map(str, kinds))}"
+            )
+        return found
+
+    def node_type(self, kind: Any) -> str:
+        """Return a node type that a source names; None: the only one.
+
+        Raises:
+            InvalidArgumentError: there is no such node type, or there are several.
+        """
+        kinds = list(self._store.node_rows)
+        if kind is None and len(kinds) == 1:
+            return kinds[0]
+        if kind not in kinds:
+            raise InvalidArgumentError(
+                f"the records are of node type {shown(kind)}, but the graph has {', '.join(kinds)}"
+            )
+        return str(kind)
+
+    def _count(self, node_type: str) -> int:
+        return self._store.take_nodes(node_type)[1]
+
+    # ---- check -------------------------------------------------------------------------------
+
+    def check_columns(self, columns: Any, attrs: Any, kind: Any) -> None:
+        """Raise unless records with these columns can be written.
+
+        Raises:
+            InvalidArgumentError: a column is missing, or the graph does not keep it; names it.
+        """
+        if "node" in columns:
+            tables = self._store.node_rows[self.node_type(kind)]
+            self._check_names(attrs, tables, "nodes", needed=False)
+            if len(columns) > 1:
+                other = next(name for name in columns if name != "node")
+                raise InvalidArgumentError(f"records of nodes have no column {other!r}")
+            return
+        for name in ("src", "dst"):
+            if name not in columns:
+                raise InvalidArgumentError(f"the records have no column {name!r}")
+        if "relation" in columns:
+            if not self._is_typed:
+                raise InvalidArgumentError("the graph has one edge type: leave relation= out")
+            kinds = list(self._store.kinds)
+        else:
+            kinds = [self.edge_type(kind)]
+        for one in kinds:
+            form = self.form(one)
+            for name, keeps, option in (
+                ("time", form.has_time, "edge_time"),
+                ("weight", form.has_weight, "edge_weight"),
+            ):
+                if keeps and name not in columns:
+                    raise InvalidArgumentError(
+                        f"the graph keeps a {name} of each edge, but the records have none: give "
+                        f"the schema {name}="
+                    )
+                if name in columns and not keeps and name != "time":
+                    raise InvalidArgumentError(
+                        f"the records have a {name}, but the graph keeps none: make it with "
+                        f"{option}=, or leave {name}= out of the schema"
+                    )
+            self._check_names(attrs, form.attrs, "edges", needed=True)
+
+    def _check_names(self, attrs: Any, tables: Any, what: str, *, needed: bool) -> None:
+        for name in attrs:
+            if name not in tables:
+                raise InvalidArgumentError(f"{what} of the graph have no attribute {shown(name)}")
+        for name in tables:
+            if needed and name not in attrs:
+                raise InvalidArgumentError(
+                    f"{what} of the graph have the attribute {name!r}, but the records do not"
+                )
+
+    def check(self, records: Records) -> tuple[list[Changes], list[BadRecord]]:
+        """Return the changes that records ask for, and the records that do not fit.
+
+        Raises:
+            InvalidArgumentError: a column is missing, or one that the graph does not keep.
+        """
+        bad = list(records.bad)
+        if not records.count:
+            return [], bad
+        self.check_columns(records.columns, records.attrs, records.kind)
+        changes = []
+        for kind, rows in self._split(records, bad):
+            column = _Column(records, rows)
+            one = self._check_one(kind, column)
+            if column.bad:
+                kept = np.ones(len(rows), bool)
+                for at, why in sorted(column.bad.items()):
+                    kept[at] = False
+                    bad.append(self._bad(records, int(rows[at]), why))
+                one = one.only(kept)
+            if len(one):
+                changes.append(one)
+        bad.sort(key=lambda one: one.offset)
+        return changes, bad
+
+    def _bad(self, records: Records, row: int, why: str) -> BadRecord:
+        assert records.offsets is not None
+        payload = None if records.payload is None else records.payload(row)
+        return BadRecord(int(records.offsets[row]), why, payload)
+
+    def _split(self, records: Records, bad: list[BadRecord]) -> list[tuple[Any, NDArray[np.intp]]]:
+        """Return the records of each type, by their places."""
+        every = np.arange(records.count)
+        if "node" in records.columns:
+            return [(self.node_type(records.kind), every)]
+        if "relation" not in records.columns:
+            return [(self.edge_type(records.kind), every)]
+        names = records.columns["relation"].tolist()
+        places: dict[Any, list[int]] = {}
+        label = _Column(records, every).label("relation")
+        for row, name in enumerate(names):
+            kind = self._relations.get(name) if isinstance(name, str) else None
+            if kind is None:
+                known = [n for n, k in self._relations.items() if k is not None]
+                why = f"{label} = {shown(name)} is not one of {', '.join(known)}"
+                bad.append(self._bad(records, row, why))
+            else:
+                places.setdefault(kind, []).append(row)
+        return [(kind, np.array(rows, np.intp)) for kind, rows in places.items()]
+
+    def _check_one(self, kind: Any, column: _Column) -> Changes:
+        records, rows = column.records, column.rows
+        assert records.offsets is not None
+        offsets = np.asarray(records.offsets, np.int64)[rows]
+        if isinstance(kind, str):
+            nodes = self._read_ids(column, "node", kind)
+            tables = self._store.node_rows[kind]
+            attrs = self._read_attrs(column, tables, np.ones(len(rows), bool))
+            return Changes(kind, nodes, None, None, None, None, attrs, None, offsets)
+        form = self.form(kind)
+        src = self._read_ids(column, "src", kind[0])
+        dst = self._read_ids(column, "dst", kind[2])
+        delete = _read_flags(column, "delete")
+        inserted = np.ones(len(rows), bool) if delete is None else ~delete
+        times = _read_times(column, form, inserted)
+        weights = _read_weights(column, inserted) if form.has_weight else None
+        attrs = self._read_attrs(column, form.attrs, inserted)
+        kept = times if form.has_time else None
+        return Changes(kind, src, dst, delete, kept, weights, attrs, times, offsets)
+
+    def _read_ids(self, column: _Column, role: str, node_type: str) -> Ids:
+        keys = column.values(role)
+        assert keys is not None
+        id_map = self._id_maps.get(node_type)
+        if id_map is not None:
+            return self._map_ids(column, role, keys, id_map)
+        ids = _read_integers(column, role, keys)
+        count, most = self._count(node_type), self._store.max_nodes
+        end = min(count + self.new_nodes, most)
+        wrong = (ids < 0) | (ids >= end)
+        if wrong.any():
+            why = f"is {describe_range(count)}"
+            if self.new_nodes:
+                why += f", and a commit adds {end - count} nodes at most"
+            column.refuse_where(wrong, role, ids, why)
+        return ids
+
+    def _map_ids(self, column: _Column, role: str, keys: Array, id_map: IdMap) -> Ids:
+        missing = np.array([key is None for key in keys.tolist()], bool)
+        column.refuse_where(missing, role, keys, "is no id")
+        ids = np.zeros(len(keys), np.int64)
+        known = ~missing
+        ids[known] = id_map.lookup(keys[known])
+        new = known & (ids < 0)
+        if new.any():
+            ids[new] = id_map.append(keys[new])
+        return ids
+
+    def _read_attrs(
+        self, column: _Column, tables: Mapping[str, Any], needed: NDArray[np.bool_]
+    ) -> dict[str, Array]:
+        found = {}
+        for name, given in column.records.attrs.items():
+            table, values = tables[name], given[column.rows]
+            if table.dtype_name == "bfloat16":
+                raise UnsupportedError(f"records cannot bring rows of {name!r}, which are bfloat16")
+            dtype, shape = np.dtype(table.dtype_name), tuple(table.row_shape)
+            found[name] = _read_rows(column, name, values, dtype, shape, needed)
+        return found
+
+    # ---- write -------------------------------------------------------------------------------
+
+    def write(self, changes: Sequence[Changes]) -> dict[str, int]:
+        """Make changes in the open transaction; return how many there were of each sort."""
+        counts = {"edges": 0, "deleted": 0, "rows": 0, "nodes": self._grow(changes)}
+        for kind in dict.fromkeys(one.kind for one in changes):
+            own = [one for one in changes if one.kind == kind]
+            if isinstance(kind, str):
+                counts["rows"] += self._write_rows(kind, own)
+                continue
+            whole = own[0] if len(own) == 1 else _joined(own)
+            for part, is_delete in _in_order(whole):
+                counts["deleted" if is_delete else "edges"] += self._write_edges(part, is_delete)
+        return counts
+
+    def _grow(self, changes: Sequence[Changes]) -> int:
+        """Add the nodes that changes name and the graph does not have yet; return their number."""
+        largest: dict[str, int] = {}
+        for one in changes:
+            ends = (one.kind,) if isinstance(one.kind, str) else (one.kind[0], one.kind[2])
+            for node_type, ids in zip(ends, (one.src, one.dst), strict=False):
+                if ids is not None and len(ids):
+                    largest[node_type] = max(largest.get(node_type, -1), int(ids.max()))
+        added = 0
+        for node_type, most in largest.items():
+            missing = most + 1 - self._count(node_type)
+            if missing > 0:
+                rows = {
+                    name: np.zeros((missing, *table.row_shape), table.dtype)
+                    for name, table in self._store.node_rows[node_type].items()
+                }
+                self._store.add_nodes(node_type, missing, rows)
+                added += missing
+        return added
+
+    def _write_rows(self, kind: str, changes: Sequence[Changes]) -> int:
+        for one in changes:
+            self._store.update_nodes(kind, one.src, one.attrs)
+        return sum(map(len, changes))
+
+    def _write_edges(self, part: Changes, is_delete: bool) -> int:
+        assert part.dst is not None
+        kind = self._store.kinds[part.kind]
+        if is_delete:
+            return self._store.delete(kind, part.src, part.dst, None)
+        self._store.insert(kind, part.src, part.dst, part.times, part.weights, part.attrs)
+        return len(part)
+
+
+# ---- columns -------------------------------------------------------------------------------------
+
+
+def _read_integers(column: _Column, role: str, values: Array, what: str = "integer") -> Ids:
+    """Return a column as int64; what is no integer is refused, and 0."""
+    kind = values.dtype.kind
+    if values.ndim == 1 and kind in "iu":
+        if values.dtype == np.uint64:
+            wrong = values > np.uint64(_INT64.max)
+            column.refuse_where(wrong, role, values, "does not fit in 64 bits")
+        return np.ascontiguousarray(values.astype(np.int64))
+    found = np.zeros(len(values), np.int64)
+    for at, value in enumerate(values.tolist()):
+        if isinstance(value, bool) or not isinstance(value, int):
+            why = "is missing" if value is None else f"= {shown(value)} is no {what}"
+            column.refuse(at, f"{column.label(role)} {why}")
+        elif not _INT64.min <= value <= _INT64.max:
+            column.refuse(at, f"{column.label(role)} = {shown(value)} does not fit in 64 bits")
+        else:
+            found[at] = value
+    return found
+
+
+def _read_flags(column: _Column, role: str) -> NDArray[np.bool_] | None:
+    values = column.values(role)
+    if values is None:
+        return None
+    if values.dtype == np.bool_:
+        return values
+    found = np.zeros(len(values), bool)
+    for at, value in enumerate(values.tolist()):
+        # Not to say anything is to insert.
+        if value is not None and (not isinstance(value, bool | int) or value not in (0, 1)):
+            column.refuse(at, f"{column.label(role)} = {shown(value)} is neither true nor false")
+        else:
+            found[at] = bool(value)
+    return found
+
+
+def _read_times(column: _Column, form: EdgeForm, needed: NDArray[np.bool_]) -> Ids | None:
+    """Return the times in the unit of the graph; None if the records have none."""
+    values = column.values("time")
+    if values is None:
+        return None
+    unit = unit_of(values.dtype)
+    if unit is None and values.dtype == object:
+        values, unit = _as_datetimes(column, values, needed)
+    if unit is None:
+        if values.dtype.kind not in "iu":
+            values = _keep_needed(values, needed, 0)
+        what = "integer" if form.time_unit is None else "time"
+        return _read_integers(column, "time", values, what)
+    if form.has_time and form.time_unit is None:
+        raise InvalidArgumentError(
+            f"the records' times are datetimes in {unit!r}, but the graph's are plain numbers: "
+            f"make it with edge_time='datetime64[{unit}]'"
+        )
+    missing = np.isnat(values)
+    column.refuse_where(missing & needed, "time", values, "is no time")
+    counts = np.where(missing, 0, values.view(np.int64))
+    to = form.time_unit or unit
+    found, wrong = convert_times(counts, unit, to)
+    if wrong is not None:
+        found = counts.copy()
+        for at in range(len(counts)):
+            one, wrong = convert_times(counts[at : at + 1], unit, to)
+            if wrong is None:
+                found[at] = one[0]
+            elif needed[at]:
+                column.refuse(at, f"{column.label('time')} = {values[at]} is not exact in {to!r}")
+    return np.ascontiguousarray(found)
+
+
+def _keep_needed(values: Array, needed: NDArray[np.bool_], other: Any) -> Array:
+    """Return values with another one where none is needed and none is there."""
+    if values.dtype != object or needed.all():
+        return values
+    found = values.copy()
+    for at in np.flatnonzero(~needed).tolist():
+        if found[at] is None:
+            found[at] = other
+    return found
+
+
+def _as_datetimes(
+    column: _Column, values: Array, needed: NDArray[np.bool_]
+) -> tuple[Array, str | None]:
+    """Return Python's datetimes as microseconds; values without any as they are."""
+    items = values.tolist()
+    if not any(isinstance(item, datetime) for item in items):
+        return values, None
+    found = np.full(len(items), "NaT", "datetime64[us]")
+    for at, item in enumerate(items):
+        if isinstance(item, datetime):
+            whole = item if item.tzinfo is None else item.astimezone(_UTC).replace(tzinfo=None)
+            found[at] = whole
+        elif needed[at]:
+            column.refuse(at, f"{column.label('time')} = {shown(item)} is no time")
+    return found, "us"
+
+
+def _read_weights(column: _Column, needed: NDArray[np.bool_]) -> Array:
+    values = column.values("weight")
+    assert values is not None
+    if values.dtype.kind in "iuf":
+        found = values.astype(np.float64)
+    else:
+        found = np.zeros(len(values), np.float64)
+        for at, value in enumerate(values.tolist()):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                if needed[at]:
+                    what = "is missing" if value is None else f"= {shown(value)} is no number"
+                    column.refuse(at, f"{column.label('weight')} {what}")
+            else:
+                try:
+                    found[at] = value
+                except OverflowError:
+                    found[at] = math.inf
+    with np.errstate(over="ignore"):
+        narrow = found.astype(np.float32)
+    wrong = needed & ~(np.isfinite(narrow) & (narrow >= 0))
+    column.refuse_where(wrong, "weight", found, "is not finite, or negative")
+    return np.where(wrong, np.float32(0), narrow)
+
+
+def _read_rows(
+    column: _Column, name: str, values: Array, dtype: Any, shape: Any, needed: NDArray[np.bool_]
+) -> Array:
+    """Return rows of an attribute in the dtype that the graph keeps."""
+    whole = (len(values), *shape)
+    if values.shape == whole and values.dtype.kind in "iufb":
+        found = _cast(values, dtype)
+        if found is not None:
+            return found
+    rows = np.zeros(whole, dtype)
+    for at, value in enumerate(values):
+        if not needed[at]:
+            continue
+        label = column.records.fields.get(name, name)
+        why = None
+        try:
+            row = np.asarray(value)
+        except (ValueError, OverflowError):
+            row = np.asarray(None)
+        if value is None:
+            why = "is missing"
+        elif row.shape != tuple(shape) or row.dtype.kind not in "iufb":
+            why = f"= {_show(value)} is not of shape {tuple(shape)}"
+        else:
+            one = _cast(row, dtype)
+            if one is None:
+                why = f"= {_show(value)} is no {dtype}"
+            else:
+                rows[at] = one
+        if why is not None:
+            column.refuse(at, f"{label} {why}")
+    return rows
+
+
+def _cast(values: Array, dtype: Any) -> Array | None:
+    """Return values in another dtype; None if that is not possible, or one does not fit."""
+    if values.dtype == dtype:
+        return values
+    if not np.can_cast(values.dtype, dtype, "same_kind"):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = values.astype(dtype)
+        if values.dtype.kind in "iu":
+            fits = bool((found == values).all())
+        else:
+            fits = not bool((np.isinf(found) & ~np.isinf(values)).any())
+    return found if fits else None
+
+
+# ---- order ---------------------------------------------------------------------------------------
+
+
+def _joined(changes: Sequence[Changes]) -> Changes:
+    """Return changes of one type, one after the other."""
+
+    def join(name: str) -> Any:
+        parts = [getattr(one, name) for one in changes]
+        return None if parts[0] is None else np.concatenate(parts)
+
+    delete = None
+    if any(one.delete is not None for one in changes):
+        delete = np.concatenate(
+            [np.zeros(len(c), bool) if c.delete is None else c.delete for c in changes]
+        )
+    names = changes[0].attrs
+    attrs = {name: np.concatenate([one.attrs[name] for one in changes]) for name in names}
+    return Changes(
+        changes[0].kind, join("src"), join("dst"), delete, join("times"), join("weights"), attrs
+    )
+
+
+def _in_order(changes: Changes) -> list[tuple[Changes, bool]]:
+    """Return parts, each with whether it is deleted, that have the effect of the order given.
+
+    Edges that are not both inserted and deleted here do not care for the order: the insertions
+    come first then, in one call, and the deletions after them.
+    """
+    if changes.delete is None or not changes.delete.any():
+        return [(changes, False)]
+    delete = changes.delete
+    if delete.all():
+        return [(changes, True)]
+    assert changes.dst is not None
+    _, pair = np.unique(np.stack([changes.src, changes.dst]), axis=1, return_inverse=True)
+    pair = pair.ravel()
+    if not np.intersect1d(pair[delete], pair[~delete]).size:
+        return [(changes.only(~delete), False), (changes.only(delete), True)]
+    bounds = [0, *(np.flatnonzero(np.diff(delete)) + 1).tolist(), len(delete)]
+    return [(changes.only(slice(a, b)), bool(delete[a])) for a, b in pairwise(bounds)]

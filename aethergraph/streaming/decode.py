@@ -1,0 +1,529 @@
+"""From the bytes of records to columns: JSON, CSV, Avro, structs of numpy, Arrow.
+
+A decoder takes payloads and returns a Table: a column for each field that is wanted, and the
+payloads that it could not read. Values are not judged here. A column of dtype object holds Python's
+values, None where there is none.
+
+JSON and CSV are parsed by pyarrow, all payloads of a call at once, if it is installed and nothing
+is wrong with any of them; else one by one, which tells the bad ones from the others.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.options import shown
+from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
+
+__all__ = [
+    "ArrowDecoder",
+    "AvroDecoder",
+    "CsvDecoder",
+    "Decoder",
+    "JsonDecoder",
+    "StructDecoder",
+    "Table",
+    "arrow_columns",
+    "require",
+]
+
+Array: TypeAlias = NDArray[Any]
+Payloads: TypeAlias = Sequence[bytes]
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|nan)", re.I)
+
+
+@dataclass
+class Table:
+    """Columns of payloads by field.
+
+    Attributes:
+        columns: values [n] or [n, ...] by field.
+        rows: number of the payload of each row, int64 [n].
+        bad: number of each payload that could not be read, and why.
+    """
+
+    columns: dict[str, Array]
+    rows: NDArray[np.int64]
+    bad: list[tuple[int, str]] = field(default_factory=list)
+
+
+def require(module: str, what: str, extra: str) -> Any:
+    """Import a module.
+
+    Raises:
+        UnsupportedError: it is not installed; says how to get it.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{what} need {module.split('.')[0]}: pip install 'aethergraph[{extra}]' ({error})"
+        ) from None
+
+
+class Decoder:
+    """Base of the decoders of formats that have one record to a payload."""
+
+    def decode(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> Table:
+        """Return the fields of payloads as columns.
+
+        Args:
+            payloads: the records.
+            fields: fields to read.
+            numbers: those of them in which 1 and 1.0 are the same.
+        """
+        if payloads:
+            columns = self._decode_all(payloads, fields)
+            if columns is not None and not any(
+                _is_blurred(column) for name, column in columns.items() if name not in numbers
+            ):
+                return Table(columns, np.arange(len(payloads)))
+        return self._decode_each(payloads, fields)
+
+    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+        """Return columns if nothing is wrong with any payload; None: look at each."""
+        return None
+
+    def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
+        """Return the fields of one payload; any exception says what is wrong with it."""
+        raise NotImplementedError
+
+    def _decode_each(self, payloads: Payloads, fields: Sequence[str]) -> Table:
+        paths = [(name, name.split(".")) for name in fields]
+        values: dict[str, list[Any]] = {name: [] for name in fields}
+        rows: list[int] = []
+        bad: list[tuple[int, str]] = []
+        for number, payload in enumerate(payloads):
+            try:
+                record = self._decode_one(payload)
+            except AetherError:
+                raise
+            except Exception as error:  # decoders raise many kinds
+                bad.append((number, f"cannot be read: {_one_line(error)}"))
+                continue
+            rows.append(number)
+            for name, path in paths:
+                found: Any = record
+                for part in path:
+                    found = found.get(part) if isinstance(found, Mapping) else None
+                values[name].append(found)
+        columns = {name: objects(items) for name, items in values.items()}
+        return Table(columns, np.array(rows, np.int64), bad)
+
+
+def _is_blurred(column: Array) -> bool:
+    """Return whether integers may have become numbers, beside others with a fraction."""
+    return column.dtype.kind == "f" and bool((column == np.floor(column)).any())
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def objects(items: Sequence[Any]) -> Array:
+    """Return values as an array, of their dtype where all are integers, numbers or flags."""
+    kinds = set(map(type, items))
+    if len(kinds) == 1 and kinds <= {int, float, bool}:
+        try:
+            found = np.array(items)
+        except OverflowError:
+            found = np.empty(0, object)
+        if found.dtype != object and len(found) == len(items):
+            return found
+    found = np.empty(len(items), object)
+    found[:] = items if not any(isinstance(item, list | tuple) for item in items) else None
+    if len(items) and found[0] is None:
+        for at, item in enumerate(items):
+            found[at] = item
+    return found
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+
+class JsonDecoder(Decoder):
+    """Decoder of one JSON object to a payload; ``"a.b"`` is field b of the object a."""
+
+    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+        try:
+            import pyarrow as pa
+            import pyarrow.json as pajson
+        except ImportError:
+            return None
+        # What begins and ends so is one object at least. So as many objects as payloads are one
+        # object each.
+        if not all(p[:1] == b"{" and p[-1:] == b"}" for p in payloads):
+            return None
+        text = b"\n".join(payloads)
+        # Blocks end at line ends, and a payload may have some in it.
+        options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
+        parsing = pajson.ParseOptions(newlines_in_values=True)
+        try:
+            found = pajson.read_json(pa.BufferReader(text), options, parsing)
+        except (pa.ArrowException, UnicodeError):
+            return None
+        if found.num_rows != len(payloads):
+            return None
+        columns = {}
+        for name in fields:
+            column = _nested(found, name)
+            if column is None or not _is_plain(column):
+                return None
+            columns[name] = arrow_column(column)
+        return columns
+
+    def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
+        found = json.loads(payload)
+        if not isinstance(found, dict):
+            raise ValueError(f"{shown(found)} is no object")
+        return found
+
+
+def _nested(table: Any, name: str) -> Any:
+    """Return a column of a table, or of a structure in it; None if it is not there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    head, *rest = name.split(".")
+    if head not in table.column_names:
+        return None
+    column = table.column(head)
+    for part in rest:
+        if not pa.types.is_struct(column.type) or column.null_count:
+            return None
+        if column.type.get_field_index(part) < 0:
+            return None
+        column = pc.struct_field(column, part)
+    return column
+
+
+def _is_plain(column: Any) -> bool:
+    """Return whether a column has no nulls, and integers, numbers, flags or rows of them."""
+    import pyarrow.types as pat
+
+    kind = column.type
+    if pat.is_list(kind):
+        kind = kind.value_type
+    plain = pat.is_int64(kind) or pat.is_float64(kind) or pat.is_boolean(kind)
+    # Texts that look like dates become timestamps, which is not for us to guess.
+    return bool(column.null_count == 0 and (plain or pat.is_string(kind)))
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+
+class CsvDecoder(Decoder):
+    """Decoder of one line to a payload.
+
+    Args:
+        names: names of the columns; None: the first line of a file has them.
+        delimiter: one character between fields.
+    """
+
+    def __init__(self, names: Sequence[str] | None, delimiter: str = ",") -> None:
+        self.names = None if names is None else list(names)
+        if not isinstance(delimiter, str) or len(delimiter) != 1:
+            raise InvalidArgumentError(f"delimiter = {shown(delimiter)} is not one character")
+        self.delimiter = delimiter
+
+    def with_names(self, line: bytes) -> CsvDecoder:
+        """Return a decoder for lines below a first line with the names."""
+        return CsvDecoder(self._split(line), self.delimiter)
+
+    def _split(self, payload: bytes) -> list[str]:
+        (found,) = csv.reader([payload.decode()], delimiter=self.delimiter, strict=True)
+        return found
+
+    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+        try:
+            import pyarrow as pa
+            import pyarrow.csv as pacsv
+        except ImportError:
+            return None
+        text = b"\n".join(payloads)
+        if self.names is None or text.count(b"\n") != len(payloads) - 1:
+            return None
+        if not set(fields) <= set(self.names):
+            return None
+        try:
+            found = pacsv.read_csv(
+                pa.BufferReader(text),
+                pacsv.ReadOptions(
+                    use_threads=False, column_names=self.names, block_size=len(text) + 1
+                ),
+                pacsv.ParseOptions(delimiter=self.delimiter),
+                pacsv.ConvertOptions(
+                    include_columns=list(fields), strings_can_be_null=False, null_values=[],
+                    timestamp_parsers=[], quoted_strings_can_be_null=False,
+                ),
+            )  # fmt: skip
+        except (pa.ArrowException, UnicodeError):
+            return None
+        if found.num_rows != len(payloads) or not all(map(_is_plain, found.columns)):
+            return None
+        if any(pa.types.is_string(kind) for kind in found.schema.types):
+            return None  # a column is of texts as soon as one of them is no number
+        return {name: arrow_column(found.column(name)) for name in fields}
+
+    def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
+        if self.names is None:
+            raise InvalidArgumentError("the schema must have columns=, as lines have no names")
+        values = self._split(payload)
+        if len(values) != len(self.names):
+            raise ValueError(f"{len(values)} fields where there are {len(self.names)} columns")
+        return {name: _of_text(text) for name, text in zip(self.names, values, strict=True)}
+
+
+def _of_text(text: str) -> Any:
+    """Return the number or flag that a field of a CSV file says, else its text; None: empty."""
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    return {"": None, "true": True, "false": False}.get(text.lower(), text)
+
+
+# ---- Avro ----------------------------------------------------------------------------------------
+
+
+class AvroDecoder(Decoder):
+    """Decoder of one Avro datum to a payload, perhaps behind the header of a schema registry.
+
+    Args:
+        schema: Avro schema that records were written with; None: the registry has it.
+        registry: returns the schema of a number; or the address of a registry. Payloads then
+            begin with a byte 0 and the number of their schema in four bytes.
+    """
+
+    def __init__(
+        self, schema: Any = None, registry: str | Callable[[int], Any] | None = None
+    ) -> None:
+        require("fastavro", "Avro records", "stream")
+        from fastavro import parse_schema
+
+        if (schema is None) == (registry is None):
+            raise InvalidArgumentError("avro: give schema= or registry=, one of them")
+        self._schema: Any = None
+        if schema is not None:
+            try:
+                if isinstance(schema, str):
+                    schema = json.loads(schema)
+                self._schema = parse_schema(schema)
+            except Exception as error:  # fastavro raises many kinds
+                raise InvalidArgumentError(f"avro: bad schema: {_one_line(error)}") from None
+        self._look_up = _Registry(registry) if isinstance(registry, str) else registry
+        self._known: dict[int, Any] = {}
+
+    def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
+        from fastavro import schemaless_reader
+
+        stream = io.BytesIO(payload)
+        schema = self._schema
+        if schema is None:
+            head = stream.read(5)
+            if len(head) < 5 or head[0] != 0:
+                raise ValueError("it does not begin with the header of a schema registry")
+            schema = self._schema_of(int.from_bytes(head[1:], "big"))
+        found = schemaless_reader(stream, schema, None)
+        rest = len(payload) - stream.tell()
+        if rest:
+            raise ValueError(f"{rest} bytes are left behind the record: another schema wrote it")
+        if not isinstance(found, dict):
+            raise ValueError(f"{shown(found)} is no record")
+        return found
+
+    def _schema_of(self, number: int) -> Any:
+        if number not in self._known:
+            from fastavro import parse_schema
+
+            assert self._look_up is not None
+            found = self._look_up(number)
+            self._known[number] = parse_schema(
+                json.loads(found) if isinstance(found, str) else found
+            )
+        return self._known[number]
+
+
+class _Registry:
+    """Schema registry that is asked by HTTP."""
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidArgumentError(f"avro: registry = {shown(url)} is no http(s) address")
+        self.url = url.rstrip("/")
+
+    def __call__(self, number: int) -> Any:
+        from urllib.error import HTTPError, URLError
+        from urllib.request import urlopen
+
+        from aethergraph.errors import SourceError
+
+        address = f"{self.url}/schemas/ids/{number}"
+        try:
+            with urlopen(address, timeout=10) as answer:
+                return json.loads(answer.read())["schema"]
+        except HTTPError as error:
+            if error.code == 404:
+                raise ValueError(f"the registry {self.url} has no schema {number}") from None
+            raise SourceError(f"{address}: {error}") from None
+        except (URLError, OSError, ValueError, KeyError) as error:
+            raise SourceError(f"{address}: {error}") from None
+
+
+# ---- structs -------------------------------------------------------------------------------------
+
+
+class StructDecoder(Decoder):
+    """Decoder of structs: a payload is the bytes of one record of a numpy dtype.
+
+    Args:
+        dtype: dtype with named fields, such as ``[("src", "<u8"), ("dst", "<u8")]``.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        if isinstance(dtype, Sequence) and not isinstance(dtype, str):
+            dtype = [tuple(one) for one in dtype]  # as lists, where it comes from a file
+        try:
+            self.dtype = np.dtype(dtype)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"struct: dtype = {shown(dtype)}: {error}") from None
+        if self.dtype.names is None or self.dtype.hasobject:
+            raise InvalidArgumentError(f"struct: dtype = {shown(dtype)} has no named fields")
+
+    def decode(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> Table:
+        """Return the fields of payloads as columns."""
+        size = self.dtype.itemsize
+        rows = np.arange(len(payloads))
+        bad: list[tuple[int, str]] = []
+        if set(map(len, payloads)) - {size}:
+            for number, payload in enumerate(payloads):
+                if len(payload) != size:
+                    bad.append((number, f"has {len(payload)} bytes where records have {size}"))
+            payloads = [payload for payload in payloads if len(payload) == size]
+            rows = np.delete(rows, [number for number, _ in bad])
+        return Table(self.columns(b"".join(payloads), fields), rows, bad)
+
+    def columns(self, content: bytes, fields: Sequence[str]) -> dict[str, Array]:
+        """Return the fields of records that follow each other as columns."""
+        records = np.frombuffer(content, self.dtype)
+        found = {}
+        for name in fields:
+            if name not in (self.dtype.names or ()):
+                raise InvalidArgumentError(
+                    f"struct: there is no field {name!r}, but {', '.join(self.dtype.names or ())}"
+                )
+            column = records[name]
+            found[name] = column.astype(column.dtype.newbyteorder("="))
+        return found
+
+
+# ---- Arrow ---------------------------------------------------------------------------------------
+
+
+class ArrowDecoder(Decoder):
+    """Decoder of Arrow IPC streams: a payload is a stream of any number of rows."""
+
+    def decode(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> Table:
+        """Return the fields of payloads as columns."""
+        pa = require("pyarrow", "Arrow records", "stream")
+        parts: list[dict[str, Array]] = []
+        counts: list[tuple[int, int]] = []
+        bad: list[tuple[int, str]] = []
+        for number, payload in enumerate(payloads):
+            try:
+                found = pa.ipc.open_stream(pa.BufferReader(payload)).read_all()
+            except (pa.ArrowException, OSError, ValueError) as error:
+                bad.append((number, f"is no Arrow IPC stream: {_one_line(error)}"))
+                continue
+            parts.append(arrow_columns(found, fields))
+            counts.append((number, found.num_rows))
+        columns = {name: _stacked([part[name] for part in parts]) for name in fields}
+        rows = [np.full(count, number, np.int64) for number, count in counts]
+        return Table(columns, np.concatenate(rows) if rows else np.empty(0, np.int64), bad)
+
+
+def _stacked(parts: Sequence[Array]) -> Array:
+    if not parts:
+        return np.empty(0, object)
+    if len({(part.dtype, part.shape[1:]) for part in parts}) == 1:
+        return np.concatenate(parts)
+    return objects([item for part in parts for item in part.tolist()])
+
+
+def arrow_columns(table: Any, fields: Iterable[str]) -> dict[str, Array]:
+    """Return columns of a table or record batch of Arrow as arrays."""
+    found = {}
+    for name in fields:
+        head, *rest = name.split(".")
+        if head not in table.schema.names:
+            raise InvalidArgumentError(
+                f"there is no column {head!r}, but {', '.join(table.schema.names)}"
+            )
+        column = table.column(table.schema.names.index(head))
+        if rest:
+            items = column.to_pylist()
+            for part in rest:
+                items = [i.get(part) if isinstance(i, Mapping) else None for i in items]
+            found[name] = objects(items)
+        else:
+            found[name] = arrow_column(column)
+    return found
+
+
+def arrow_column(column: Any) -> Array:
+    """Return a column of Arrow as an array, of dtype object where it has nulls or other types."""
+    import pyarrow as pa
+    import pyarrow.types as pat
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # of no chunk or of several
+            column = pa.concat_arrays(column.chunks)
+    kind = column.type
+    if pat.is_dictionary(kind):
+        return arrow_column(column.dictionary_decode())
+    if pat.is_timestamp(kind) or pat.is_date(kind):
+        unit = kind.unit if pat.is_timestamp(kind) else {32: "D", 64: "ms"}[kind.bit_width]
+        return as_array(column).astype(f"datetime64[{unit}]")
+    if not column.null_count:
+        if pat.is_integer(kind) or pat.is_floating(kind) or pat.is_boolean(kind):
+            return as_array(column)
+        lists = pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind)
+        if lists and len(column):
+            items = column.flatten()
+            plain = pat.is_integer(items.type) or pat.is_floating(items.type)
+            width = len(items) // len(column)
+            sizes = [width] if pat.is_fixed_size_list(kind) else column.value_lengths().unique()
+            if (
+                plain
+                and not items.null_count
+                and [int(one) for one in np.asarray(sizes)] == [width]
+            ):
+                return as_array(items).reshape(len(column), width)
+    return objects(column.to_pylist())
+
+
+def as_array(column: Any) -> Array:
+    """Return a column of numbers, flags or times without nulls."""
+    found: Array = column.to_numpy(zero_copy_only=False)
+    return found

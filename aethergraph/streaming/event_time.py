@@ -1,0 +1,108 @@
+"""Event time: how far each partition has come, and the watermark that all have passed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["EventTime"]
+
+
+@dataclass
+class _Part:
+    largest: int
+    seen: float
+
+
+class EventTime:
+    """Largest times of partitions, and what follows from them.
+
+    The watermark is the smallest of them, less ``lateness``: a record is not expected to be older.
+    It never goes back. A partition that has given nothing for ``idle`` seconds does not count.
+
+    Args:
+        lateness: how much older than the newest record of its partition a record may be.
+        idle: seconds after which a partition that gives nothing is left out.
+        max_skew: how far a partition may be ahead of the slowest; None: as far as it wants.
+        clock: seconds now.
+    """
+
+    def __init__(
+        self,
+        lateness: int = 0,
+        idle: float = 30.0,
+        max_skew: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lateness, self.idle, self.max_skew = lateness, idle, max_skew
+        self._clock = clock
+        self._parts: dict[int, _Part] = {}
+        #: Time that no record is expected to be older than; None: nothing has been seen.
+        self.watermark: int | None = None
+
+    def restore(self, largest: Mapping[int, int], watermark: int | None) -> None:
+        """Go on where an earlier run was."""
+        now = self._clock()
+        self._parts = {partition: _Part(found, now) for partition, found in largest.items()}
+        self.watermark = watermark
+
+    @property
+    def largest(self) -> dict[int, int]:
+        """Largest time of each partition."""
+        parts = self._parts.items()
+        return {partition: part.largest for partition, part in parts if part.largest != _NOTHING}
+
+    def expect(self, partition: int) -> None:
+        """Let a partition hold the watermark back that has records, but none was read yet."""
+        self._parts.setdefault(partition, _Part(_NOTHING, self._clock()))
+
+    def observe(self, partition: int, largest: int | None) -> None:
+        """Note that a partition gave records, and the largest of their times."""
+        part = self._parts.setdefault(partition, _Part(_NOTHING, 0.0))
+        part.seen = self._clock()
+        if largest is not None:
+            part.largest = max(part.largest, largest)
+
+    def advance(self, busy: frozenset[int] = frozenset()) -> int | None:
+        """Return the watermark as of now.
+
+        Args:
+            busy: partitions that are known to have more records: they are not idle.
+        """
+        active = self._active(busy)
+        if active and min(active.values()) != _NOTHING:
+            found = min(active.values()) - self.lateness
+            self.watermark = found if self.watermark is None else max(self.watermark, found)
+        return self.watermark
+
+    def ahead(
+        self, busy: frozenset[int] = frozenset(), read: frozenset[int] = frozenset()
+    ) -> frozenset[int]:
+        """Return the partitions that are too far ahead of the slowest.
+
+        Args:
+            busy: as in :meth:`advance`.
+            read: partitions that are known to have no more records: nobody waits for them.
+        """
+        if self.max_skew is None:
+            return frozenset()
+        active = self._active(busy)
+        waited = [largest for partition, largest in active.items() if partition not in read]
+        if not waited:
+            return frozenset()
+        slowest = min(waited)
+        if slowest == _NOTHING:  # nothing is known of it: it comes first
+            return frozenset(p for p, found in active.items() if found != _NOTHING)
+        return frozenset(p for p, found in active.items() if found - slowest > self.max_skew)
+
+    def _active(self, busy: frozenset[int]) -> dict[int, int]:
+        now = self._clock()
+        return {
+            partition: part.largest
+            for partition, part in self._parts.items()
+            if partition in busy or now - part.seen <= self.idle
+        }
+
+
+_NOTHING = -(2**63)

@@ -1,0 +1,452 @@
+"""FileSource: files that grow, and folders that finished files are moved into."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aethergraph._checks.options import as_flag, as_text
+from aethergraph.errors import ClosedError, FormatError, InvalidArgumentError, SourceError
+from aethergraph.streaming.changes import Target
+from aethergraph.streaming.decode import (
+    CsvDecoder,
+    Decoder,
+    StructDecoder,
+    Table,
+    arrow_columns,
+    require,
+)
+from aethergraph.streaming.records import BadRecord, Records
+from aethergraph.streaming.schema import Schema
+
+__all__ = ["FileSource"]
+
+#: Bytes, and rows, that are read at once.
+_BYTES, _ROWS = 1 << 20, 1 << 16
+#: Bytes of a line at most.
+_LONGEST = 64 << 20
+#: Names of files that somebody is still writing.
+_UNFINISHED = (".*", "_*", "*.tmp", "*.part", "*.crc", "*~")
+
+
+class FileSource:
+    """Stream of the records in a file that grows, or of the files of a folder.
+
+    ::
+
+        FileSource("clicks.jsonl", Schema.json(src="user", dst="post"))      # lines are appended
+        FileSource("out/", Schema.arrow(src="user", dst="post"), pattern="*.parquet")
+
+    Each file is a partition. Records are numbered by bytes in text and structs, and by rows in
+    Parquet and Arrow. A line counts when its end is there. The files of a folder are read in the
+    order of their names; they must be whole when they get their names, that is, be written beside
+    and renamed. Names that begin with ``.`` or ``_`` or end with ``.tmp`` are left alone.
+
+    Args:
+        path: the file or the folder.
+        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line,
+            ``"struct"`` one behind the other; ``"arrow"`` is Parquet or Arrow, by the name.
+        name: name under which the graph keeps the offsets; None: the name of the file or folder.
+        follow: wait for more at the end; False: that is the end of the stream.
+        growing: files get longer; None: yes if the path is a file.
+        pattern: names of the files in a folder.
+        interval: seconds between two looks for more.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        schema: Schema,
+        *,
+        name: str | None = None,
+        follow: bool = True,
+        growing: bool | None = None,
+        pattern: str = "*",
+        interval: float = 0.2,
+    ) -> None:
+        self.path = Path(path)
+        if not isinstance(schema, Schema):
+            raise InvalidArgumentError(f"schema must be a Schema, got {type(schema).__name__}")
+        if schema.format == "avro":
+            raise InvalidArgumentError(
+                "files of Avro are not read: write Parquet, or take the records from Kafka"
+            )
+        self.schema = schema
+        self.name = as_text(name, "name") or self.path.resolve().name
+        self._follow = as_flag(follow, "follow")
+        self._is_folder = self.path.is_dir()
+        self._growing = not self._is_folder if growing is None else as_flag(growing, "growing")
+        self._pattern, self._interval = pattern, interval
+        self._files: dict[int, _File] = {}
+        self._by_name: dict[str, _File] = {}
+        self._offsets: dict[int, int] = {}
+        self._paused: frozenset[int] = frozenset()
+        self._scanned_at = 0.0
+        self._opened = False
+
+    # ---- Source --------------------------------------------------------------------------------
+
+    def check(self, target: Target) -> None:
+        """Raise unless the graph takes what the schema brings."""
+        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
+
+    def open(self, offsets: Mapping[int, int]) -> None:
+        """Begin to read at these places."""
+        if not self.path.exists():
+            raise SourceError(2, f"{self.path}: there is no such file or folder", str(self.path))
+        self._offsets, self._paused, self._opened = dict(offsets), frozenset(), True
+        self._files, self._by_name = {}, {}
+        self._scan()
+
+    def poll(self, timeout: float) -> Sequence[Records] | None:
+        """Return the next records of one file."""
+        if not self._opened:
+            raise ClosedError(f"the source {self.name!r} is not open")
+        until = time.monotonic() + timeout
+        while True:
+            for file in self._by_name.values():
+                if not file.is_done and file.partition not in self._paused:
+                    found = file.read()
+                    if found is not None:
+                        return [found]
+            now = time.monotonic()
+            if now - self._scanned_at >= self._interval or not self._follow:
+                is_new = self._scan()
+                if is_new:
+                    continue
+            if not self._follow and not any(file.has_more() for file in self._by_name.values()):
+                return None
+            if now >= until:
+                return []
+            time.sleep(min(self._interval, until - now))
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Return no records of these files."""
+        self._paused = frozenset(partitions)
+
+    def lag(self) -> dict[int, int]:
+        """Return the bytes, or rows, of each file that were not read yet."""
+        return {p: left for p, file in self._files.items() if (left := file.lag())}
+
+    def describe(self, partition: int) -> str:
+        """Return the name of the file."""
+        file = self._files.get(partition)
+        return f"partition {partition}" if file is None else f"file {file.name}"
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._opened = False
+
+    # ---- files -------------------------------------------------------------------------------
+
+    def _scan(self) -> bool:
+        """Look for files; return whether there are new ones."""
+        self._scanned_at = time.monotonic()
+        if not self._is_folder:
+            names = [self.path.name] if self.path.exists() else []
+        else:
+            try:
+                with os.scandir(self.path) as found:
+                    names = sorted(one.name for one in found if self._is_wanted(one))
+            except OSError as error:
+                raise SourceError(
+                    error.errno, f"{self.path}: {error.strerror}", str(self.path)
+                ) from None
+        new = [name for name in names if name not in self._by_name]
+        for name in new:
+            self._add(name)
+        if new:
+            self._by_name = dict(sorted(self._by_name.items()))
+        return bool(new)
+
+    def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
+        name = entry.name
+        if any(fnmatch.fnmatch(name, one) for one in _UNFINISHED):
+            return False
+        return fnmatch.fnmatch(name, self._pattern) and entry.is_file()
+
+    def _add(self, name: str) -> None:
+        # The number is that of the name, whatever other files there are.
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        partition = int.from_bytes(digest, "big") >> 1
+        path = self.path / name if self._is_folder else self.path
+        begin = self._offsets.get(partition, 0)
+        kinds: Mapping[str, Callable[..., _File]] = {"arrow": _ArrowFile, "struct": _StructFile}
+        make = kinds.get(self.schema.format, _TextFile)
+        is_whole = not self._growing or not self._follow
+        file = make(path, name, partition, begin, self.schema, is_whole, self._growing)
+        self._files[partition] = self._by_name[name] = file
+
+
+class _File:
+    """File that is read from a place on.
+
+    Args:
+        path: the file.
+        name: its name, for messages.
+        partition: its number.
+        begin: place of the first record to read.
+        schema: fields of the records.
+        is_whole: there is nothing to come that the last record might need.
+        is_growing: it is to be looked at again after its end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        partition: int,
+        begin: int,
+        schema: Schema,
+        is_whole: bool,
+        is_growing: bool,
+    ) -> None:
+        self.path, self.name, self.partition, self.place = path, name, partition, begin
+        self._schema, self._is_whole, self._is_growing = schema, is_whole, is_growing
+        self.is_done = False
+
+    @abstractmethod
+    def read(self) -> Records | None:
+        """Return the next records; None if there are none now."""
+
+    @abstractmethod
+    def lag(self) -> int:
+        """Return how much was not read yet."""
+
+    def has_more(self) -> bool:
+        """Return whether records are left."""
+        return not self.is_done and self.lag() > 0
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def _error(self, problem: str) -> SourceError:
+        return SourceError(None, f"{self.path}: {problem}", str(self.path))
+
+
+class _BytesFile(_File):
+    """File of which a record is some bytes."""
+
+    _file: Any = None
+
+    def lag(self) -> int:
+        if self.is_done:
+            return 0
+        try:
+            return max(0, self.path.stat().st_size - self.place)
+        except OSError:
+            return 0
+
+    def _block(self, place: int, size: int) -> bytes:
+        """Return bytes from a place on, at most ``size``."""
+        try:
+            if self._file is None:
+                self._file = open(self.path, "rb")  # noqa: SIM115
+            there = os.fstat(self._file.fileno()).st_size
+            if there < place:
+                raise self._error(
+                    f"{place} bytes were read of it, and now it has {there}: files may only grow"
+                )
+            self._file.seek(place)
+            found: bytes = self._file.read(size)
+            return found
+        except OSError as error:
+            if isinstance(error, SourceError):
+                raise
+            raise self._error(f"{error.strerror}") from None
+
+    def _end(self) -> None:
+        if not self._is_growing:
+            self.is_done = True
+            self.close()
+            return
+        try:
+            there, ours = os.stat(self.path), os.fstat(self._file.fileno())
+        except FileNotFoundError:
+            return  # perhaps it comes again
+        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            raise self._error(
+                f"it was replaced by another file after {self.place} bytes of it were read: write "
+                "each piece under a name of its own, and read the folder"
+            )
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _TextFile(_BytesFile):
+    """File with one record to a line."""
+
+    _decoder: Decoder | None = None
+
+    def read(self) -> Records | None:
+        if self._decoder is None and not self._choose_decoder():
+            return None
+        block = self._lines(self.place, _BYTES)
+        return self._records(block) if block else None
+
+    def _lines(self, place: int, size: int) -> bytes:
+        """Return whole lines from a place on; nothing if there is none now."""
+        while True:
+            block = self._block(place, size)
+            at_end = len(block) < size
+            end = len(block) if at_end and self._is_whole else block.rfind(b"\n") + 1
+            if end:
+                return block[:end]
+            if at_end:
+                self._end()
+                return b""
+            size *= 8
+            if size > _LONGEST:
+                raise self._error(f"the line at byte {place} is longer than {_LONGEST // 8} bytes")
+
+    def _choose_decoder(self) -> bool:
+        """Find the names of the columns, if the file has them; return whether that was possible."""
+        decoder = self._schema.decoder
+        if isinstance(decoder, CsvDecoder) and decoder.names is None:
+            head = self._lines(0, 1 << 16).split(b"\n")[0]
+            if not head:
+                return False
+            decoder = decoder.with_names(head.rstrip(b"\r"))
+            names = decoder.names or []
+            for field in self._schema.fields:
+                if field not in names:
+                    raise FormatError(
+                        f"{self.path}: there is no column {field!r}, but {', '.join(names)}"
+                    )
+            self.place = max(self.place, len(head) + 1)
+        self._decoder = decoder
+        return True
+
+    def _records(self, block: bytes) -> Records:
+        begin = self.place
+        self.place += len(block)
+        lines = block.split(b"\n")
+        starts = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1
+        offsets = begin + np.concatenate([[0], starts])[: len(lines)]
+        if b"\r" in block:
+            lines = [line.rstrip(b"\r") for line in lines]
+        kept = [number for number, line in enumerate(lines) if line]
+        if len(kept) < len(lines):
+            lines, offsets = [lines[number] for number in kept], offsets[kept]
+        return self._schema.decode(self.partition, self.place, lines, offsets, self._decoder)
+
+
+class _StructFile(_BytesFile):
+    """File of structs that follow each other."""
+
+    def read(self) -> Records | None:
+        decoder = self._schema.decoder
+        assert isinstance(decoder, StructDecoder)
+        size = decoder.dtype.itemsize
+        block = self._block(self.place, max(1, _BYTES // size) * size)
+        count = len(block) // size
+        begin = self.place
+        if not count:
+            if block and self._is_whole:
+                self.place += len(block)
+                bad = BadRecord(begin, f"has {len(block)} bytes where records have {size}", block)
+                return Records(self.partition, self.place, {}, bad=[bad])
+            self._end()
+            return None
+        self.place += count * size
+        columns = decoder.columns(block[: count * size], self._schema.fields)
+        return self._schema.records(
+            Table(columns, np.arange(count)), self.partition, self.place,
+            begin + size * np.arange(count), (), lambda at: block[at * size : (at + 1) * size],
+        )  # fmt: skip
+
+
+class _ArrowFile(_File):
+    """Parquet or Arrow file, whose records are rows."""
+
+    _batches: Iterator[Any] | None = None
+    _left: Any = None
+
+    def lag(self) -> int:
+        return 0 if self.is_done else 1
+
+    def read(self) -> Records | None:
+        pa = require("pyarrow", "Parquet and Arrow files", "stream")
+        try:
+            if self._batches is None:
+                self._batches = self._open(pa)
+            batch = next(self._batches, None)
+            while batch is not None and not batch.num_rows:
+                batch = next(self._batches, None)
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(f"{self.path} cannot be read: {error}") from None
+        if batch is None:
+            self.is_done, self._batches = True, None
+            return None
+        begin = self.place
+        self.place += batch.num_rows
+        offsets = np.arange(begin, self.place)
+        try:
+            columns = arrow_columns(batch, self._schema.fields)
+        except InvalidArgumentError as error:
+            raise FormatError(f"{self.path}: {error}") from None
+
+        def row(at: int) -> bytes:
+            return json.dumps(batch.slice(at, 1).to_pylist()[0], default=str).encode()
+
+        table = Table(columns, np.arange(batch.num_rows))
+        return self._schema.records(table, self.partition, self.place, offsets, (), row)
+
+    def _open(self, pa: Any) -> Iterator[Any]:
+        """Return the batches from the place on."""
+        skip = self.place
+        for batch in self._all(pa):
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+            elif skip:
+                yield batch.slice(skip)
+                skip = 0
+            else:
+                yield batch
+
+    def _all(self, pa: Any) -> Iterator[Any]:
+        if self.path.suffix in (".parquet", ".pq"):
+            import pyarrow.parquet as pq
+
+            with pq.ParquetFile(self.path) as file:
+                # Row groups that were read before are not read again.
+                before, groups = 0, list(range(file.metadata.num_row_groups))
+                while groups:
+                    rows = file.metadata.row_group(groups[0]).num_rows
+                    if before + rows > self.place:
+                        break
+                    before += rows
+                    groups.pop(0)
+                yield from _nothing(pa, before)
+                wanted = {name.split(".")[0] for name in self._schema.fields}
+                names = [name for name in file.schema_arrow.names if name in wanted]
+                yield from file.iter_batches(_ROWS, row_groups=groups, columns=names)
+            return
+        with pa.memory_map(str(self.path)) as content:
+            try:
+                opened = pa.ipc.open_file(content)
+                batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
+            except pa.ArrowInvalid:
+                content.seek(0)
+                batches = iter(pa.ipc.open_stream(content))
+            yield from batches
+
+
+def _nothing(pa: Any, rows: int) -> Iterator[Any]:
+    """Yield a batch that stands for rows that are not read."""
+    if rows:
+        yield pa.record_batch([pa.nulls(rows)], names=["skipped"])

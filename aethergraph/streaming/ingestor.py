@@ -1,0 +1,611 @@
+"""Ingestor: takes records from a source into a live graph, each of them once."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.options import as_choice, as_number, as_text, is_name, shown
+from aethergraph.dynamic.live import LiveGraph
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    RecordError,
+)
+from aethergraph.streaming.changes import Changes, Target
+from aethergraph.streaming.dead_letter import DeadLetters
+from aethergraph.streaming.event_time import EventTime
+from aethergraph.streaming.records import BadRecord, IdMap, Records, Source
+
+__all__ = ["IngestStats", "Ingestor"]
+
+#: Seconds that a poll waits for while nothing is pending.
+_POLL = 0.1
+#: Seconds between two questions how much there is still to read.
+_LAG_EVERY = 0.5
+#: A share of bad records is one of at least so many.
+_LEAST = 1000
+#: So many bad records before the first good one: the schema is another one.
+_HOPELESS = 20
+#: Seconds to wait for memory, at first and at most.
+_WAITS = 0.02, 1.0
+
+
+@dataclass
+class IngestStats:
+    """Numbers of an :class:`Ingestor` since it began.
+
+    Attributes:
+        state: ``"new"``, ``"running"``, ``"stalled"`` (the other end cannot be reached), ``"full"``
+            (waits for memory in the graph), ``"ended"``, ``"stopped"`` or ``"failed"``.
+        reason: why it is stalled, full or failed.
+        records: records that were read.
+        edges: edges that were inserted.
+        deleted: edges that were deleted.
+        rows: rows of nodes that were changed.
+        nodes: nodes that were added.
+        bad: records that went to the dead letter file because they could not be read.
+        late: records that were older than the watermark.
+        commits: commits.
+        commit_seconds: seconds that commits took.
+        lag: records that were not read yet, by partition, for sources that tell.
+        watermark: time that no record is expected to be older than.
+        largest: largest time of a record.
+    """
+
+    state: str = "new"
+    reason: str | None = None
+    records: int = 0
+    edges: int = 0
+    deleted: int = 0
+    rows: int = 0
+    nodes: int = 0
+    bad: int = 0
+    late: int = 0
+    commits: int = 0
+    commit_seconds: float = 0.0
+    lag: dict[int, int] = field(default_factory=dict)
+    watermark: int | None = None
+    largest: int | None = None
+
+
+@dataclass
+class _Pending:
+    """Content of the next commit."""
+
+    changes: list[Changes] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
+    bad: list[tuple[int, BadRecord]] = field(default_factory=list)
+    #: Largest time by partition, None where a partition gave none.
+    largest: dict[int, int | None] = field(default_factory=dict)
+    records: int = 0
+    unread: int = 0
+    late: int = 0
+    since: float = 0.0
+
+
+class Ingestor:
+    """Takes records from a source into a live graph, while others train on it.
+
+    ::
+
+        source = KafkaSource("edges", "localhost:9092", Schema.json(src="user", dst="post"))
+        with Ingestor(graph, source, dead_letter="bad.jsonl"):
+            train(graph)                        # a thread ingests meanwhile
+
+        Ingestor(graph, source).run()           # in this thread, until the source ends
+
+    Each commit has the edges of some records and the offsets behind them. So every record is in
+    the graph once, however often the process is killed: the next ingestor of that source goes on
+    with what the graph has. Several ingestors of other sources may share a graph.
+
+    Args:
+        graph: the graph, which this process writes.
+        source: where records come from.
+        batch: records after which a commit is made.
+        linger: time after which it is made with fewer: ``"5ms"``, ``"1s"``, or seconds.
+        dead_letter: file for records that cannot be read or do not fit the graph. None: the first
+            such record ends it, before the commit.
+        max_bad: most records that may go there: a number, or a share such as ``"1%"``. Above it
+            the ingestor ends, before the commit. It also ends if the first records are all bad.
+        late: what becomes of a record that is older than the watermark: ``"insert"``: it goes to
+            its place in time; or ``"dead_letter"``.
+        lateness: how much older than the newest of its partition a record may be, without being
+            late: a number of the graph's unit of time, or a time such as ``"5s"``.
+        idle: time after which a partition that gives nothing does not hold the watermark back.
+        max_skew: how far a partition may be ahead of the slowest before it is paused, as
+            ``lateness``; None: as far as it wants.
+        new_nodes: most nodes that a commit may add for ids that the graph does not have; their
+            rows are zeros. 0: such records are bad.
+        id_map: numbers of nodes by the ids in the records; by node type for a typed graph. Nodes
+            are added as it gives numbers.
+
+    Raises:
+        InvalidArgumentError: an argument is invalid, or the schema does not fit the graph.
+    """
+
+    def __init__(
+        self,
+        graph: LiveGraph,
+        source: Source,
+        *,
+        batch: int = 10_000,
+        linger: str | float = "5ms",
+        dead_letter: str | Path | None = None,
+        max_bad: int | str = "1%",
+        late: Literal["insert", "dead_letter"] = "insert",
+        lateness: int | str | timedelta = 0,
+        idle: str | float = "30s",
+        max_skew: int | str | timedelta | None = None,
+        new_nodes: int = 0,
+        id_map: IdMap | Mapping[str, IdMap] | None = None,
+    ) -> None:
+        self._target = Target(graph, new_nodes, id_map)
+        self.graph, self.source = graph, source
+        name = as_text(getattr(source, "name", None), "source.name")
+        if name is None or not is_name(name) or not callable(getattr(source, "poll", None)):
+            raise InvalidArgumentError(
+                f"source must be a Source with a name, got {type(source).__name__}"
+            )
+        self._name = name
+        self._batch = as_count(batch, "batch")
+        if not self._batch:
+            raise InvalidArgumentError("batch = 0: commits have one record at least")
+        self._linger = _as_seconds(linger, "linger")
+        self._dead_letter = dead_letter
+        self._most_bad, self._bad_share = _as_bound(max_bad)
+        self._late = as_choice(late, ("insert", "dead_letter"), "late")
+        if self._late == "dead_letter" and dead_letter is None:
+            raise InvalidArgumentError("late='dead_letter' needs dead_letter=, a file")
+        unit = self._target.time_unit
+        self._times = EventTime(
+            _as_span(lateness, unit, "lateness"),
+            _as_seconds(idle, "idle"),
+            None if max_skew is None else _as_span(max_skew, unit, "max_skew"),
+        )
+        check = getattr(source, "check", None)
+        if check is not None:
+            check(self._target)
+        self._letters: DeadLetters | None = None
+        self._pending = _Pending()
+        self._stats = IngestStats()
+        self._watermark: int | None = None
+        #: Records of this source have fitted the graph before.
+        self._trusted = False
+        self._paused: frozenset[int] = frozenset()
+        self._lag: dict[int, int] = {}
+        self._lag_at = 0.0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._quiet = threading.Condition()
+        self._rounds = 0
+        #: Error that ended it.
+        self.failure: BaseException | None = None
+
+    # ---- running -----------------------------------------------------------------------------
+
+    def start(self) -> Ingestor:
+        """Begin in a thread of its own; return the ingestor.
+
+        What can fail at the beginning fails here: a source that cannot be reached, for instance.
+        """
+        self._open()
+        self._thread = threading.Thread(target=self._run_in_thread, name=f"ingest {self._name}")
+        self._thread.daemon = True
+        self._thread.start()
+        return self
+
+    def run(self) -> IngestStats:
+        """Ingest in this thread until the source ends or :meth:`stop` is called.
+
+        Returns:
+            The numbers.
+
+        Raises:
+            RecordError: a record is bad and there is no dead letter file, or there are too many.
+            SourceError: the source cannot be reached, or has lost records.
+        """
+        self._open()
+        self._loop()
+        return self.stats()
+
+    def stop(self) -> None:
+        """End after the commit of what was read; raise the error that ended it before, if any."""
+        self._stopping.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error that ended the thread, if there was one."""
+        if self.failure is not None:
+            raise self.failure
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Wait until all records that are there now are in the graph.
+
+        Raises:
+            TimeoutError: they are not after ``timeout`` seconds; says why.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._quiet:
+            first = self._rounds
+            while self._rounds < first + 2 and self._stats.state not in ("ended", "stopped"):
+                self.check()
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    why = f", {self._stats.reason}" if self._stats.reason else ""
+                    raise TimeoutError(
+                        f"{self._name}: records are left after {timeout} s "
+                        f"({self._stats.state}{why})"
+                    )
+                self._quiet.wait(0.1 if left is None else min(left, 0.1))
+        self.check()
+
+    def __enter__(self) -> Ingestor:
+        return self.start()
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        try:
+            self.stop()
+        except BaseException:
+            if kind is None:  # else the error of the block is the one to be seen
+                raise
+
+    # ---- what is going on --------------------------------------------------------------------
+
+    def stats(self) -> IngestStats:
+        """Return the numbers as of now."""
+        return replace(self._stats, lag=dict(self._lag), watermark=self.watermark)
+
+    @property
+    def watermark(self) -> int | None:
+        """Time that no record is expected to be older than, in the graph's unit; None: unknown."""
+        return self._watermark
+
+    def cap(self, times: ArrayLike) -> NDArray[Any]:
+        """Return times of seeds, none of them beyond the watermark.
+
+        Batches with such times see no edge that others may still come before.
+
+        Raises:
+            InvalidArgumentError: there is no watermark yet.
+        """
+        now = self.watermark
+        if now is None:
+            raise InvalidArgumentError("there is no watermark yet: no record with a time was read")
+        given = np.asarray(times)
+        unit = self._target.time_unit
+        most: Any = np.int64(now)
+        if given.dtype.kind == "M" and unit is not None:
+            most = most.view(f"datetime64[{unit}]").astype(given.dtype)
+        capped: NDArray[Any] = np.minimum(given, most)
+        return capped
+
+    # ---- the loop ----------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._stats.state != "new":
+            raise ClosedError("an ingestor runs once: make another one")
+        offsets = self.graph.offsets(self._name)
+        self._trusted = bool(offsets)
+        saved = {p: _unpacked(n) for p, n in self.graph.offsets(_times_of(self._name)).items()}
+        watermark = saved.pop(-1, None)
+        self._times.restore(saved, watermark)
+        self._watermark = watermark
+        try:
+            if self._dead_letter is not None:
+                self._letters = DeadLetters(self._dead_letter, self._name, offsets)
+            self.source.open(offsets)
+            self._ask_lag(force=True)
+        except BaseException as error:
+            self._fail(error)
+            self.source.close()
+            raise
+        self._stats.state = "running"
+
+    def _run_in_thread(self) -> None:
+        with suppress(BaseException):  # kept in .failure
+            self._loop()
+
+    def _loop(self) -> None:
+        try:
+            ended = False
+            while not ended and not self._stopping.is_set():
+                ended = self._step()
+            self._commit()
+            self._stats.state = "ended" if ended else "stopped"
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self.source.close()
+            if self._letters is not None:
+                self._letters.close()
+            with self._quiet:
+                self._quiet.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        self._stats.state, self._stats.reason = "failed", str(error)
+
+    def _step(self) -> bool:
+        """Read, and commit if it is time to; return whether the source has ended."""
+        pending = self._pending
+        now = time.monotonic()
+        wait = max(0.0, pending.since + self._linger - now) if pending.records else _POLL
+        found = self.source.poll(wait)
+        for one in found or ():
+            self._take(one)
+        self._note_stalled()
+        due = time.monotonic() - pending.since >= self._linger
+        if pending.offsets and (pending.records >= self._batch or due or found is None):
+            self._commit(last=found is None)
+        self._ask_lag(force=not found)
+        self._pause()
+        if not found and not self._pending.offsets and not any(self._lag.values()):
+            with self._quiet:
+                self._rounds += 1
+                self._quiet.notify_all()
+        return found is None
+
+    def _note_stalled(self) -> None:
+        why = getattr(self.source, "stalled", None)
+        self._stats.state, self._stats.reason = ("stalled", why) if why else ("running", None)
+
+    def _ask_lag(self, *, force: bool) -> None:
+        ask = getattr(self.source, "lag", None)
+        now = time.monotonic()
+        if ask is None or (not force and now - self._lag_at < _LAG_EVERY):
+            return
+        self._lag, self._lag_at = dict(ask()), now
+        for partition, left in self._lag.items():
+            if left > 0:
+                self._times.expect(partition)
+
+    def _take(self, records: Records) -> None:
+        """Check records, and put them with those of the next commit."""
+        pending = self._pending
+        try:
+            changes, bad = self._target.check(records)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self._place(records.partition)}: {error}") from None
+        if not pending.offsets:
+            pending.since = time.monotonic()
+        pending.offsets[records.partition] = records.following
+        pending.records += records.count + len(records.bad)
+        if bad:
+            self._note_bad(records.partition, bad)
+        newest = [pending.largest.get(records.partition)]
+        for one in changes:
+            kept = self._sort_out_late(records, one)
+            if len(kept):
+                pending.changes.append(kept)
+                if kept.event_times is not None:
+                    newest.append(int(kept.event_times.max()))
+        pending.largest[records.partition] = max(
+            (one for one in newest if one is not None), default=None
+        )
+
+    def _note_bad(self, partition: int, bad: list[BadRecord]) -> None:
+        first = bad[0]
+        if self._letters is None:
+            raise RecordError(
+                f"{self._place(partition)}, offset {first.offset}: {first.reason}; give "
+                "dead_letter= to go on without such records",
+                position=first.offset,
+            )
+        pending, stats = self._pending, self._stats
+        pending.bad += [(partition, one) for one in bad]
+        pending.unread += len(bad)
+        count, total = stats.bad + pending.unread, stats.records + pending.records
+        most = self._most_bad
+        if self._bad_share is not None:
+            most = int(self._bad_share * max(total, _LEAST))
+        hopeless = not self._trusted and not self._has_good() and count >= _HOPELESS
+        if count > most or hopeless:
+            text = f"none of the first {total} records fits" if hopeless else "too many bad records"
+            raise RecordError(
+                f"{text}: {count} of {total}, with max_bad = {most}; the first of the last ones is "
+                f"{self._place(partition)}, offset {first.offset}: {first.reason}",
+                position=first.offset,
+            )
+
+    def _has_good(self) -> bool:
+        stats, pending = self._stats, self._pending
+        return stats.records - stats.bad + pending.records - pending.unread > 0
+
+    def _sort_out_late(self, records: Records, changes: Changes) -> Changes:
+        """Return the changes that are to be made, and note those that are late."""
+        now = self._times.watermark
+        if now is None or changes.event_times is None:
+            return changes
+        late = changes.event_times < now
+        count = int(late.sum())
+        self._pending.late += count
+        if not count or self._late == "insert":
+            return changes
+        assert changes.offsets is not None and records.offsets is not None
+        for at in np.flatnonzero(late).tolist():
+            offset = int(changes.offsets[at])
+            payload = None
+            if records.payload is not None:
+                payload = records.payload(int(np.flatnonzero(records.offsets == offset)[0]))
+            why = f"late: time {changes.event_times[at]} is before the watermark {now}"
+            self._pending.bad.append((records.partition, BadRecord(offset, why, payload)))
+        return changes.only(~late)
+
+    def _commit(self, *, last: bool = True) -> None:
+        pending, stats = self._pending, self._stats
+        if not pending.offsets:
+            return
+        if not self._trusted and pending.records and not self._has_good():
+            if not last:
+                return  # perhaps the schema is another one: nothing is committed until one fits
+            partition, first = pending.bad[0]
+            raise RecordError(
+                f"none of {pending.records} records fits; {self._place(partition)}, offset "
+                f"{first.offset}: {first.reason}",
+                position=first.offset,
+            )
+        if self._letters is not None and pending.bad:
+            for partition, one in pending.bad:
+                self._letters.write(partition, [one])
+            self._letters.flush()
+        began = time.monotonic()
+        for partition, largest in pending.largest.items():
+            self._times.observe(partition, largest)
+        self._times.advance(self._busy())
+        counts = self._write(pending)
+        self._pending = _Pending()
+        if counts is None:
+            return
+        self._watermark = self._times.watermark
+        self._trusted = True
+        stats.records += pending.records
+        stats.bad += pending.unread
+        stats.late += pending.late
+        stats.commits += 1
+        stats.commit_seconds += time.monotonic() - began
+        for name, number in counts.items():
+            setattr(stats, name, getattr(stats, name) + number)
+        stats.largest = max(self._times.largest.values(), default=None)
+        acknowledge = getattr(self.source, "acknowledge", None)
+        if acknowledge is not None:
+            if getattr(self.source, "needs_disk", False):
+                self.graph.flush()
+            acknowledge(dict(pending.offsets))
+
+    def _write(self, pending: _Pending) -> dict[str, int] | None:
+        """Make one commit of it, waiting for memory; return the numbers, None if it was stopped."""
+        wait, most = _WAITS
+        while True:
+            try:
+                with self.graph.transaction():
+                    counts = self._target.write(pending.changes)
+                    for partition, following in pending.offsets.items():
+                        self.graph.set_offset(self._name, partition, following)
+                    self._save_times(pending.largest)
+                return counts
+            except OutOfMemoryError as error:
+                if self._stats.state != "full":
+                    self.source.pause(self._known())
+                self._stats.state, self._stats.reason = "full", str(error)
+                if self._stopping.wait(wait):
+                    return None
+                wait = min(2 * wait, most)
+                self.graph.reclaim()
+                self._paused = self._known()
+
+    def _save_times(self, partitions: Iterable[int]) -> None:
+        """Keep the largest times and the watermark with the edges."""
+        found = {-1: self._times.watermark}
+        largest = self._times.largest
+        found.update({partition: largest.get(partition) for partition in partitions})
+        for partition, value in found.items():
+            if value is not None and abs(value) < 2**62:
+                self.graph.set_offset(_times_of(self._name), partition, _packed(value))
+
+    # ---- partitions --------------------------------------------------------------------------
+
+    def _known(self) -> frozenset[int]:
+        return frozenset(self._lag) | frozenset(self._times.largest)
+
+    def _busy(self) -> frozenset[int]:
+        return frozenset(partition for partition, left in self._lag.items() if left > 0)
+
+    def _pause(self) -> None:
+        """Pause the partitions that are too far ahead, and those only."""
+        busy = self._busy()
+        self._times.advance(busy)
+        if not self._pending.offsets:
+            self._watermark = self._times.watermark
+        read = frozenset(partition for partition, left in self._lag.items() if left == 0)
+        ahead = self._times.ahead(busy, read)
+        if ahead != self._paused:
+            self.source.pause(ahead)
+            self._paused = ahead
+
+    def _place(self, partition: int) -> str:
+        describe = getattr(self.source, "describe", None)
+        what = f"partition {partition}" if describe is None else str(describe(partition))
+        return f"{self._name}, {what}"
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def _times_of(name: str) -> str:
+    """Return the name under which the graph keeps the largest times of a source."""
+    return f"{name}#time"
+
+
+def _packed(value: int) -> int:
+    """Return a number that is not negative, as offsets are, for any number."""
+    return 2 * value if value >= 0 else -2 * value - 1
+
+
+def _unpacked(value: int) -> int:
+    return value // 2 if value % 2 == 0 else -(value + 1) // 2
+
+
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|D)\s*")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "D": 86400.0}
+
+
+def _as_seconds(value: Any, name: str) -> float:
+    """Return the seconds of ``"5ms"``, or of a number of them."""
+    if isinstance(value, str):
+        found = _TIME.fullmatch(value)
+        if found is None:
+            raise InvalidArgumentError(f"{name} = {shown(value)} is no time, such as '5ms' or '1s'")
+        return float(found[1]) * _SECONDS[found[2]]
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    seconds = as_number(value, name)
+    if not 0 <= seconds < 1e9:
+        raise InvalidArgumentError(f"{name} = {shown(value)} is not in 0..1e9 seconds")
+    return seconds
+
+
+def _as_span(value: Any, unit: str | None, name: str) -> int:
+    """Return a span of time in the unit of a graph."""
+    if not isinstance(value, str | timedelta):
+        return as_count(value, name)
+    seconds = _as_seconds(value, name)
+    if unit is None:
+        raise InvalidArgumentError(
+            f"{name} = {shown(value)}, but the graph's times have no unit: give a number"
+        )
+    span = np.timedelta64(round(seconds * 1e6), "us")
+    return int(span.astype(f"timedelta64[{unit}]").astype(np.int64))
+
+
+def _as_bound(value: Any) -> tuple[int, float | None]:
+    """Return the most bad records, and the share of all of them, if that was given."""
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            share = float(text[:-1]) / 100 if text.endswith("%") else -1.0
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise InvalidArgumentError(
+                f"max_bad = {shown(value)} is neither a number nor a share such as '1%'"
+            )
+        return 0, share
+    if isinstance(value, bool) or as_integer(value, "max_bad") < 0:
+        raise InvalidArgumentError(f"max_bad = {shown(value)} is no number of records")
+    return as_count(value, "max_bad"), None

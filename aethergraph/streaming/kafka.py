@@ -1,0 +1,375 @@
+"""KafkaSource: topics of Kafka, read at the offsets that the graph has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
+from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
+from aethergraph.streaming.changes import Target
+from aethergraph.streaming.decode import require
+from aethergraph.streaming.records import Records
+from aethergraph.streaming.schema import Schema
+
+__all__ = ["KafkaSource"]
+
+Partitions: TypeAlias = Mapping[int, Any]
+
+#: Messages that one call takes at most.
+_AT_ONCE = 10_000
+#: Seconds between two looks for new partitions.
+_REFRESH = 30.0
+#: Options that would take the offsets out of our hands.
+_OURS = ("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "bootstrap.servers")
+
+
+class KafkaSource:
+    """Stream of the messages in a topic of Kafka, or of what speaks its protocol.
+
+    ::
+
+        KafkaSource("edges", "localhost:9092", Schema.json(src="user", dst="post", time="ts"))
+
+    Partitions are assigned at the offsets of the graph; consumer groups have no say, and nothing
+    is committed to Kafka. Partitions that are added to the topic are found. While no broker can be
+    reached, the source is stalled, and goes on when one can.
+
+    Args:
+        topic: the topic.
+        bootstrap: brokers to begin with, ``"host:port,host:port"``.
+        schema: fields of the messages.
+        name: name under which the graph keeps the offsets; None: the topic.
+        start: where partitions begin that the graph knows nothing of: ``"earliest"`` or
+            ``"latest"``.
+        partitions: partitions to read; None: all there are.
+        on_gap: what to do where messages are gone that the graph has not had, because the topic
+            keeps them for a limited time: ``"error"``, or ``"earliest"``: go on with the first
+            that is there, and count in :attr:`gaps`. Messages that compaction removed are no gap.
+        stop_at_end: end when the ends of all partitions have been reached.
+        timeout: seconds to wait for the brokers when it is opened.
+        options: options of librdkafka, such as ``{"security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN", "sasl.username": ..., "sasl.password": ...}``.
+
+    Attributes:
+        gaps: messages that were gone, by partition.
+        stalled: why nothing comes at the moment, or None.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        bootstrap: str,
+        schema: Schema,
+        *,
+        name: str | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        partitions: Sequence[int] | None = None,
+        on_gap: Literal["error", "earliest"] = "error",
+        stop_at_end: bool = False,
+        timeout: float = 10.0,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        require("confluent_kafka", "topics of Kafka", "stream")
+        for what, value in (("topic", topic), ("bootstrap", bootstrap)):
+            if not is_name(value):
+                raise InvalidArgumentError(f"{what} = {shown(value)} is no text")
+        if not isinstance(schema, Schema):
+            raise InvalidArgumentError(f"schema must be a Schema, got {type(schema).__name__}")
+        for option in options or {}:
+            if option in _OURS:
+                raise InvalidArgumentError(f"options: {option} cannot be set, the graph sees to it")
+        self.topic, self.bootstrap, self.schema = topic, bootstrap, schema
+        self.name = topic if name is None else name
+        self._start = as_choice(start, ("earliest", "latest"), "start")
+        self._wanted: set[int] | None = None
+        if partitions is not None:
+            self._wanted = {as_count(one, "partition") for one in partitions}
+        self._on_gap = as_choice(on_gap, ("error", "earliest"), "on_gap")
+        self._stops = as_flag(stop_at_end, "stop_at_end")
+        self._timeout = as_number(timeout, "timeout")
+        self._options = dict(options or {})
+        self._consumer: Any = None
+        #: Number of the next message by partition.
+        self._next: dict[int, int] = {}
+        #: Number of the message that each partition ended before, when its end was reached.
+        self._ends: dict[int, int] = {}
+        self._paused: frozenset[int] = frozenset()
+        self._refreshed = 0.0
+        self._error: Any = None
+        self.gaps: dict[int, int] = {}
+        self.stalled: str | None = None
+
+    # ---- Source --------------------------------------------------------------------------------
+
+    def check(self, target: Target) -> None:
+        """Raise unless the graph takes what the schema brings."""
+        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
+
+    def open(self, offsets: Mapping[int, int]) -> None:
+        """Begin to read at these offsets.
+
+        Raises:
+            SourceError: no broker can be reached, there is no such topic or partition, or messages
+                are gone.
+        """
+        from confluent_kafka import Consumer, KafkaException
+
+        self.close()
+        options = {
+            "group.id": f"aethergraph-{self.name}",
+            "fetch.queue.backoff.ms": 2,  # else fetching stops for a second when the queue is full
+            **self._options,
+            "bootstrap.servers": self.bootstrap,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "error_cb": self._note_error,
+        }
+        self._error, self.stalled, self._paused, self._next = None, None, frozenset(), {}
+        try:
+            self._consumer = Consumer(options)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise InvalidArgumentError(f"options: {_text(error)}") from None
+        found = self._find_partitions(self._timeout)
+        missing = (self._wanted or set()) - found
+        if missing:
+            raise self._failed(f"there is no partition {min(missing)}, but {len(found)} partitions")
+        for partition in offsets:
+            if partition not in found and (self._wanted is None or partition in self._wanted):
+                raise self._failed(
+                    f"the graph has had records of partition {partition}, which is not there any "
+                    "more: was the topic made anew?"
+                )
+        self._ends = {}
+        self._assign(found if self._wanted is None else self._wanted, offsets)
+
+    def poll(self, timeout: float) -> Sequence[Records] | None:
+        """Return the messages that are there."""
+        if self._consumer is None:
+            raise ClosedError(f"the source {self.name!r} is not open")
+        if self._stops and all(self._ends.get(p, -1) >= 0 for p in self._next):
+            return None
+        from confluent_kafka import KafkaException
+
+        try:
+            # The first one is waited for, the others are taken as far as they are there.
+            messages = self._consumer.consume(1, max(timeout, 0.001))
+            if messages:
+                messages += self._consumer.consume(_AT_ONCE, 0)
+        except KafkaException as error:
+            raise self._failed(_text(error)) from None
+        if not messages:
+            if self._error is not None:
+                self._judge(self._error)
+            self._refresh()
+            return []
+        good = []
+        for message in messages:
+            if message.error() is None:
+                good.append(message)
+            else:
+                self._judge_message(message, message.error())
+        if good:
+            self.stalled = self._error = None
+        partitions = np.array([message.partition() for message in good], np.int64)
+        offsets = np.array([message.offset() for message in good], np.int64)
+        found = []
+        for partition in np.unique(partitions).tolist():
+            if partition in self._paused:
+                continue  # it was on its way already, and comes again
+            rows = np.flatnonzero(partitions == partition)
+            rows = rows[offsets[rows] >= self._next[partition]]
+            if len(rows):
+                some = [good[row] for row in rows.tolist()]
+                found.append(self._records(partition, some, offsets[rows]))
+        return found
+
+    def _records(
+        self, partition: int, messages: Sequence[Any], offsets: NDArray[np.int64]
+    ) -> Records:
+        following = self._next[partition] = int(offsets[-1]) + 1
+        payloads = [message.value() for message in messages]
+        if None in payloads:  # tombstones, which say that there is nothing any more
+            kept = [row for row, payload in enumerate(payloads) if payload is not None]
+            payloads, offsets = [payloads[row] for row in kept], offsets[kept]
+        return self.schema.decode(partition, following, payloads, offsets)
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Fetch nothing of these partitions."""
+        from confluent_kafka import TopicPartition
+
+        wanted = frozenset(partitions) & frozenset(self._next)
+        for change, which in (
+            (self._consumer.pause, wanted - self._paused),
+            (self._consumer.resume, self._paused - wanted),
+        ):
+            if which:
+                change([TopicPartition(self.topic, partition) for partition in sorted(which)])
+        self._paused = wanted
+
+    def lag(self) -> dict[int, int]:
+        """Return the number of messages of each partition that were not read yet."""
+        found = {}
+        for partition, place in self._next.items():
+            # As of the last fetch: to ask would wait behind the fetch that waits for more.
+            end = self._range(partition, cached=True)[1]
+            least = 0 if self._ends.get(partition) == place else 1
+            found[partition] = max(least, end - place)
+        return found
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    # ---- partitions --------------------------------------------------------------------------
+
+    def _find_partitions(self, timeout: float) -> set[int]:
+        """Return the partitions that the topic has."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        until = time.monotonic() + timeout
+        while True:
+            left = until - time.monotonic()
+            try:
+                topics = self._consumer.list_topics(self.topic, timeout=max(left, 0.1)).topics
+            except KafkaException as error:
+                self._consumer.poll(0)  # lets librdkafka tell more
+                why = self._error if self._error is not None else error.args[0]
+                raise self._failed(f"no broker answers: {_text(why)}") from None
+            found = topics[self.topic]
+            if found.error is None and found.partitions:
+                return set(found.partitions)
+            unknown = found.error is not None and found.error.code() in (
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                KafkaError.LEADER_NOT_AVAILABLE,
+            )
+            if found.error is not None and not unknown:
+                raise self._failed(_text(found.error))
+            if left <= 0 or found.error is None or left < timeout - 2:
+                raise self._failed("there is no such topic")
+            time.sleep(0.1)  # it may have been made just now
+
+    def _assign(self, partitions: Iterable[int], offsets: Mapping[int, int]) -> None:
+        """Begin to read partitions where the graph goes on."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        added = []
+        for partition in sorted(partitions):
+            try:
+                first, end = self._range(partition)
+            except KafkaException as error:
+                raise self._failed(f"partition {partition}: {_text(error)}") from None
+            place = offsets.get(partition, first if self._start == "earliest" else end)
+            if place < first:
+                place = self._pass_gap(partition, place, first)
+            self._next[partition] = place
+            added.append(TopicPartition(self.topic, partition, place))
+        self._consumer.incremental_assign(added)
+        self._refreshed = time.monotonic()
+
+    def _refresh(self) -> None:
+        """Look for partitions that were added to the topic."""
+        from confluent_kafka import KafkaException
+
+        now = time.monotonic()
+        if self._wanted is not None or self.stalled or now - self._refreshed < _REFRESH:
+            return
+        self._refreshed = now
+        try:
+            topics = self._consumer.list_topics(self.topic, timeout=1.0).topics
+        except KafkaException:
+            return  # there will be another look
+        new = set(topics[self.topic].partitions) - set(self._next)
+        if new:  # none of their messages has been had
+            self._assign(new, dict.fromkeys(new, 0))
+
+    def _range(self, partition: int, *, cached: bool = False) -> tuple[int, int]:
+        from confluent_kafka import TopicPartition
+
+        place = TopicPartition(self.topic, partition)
+        found = self._consumer.get_watermark_offsets(place, timeout=self._timeout, cached=cached)
+        first, end = found if found is not None else (0, 0)
+        return int(first), int(end)
+
+    def _seek(self, partition: int, place: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._consumer.seek(TopicPartition(self.topic, partition, place))
+
+    def _pass_gap(self, partition: int, place: int, first: int) -> int:
+        """Go on with the first message that is there, or refuse to."""
+        if self._on_gap == "error":
+            raise self._failed(
+                f"partition {partition}: the messages {place}..{first - 1} are gone, which the "
+                "graph has not had; on_gap='earliest' goes on without them"
+            )
+        self.gaps[partition] = self.gaps.get(partition, 0) + first - place
+        return first
+
+    # ---- errors ------------------------------------------------------------------------------
+
+    def _failed(self, why: str) -> SourceError:
+        return SourceError(None, f"topic {self.topic!r} at {self.bootstrap}: {why}")
+
+    def _note_error(self, error: Any) -> None:
+        from confluent_kafka import KafkaError
+
+        # That all are down says less than why one is.
+        if self._error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._error = error
+
+    def _judge(self, error: Any) -> None:
+        """Raise an error that does not go away by itself; else note why nothing comes."""
+        from confluent_kafka import KafkaError
+
+        lasting = (
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError._UNKNOWN_TOPIC,
+            KafkaError._UNKNOWN_PARTITION,
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.SASL_AUTHENTICATION_FAILED,
+            KafkaError._AUTHENTICATION,
+        )
+        if error.fatal() or error.code() in lasting:
+            raise self._failed(_text(error))
+        self.stalled = _text(error)
+
+    def _judge_message(self, message: Any, error: Any) -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._ends[message.partition()] = message.offset()
+            self.stalled = self._error = None
+            return
+        gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+        if error.code() not in gone:
+            self._judge(error)
+            return
+        partition = message.partition()
+        first, end = self._range(partition)
+        place = self._next[partition]
+        if place > end:
+            raise self._failed(
+                f"partition {partition} ends at offset {end}, but {place} was to come: was the "
+                "topic made anew?"
+            )
+        if place < first:
+            self._next[partition] = self._pass_gap(partition, place, first)
+        self._seek(partition, self._next[partition])
+
+
+def _text(error: Any) -> str:
+    """Return what an error of librdkafka says."""
+    found = error.args[0] if isinstance(error, Exception) and error.args else error
+    if hasattr(found, "str"):
+        return f"{found.str()} ({found.name()})"
+    return str(found)

@@ -1,0 +1,136 @@
+"""A stream in memory: another thread appends to it."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph.errors import ClosedError, InvalidArgumentError
+from aethergraph.streaming.records import Records
+
+__all__ = ["MemorySource"]
+
+
+@dataclass
+class _Part:
+    """Records of a partition, and the number of them up to the end of each piece."""
+
+    chunks: list[Records] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+
+class MemorySource:
+    """Stream of arrays that threads of this process append to.
+
+    ::
+
+        source = MemorySource("clicks")
+        with Ingestor(graph, source):
+            source.append(src=[1, 2], dst=[3, 3])
+            source.append(src=[4], dst=[3], delete=[True])
+
+    It keeps what was appended, so another ingestor finds it again. The number of a record is its
+    place in the partition.
+
+    Args:
+        name: name under which the graph keeps the offsets.
+        kind: edge type or node type of the records; None: the only one.
+        most: most records that one poll returns.
+    """
+
+    def __init__(self, name: str, *, kind: Any = None, most: int = 10_000) -> None:
+        self.name, self._kind = name, kind
+        self._most = as_count(most, "most")
+        self._parts: dict[int, _Part] = {}
+        self._places: dict[int, int] = {}
+        self._paused: set[int] = set()
+        self._changed = threading.Condition()
+        self._ended, self._opened = False, False
+
+    def append(
+        self, partition: int = 0, *, attrs: Mapping[str, Any] | None = None, **columns: Any
+    ) -> None:
+        """Append records: ``append(src=[1, 2], dst=[3, 3])``; see :class:`Records`."""
+        added = Records(0, 0, columns, attrs or {})
+        with self._changed:
+            if self._ended:
+                raise ClosedError(f"the source {self.name!r} was ended")
+            part = self._parts.setdefault(as_integer(partition, "partition"), _Part())
+            part.chunks.append(added)
+            part.ends.append(part.count + added.count)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Say that nothing will be appended any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    # ---- Source --------------------------------------------------------------------------------
+
+    def open(self, offsets: Mapping[int, int]) -> None:
+        """Begin to read at these numbers."""
+        with self._changed:
+            for partition, place in offsets.items():
+                there = self._parts[partition].count if partition in self._parts else 0
+                if place > there:
+                    raise InvalidArgumentError(
+                        f"{self.name}: the graph goes on with record {place} of partition "
+                        f"{partition}, which has {there}"
+                    )
+            self._places, self._paused, self._opened = dict(offsets), set(), True
+
+    def poll(self, timeout: float) -> Sequence[Records] | None:
+        """Return what was appended."""
+        until = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                if not self._opened:
+                    raise ClosedError(f"the source {self.name!r} is not open")
+                found = [one for p in sorted(self._parts) if (one := self._next(p)) is not None]
+                if found:
+                    return found
+                if self._ended and not any(self.lag().values()):
+                    return None
+                left = until - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    return []
+
+    def _next(self, partition: int) -> Records | None:
+        part, begin = self._parts[partition], self._places.get(partition, 0)
+        if partition in self._paused or begin >= part.count:
+            return None
+        number = bisect.bisect_right(part.ends, begin)
+        chunk, first = part.chunks[number], part.ends[number] - part.chunks[number].count
+        end = min(begin + self._most, part.ends[number])
+        self._places[partition] = end
+        some = slice(begin - first, end - first)
+        return Records(
+            partition, end, {name: values[some] for name, values in chunk.columns.items()},
+            {name: values[some] for name, values in chunk.attrs.items()}, kind=self._kind,
+        )  # fmt: skip
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Return no records of these partitions."""
+        with self._changed:
+            self._paused = set(partitions)
+            self._changed.notify_all()
+
+    def lag(self) -> dict[int, int]:
+        """Return the number of records of each partition that were not read yet."""
+        return {p: part.count - self._places.get(p, 0) for p, part in self._parts.items()}
+
+    def close(self) -> None:
+        """Stop reading; what was appended stays."""
+        with self._changed:
+            self._opened = False
+            self._changed.notify_all()

@@ -1,0 +1,395 @@
+"""Schema: which field of a record is the source of an edge, which is its time, and so on."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.options import as_choice, is_name, shown
+from aethergraph._checks.times import check_unit
+from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
+from aethergraph.streaming.decode import (
+    ArrowDecoder,
+    AvroDecoder,
+    CsvDecoder,
+    Decoder,
+    JsonDecoder,
+    StructDecoder,
+    Table,
+    objects,
+)
+from aethergraph.streaming.records import BadRecord, Records
+
+__all__ = ["Schema"]
+
+Array = NDArray[Any]
+
+_ENDS = ("src", "dst", "time", "weight", "delete", "relation", "node")
+#: What numpy has for no time.
+_NAT = -(2**63)
+_FORMATS = ("json", "csv", "avro", "struct", "arrow")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Fields of records, and what they are of a graph.
+
+    ::
+
+        Schema.json(src="user", dst="post", time="ts", time_unit="ms")
+        Schema.csv(src="from", dst="to", columns=["from", "to", "amount"], weight="amount")
+        Schema.avro(src="user", dst="post", registry="http://registry:8081")
+        Schema.struct([("src", "<u4"), ("dst", "<u4")], src="src", dst="dst")
+        Schema.arrow(node="user", attrs={"x": "embedding"})        # rows of nodes
+
+    In JSON, Avro and Arrow, ``"a.b"`` is field b of the structure a.
+
+    Attributes:
+        format: ``"json"``, ``"csv"``, ``"avro"``, ``"struct"`` or ``"arrow"``; the last one is
+            that of Parquet files, too.
+        src, dst: fields with the ends of edges.
+        time: field with the time of an edge: an integer, a datetime, or a text in ISO 8601, which
+            is in UTC unless it says otherwise.
+        time_unit: unit of integers: ``"s"``, ``"ms"``...; None: that of the graph.
+        weight: field with the weight.
+        delete: field that is true where the edge is deleted instead of inserted.
+        delete_values: values of that field that mean so, such as ``["d"]``; None: true and 1.
+        relation: field with the edge type: the relation, or ``"user,votes,post"``.
+        node: field with the node, of records that bring rows of nodes.
+        attrs: field of each attribute of the edges, or of the nodes; or several fields, whose
+            values stand side by side.
+        edge_type: edge type of all records.
+        node_type: node type of all records with ``node``.
+        decoder: reader of the format.
+    """
+
+    format: str
+    decoder: Decoder
+    src: str | None = None
+    dst: str | None = None
+    time: str | None = None
+    time_unit: str | None = None
+    weight: str | None = None
+    delete: str | None = None
+    delete_values: tuple[Any, ...] | None = None
+    relation: str | None = None
+    node: str | None = None
+    attrs: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    edge_type: tuple[str, str, str] | None = None
+    node_type: str | None = None
+
+    # ---- making ------------------------------------------------------------------------------
+
+    @classmethod
+    def json(cls, **fields: Any) -> Schema:
+        """Return the schema of records that are JSON objects.
+
+        Args:
+            fields: the attributes above.
+        """
+        return _make("json", JsonDecoder(), fields)
+
+    @classmethod
+    def csv(
+        cls, *, columns: Sequence[str] | None = None, delimiter: str = ",", **fields: Any
+    ) -> Schema:
+        """Return the schema of records that are lines.
+
+        Args:
+            columns: names of the columns; None: the first line of each file has them.
+            delimiter: character between fields.
+            fields: the attributes above.
+        """
+        return _make("csv", CsvDecoder(columns, delimiter), fields)
+
+    @classmethod
+    def avro(
+        cls,
+        *,
+        schema: Any = None,
+        registry: str | Callable[[int], Any] | None = None,
+        **fields: Any,
+    ) -> Schema:
+        """Return the schema of Avro records.
+
+        Args:
+            schema: Avro schema that they were written with, as a dict or as JSON.
+            registry: in place of it, the address of a schema registry, or a function from the
+                number of a schema to the schema. Records then begin with their schema's number.
+            fields: the attributes above.
+        """
+        return _make("avro", AvroDecoder(schema, registry), fields)
+
+    @classmethod
+    def struct(cls, dtype: Any, **fields: Any) -> Schema:
+        """Return the schema of records that are structs of a numpy dtype.
+
+        Args:
+            dtype: dtype with named fields.
+            fields: the attributes above.
+        """
+        decoder = StructDecoder(dtype)
+        made = _make("struct", decoder, fields)
+        decoder.columns(b"", made.fields)  # names a field that is not there
+        return made
+
+    @classmethod
+    def arrow(cls, **fields: Any) -> Schema:
+        """Return the schema of Arrow IPC streams, of Parquet files, and of sockets.
+
+        Args:
+            fields: the attributes above.
+        """
+        return _make("arrow", ArrowDecoder(), fields)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a TOML or JSON file.
+
+        ::
+
+            format = "json"
+            src = "user"
+            dst = "post"
+            time = "ts"
+            time_unit = "ms"
+            [attrs]
+            amount = "amount"
+
+        Raises:
+            MissingFileError: there is no such file.
+            FormatError: it cannot be read.
+            InvalidArgumentError: it has an option that does not exist.
+        """
+        place = Path(path)
+        try:
+            content = place.read_bytes()
+        except FileNotFoundError:
+            raise MissingFileError(2, f"{place}: there is no such schema", str(place)) from None
+        try:
+            if place.suffix == ".json":
+                options = json.loads(content)
+            else:
+                options = _toml().loads(content.decode())
+        except ValueError as error:
+            raise FormatError(f"{place} cannot be read: {error}") from None
+        try:
+            return cls.from_options(options)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{place}: {error}") from None
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Schema:
+        """Return the schema of the options that a file has: ``format``, and its arguments."""
+        if not isinstance(options, Mapping):
+            raise InvalidArgumentError("a schema is a table of options")
+        rest = dict(options)
+        kind = as_choice(rest.pop("format", None), (*_FORMATS, "parquet"), "format")
+        make: Any = getattr(cls, "arrow" if kind == "parquet" else kind)
+        try:
+            if kind == "struct":
+                found: Schema = make(rest.pop("dtype", None), **rest)
+            else:
+                found = make(**rest)
+        except TypeError as error:
+            raise InvalidArgumentError(f"schema of {kind}: {error}") from None
+        return found
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    @property
+    def fields(self) -> list[str]:
+        """Fields that are read."""
+        names = [name for role in _ENDS if (name := getattr(self, role)) is not None]
+        for own in self.attrs.values():
+            names += [own] if isinstance(own, str) else list(own)
+        return list(dict.fromkeys(names))
+
+    @property
+    def roles(self) -> list[str]:
+        """Columns that records will have besides attributes."""
+        return [role for role in _ENDS if getattr(self, role) is not None]
+
+    @property
+    def kind(self) -> Any:
+        """Edge type or node type of all records, or None."""
+        return self.edge_type if self.node is None else self.node_type
+
+    def decode(
+        self,
+        partition: int,
+        following: int,
+        payloads: Sequence[bytes],
+        offsets: NDArray[np.int64],
+        decoder: Decoder | None = None,
+    ) -> Records:
+        """Return records of their bytes.
+
+        Args:
+            partition: number of the partition.
+            following: number of the record after them.
+            payloads: the records.
+            offsets: number of each, int64 [n].
+            decoder: reader in place of the schema's.
+        """
+        numbers = () if self.weight is None else (self.weight,)
+        table = (decoder or self.decoder).decode(payloads, self.fields, numbers)
+        bad = [BadRecord(int(offsets[at]), why, payloads[at]) for at, why in table.bad]
+        rows = table.rows
+        return self.records(
+            table, partition, following, offsets[rows], bad, lambda at: payloads[rows[at]]
+        )
+
+    def records(
+        self,
+        table: Table,
+        partition: int,
+        following: int,
+        offsets: NDArray[np.int64],
+        bad: Sequence[BadRecord] = (),
+        payload: Callable[[int], bytes | None] | None = None,
+    ) -> Records:
+        """Return records of columns by field."""
+        columns, given = {}, {}
+        for role in self.roles:
+            values = table.columns[getattr(self, role)]
+            if role == "time":
+                given[role], values = values, self._as_times(values)
+            elif role == "delete" and self.delete_values is not None:
+                values = np.array([one in self.delete_values for one in values.tolist()], bool)
+            columns[role] = values
+        attrs = {}
+        for name, own in self.attrs.items():
+            if isinstance(own, str):
+                attrs[name] = table.columns[own]
+            else:
+                attrs[name] = _side_by_side([table.columns[one] for one in own])
+        names = {role: getattr(self, role) for role in self.roles}
+        names.update({n: own if isinstance(own, str) else n for n, own in self.attrs.items()})
+        return Records(
+            partition,
+            following,
+            columns,
+            attrs,
+            offsets,
+            self.kind,
+            bad,
+            payload,
+            names,
+            given,
+        )
+
+    def _as_times(self, values: Array) -> Array:
+        """Return integers as datetimes of the unit, and texts as datetimes."""
+        if values.dtype.kind in "iu" and self.time_unit is not None:
+            return values.astype(np.int64).view(f"datetime64[{self.time_unit}]")
+        if values.dtype != object:
+            return values
+        items = values.tolist()
+        unit = self.time_unit
+        if unit is not None and not any(isinstance(one, str | datetime) for one in items):
+            counts = [one if _is_count(one) else _NAT for one in items]
+            return np.array(counts, np.int64).view(f"datetime64[{unit}]")
+        found = values.copy()
+        for at, value in enumerate(items):
+            if isinstance(value, str):
+                found[at] = _of_iso(value)
+            elif unit is not None and _is_count(value):
+                given = np.array(value).view(f"datetime64[{unit}]")
+                if given.astype("datetime64[us]").astype(given.dtype) == given:
+                    found[at] = given.astype("datetime64[us]").item()
+        return found
+
+
+def _is_count(value: Any) -> bool:
+    """Return whether a value is an integer of 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and _NAT < value < 2**63
+
+
+def _of_iso(text: str) -> Any:
+    """Return the datetime that a text says; the text itself if it says none."""
+    if text.endswith(("Z", "z")):
+        text = text[:-1] + "+00:00"
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+def _side_by_side(columns: Sequence[Array]) -> Array:
+    if all(column.dtype.kind in "iuf" and column.ndim == 1 for column in columns):
+        return np.stack(columns, axis=1)
+    # A record with a value that is missing has none, which is found out later.
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return objects([None if None in row else list(row) for row in rows])
+
+
+def _toml() -> Any:
+    for name in ("tomllib", "tomli"):  # Python has the first from 3.11 on
+        with suppress(ImportError):
+            return importlib.import_module(name)
+    raise UnsupportedError(
+        "schemas in TOML need Python 3.11, or tomli: pip install tomli; or write it as .json"
+    )
+
+
+def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
+    known = [*_ENDS, "time_unit", "delete_values", "attrs", "edge_type", "node_type"]
+    for name in options:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"schema: there is no option {name!r}; there are {', '.join(known)}"
+            )
+    given = {name: value for name, value in options.items() if value is not None}
+    for role in _ENDS:
+        if role in given and not is_name(given[role]):
+            raise InvalidArgumentError(f"schema: {role} = {shown(given[role])} is no field's name")
+    if "node" in given:
+        for name in ("src", "dst", "weight", "delete", "relation", "edge_type", "time"):
+            if name in given:
+                raise InvalidArgumentError(
+                    f"schema: records with node= bring rows of nodes; leave {name}= out"
+                )
+        if not given.get("attrs"):
+            raise InvalidArgumentError("schema: node= needs attrs=, the rows that nodes get")
+    elif "src" not in given or "dst" not in given:
+        raise InvalidArgumentError("schema: give src= and dst=, or node=")
+    if "relation" in given and "edge_type" in given:
+        raise InvalidArgumentError("schema: give relation= or edge_type=, not both")
+    if "time_unit" in given:
+        given["time_unit"] = check_unit(given["time_unit"])
+    if "delete_values" in given:
+        given["delete_values"] = tuple(given["delete_values"])
+        if "delete" not in given:
+            raise InvalidArgumentError("schema: delete_values= needs delete=, the field")
+    if "edge_type" in given:
+        kinds = given["edge_type"]
+        if isinstance(kinds, str) or len(kinds) != 3 or not all(map(is_name, kinds)):
+            raise InvalidArgumentError(
+                f"schema: edge_type = {shown(kinds)} is not (source type, relation, destination "
+                "type)"
+            )
+        given["edge_type"] = tuple(kinds)
+    given["attrs"] = _read_attrs(given.get("attrs", {}))
+    return Schema(kind, decoder, **given)
+
+
+def _read_attrs(attrs: Any) -> dict[str, str | tuple[str, ...]]:
+    if not isinstance(attrs, Mapping):
+        raise InvalidArgumentError(f"schema: attrs = {shown(attrs)} is not {{attribute: field}}")
+    found: dict[str, str | tuple[str, ...]] = {}
+    for name, own in attrs.items():
+        names = [own] if isinstance(own, str) else own
+        if not isinstance(names, Sequence) or not names or not all(map(is_name, names)):
+            raise InvalidArgumentError(f"schema: attrs[{name!r}] = {shown(own)} is no field")
+        found[name] = own if isinstance(own, str) else tuple(own)
+    return found

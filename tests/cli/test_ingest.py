@@ -1,0 +1,148 @@
+"""``aethergraph ingest``: a process of its own that can be killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_broker import running_broker
+from typer.testing import CliRunner
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph
+from aethergraph.cli.app import app
+
+runner = CliRunner()
+MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
+
+
+def ae(*args: object, code: int = 0) -> Any:
+    result = runner.invoke(app, [str(a) for a in args])
+    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
+    return " ".join((result.stdout if code == 0 else result.stderr).split())
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "edges.toml"
+    path.write_text('format = "json"\nsrc = "u"\ndst = "v"\ntime = "t"\n')
+    return path
+
+
+def lines(begin: int, end: int) -> str:
+    return "".join(json.dumps({"u": n % 10, "v": 1, "t": n}) + "\n" for n in range(begin, end))
+
+
+def test_files_until_the_end(tmp_path: Path, schema: Path) -> None:
+    file, graph = tmp_path / "e.jsonl", tmp_path / "g"
+    file.write_text(lines(0, 100) + "oops\n")
+    made = ["-n", 10, "--order", "time", "--edge-time", "int64"]
+    said = ae("ingest", graph, file, "--schema", schema, "--until-end", *made,
+              "--dead-letter", tmp_path / "bad")  # fmt: skip
+    assert "101 records" in said and "100 edges, 1 bad" in said
+    with open(file, "a") as more:
+        more.write(lines(100, 150))
+    assert "50 edges" in ae("ingest", graph, file, "--schema", schema, "--until-end")
+    assert "0 records" in ae("ingest", graph, file, "--schema", schema, "--until-end")
+    with DynamicGraph.open(graph, arena_mb=64) as found:
+        assert found.num_edges == 150
+
+
+def test_typed_graphs(tmp_path: Path) -> None:
+    kind = ("user", "votes", "post")
+    DynamicHeteroGraph.open(tmp_path / "g", {"user": 10, "post": 10}, [kind], 64).close()
+    (tmp_path / "s.json").write_text(
+        json.dumps({"format": "csv", "src": "u", "dst": "v", "edge_type": kind})
+    )
+    (tmp_path / "e.csv").write_text("u,v\n1,2\n3,4\n")
+    said = ae("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
+              "--until-end")  # fmt: skip
+    assert "2 edges" in said
+
+
+def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path) -> None:
+    file, graph = tmp_path / "e.jsonl", tmp_path / "g"
+    made = ["-n", "10", "--order", "time", "--edge-time", "int64"]
+    command = [*MAIN, "ingest", str(graph), str(file), "--schema", str(schema), *made]
+    for number, how in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)):
+        with open(file, "a") as more:
+            more.write(lines(1000 * number, 1000 * number + 1000))
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                try:
+                    with DynamicGraph.attach(graph) as reader:
+                        if reader.num_edges == 1000 * number + 1000:
+                            break
+                except (ValueError, OSError):  # not open yet
+                    pass
+                time.sleep(0.05)
+            process.send_signal(how)
+            out, errors = process.communicate(timeout=60)
+        assert process.returncode == (-9 if how == signal.SIGKILL else 0), errors
+        if how != signal.SIGKILL:
+            assert "1,000 records" in out
+    with DynamicGraph.open(graph, arena_mb=64) as found:
+        assert found.num_edges == 3000
+
+
+def test_kafka(tmp_path: Path, schema: Path) -> None:
+    with running_broker() as broker:
+        broker.make_topic("edges", 1)
+        broker.send("edges", 0, lines(0, 100).encode().splitlines())
+        address = f"kafka://{broker.address}/edges"
+        made = ["-n", 10, "--order", "time", "--edge-time", "int64"]
+        said = ae("ingest", tmp_path / "g", address, "--schema", schema, "--until-end", *made,
+                  "--option", "fetch.wait.max.ms=20")  # fmt: skip
+        assert "100 edges" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "code"),
+    [
+        (["g", "nothing.jsonl", "-n", 3], "nothing.jsonl: there is no such file", 1),
+        (["g", "e.jsonl"], "give --num-nodes to make one", 2),
+        (["g", "http://h/x", "-n", 3], "kafka://HOST:PORT/TOPIC", 2),
+        (["g", "kafka://h", "-n", 3], "is not kafka://HOST:PORT/TOPIC", 2),
+        (["g", "tcp://127.0.0.1:x", "-n", 3, "--name", "a"], "is not tcp://HOST:PORT", 2),
+        (["g", "tcp://127.0.0.1:0", "-n", 3], "give --name", 2),
+        (["g", "tcp://0.0.0.0:0", "-n", 3, "--name", "a", "--option", "token=x"], "no option", 2),
+        (
+            ["g", "tcp://0.0.0.0:0", "-n", 3, "--name", "a", "--option", "cert=x"],
+            "cert= and key",
+            2,
+        ),
+        (["g", "e.jsonl", "-n", 3, "--option", "x"], "is not KEY=VALUE", 2),
+        (["g", "e.jsonl", "-n", 3, "--linger", "soon"], "linger = 'soon'", 2),
+        (["g", "e.jsonl", "-n", 3, "--order", "time"], "e.jsonl, file e.jsonl, offset 0: ", 1),
+    ],
+)
+def test_mistakes(
+    args: list[Any], message: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.jsonl").write_text('{"u": 100, "v": 1}\n')
+    (tmp_path / "s.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
+    said = ae("ingest", *args, "--schema", "s.toml", "--until-end", code=code)
+    assert said.startswith("aethergraph: error: ") and message in said
+
+
+def test_schemas_that_are_wrong(tmp_path: Path) -> None:
+    (tmp_path / "e.jsonl").write_text("")
+    for text, message in (
+        ("format = ", "cannot be read"),
+        ('format = "xml"', "format = 'xml' is not one of json"),
+        ('format = "json"\nsrc = "u"', "give src= and dst="),
+        ('format = "json"\nsrc = "u"\ndst = "v"\nsize = 3', "no option 'size'"),
+    ):
+        (tmp_path / "s.toml").write_text(text)
+        said = ae("ingest", tmp_path / "g", tmp_path / "e.jsonl", "--schema", tmp_path / "s.toml",
+                  code=1 if "cannot" in message else 2)  # fmt: skip
+        assert message in said and "s.toml" in said

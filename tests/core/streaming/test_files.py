@@ -1,0 +1,165 @@
+"""FileSource: files that grow while they are read, folders that fill, and files that go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph, errors
+from aethergraph.streaming import FileSource, Ingestor, Schema
+
+WAIT = 60
+JSON = Schema.json(src="u", dst="v")
+
+
+def small() -> DynamicGraph:
+    return DynamicGraph(10_000, 64, order="time", layout="csc", huge_pages=False)
+
+
+def line(u: int, v: int) -> str:
+    return json.dumps({"u": u, "v": v}) + "\n"
+
+
+def ends(graph: Any) -> list[int]:
+    return sorted(graph.snapshot().edge_list()[1].tolist())
+
+
+def test_a_file_that_grows_by_pieces_of_lines(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    text = "".join(line(1, v) for v in range(2000))
+    path.touch()
+
+    def write() -> None:
+        rng, at = np.random.default_rng(0), 0
+        with open(path, "a", buffering=1) as file:
+            while at < len(text):
+                size = int(rng.integers(1, 3000))
+                file.write(text[at : at + size])
+                file.flush()
+                at += size
+                time.sleep(0.001)
+
+    writer = threading.Thread(target=write)
+    with Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
+        writer.start()
+        writer.join()
+        ingestor.drain(WAIT)
+    assert ends(graph) == list(range(2000))
+
+
+def test_an_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1) + line(1, 22)[:-3])
+    source = FileSource(path, JSON, interval=0.001)
+    source.open({})
+    (found,) = source.poll(1) or ()
+    assert found.columns["dst"].tolist() == [1] and source.poll(0.01) == []
+    with open(path, "a") as file:
+        file.write(line(1, 22)[-3:])
+    (found,) = source.poll(1) or ()
+    assert found.columns["dst"].tolist() == [22]
+    source.close()
+    path.write_text(line(1, 1) + line(1, 22)[:-1])  # to its end, the last line needs none
+    Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    assert ends(graph) == [1, 22]
+
+
+def test_a_folder_that_fills_by_renaming(tmp_path: Path) -> None:
+    graph, names = small(), ["b", "a", "d", "c"]
+    with Ingestor(graph, FileSource(tmp_path, JSON, interval=0.001, pattern="*.jsonl")) as ingestor:
+        for number, name in enumerate(names):
+            unfinished = tmp_path / f".{name}.jsonl"
+            unfinished.write_text("".join(line(number, 10 * number + v) for v in range(10)))
+            (tmp_path / f"{name}.txt").write_text("of somebody else")
+            (tmp_path / f"_{name}.jsonl").write_text("in work")
+            unfinished.rename(tmp_path / f"{name}.jsonl")
+            time.sleep(0.01)
+        until = time.monotonic() + WAIT
+        while graph.num_edges < 40 and time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+    assert ends(graph) == list(range(40)) and len(graph.offsets(tmp_path.name)) == 4
+    os.unlink(tmp_path / "a.jsonl")  # what was read may go
+    (tmp_path / "e.jsonl").write_text(line(1, 100))
+    Ingestor(graph, FileSource(tmp_path, JSON, follow=False, pattern="*.jsonl")).run()
+    assert ends(graph) == [*range(40), 100]
+
+
+def test_files_may_only_grow(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text("".join(line(1, v) for v in range(10)))
+    Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    path.write_text(line(1, 1))
+    with pytest.raises(errors.SourceError, match="bytes were read of it, and now it has"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    source = FileSource(path, JSON, name="other", interval=0.001)
+    source.open({})
+    source.poll(1)
+    (tmp_path / "new").write_text(line(1, 3))
+    (tmp_path / "new").rename(path)
+    with pytest.raises(errors.SourceError, match="replaced by another file"):
+        source.poll(5)
+    source.close()
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    graph = small()
+    with pytest.raises(errors.SourceError, match="no such file or folder"):
+        Ingestor(graph, FileSource(tmp_path / "none", JSON)).run()
+    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(errors.FormatError, match="there is no column 'u', but a, b"):
+        source = FileSource(tmp_path / "e.csv", Schema.csv(src="u", dst="v"), follow=False)
+        Ingestor(graph, source).run()
+    pytest.importorskip("pyarrow")
+    schema = Schema.arrow(src="u", dst="v")
+    for name in ("e.parquet", "e.arrow"):
+        (tmp_path / name).write_bytes(b"PAR1 or not")
+        with pytest.raises(errors.FormatError, match=f"{name} cannot be read"):
+            Ingestor(graph, FileSource(tmp_path / name, schema, follow=False)).run()
+
+
+def test_files_of_avro_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    written = {"type": "record", "name": "e", "fields": []}
+    with pytest.raises(errors.InvalidArgumentError, match="files of Avro"):
+        FileSource(tmp_path, Schema.avro(schema=written, src="u", dst="v"))
+
+
+def test_a_bad_row_of_parquet_is_shown(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"u": [1, None, 3], "v": [1, 2, 30_000]}), tmp_path / "e.parquet")
+    graph = small()
+    source = FileSource(tmp_path / "e.parquet", Schema.arrow(src="u", dst="v"), follow=False)
+    Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    found = [json.loads(text) for text in (tmp_path / "bad").read_text().splitlines()]
+    assert [(one["offset"], one["reason"].split(" = ")[0]) for one in found] == [
+        (1, "u (src) is missing"), (2, "v (dst)"),
+    ]  # fmt: skip
+
+
+def test_structs_that_are_cut_off(tmp_path: Path) -> None:
+    dtype = np.dtype([("u", "<u4"), ("v", "<u4")])
+    (tmp_path / "e.bin").write_bytes(np.array([(1, 2), (1, 3)], dtype).tobytes() + b"abc")
+    schema = Schema.struct(dtype, src="u", dst="v")
+    graph = small()
+    with pytest.raises(errors.RecordError, match="offset 16: has 3 bytes where records have 8"):
+        Ingestor(graph, FileSource(tmp_path / "e.bin", schema, follow=False)).run()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_blocks_of_any_size(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph.streaming.files._BYTES", size)
+    (tmp_path / "e.csv").write_text("u,v\n" + "".join(f"1,{v}\n\n" for v in range(200)))
+    graph = small()
+    source = FileSource(tmp_path / "e.csv", Schema.csv(src="u", dst="v"), follow=False)
+    Ingestor(graph, source, batch=50).run()
+    assert ends(graph) == list(range(200))

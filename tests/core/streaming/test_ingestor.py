@@ -1,0 +1,581 @@
+"""Ingestor: each record once, whatever happens; what is bad, late, or too much."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
+from aethergraph.streaming import BadRecord, FileSource, Ingestor, MemorySource, Records, Schema
+
+WAIT = 60
+
+
+def small(nodes: int = 100, **options: Any) -> DynamicGraph:
+    return DynamicGraph(nodes, 8, huge_pages=False, **{"order": "time", **options})
+
+
+def timed(nodes: int = 100, **options: Any) -> DynamicGraph:
+    return small(nodes, edge_time="int64", layout="csc", **options)
+
+
+def edges(graph: Any) -> list[tuple[int, int]]:
+    src, dst, _ = graph.snapshot().edge_list()
+    return sorted(zip(src.tolist(), dst.tolist(), strict=True))
+
+
+def letters(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# ---- what it writes ------------------------------------------------------------------------------
+
+
+operations = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans(), st.integers(0, 2)), max_size=40
+)
+
+
+@pytest.mark.parametrize("order", ["id", "time"])
+@settings(deadline=None, max_examples=60)
+@given(records=operations, batch=st.integers(1, 50), most=st.integers(1, 20))
+def test_it_does_what_the_records_say_in_order(
+    order: str, records: list[Any], batch: int, most: int
+) -> None:
+    graph = small(4, order=order)
+    source = MemorySource("s", most=most)
+    expected: dict[tuple[int, int], int] = {}
+    following: dict[int, int] = {}
+    for u, _, gone, partition in records:
+        # Nodes of a pair tell the partition: there is an order in partitions only.
+        pair = (u, (u + partition) % 4)
+        source.append(partition, src=[pair[0]], dst=[pair[1]], delete=[gone])
+        following[partition] = following.get(partition, 0) + 1
+        if gone:
+            expected.pop(pair, None)
+        else:
+            expected[pair] = 1 if order == "id" else expected.get(pair, 0) + 1
+    source.end()
+    stats = Ingestor(graph, source, batch=batch).run()
+    assert edges(graph) == sorted(pair for pair, count in expected.items() for _ in range(count))
+    assert graph.offsets("s") == following
+    assert (stats.state, stats.records) == ("ended", len(records))
+    assert stats.edges == sum(not gone for _, _, gone, _ in records)
+
+
+def test_values_and_attributes(tmp_path: Path) -> None:
+    graph = small(
+        edge_time="datetime64[ms]", edge_weight="float32",
+        edge_attrs={"kind": ((), "int16"), "at": ((2,), "float32")},
+    )  # fmt: skip
+    lines = [
+        {"u": 1, "v": 2, "t": 5, "w": 1, "k": 3, "x": 1, "y": 0.5},
+        {"u": 2, "v": 2, "t": 7, "w": 0.25, "k": -1, "x": 2.5, "y": 4},
+    ]
+    (tmp_path / "e").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    schema = Schema.json(
+        src="u", dst="v", time="t", time_unit="s", weight="w", attrs={"kind": "k", "at": ["x", "y"]}
+    )
+    Ingestor(graph, FileSource(tmp_path / "e", schema, follow=False)).run()
+    assert edges(graph) == [(1, 2), (2, 2)]
+    values = graph.value_stores("edge")
+    assert values["edge_time"].gather([0, 1]).tolist() == [5000, 7000]
+    assert values["edge_weight"].gather([0, 1]).tolist() == [1, 0.25]
+    assert graph.edge_attrs["kind"].gather([0, 1]).tolist() == [3, -1]
+    assert graph.edge_attrs["at"].gather([0, 1]).tolist() == [[1, 0.5], [2.5, 4]]
+
+
+def test_rows_of_nodes() -> None:
+    graph = small(3)
+    graph.features = np.zeros((3, 2), np.float32)
+    source = MemorySource("rows")
+    source.append(node=[1, 2, 1], attrs={"x": [[1, 1], [2, 2], [3, 3]]})
+    source.append(node=[4], attrs={"x": np.ones((1, 2))})
+    source.end()
+    stats = Ingestor(graph, source, new_nodes=10).run()
+    assert graph.features.gather(range(5)).tolist() == [[0, 0], [3, 3], [2, 2], [0, 0], [1, 1]]
+    assert (stats.rows, stats.nodes) == (4, 2)
+
+
+def test_edges_of_many_types() -> None:
+    votes, writes = ("user", "votes", "post"), ("user", "writes", "post")
+    graph = DynamicHeteroGraph({"user": 5, "post": 2}, [votes, writes], 8, huge_pages=False)
+    source = MemorySource("s")
+    source.append(src=[1, 2, 3], dst=[0, 1, 6], relation=["votes", "user,writes,post", "votes"])
+    source.end()
+    stats = Ingestor(graph, source, new_nodes=5).run()
+    assert stats.nodes == 5 and graph.num_nodes == {"user": 5, "post": 7}
+    found = [graph[kind].edge_index() for kind in (votes, writes)]
+    assert [[own.tolist() for own in one] for one in found] == [[[1, 3], [0, 6]], [[2], [1]]]
+    other = MemorySource("t")
+    other.append(src=[1], dst=[0])
+    with pytest.raises(errors.InvalidArgumentError, match=r"t, partition 0: .*2 edge types"):
+        Ingestor(graph, other).run()
+    with Ingestor(graph, MemorySource("u", kind=votes)) as ingestor:
+        ingestor.source.append(src=[4], dst=[4])  # type: ignore[attr-defined]
+        ingestor.drain(WAIT)
+    assert graph[votes].num_edges == 3
+
+
+class Texts:
+    """Ids of texts, kept beside the graph."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def lookup(self, keys: Any) -> Any:
+        return np.array([self.known.get(key, -1) for key in keys.tolist()], np.int64)
+
+    def append(self, keys: Any) -> Any:
+        return np.array([self.known.setdefault(k, len(self.known)) for k in keys.tolist()])
+
+
+def test_ids_of_others() -> None:
+    graph = small(0)
+    source = MemorySource("s")
+    source.append(src=["ann", "bob", "ann"], dst=["bob", "cat", "ann"])
+    source.end()
+    Ingestor(graph, source, id_map=Texts()).run()
+    assert edges(graph) == [(0, 0), (0, 1), (1, 2)] and graph.num_nodes == 3
+
+
+# ---- exactly once --------------------------------------------------------------------------------
+
+
+INGEST = """
+import sys
+from aethergraph import DynamicGraph
+from aethergraph.streaming import FileSource, Ingestor, Schema, files
+files._BYTES = 2000
+path, folder, durability = sys.argv[1:4]
+graph = DynamicGraph.open(path, 1000, 64, order="time", layout="csc", durability=durability,
+                          edge_time="int64", edge_attrs={"n": ((), "int64")}, huge_pages=False)
+schema = Schema.json(src="u", dst="v", time="t", attrs={"n": "n"})
+source = FileSource(folder, schema, follow=False, pattern="*.jsonl")
+ingestor = Ingestor(graph, source, batch=37, linger=0, dead_letter=folder + "/bad", max_bad="50%")
+commit = ingestor._commit
+def noted(**options):
+    commit(**options)
+    print(ingestor.stats().commits, flush=True)
+    if ingestor.stats().commits % 50 == 7:
+        graph.merge()
+ingestor._commit = noted
+ingestor.run()
+graph.close()
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "none"])
+def test_killed_anywhere_each_record_is_there_once(tmp_path: Path, durability: str) -> None:
+    rng = np.random.default_rng(11)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    number, wanted, poison = 0, [], []
+    for name in "abc":
+        lines = []
+        for _ in range(4000):
+            if rng.random() < 0.02:
+                lines.append(f'{{"u": {number}, oh no}}')
+                poison.append(lines[-1])
+            else:
+                u, v = (int(one) for one in rng.integers(0, 1000, 2))
+                lines.append(json.dumps({"u": u, "v": v, "t": number, "n": number}))
+                wanted.append((number, u, v))
+            number += 1
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    kills, is_done = 0, False
+    most = int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+    command = [sys.executable, "-c", INGEST, str(tmp_path / "g"), str(folder), durability]
+    while not is_done:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            left = int(rng.integers(0, 40)) if kills < most else 10**9
+            for line in process.stdout:
+                is_done = line == "done\n"
+                left -= 1
+                if left <= 0:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+                    break
+        if kills < most:
+            assert process.returncode in (0, -signal.SIGKILL)
+    assert kills >= min(most, 6)  # more than there are commits is not possible
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=64, huge_pages=False)
+    src, dst, ids = graph.snapshot().edge_list()
+    numbers = graph.edge_attrs["n"].gather(ids).tolist()
+    assert sorted(zip(numbers, src.tolist(), dst.tolist(), strict=True)) == wanted
+    found = [base64.b64decode(one["record"]).decode() for one in letters(folder / "bad")]
+    assert sorted(found) == sorted(poison)
+    graph.close()
+
+
+def test_what_a_failing_commit_had_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, source = small(), MemorySource("s")
+    source.append(src=range(10), dst=range(10))
+    source.end()
+    monkeypatch.setattr(graph, "set_offset", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Ingestor(graph, source).run()
+    assert graph.num_edges == 0 and graph.offsets("s") == {}
+    monkeypatch.undo()
+    Ingestor(graph, source).run()
+    assert graph.num_edges == 10 and graph.offsets("s") == {0: 10}
+    Ingestor(graph, source).run()
+    assert graph.num_edges == 10
+
+
+def test_two_streams_share_a_graph() -> None:
+    graph = small()
+    sources = [MemorySource(name) for name in "ab"]
+    with Ingestor(graph, sources[0]) as first, Ingestor(graph, sources[1]) as second:
+        for number in range(50):
+            for shift, source in enumerate(sources):
+                source.append(shift, src=[number], dst=[shift])
+        first.drain(WAIT)
+        second.drain(WAIT)
+    assert edges(graph) == sorted((u, v) for u in range(50) for v in range(2))
+    assert graph.offsets("a") == {0: 50} and graph.offsets("b") == {1: 50}
+
+
+# ---- bad records ---------------------------------------------------------------------------------
+
+
+def bad_source(**columns: Any) -> MemorySource:
+    source = MemorySource("clicks")
+    source.append(7, src=[1, 2], dst=[3, 4], **({"time": [1, 2]} if "time" in columns else {}))
+    source.append(7, **{"src": [1], "dst": [1], **columns})
+    source.end()
+    return source
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"src": [100]}, r"src = 100 is not in 0\.\.99"),
+        ({"dst": [-1]}, r"dst = -1 is not in 0\.\.99"),
+        ({"src": [2**70]}, "src = .* does not fit in 64 bits"),
+        ({"src": [1.5]}, r"src = 1\.5 is no integer"),
+        ({"src": ["1"]}, "src = '1' is no integer"),
+        ({"src": [True]}, "src = True is no integer"),
+        ({"src": [None]}, "src is missing"),
+        ({"time": [1.5]}, r"time = 1\.5 is no integer"),
+        ({"time": ["soon"]}, "time = 'soon' is no integer"),
+        ({"time": [None]}, "time is missing"),
+        ({"delete": ["perhaps"]}, "delete = 'perhaps' is neither"),
+    ],
+)
+def test_a_bad_record_is_named_before_anything_is_committed(columns: Any, message: str) -> None:
+    graph = timed() if "time" in columns else small()
+    with pytest.raises(
+        errors.RecordError, match=rf"clicks, partition 7, offset 2: {message}"
+    ) as caught:
+        Ingestor(graph, bad_source(**columns), linger=10).run()
+    assert caught.value.position == 2
+    assert graph.num_edges == 0 and graph.offsets("clicks") == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "message"),
+    [
+        ({"edge_time": "int64"}, {}, "keeps a time of each edge, but the records have none"),
+        ({"edge_weight": "float32"}, {}, "keeps a weight of each edge"),
+        ({}, {"weight": [1.0]}, "the records have a weight, but the graph keeps none"),
+        ({"edge_attrs": {"k": ((), "int8")}}, {}, "have the attribute 'k', but the records do not"),
+        ({}, {"attrs": {"k": [1]}}, "have no attribute 'k'"),
+        ({"edge_time": "int64"}, {"time": np.array([1], "M8[s]")}, "plain numbers: make it with"),
+        ({}, {"relation": ["to"]}, "one edge type"),
+    ],
+)
+def test_records_of_another_schema(options: Any, columns: Any, message: str) -> None:
+    graph, source = small(**options), MemorySource("s")
+    source.append(src=[1], dst=[2], **columns)
+    with pytest.raises(errors.InvalidArgumentError, match=f"s, partition 0: .*{message}"):
+        Ingestor(graph, source, dead_letter="/nowhere/bad").run()
+    assert graph.num_edges == 0
+
+
+def test_bad_records_go_to_the_dead_letter_file(tmp_path: Path) -> None:
+    graph = timed()
+    lines = [json.dumps({"u": n % 100, "v": 1, "t": n}) for n in range(300)]
+    bad = {20: "{", 50: '{"u": 1}', 70: '{"u": 1, "v": 500, "t": 3}', 71: '["u", "v"]'}
+    for at, line in bad.items():
+        lines[at] = line
+    (tmp_path / "e").write_text("\n".join(lines) + "\n")
+    source = FileSource(tmp_path / "e", Schema.json(src="u", dst="v", time="t"), follow=False)
+    stats = Ingestor(graph, source, dead_letter=tmp_path / "bad", max_bad=4).run()
+    assert (stats.bad, stats.edges, graph.num_edges) == (4, 296, 296)
+    found = letters(tmp_path / "bad")
+    assert [base64.b64decode(one["record"]).decode() for one in found] == list(bad.values())
+    text = (tmp_path / "e").read_bytes()
+    assert [text[one["offset"] :].split(b"\n")[0].decode() for one in found] == list(bad.values())
+    assert {one["source"] for one in found} == {"e"}
+    reasons = [one["reason"] for one in found]
+    assert "JSONDecodeError" in reasons[0] and "v (dst) is missing" in reasons[1]
+    assert "v (dst) = 500 is not in 0..99" in reasons[2] and "is no object" in reasons[3]
+
+
+def test_too_many_bad_records_end_it_before_the_commit(tmp_path: Path) -> None:
+    graph, source = small(), MemorySource("s", most=100)
+    source.append(src=np.arange(100), dst=np.zeros(100, int))
+    source.append(src=np.arange(60, 160), dst=np.zeros(100, int))
+    source.end()
+    with pytest.raises(errors.RecordError, match=r"too many bad records: 60 of 200.*src = 100"):
+        Ingestor(graph, source, batch=100, dead_letter=tmp_path / "bad", max_bad=59).run()
+    assert graph.num_edges == 100 and graph.offsets("s") == {0: 100}
+    assert not (tmp_path / "bad").exists()
+    Ingestor(graph, source, dead_letter=tmp_path / "bad", max_bad=60).run()
+    assert graph.num_edges == 140 and len(letters(tmp_path / "bad")) == 60
+
+
+@pytest.mark.parametrize("count", [1, 5, 500])
+def test_a_wrong_schema_ends_it_before_the_first_commit(tmp_path: Path, count: int) -> None:
+    graph, source = small(), MemorySource("s")
+    for _ in range(count):
+        source.append(src=[1.5], dst=[0])
+    source.end()
+    with pytest.raises(errors.RecordError, match=r"none of .*src = 1\.5 is no integer"):
+        Ingestor(graph, source, batch=1, dead_letter=tmp_path / "bad", max_bad="100%").run()
+    assert graph.offsets("s") == {}
+
+
+def test_the_thread_tells_why_it_ended() -> None:
+    graph, source = small(), MemorySource("s")
+    ingestor = Ingestor(graph, source).start()
+    source.append(src=[1000], dst=[0])
+    with pytest.raises(errors.RecordError, match="src = 1000"):
+        ingestor.drain(WAIT)
+    assert ingestor.stats().state == "failed"
+    with pytest.raises(errors.RecordError, match="src = 1000"):
+        ingestor.stop()
+    with pytest.raises(errors.ClosedError, match="once"):
+        ingestor.run()
+
+
+def test_records_that_are_gone_without_a_trace_are_passed_by() -> None:
+    """What a compacted topic has no more: the offsets leave numbers out."""
+
+    class Gaps(MemorySource):
+        def poll(self, timeout: float) -> Any:
+            found = super().poll(timeout)
+            for one in found or ():
+                one.offsets, one.following = 10 * one.offsets + 5, 10 * one.following
+            return found
+
+    graph, source = small(), Gaps("s")
+    source.append(src=[1, 2], dst=[2, 3])
+    source.end()
+    Ingestor(graph, source).run()
+    assert graph.offsets("s") == {0: 20} and graph.num_edges == 2
+
+
+# ---- time ----------------------------------------------------------------------------------------
+
+
+def test_late_records(tmp_path: Path) -> None:
+    for late in ("insert", "dead_letter"):
+        graph, source = timed(), MemorySource("s")
+        path = tmp_path / late
+        with Ingestor(graph, source, late=late, lateness=10, dead_letter=path) as ingestor:  # type: ignore[arg-type]
+            source.append(src=[1, 2], dst=[0, 0], time=[100, 50])  # no watermark yet
+            ingestor.drain(WAIT)
+            assert ingestor.watermark == 90
+            source.append(src=[3, 4, 5], dst=[0, 0, 0], time=[89, 90, 95])
+            ingestor.drain(WAIT)
+            assert ingestor.watermark == 90 and ingestor.stats().late == 1
+            assert ingestor.cap([5, 95]).tolist() == [5, 90]
+        if late == "insert":
+            assert graph.in_neighbors(0).tolist() == [2, 3, 4, 5, 1]  # each at its place
+            assert not path.exists()
+        else:
+            assert graph.in_neighbors(0).tolist() == [2, 4, 5, 1]
+            (found,) = letters(path)
+            assert found["offset"] == 2 and "89 is before the watermark 90" in found["reason"]
+        # The next run knows how far it was.
+        again = Ingestor(graph, source, late=late, lateness=10, dead_letter=path)  # type: ignore[arg-type]
+        with again:
+            assert again.watermark == 90
+            source.append(src=[6], dst=[0], time=[1])
+            again.drain(WAIT)
+            assert again.stats().late == 1
+
+
+def test_the_watermark_waits_for_the_slowest_and_not_for_the_idle() -> None:
+    graph, source = timed(), MemorySource("s")
+    source.append(0, src=[1], dst=[0], time=[100])
+    source.append(1, src=[1], dst=[0], time=[-40])
+    with Ingestor(graph, source, idle="200ms") as ingestor:
+        ingestor.drain(WAIT)
+        seen = []
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until and ingestor.watermark != 200:
+            seen.append(ingestor.watermark)
+            source.append(0, src=[1], dst=[0], time=[200])
+            time.sleep(0.02)
+        assert ingestor.watermark == 200  # partition 1 is idle
+        assert seen[0] in (-40, 100)
+        source.append(1, src=[1], dst=[0], time=[-30])  # it wakes up: the mark does not go back
+        ingestor.drain(WAIT)
+        assert ingestor.watermark == 200
+
+
+def test_a_partition_too_far_ahead_waits() -> None:
+    graph, source = timed(), MemorySource("s", most=10)
+    source.append(0, src=[1] * 500, dst=[0] * 500, time=np.arange(500) * 10)
+    source.append(1, src=[2] * 500, dst=[0] * 500, time=np.arange(500))
+    source.end()
+    ahead, paused = [], []
+    pause = source.pause
+
+    class Watched(Ingestor):
+        def _commit(self, **options: Any) -> None:
+            super()._commit(**options)
+            largest = self._times.largest
+            if len(largest) == 2 and graph.offsets("s")[1] < 500:
+                ahead.append(largest[0] - largest[1])
+
+    def noted(partitions: Any) -> None:
+        paused.append(set(partitions))
+        pause(partitions)
+
+    source.pause = noted  # type: ignore[method-assign]
+    Watched(graph, source, batch=20, linger=0, max_skew=300, idle=1000).run()
+    assert graph.num_edges == 1000 and {0} in paused
+    assert max(ahead) <= 300 + 2 * 100  # some records of 10 each after the last look
+
+
+def test_spans_of_time_need_a_unit() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="no unit"):
+        Ingestor(timed(), MemorySource("s"), lateness="5s")
+    graph = small(edge_time="datetime64[ms]")
+    assert Ingestor(graph, MemorySource("s"), lateness="5s")._times.lateness == 5000
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_it_waits_while_the_arena_is_full() -> None:
+    graph = DynamicGraph(100_000, 1, order="time", layout="csc", huge_pages=False)
+    source = MemorySource("s", most=1000)
+    rng = np.random.default_rng(0)
+    held: list[Any] = []
+    with Ingestor(graph, source, batch=1000) as ingestor:
+        until = time.monotonic() + WAIT
+        sent = 0
+        while ingestor.stats().state != "full" and time.monotonic() < until:
+            held.append(graph.snapshot())
+            if len(held) > 100:
+                held.pop(0)
+            source.append(src=rng.integers(0, 100, 1000), dst=rng.integers(0, 100, 1000))
+            sent += 1000
+            time.sleep(0.002)
+        assert ingestor.stats().state == "full" and "arena" in str(ingestor.stats().reason)
+        kept = graph.offsets("s")[0]
+        assert graph.num_edges == kept  # what did not fit is not there at all
+        with pytest.raises(TimeoutError, match="full"):
+            ingestor.drain(0.3)
+        held.clear()
+    assert graph.offsets("s")[0] == graph.num_edges >= kept
+
+
+def test_room_that_comes_is_used() -> None:
+    graph, source = small(), MemorySource("s")
+    source.append(src=[1, 2], dst=[3, 4])
+    source.end()
+    fails = 3
+    insert = graph._store.insert
+
+    def sometimes(*args: Any) -> Any:
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise errors.OutOfMemoryError("the arena is full")
+        return insert(*args)
+
+    graph._store.insert = sometimes  # type: ignore[method-assign]
+    stats = Ingestor(graph, source).run()
+    assert stats.edges == 2 and graph.num_edges == 2 and fails == -1
+    assert graph.offsets("s") == {0: 2}
+
+
+def test_training_reads_while_it_ingests() -> None:
+    from aethergraph import NeighborSampler
+
+    graph, source = timed(1000), MemorySource("s")
+    stop = threading.Event()
+    rng = np.random.default_rng(1)
+
+    def feed() -> None:
+        at = 0
+        while not stop.is_set():
+            source.append(
+                src=rng.integers(0, 1000, 500), dst=rng.integers(0, 1000, 500),
+                time=np.arange(at, at + 500),
+            )  # fmt: skip
+            at += 500
+            time.sleep(0.002)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        with Ingestor(graph, source) as ingestor:
+            for key in range(100):
+                NeighborSampler(graph, [5, 5]).sample(rng.integers(0, 1000, 20), key=key)
+            ingestor.check()
+            stop.set()
+            feeder.join()
+            ingestor.drain(WAIT)
+    finally:
+        stop.set()
+        feeder.join()
+    assert graph.num_edges == graph.offsets("s")[0] > 0
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, "batch = 0"),
+        ({"linger": "soon"}, "linger = 'soon' is no time"),
+        ({"max_bad": "many"}, "max_bad = 'many'"),
+        ({"max_bad": -1}, "max_bad = -1"),
+        ({"max_bad": "101%"}, "max_bad = '101%'"),
+        ({"late": "drop"}, "late = 'drop' is not one of insert, dead_letter"),
+        ({"late": "dead_letter"}, "needs dead_letter="),
+        ({"lateness": -1}, "lateness = -1"),
+        ({"idle": -1}, "idle = -1"),
+        ({"new_nodes": -1}, "new_nodes = -1"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        Ingestor(small(), MemorySource("s"), **options)
+
+
+def test_what_is_no_graph_or_no_source() -> None:
+    from aethergraph import Graph
+
+    with pytest.raises(errors.InvalidArgumentError, match="graph must be"):
+        Ingestor(Graph.from_edges(2, [0], [1]), MemorySource("s"))  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="source must be"):
+        Ingestor(small(), object())  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="not 'weigth'"):
+        Records(0, 1, {"weigth": [1]})
+    with pytest.raises(errors.InvalidArgumentError, match="2 values of one column, but 1"):
+        Records(0, 1, {"src": [1, 2], "dst": [1]})
+    assert BadRecord(1, "why").payload is None

@@ -1,0 +1,409 @@
+"""Schemas: bytes to columns. What is parsed at once must be what is parsed one by one."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from functools import cache
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aethergraph import DynamicGraph, errors
+from aethergraph.streaming import Ingestor, MemorySource, Schema
+from aethergraph.streaming.changes import Target
+from aethergraph.streaming.decode import Decoder, JsonDecoder
+
+pa = pytest.importorskip("pyarrow")
+
+OPTIONS: dict[str, Any] = {
+    "order": "time", "edge_time": "datetime64[us]", "edge_weight": "float32",
+    "edge_attrs": {"a": ((), "int32"), "r": ((2,), "float64")},
+}  # fmt: skip
+FIELDS: dict[str, Any] = {
+    "src": "u", "dst": "v", "time": "t", "time_unit": "s", "weight": "w", "delete": "gone",
+    "attrs": {"a": "a", "r": "r"},
+}  # fmt: skip
+
+
+@cache
+def target_of(text: str) -> Target:
+    options = json.loads(text)
+    return Target(DynamicGraph(1000, 8, huge_pages=False, **{**OPTIONS, **options}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    target_of.cache_clear()
+
+
+def target(**options: Any) -> Target:
+    return target_of(json.dumps(options))
+
+
+def read(schema: Schema, payloads: Sequence[bytes], into: Target | None = None) -> Any:
+    """Return what becomes of payloads: tuples of edges, and the numbers of the bad ones."""
+    records = schema.decode(3, len(payloads), payloads, np.arange(len(payloads)))
+    changes, bad = (into or target()).check(records)
+    rows = []
+    for one in changes:
+        columns = [one.src, one.dst, one.times, one.weights, one.delete, *one.attrs.values()]
+        lists = [[None] * len(one) if c is None else c.tolist() for c in columns]
+        if one.delete is not None:  # what edges have that are deleted is of no account
+            for own in (*lists[2:4], *lists[5:]):
+                own[:] = [None if gone else v for v, gone in zip(own, lists[4], strict=True)]
+        rows += list(zip(one.offsets.tolist(), *lists, strict=True))
+    return rows, {one.offset: one.reason for one in bad}
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JsonDecoder, "_decode_all", Decoder._decode_all)
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+numbers = st.one_of(
+    st.integers(-5, 1005), st.sampled_from([2**63 - 1, 2**63, -(2**63) - 1, 2**53 + 1]),
+    st.floats(), st.none(), st.booleans(), st.text(max_size=3), st.just("2020-01-01"),
+    st.lists(st.integers(0, 3), max_size=3), st.just({"u": 1}),
+)  # fmt: skip
+good = st.fixed_dictionaries(
+    {
+        "u": st.integers(0, 999), "v": st.integers(0, 999), "t": st.integers(-(10**9), 10**9),
+        "w": st.one_of(st.integers(0, 100), st.floats(0, 1e6)), "a": st.integers(-100, 100),
+        "gone": st.booleans(), "r": st.lists(st.floats(-10, 10), min_size=2, max_size=2),
+    }
+)  # fmt: skip
+texts = st.one_of(
+    good.map(json.dumps),
+    st.tuples(good, st.sampled_from(list("uvtwar") + ["gone"]), numbers).map(
+        lambda one: json.dumps({**one[0], one[1]: one[2]})
+    ),
+    st.tuples(good, st.sampled_from(list("uvtwar") + ["gone"])).map(
+        lambda one: json.dumps({key: value for key, value in one[0].items() if key != one[1]})
+    ),
+    good.map(lambda one: json.dumps(one, indent=1)),
+    st.sampled_from(
+        ["", "{}", "{", "[]", "null", '{"u": 1} {"u": 2}', '{"u": 1, "u": 2}', "\xff", "{}\n{}",
+         '{"u": 1,\n"v": 2}', '{"x": {"u": 1}', '{"u":1}}', "{\"u\": NaN}"]
+    ),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(given_texts=st.lists(texts, max_size=6), clean=st.lists(good, max_size=6))
+def test_json_at_once_is_json_one_by_one(given_texts: list[str], clean: list[Any]) -> None:
+    schema, into = Schema.json(**FIELDS), target()
+    for lines in (given_texts, [json.dumps(one) for one in clean]):
+        payloads = [line.encode("latin-1") for line in lines]
+        at_once = read(schema, payloads, into)
+        all_of_them = JsonDecoder._decode_all
+        JsonDecoder._decode_all = Decoder._decode_all  # type: ignore
+        try:
+            slowly = read(schema, payloads, into)
+        finally:
+            JsonDecoder._decode_all = all_of_them  # type: ignore
+        assert at_once == slowly
+    expected = [
+        (n, d["u"], d["v"], 10**6 * d["t"], float(np.float32(d["w"])), False, d["a"], d["r"])
+        if not d["gone"]
+        else (n, d["u"], d["v"], None, None, True, None, None)
+        for n, d in enumerate(clean)
+    ]
+    assert at_once == (expected, {})
+
+
+def test_clean_json_is_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the rest of this page would compare nothing."""
+    monkeypatch.setattr(JsonDecoder, "_decode_one", lambda *_: 1 / 0)
+    found = read(Schema.json(**FIELDS), [
+        b'{"u":1,"v":2,"t":3,"w":0.5,"gone":false,"a":1,"r":[1.5,2.5], "more": {"x": [1]}}',
+        b'{"u":2,"v":2,"t":4,"w":1.5,"gone":true,"a":2,"r":[3.25,4.5]}',
+    ])  # fmt: skip
+    assert len(found[0]) == 2
+
+
+def test_reasons_name_field_and_value() -> None:
+    line = {"u": 1, "v": 2, "t": 3, "w": 1, "gone": False, "a": 1, "r": [1, 2]}
+    for change, reason in (
+        ({"u": 1000}, r"u (src) = 1000 is not in 0..999"),
+        ({"v": "x"}, "v (dst) = 'x' is no integer"),
+        ({"t": "soon"}, "t (time) = 'soon' is no time"),
+        ({"t": 1.5}, "t (time) = 1.5 is no time"),
+        ({"w": -1}, "w (weight) = -1.0 is not finite, or negative"),
+        ({"w": "1"}, "w (weight) = '1' is no number"),
+        ({"gone": 7}, "gone (delete) = 7 is neither true nor false"),
+        ({"a": 2**40}, f"a = {2**40} is no int32"),
+        ({"a": 0.5}, "a = 0.5 is no int32"),
+        ({"r": [1]}, "r = [1] is not of shape (2,)"),
+        ({"r": None}, "r is missing"),
+    ):
+        rows, bad = read(Schema.json(**FIELDS), [json.dumps({**line, **change}).encode()])
+        assert not rows
+        assert bad[0].startswith(reason), (bad, reason)
+
+
+def test_edges_to_delete_need_no_values() -> None:
+    rows, bad = read(Schema.json(**FIELDS), [b'{"u": 1, "v": 2, "gone": true}'])
+    assert not bad and rows[0][:3] == (0, 1, 2) and rows[0][5] is True
+
+
+def test_fields_of_structures_and_words_that_delete() -> None:
+    schema = Schema.json(
+        src="after.u", dst="after.v", delete="op", delete_values=["d"], time="ts", time_unit="ms"
+    )
+    into = target(edge_weight=None, edge_attrs=None)
+    payloads = [
+        b'{"op": "c", "ts": 5, "after": {"u": 1, "v": 2}}',
+        b'{"op": "d", "ts": 6, "after": {"u": 1, "v": 3}}',
+    ]
+    expected = [(0, 1, 2, 5000, None, False), (1, 1, 3, None, None, True)]
+    assert read(schema, payloads, into) == (expected, {})
+    rows, bad = read(schema, [*payloads, b'{"op": "c", "ts": 7, "after": 3}'], into)
+    assert rows == expected and "after.u (src) is missing" in bad[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2024-05-01T12:00:00Z", datetime(2024, 5, 1, 12, tzinfo=timezone.utc)),
+        ("2024-05-01T12:00:00.123456+02:00", datetime(2024, 5, 1, 10, 0, 0, 123456, timezone.utc)),
+        ("2024-05-01 12:00:00", datetime(2024, 5, 1, 12, tzinfo=timezone.utc)),
+        ("2024-05-01", datetime(2024, 5, 1, tzinfo=timezone.utc)),
+    ],
+)
+def test_times_as_texts(text: str, moment: datetime) -> None:
+    schema = Schema.json(src="u", dst="v", time="t")
+    into = target(edge_weight=None, edge_attrs=None)
+    rows, bad = read(schema, [json.dumps({"u": 1, "v": 2, "t": text}).encode()], into)
+    assert not bad
+    assert rows[0][3] == round(moment.timestamp() * 1e6)
+
+
+def test_times_that_are_not_exact() -> None:
+    into = target(edge_time="datetime64[s]", edge_weight=None, edge_attrs=None)
+    schema = Schema.json(src="u", dst="v", time="t", time_unit="ms")
+    payloads = [json.dumps({"u": 1, "v": 2, "t": t}).encode() for t in (1000, 1500, 2000, 2**62)]
+    rows, bad = read(schema, payloads, into)
+    assert [row[3] for row in rows] == [1, 2, 2**62 // 1000] or set(bad) >= {1}
+    assert "is not exact in 's'" in bad[1]
+    whole = target(edge_time="int64", edge_weight=None, edge_attrs=None)
+    with pytest.raises(errors.InvalidArgumentError, match="plain numbers"):
+        read(schema, payloads, whole)
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    lines=st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["1", "22", "007", " 3", "x", "", "1.0", "1_0", '"5"', "9" * 20, "٣"]
+            ),
+            st.sampled_from(["1", "2", "-1"]),
+            st.sampled_from(["0.5", "1e3", "1", "nan", "inf", "", "x", '"a,b"']),
+        ).map(",".join),
+        max_size=5,
+    )
+)  # fmt: skip
+def test_csv_at_once_is_csv_one_by_one(lines: list[str]) -> None:
+    from aethergraph.streaming.decode import CsvDecoder
+
+    schema = Schema.csv(columns=["u", "v", "w"], src="u", dst="v", weight="w")
+    into = target(edge_time=None, edge_attrs=None)
+    payloads = [line.encode() for line in lines]
+    at_once = read(schema, payloads, into)
+    all_of_them = CsvDecoder._decode_all
+    CsvDecoder._decode_all = Decoder._decode_all  # type: ignore
+    try:
+        slowly = read(schema, payloads, into)
+    finally:
+        CsvDecoder._decode_all = all_of_them  # type: ignore
+    assert (at_once[0], set(at_once[1])) == (slowly[0], set(slowly[1]))
+
+
+def test_csv() -> None:
+    schema = Schema.csv(columns=["u", "v", "t"], delimiter=";", src="u", dst="v", time="t")
+    into = target(edge_weight=None, edge_attrs=None)
+    payloads = [b"1;2;2024-05-01", b"1;2", b"1;2;3;4", b"5;6;1970-01-02T00:00:00", b"\xff;1;2"]
+    rows, bad = read(schema, payloads, into)
+    assert [row[:3] for row in rows] == [(0, 1, 2), (3, 5, 6)] and rows[1][3] == 86400 * 10**6
+    assert "2 fields where there are 3 columns" in bad[1] and "4 fields" in bad[2] and 4 in bad
+
+
+# ---- Avro ----------------------------------------------------------------------------------------
+
+AVRO = {
+    "type": "record", "name": "edge", "fields": [
+        {"name": "u", "type": "long"}, {"name": "v", "type": "int"},
+        {"name": "t", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "w", "type": ["null", "double"]},
+    ],
+}  # fmt: skip
+
+
+def avro(schema: Any, record: Any) -> bytes:
+    fastavro = pytest.importorskip("fastavro")
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), record)
+    return out.getvalue()
+
+
+MOMENT = datetime(2024, 5, 1, 12, 0, 0, 5000, timezone.utc)
+
+
+def test_avro() -> None:
+    record = avro(AVRO, {"u": 3, "v": 4, "t": MOMENT, "w": 2.5})
+    nothing = avro(AVRO, {"u": 3, "v": 4, "t": MOMENT, "w": None})
+    schema = Schema.avro(schema=json.dumps(AVRO), src="u", dst="v", time="t", weight="w")
+    into = target(edge_attrs=None)
+    rows, bad = read(schema, [record, record[:-3], nothing, record + b"x"], into)
+    assert rows == [(0, 3, 4, round(MOMENT.timestamp() * 1e6), 2.5, None)]
+    assert set(bad) == {1, 2, 3} and "w (weight) is missing" in bad[2] and "1 bytes" in bad[3]
+
+
+def test_avro_with_a_registry() -> None:
+    pytest.importorskip("fastavro")
+    asked: list[str] = []
+    second = {**AVRO, "fields": [*AVRO["fields"], {"name": "x", "type": "string"}]}  # type: ignore
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            known = {"/schemas/ids/7": AVRO, "/schemas/ids/8": second}.get(self.path)
+            self.send_response(200 if known else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps({"schema": json.dumps(known)}).encode() if known else b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Registry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/"
+    try:
+        schema = Schema.avro(registry=url, src="u", dst="v", time="t", weight="w")
+        record = {"u": 3, "v": 4, "t": MOMENT, "w": 2.5}
+        payloads = [
+            b"\0" + struct.pack(">I", 7) + avro(AVRO, record),
+            b"\0" + struct.pack(">I", 8) + avro(second, {**record, "x": "y"}),
+            b"\0" + struct.pack(">I", 9) + avro(AVRO, record),
+            avro(AVRO, record),
+            b"\0" + struct.pack(">I", 7) + avro(AVRO, record),
+        ]
+        rows, bad = read(schema, payloads, target(edge_attrs=None))
+        assert [row[0] for row in rows] == [0, 1, 4]
+        assert "no schema 9" in bad[2] and "header of a schema registry" in bad[3]
+        assert sorted(asked) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
+    finally:
+        server.shutdown()
+    schema = Schema.avro(registry="http://127.0.0.1:1", src="u", dst="v", time="t", weight="w")
+    with pytest.raises(errors.SourceError, match="/schemas/ids/7"):
+        read(schema, payloads[:1])
+
+
+# ---- structs and Arrow ---------------------------------------------------------------------------
+
+
+def test_structs() -> None:
+    dtype = np.dtype([("u", ">u4"), ("v", "<i8"), ("w", "<f4"), ("r", "<f4", 2)])
+    records = np.zeros(3, dtype)
+    records["u"], records["v"], records["w"], records["r"] = [1, 2, 3], 5, 0.5, [[1, 2]] * 3
+    schema = Schema.struct(dtype, src="u", dst="v", weight="w", attrs={"r": "r"})
+    into = target(edge_time=None, edge_attrs={"r": ((2,), "float64")})
+    payloads = [one.tobytes() for one in records]
+    rows, bad = read(schema, [payloads[0], b"short", payloads[2]], into)
+    assert [row[:2] for row in rows] == [(0, 1), (2, 3)] and rows[0][-1] == [1, 2]
+    assert "has 5 bytes where records have 24" in bad[1]
+    with pytest.raises(errors.InvalidArgumentError, match="no field 'x', but u, v, w, r"):
+        Schema.struct(dtype, src="x", dst="v")
+    with pytest.raises(errors.InvalidArgumentError, match="no named fields"):
+        Schema.struct("f4", src="x", dst="v")
+
+
+def test_arrow_of_many_rows_to_a_record() -> None:
+    def stream(table: Any) -> bytes:
+        out = io.BytesIO()
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+        return out.getvalue()
+
+    moments = pa.array([0, 1000, None], pa.timestamp("ms", "UTC"))
+    first = pa.table({"u": pa.array([1, 2, 3], pa.uint8()), "v": [4, 5, 6], "t": moments})
+    second = pa.table({"u": [7], "v": [8], "t": pa.array([5], pa.timestamp("s"))})
+    schema = Schema.arrow(src="u", dst="v", time="t")
+    into = target(edge_weight=None, edge_attrs=None)
+    rows, bad = read(schema, [stream(first), b"nonsense"], into)
+    assert [row[:4] for row in rows] == [(0, 1, 4, 0), (0, 2, 5, 10**6)]
+    assert "t (time) = " in bad[0] and "is no time" in bad[0] and "no Arrow IPC stream" in bad[1]
+    assert read(schema, [stream(second)], into)[0] == [(0, 7, 8, 5 * 10**6, None, None)]
+    with pytest.raises(errors.InvalidArgumentError, match="no column 't', but u, v"):
+        read(schema, [stream(pa.table({"u": [1], "v": [2]}))], into)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
+        (pa.array([1, None]), [1, None]),
+        (pa.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (pa.array([[1], [3, 4]]), [[1], [3, 4]]),
+        (pa.array([[1.5, 2], [3, 4]], pa.list_(pa.float32(), 2)), [[1.5, 2], [3, 4]]),
+        (pa.array([True, False]), [True, False]),
+        (pa.chunked_array([[1], [2]]), [1, 2]),
+        (pa.chunked_array([], pa.int64()), []),
+        (pa.array([0, 1], pa.date32()), np.array([0, 1], "M8[D]").tolist()),
+    ],
+)
+def test_columns_of_arrow(values: Any, expected: Any) -> None:
+    from aethergraph.streaming.decode import arrow_column
+
+    assert arrow_column(values).tolist() == expected
+
+
+# ---- schemas -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give src= and dst="),
+        ({"src": "u"}, "give src= and dst="),
+        ({"src": 3, "dst": "v"}, "src = 3 is no field's name"),
+        ({"src": "u", "dst": "v", "wieght": "w"}, "no option 'wieght'; there are src"),
+        ({"src": "u", "dst": "v", "time_unit": "sec"}, "time_unit = 'sec' is no unit"),
+        ({"src": "u", "dst": "v", "delete_values": [1]}, "needs delete="),
+        ({"src": "u", "dst": "v", "edge_type": "votes"}, "edge_type = 'votes'"),
+        ({"src": "u", "dst": "v", "edge_type": ("a", "b", "c"), "relation": "r"}, "not both"),
+        ({"src": "u", "dst": "v", "attrs": ["x"]}, r"attrs = \['x'\]"),
+        ({"src": "u", "dst": "v", "attrs": {"x": []}}, r"attrs\['x'\] = \[\]"),
+        ({"node": "n"}, "needs attrs="),
+        ({"node": "n", "src": "u", "attrs": {"x": "x"}}, "leave src= out"),
+    ],
+)
+def test_bad_schemas(options: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        Schema.json(**options)
+
+
+def test_the_graph_is_asked_before_anything_is_read(tmp_path: Any) -> None:
+    from aethergraph.streaming import FileSource
+
+    (tmp_path / "e").write_text("")
+    graph = DynamicGraph(10, 8, **OPTIONS)
+    source = FileSource(tmp_path / "e", Schema.json(src="u", dst="v"))
+    with pytest.raises(errors.InvalidArgumentError, match="keeps a time of each edge"):
+        Ingestor(graph, source)
+    assert Ingestor(graph, MemorySource("s")).stats().state == "new"

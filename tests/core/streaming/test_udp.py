@@ -1,0 +1,136 @@
+"""UdpSource: datagrams that come, are lost, come twice, or are no datagrams of ours."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph, errors
+from aethergraph.streaming import Ingestor, Schema, UdpSource, pack_datagram
+
+DTYPE = np.dtype([("node", "<u4"), ("x", "<f4", 2)])
+ROWS = Schema.struct(DTYPE, node="node", attrs={"x": "x"})
+EDGES = Schema.struct([("u", "<u4"), ("v", "<u4")], src="u", dst="v")
+
+
+def read(source: UdpSource, seconds: float = 0.2) -> list[tuple[int, int, list[int]]]:
+    found = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for one in source.poll(0.02) or ():
+            found.append((one.partition, one.following - 1, one.columns["src"].tolist()))
+    return found
+
+
+def edges(stream: int, sequence: int, count: int = 3) -> bytes:
+    rows = np.zeros(count, [("u", "<u4"), ("v", "<u4")])
+    rows["u"], rows["v"] = sequence, np.arange(count)
+    return pack_datagram(stream, sequence, rows)
+
+
+def send(source: UdpSource, *datagrams: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        for datagram in datagrams:
+            one.sendto(datagram, ("127.0.0.1", source.port))
+
+
+def test_features_by_datagrams() -> None:
+    graph = DynamicGraph(100, 8, huge_pages=False)
+    graph.features = np.zeros((100, 2), np.float32)
+    source = UdpSource("features", ROWS)
+    with Ingestor(graph, source) as ingestor:
+        rows = np.zeros(100, DTYPE)
+        for sequence in range(50):
+            rows["node"], rows["x"] = np.arange(100), sequence
+            send(source, pack_datagram(7, sequence, rows))
+            time.sleep(0.001)
+        until = time.monotonic() + 20
+        while graph.offsets("features").get(7, 0) < 50 and time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+    assert (graph.features.gather(range(100)) == 49).all()
+    assert source.lost == {} and source.dropped == 0
+
+
+def test_lost_late_and_doubled() -> None:
+    source = UdpSource("e", EDGES)
+    source.open({1: 5})
+    try:
+        send(source, *(edges(1, n) for n in (4, 5, 5, 8, 6, 9)), edges(2, 2))
+        assert read(source) == [(1, n, [n] * 3) for n in (5, 8, 9)] + [(2, 2, [2] * 3)]
+        assert source.lost == {1: 2, 2: 2} and source.dropped == 3
+    finally:
+        source.close()
+
+
+def test_what_is_damaged_is_dropped() -> None:
+    rng = random.Random(2)
+    good = edges(3, 0, 20)
+    bad = [b"", b"AEU1", b"hello", good[:-1], good + b"\0", good[:30]]
+    for _ in range(200):
+        one = bytearray(good)
+        one[rng.randrange(len(one))] ^= 1 << rng.randrange(8)
+        bad.append(bytes(one))
+    source = UdpSource("e", EDGES)
+    source.open({})
+    try:
+        for at in range(0, len(bad), 50):
+            send(source, *bad[at : at + 50])
+            assert read(source, 0.05) == []
+        send(source, good)
+        assert read(source) == [(3, 0, [0] * 20)]
+        assert source.dropped == len(bad)
+    finally:
+        source.close()
+
+
+def test_a_paused_stream_is_kept_back() -> None:
+    source = UdpSource("e", EDGES)
+    source.open({})
+    try:
+        source.pause([1])
+        send(source, edges(1, 0), edges(2, 0), edges(1, 1))
+        assert read(source) == [(2, 0, [0] * 3)]
+        source.pause([])
+        assert read(source) == [(1, 0, [0] * 3), (1, 1, [1] * 3)]
+    finally:
+        source.close()
+
+
+def test_many_at_once_and_large_ones() -> None:
+    source = UdpSource("e", EDGES)
+    source.open({})
+    try:
+        for sequence in range(0, 1000, 50):
+            send(source, *(edges(0, n, 1) for n in range(sequence, sequence + 50)))
+            assert [n for _, n, _ in read(source, 0.03)] == list(range(sequence, sequence + 50))
+        send(source, edges(0, 1000, 8000))
+        assert len(read(source)[0][2]) == 8000
+    finally:
+        source.close()
+
+
+def test_bad_arguments() -> None:
+    options: Any
+    for options, message in (
+        ({"host": "0.0.0.0"}, "open to others"),
+        ({"port": -1}, "port = -1"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            UdpSource("e", EDGES, **options)
+    with pytest.raises(errors.InvalidArgumentError, match=r"made by Schema\.struct"):
+        UdpSource("e", Schema.json(src="u", dst="v"))
+    with pytest.raises(errors.InvalidArgumentError, match="65507 is the most"):
+        edges(0, 0, 9000)
+    source = UdpSource("e", EDGES)
+    source.open({})
+    with pytest.raises(errors.SourceError, match="in use"):
+        UdpSource("e", EDGES, port=source.port).open({})
+    source.close()
+    with pytest.raises(errors.ClosedError, match="not open"):
+        source.poll(0)
