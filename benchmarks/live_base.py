@@ -59,7 +59,7 @@ def in_turns(calls: Sequence[Callable[[int], Any]], rounds: int, clock: Any) -> 
 
 def time_sampling(
     graphs: Sequence[Any], storage: str, seeds: common.Ids, rounds: int
-) -> tuple[str, str]:
+) -> tuple[str, Ratio]:
     """Return what was sampled, and how many times as long the first graph took as the second."""
     from aethergraph import NeighborSampler
     from aethergraph.loading import SubgraphLoader
@@ -82,7 +82,7 @@ def time_sampling(
         what, clock = f"{FANOUTS} x {BATCH}", time.process_time
     in_turns(calls, 1, clock)  # the first samples find nothing in the caches
     live, static = in_turns(calls, rounds, clock)
-    return what, str(Ratio.paired(live, static))
+    return what, Ratio.paired(live, static)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -95,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     seeds = np.random.default_rng(1).integers(0, nodes, (batches, min(BATCH, nodes)))
     budget = max(32 << 20, base.stat().st_size // 4)
     rows: list[list[common.Cell]] = []
+    ratios: dict[str, float] = {}
     for share in SHARES:
         for storage in ("memory", "mmap", "uring"):
             where: dict[str, Any] = {"storage": storage}
@@ -104,8 +105,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 graph, row = changed(base, Path(folder) / "live", share, **where)
                 graph.save(Path(folder) / "copy.aeg")
                 static = Graph.load(Path(folder) / "copy.aeg", **where)
-                sampled = time_sampling([graph, static], storage, seeds, rounds)
-                rows.append([storage, f"{share:.0%}", *row, *sampled])
+                what, ratio = time_sampling([graph, static], storage, seeds, rounds)
+                rows.append([storage, f"{share:.0%}", *row, what, str(ratio)])
+                ratios[f"aethergraph {storage}, {share:.0%} inserted"] = ratio.median
                 graph.close()
     report.parameters = {"nodes": nodes, "rounds": rounds, "batches": batches}
     report.table(
@@ -115,6 +117,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows,
     )  # fmt: skip
     report.notes.append("Processor time; the loaders by the clock.")
+    label = "sampling: times as long as a file of all edges"
+    common.plot(report, 1, lambda axes: common.bars(axes[0], [*ratios], [*ratios.values()], label))
     report.finish()
 
 
