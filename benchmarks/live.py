@@ -186,7 +186,7 @@ def time_beside_a_writer(
     report: Report, nodes: int, src: Ids, dst: Ids, seconds: float, rounds: int
 ) -> list[common.Cell]:
     """Sample in one process, alone and while this one inserts at full speed."""
-    # What a writer inserts while the reader works: twice the fastest seen, so that the arena holds it.
+    # What a writer inserts while the reader works: twice the fastest seen; the arena holds it.
     most = int(40e6 * seconds)
     context = multiprocessing.get_context("spawn")
     rates: dict[str, list[float]] = {"alone": [], "beside": []}
