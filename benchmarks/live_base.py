@@ -1,15 +1,20 @@
 """Live graphs over a graph file: opening, inserting, and sampling beside a file of the same edges.
 
     python benchmarks/live_base.py [--quick]
+    python benchmarks/live_base.py --large [--edges 1200000000] [--inserted 100000000] [--budget 1G]
 
 A power-law graph of ten edges per node lies in a file; edges with random ends are inserted above
 it. The static contender is a file of all the edges, so that both draw the same samples. In memory
 and mapped, single samples are timed; out of core (uring, a quarter of the file as budget) a loader,
 which draws coming batches together. The contenders take turns.
+
+--large is the last of these for a file that is larger than memory, with in-lists alone; the budget
+is that of each contender for what it reads, and the arena with the inserted edges comes beside it.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,22 +23,27 @@ from typing import Any
 
 import numpy as np
 from harness import common
+from harness.cgroups import parse_size
 from harness.common import Ratio, Report
+from large_graph import EDGES, NODES, large_graph
 
 SHARES = (0.0, 0.01, 0.1)
 FANOUTS, BATCH = [20, 15, 10], 1024
 LOADED = [10, 10]
+COLUMNS = [
+    "storage", "inserted", "ms to open", "ns per edge", "bytes per edge", "sample",
+    "times as long as static",
+]  # fmt: skip
 
 
-def changed(base: Path, folder: Path, share: float, **where: Any) -> tuple[Any, list[common.Cell]]:
-    """Open a live graph over a file, insert a share of its edges; return it with what that took."""
+def changed(base: Path, folder: Path, count: int, **where: Any) -> tuple[Any, list[common.Cell]]:
+    """Open a live graph over a file, insert ``count`` edges; return it with what that took."""
     from aethergraph import DynamicGraph
 
     begin = time.perf_counter()
-    graph = DynamicGraph.open(folder, arena_mb=8192, base=base, durability="none", **where)
+    graph = DynamicGraph.open(folder, base=base, durability="none", **where)
     opened = time.perf_counter() - begin
     rng = np.random.default_rng(0)
-    count = int(share * graph.num_edges)
     begin = time.process_time()
     for at in range(0, count, 10_000):
         graph.insert_edges(*rng.integers(0, graph.num_nodes, (2, min(10_000, count - at))))
@@ -85,10 +95,61 @@ def time_sampling(
     return what, Ratio.paired(live, static)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def compare(
+    base: Path,
+    folder: Path,
+    count: int,
+    seeds: common.Ids,
+    rounds: int,
+    layout: str | None = None,
+    **where: Any,
+) -> tuple[list[common.Cell], str, Ratio]:
+    """Return what inserting ``count`` edges over a file took, what was sampled, and the ratio."""
     from aethergraph import Graph
 
-    args = common.parse(common.parser(__doc__), argv)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        graph, row = changed(base, Path(name) / "live", count, layout=layout, **where)
+        common.say(f"{count:,} edges inserted")
+        graph.save(Path(name) / "copy.aeg")
+        static = Graph.load(Path(name) / "copy.aeg", **where)
+        what, ratio = time_sampling([graph, static], where["storage"], seeds, rounds)
+        graph.close()
+    return row, what, ratio
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--large", action="store_true", help="a file larger than memory, uring")
+    made.add_argument("--edges", type=int, default=EDGES, help="of the large file")
+    made.add_argument("--inserted", type=int, default=100_000_000, help="edges above it")
+    made.add_argument("--budget", type=parse_size, default=1 << 30, help="for what is read of it")
+    args = common.parse(made, argv)
+    if args.large:
+        measure_large(args)
+    else:
+        measure(args)
+
+
+def measure_large(args: argparse.Namespace) -> None:
+    report = Report("live_base_large", "Live graphs over a graph file larger than memory", args)
+    nodes, rounds, batches = NODES * args.edges // EDGES, 5, 100
+    base = large_graph(args.dir, nodes, args.edges).graph
+    seeds = np.random.default_rng(1).integers(0, nodes, (batches, BATCH))
+    row, what, ratio = compare(
+        base, args.dir, args.inserted, seeds, rounds,
+        layout="csc", storage="uring", memory_budget=args.budget,
+    )  # fmt: skip
+    report.parameters = {"nodes": nodes, "rounds": rounds, "batches": batches}
+    report.table(
+        f"{args.inserted:,} edges with random ends above a file of {args.edges:,}, sampled within "
+        f"{common.size(args.budget)} against a file of all edges",
+        COLUMNS[2:],
+        [[*row, what, str(ratio)]],
+    )
+    report.finish()
+
+
+def measure(args: argparse.Namespace) -> None:
     report = Report("live_base", "Live graphs over a graph file", args)
     nodes, rounds, batches = (5_000, 1, 2) if args.quick else (1_000_000, 9, 8)
     base = common.power_law_graph(args.dir, nodes).folder / "graph.aeg"
@@ -101,21 +162,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             where: dict[str, Any] = {"storage": storage}
             if storage == "uring":
                 where["memory_budget"] = budget
-            with tempfile.TemporaryDirectory(dir=args.dir) as folder:
-                graph, row = changed(base, Path(folder) / "live", share, **where)
-                graph.save(Path(folder) / "copy.aeg")
-                static = Graph.load(Path(folder) / "copy.aeg", **where)
-                what, ratio = time_sampling([graph, static], storage, seeds, rounds)
-                rows.append([storage, f"{share:.0%}", *row, what, str(ratio)])
-                ratios[f"aethergraph {storage}, {share:.0%} inserted"] = ratio.median
-                graph.close()
+            count = int(share * 10 * nodes)
+            row, what, ratio = compare(base, args.dir, count, seeds, rounds, **where)
+            rows.append([storage, f"{share:.0%}", *row, what, str(ratio)])
+            ratios[f"aethergraph {storage}, {share:.0%} inserted"] = ratio.median
     report.parameters = {"nodes": nodes, "rounds": rounds, "batches": batches}
     report.table(
         "inserting edges with random ends above a file, and sampling against a file of all edges",
-        ["storage", "inserted", "ms to open", "ns per edge", "bytes per edge", "sample",
-         "times as long as static"],
+        COLUMNS,
         rows,
-    )  # fmt: skip
+    )
     report.notes.append("Processor time; the loaders by the clock.")
     label = "sampling: times as long as a file of all edges"
     common.plot(report, 1, lambda axes: common.bars(axes[0], [*ratios], [*ratios.values()], label))
