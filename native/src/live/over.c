@@ -243,73 +243,86 @@ static int times(const aether_topology *t, const uint64_t *positions, uint64_t n
 
 /* ---- many at once ---- */
 
-/* A job of the base's fetch_many, and where its ids go. */
-typedef struct part {
-    uint64_t *positions;
-    uint32_t *ids;
-    uint32_t *places; /* in the ids of the job that was asked for */
-    uint64_t n;
-} part;
+/* Return a bound of the entries that lie in the base: all of large lists may. */
+static uint64_t most_below(const uint64_t *positions, uint64_t n) {
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < n; i++)
+        most += !(positions[i] & AE_LIVE_BIT) || ae_position_is_large(positions[i]);
+    return most;
+}
 
-/* Read what a job wants of the arena; leave to `p` what it wants of the base. */
-static int split(const ae_view *s, const ae_fetch *job, part *p, aether_error *err) {
+/* Copy where the entries of a job that lie in the base are, in their order: *count. */
+static int ask_base(const ae_view *s, const ae_fetch *job, uint64_t *positions, uint64_t *count,
+                    aether_error *err) {
     ae_cursor c = {0};
-    uint32_t *ids = job->ids;
-    p->n = 0;
+    *count = 0;
     for (uint64_t i = 0; i < job->count; i++) {
         uint32_t lane;
         uint64_t below;
+        if (resolve(s, job->positions[i], &c, &lane, &below))
+            continue;
+        if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
+            return ae_view_bad_position(s, job->positions[i], err);
+        positions[(*count)++] = below;
+    }
+    return AETHER_OK;
+}
+
+/* The first `count` ids of a job are the base's: spread them, from the last one on, and read those of the
+ * arena between them. */
+static int spread(const ae_view *s, const ae_fetch *job, uint64_t count, aether_error *err) {
+    ae_cursor c = {0};
+    uint32_t *ids = job->ids;
+    for (uint64_t i = job->count; i-- > 0;) {
+        uint32_t lane;
+        uint64_t below;
+        if (i >= VALUES_AHEAD && job->positions[i - VALUES_AHEAD] & AE_LIVE_BIT)
+            ae_view_prefetch_value(s, job->positions[i - VALUES_AHEAD], 0, sizeof *ids);
         const uint8_t *group = resolve(s, job->positions[i], &c, &lane, &below);
         if (group) {
             const uint64_t id = ids[i] = ae_group_id(group, lane);
             if (__builtin_expect(id >= s->base.num_minor, 0))
                 return ae_view_bad_id(s, &job->positions[i], &id, 1, err);
-            continue;
+        } else if (__builtin_expect(count > 0, 1)) {
+            ids[i] = ids[--count];
+        } else {
+            return ae_view_bad_position(s, job->positions[i], err); /* an expired pin sees lists change */
         }
-        if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
-            return ae_view_bad_position(s, job->positions[i], err);
-        p->positions[p->n] = below;
-        p->places[p->n++] = (uint32_t)i;
     }
     return AETHER_OK;
 }
 
-/* Jobs that want nothing but the base's go to it as they are. */
+/* The base is asked for all jobs at once, so that it reads a page once for all of them. Jobs that want
+ * nothing else go to it as they are. */
 static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n, ae_staging *staging,
                       aether_task *task, aether_error *err) {
     const ae_view *s = ae_view_of(t);
     const aether_topology *base = s->below->given.lists;
-    uint64_t total = 0;
+    uint64_t most = 0;
     for (uint32_t j = 0; j < n; j++)
-        total += jobs[j].count;
-    const uint64_t head = n * (sizeof(ae_fetch) + sizeof(part));
-    int rc =
-        ae_scratch_reserve(&staging->below, head + total * (sizeof(uint64_t) + 2 * sizeof(uint32_t)), 0, err);
+        if (!all_below(s, jobs[j].positions, jobs[j].count))
+            most += most_below(jobs[j].positions, jobs[j].count);
+    int rc = ae_scratch_reserve(&staging->below, n * sizeof(ae_fetch) + most * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
     ae_fetch *asked = staging->below.data;
-    part *parts = (part *)(void *)(asked + n);
-    uint64_t *positions = (uint64_t *)(void *)(parts + n);
-    uint32_t *ids = (uint32_t *)(void *)(positions + total), *places = ids + total;
+    uint64_t *positions = (uint64_t *)(void *)(asked + n);
     for (uint32_t j = 0; !rc && j < n; j++) {
-        parts[j] = (part){positions, ids, places, 0};
         asked[j] = jobs[j];
-        positions += jobs[j].count;
-        ids += jobs[j].count;
-        places += jobs[j].count;
         if (all_below(s, jobs[j].positions, jobs[j].count))
             continue;
-        rc = split(s, &jobs[j], &parts[j], err);
-        asked[j] = (ae_fetch){parts[j].positions, parts[j].n, parts[j].ids};
+        rc = ask_base(s, &jobs[j], positions, &asked[j].count, err);
+        asked[j].positions = positions;
+        positions += asked[j].count;
     }
     if (!rc)
         rc = ae_view_check(s, err);
     if (!rc)
         rc = base->ops->fetch_many(base, asked, n, staging, task, err);
     for (uint32_t j = 0; !rc && j < n; j++)
-        for (uint64_t i = 0; i < parts[j].n; i++)
-            ((uint32_t *)jobs[j].ids)[parts[j].places[i]] = parts[j].ids[i];
-    return rc;
+        if (asked[j].positions != jobs[j].positions)
+            rc = spread(s, &jobs[j], asked[j].count, err);
+    return rc ? rc : ae_view_check(s, err);
 }
 
 /* ---- operations ---- */

@@ -521,6 +521,8 @@ int aether_group_take(aether_group *g, uint32_t i, uint64_t *hop_nodes, uint64_t
     m->waits = false;
     m->sampler->task = task;
     g->taken = i;
+    if (i + 1 == g->size) /* callers count this with what the samples take: idle groups do not keep it */
+        ae_scratch_free(&g->staging.below);
     int rc = complete(g, m, num_nodes, num_edges, err);
     if (rc) {
         ae_sample_clear(m->sampler);
