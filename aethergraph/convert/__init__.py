@@ -2,7 +2,8 @@
 
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
 ``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;
-:func:`tables` builds a typed graph of tables with keys, which a :class:`Schema` describes;
+:func:`tables` builds a typed graph of tables with keys, which a :class:`Schema` describes, or
+:func:`relbench_schema` for a database of RelBench;
 :func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
 node datasets.
 """
@@ -21,6 +22,7 @@ from aethergraph.convert.result import ConvertResult
 from aethergraph.convert.typed.api import tables
 from aethergraph.convert.typed.build import TablesResult
 from aethergraph.convert.typed.guess import guess_schema
+from aethergraph.convert.typed.relbench import relbench_schema
 from aethergraph.convert.typed.schema import (
     ForeignKey,
     LinkTable,
@@ -50,5 +52,6 @@ __all__ = [
     "read_gl",
     "read_labels",
     "read_ogb",
+    "relbench_schema",
     "tables",
 ]

@@ -1,0 +1,61 @@
+"""Schema of a database of RelBench: its tables as data frames, keys and times as it names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aethergraph._checks.options import shown
+from aethergraph.convert.typed.schema import ForeignKey, NodeTable, Schema
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["relbench_schema"]
+
+_PARTS = ("df", "pkey_col", "fkey_col_to_pkey_table", "time_col")
+
+
+def relbench_schema(database: Any) -> Schema:
+    """Return the schema of a RelBench database, for :func:`aethergraph.convert.tables`.
+
+    The graph is that of ``torch_geometric.contrib.utils.from_relbench``: a row is a node, in the
+    order of its table; a foreign key is an edge of the relation ``f2p_COLUMN``, and
+    ``rev_f2p_COLUMN`` backwards; integers and floats become ``x``, NaN where missing; times count
+    seconds. Beyond that, lists of edges are in the order of time, keys need not be the numbers of
+    rows, and the tables go through the memory budget of ``tables``.
+
+    Args:
+        database: a ``relbench.base.Database``, or any object whose ``table_dict`` maps names to
+            tables with ``df`` (pandas), ``pkey_col``, ``fkey_col_to_pkey_table`` and ``time_col``.
+
+    Raises:
+        InvalidArgumentError: it is not such an object, or a foreign key refers to a table that is
+            not there or has no primary key.
+    """
+    found = getattr(database, "table_dict", None)
+    if not isinstance(found, dict) or not found:
+        raise InvalidArgumentError(f"database has no tables in table_dict: {shown(database)}")
+    for name, table in found.items():
+        if missing := [part for part in _PARTS if not hasattr(table, part)]:
+            raise InvalidArgumentError(f"table {name!r} has no {', '.join(missing)}")
+    for name, table in found.items():
+        for column, to in table.fkey_col_to_pkey_table.items():
+            if to not in found or found[to].pkey_col is None:
+                raise InvalidArgumentError(
+                    f"column {column!r} of table {name!r} refers to {to!r}, "
+                    f"which is no table with a primary key"
+                )
+    return Schema({name: _nodes(table) for name, table in found.items()}, time_unit="s")
+
+
+def _nodes(table: Any) -> NodeTable:
+    foreign: dict[str, str] = dict(table.fkey_col_to_pkey_table)
+    named = {table.pkey_col, table.time_col, *foreign}
+    frame = table.df
+    return NodeTable(
+        # Keys that may be missing are often floats: 2.0 is the key 2, NaN is none.
+        frame.astype({c: "Int64" for c in foreign if frame[c].dtype.kind == "f"}),
+        key=() if table.pkey_col is None else table.pkey_col,
+        time=table.time_col,
+        features=[c for c in frame.columns if c not in named and frame[c].dtype.kind in "if"],
+        fill=float("nan"),
+        foreign={f"f2p_{column}": ForeignKey(to, column) for column, to in foreign.items()},
+    )
