@@ -83,7 +83,15 @@ from aethergraph._native.lists import (
     id_bytes_for,
     id_dtype,
 )
-from aethergraph._native.live import (
+from aethergraph._native.live import NativeLive
+from aethergraph._native.live_journal import truncate_journal, verify_journal
+from aethergraph._native.live_snapshots import (
+    LiveTopology,
+    NativeSnapshot,
+    SnapshotTopology,
+    pin_all,
+)
+from aethergraph._native.live_types import (
     DURABILITY,
     LIVE_HUGE,
     LIVE_LOCKED,
@@ -94,14 +102,7 @@ from aethergraph._native.live import (
     LiveBase,
     LiveRelation,
     LiveStats,
-    LiveTopology,
-    NativeLive,
-    NativeSnapshot,
-    SnapshotTopology,
     live_has_membarrier,
-    pin_all,
-    truncate_journal,
-    verify_journal,
 )
 from aethergraph._native.memory import (
     ADVICE_DROP,
