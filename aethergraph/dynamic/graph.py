@@ -16,10 +16,11 @@ from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.journal import attach
+from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries

@@ -16,6 +16,7 @@ from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import attach
+from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.snapshot import (
@@ -26,7 +27,7 @@ from aethergraph.dynamic.snapshot import (
     fill_edges,
     fill_nodes,
 )
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import ClosedError, InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
 from aethergraph.graph.parts import EdgeParts, NodeParts

@@ -32,7 +32,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph._checks.options import as_flag
 from aethergraph.dynamic.forms import EDGE_ID
-from aethergraph.dynamic.store import EdgeKind
+from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.protocols import RowSource

@@ -13,8 +13,9 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.forms import EDGE_ID
+from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.attributes import AttributeTable
