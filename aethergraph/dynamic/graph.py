@@ -17,8 +17,9 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.kinds import EdgeKind
-from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
+from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
+from aethergraph.dynamic.opening import Durability, Opening, open_store
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError

@@ -17,8 +17,9 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.kinds import EdgeKind
-from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
+from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
+from aethergraph.dynamic.opening import Durability, Opening, open_store
 from aethergraph.dynamic.snapshot import (
     as_store,
     commit_before,
