@@ -13,7 +13,8 @@
 """
 
 from aethergraph.dynamic.graph import DynamicGraph
-from aethergraph.dynamic.hetero import DynamicHeteroGraph, HeteroSnapshot
+from aethergraph.dynamic.hetero import DynamicHeteroGraph
+from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.snapshot import Snapshot
 
 __all__ = ["DynamicGraph", "DynamicHeteroGraph", "HeteroSnapshot", "Snapshot"]

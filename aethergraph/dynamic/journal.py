@@ -276,7 +276,7 @@ class Journal:
             return self._checkpoint(progress, memory)
 
     def _checkpoint(self, progress: native.Progress | None, memory: int | str) -> str:
-        from aethergraph.dynamic.hetero import HeteroSnapshot
+        from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
         from aethergraph.dynamic.snapshot import Snapshot
 
         store = self._store
