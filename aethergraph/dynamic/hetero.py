@@ -20,7 +20,7 @@ from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
-from aethergraph.dynamic.opening import Durability, Opening, open_store
+from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
@@ -224,7 +224,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
                 nodes, forms = _read_types(
                     num_nodes, edge_types, **options, edge_id_bytes=edge_id_bytes
                 )
-                found = _describe(nodes, forms, max_nodes)
+                found = describe(nodes, forms, max_nodes)
             else:
                 _check_same(found, num_nodes, edge_types, max_nodes, every)
             forms = {
@@ -327,16 +327,6 @@ def _wrap(store: LiveStore) -> DynamicHeteroGraph:
     return graph
 
 
-def _describe(
-    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None
-) -> dict[str, Any]:
-    return {
-        "num_nodes": dict(num_nodes),
-        "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
-        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
-    }
-
-
 def _describe_over(
     base: Base, order: str, max_nodes: int | None, progress: native.Progress | None
 ) -> dict[str, Any]:
@@ -345,7 +335,7 @@ def _describe_over(
         forms[name] = edges.form(order)
         if order == "id":
             edges.check_sorted(progress)
-    return _describe(base.graph.num_nodes, forms, max_nodes)
+    return describe(base.graph.num_nodes, forms, max_nodes)
 
 
 def _read_types(
@@ -396,11 +386,7 @@ def _check_same(
                 f"the graph was made with num_nodes = {found['num_nodes']}, not {shown(given)}: "
                 "leave it out"
             )
-    if max_nodes is not None and max_nodes != found["max_nodes"]:
-        raise InvalidArgumentError(
-            f"the graph was made with max_nodes = {found['max_nodes']}, not {shown(max_nodes)}: "
-            "leave it out"
-        )
+    check_same_count(max_nodes, found["max_nodes"], "max_nodes")
     forms = {tuple(kind): EdgeForm.from_json(form) for kind, form in found["edge_types"]}
     own: Mapping[Any, Any] = {kind: {} for kind in forms}
     if edge_types is not None:

@@ -11,12 +11,14 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import Journal
+from aethergraph.dynamic.kinds import EdgeType
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.choice import Storage, check_storage
 
-__all__ = ["Durability", "Opening", "open_store"]
+__all__ = ["Durability", "Opening", "check_same_count", "describe", "open_store"]
 
 Durability = Literal["sync", "batch", "none"]
 Made: TypeAlias = tuple[LiveStore, dict[str, Any]]
@@ -91,6 +93,29 @@ def open_store(
         directory.unlock()
         raise
     return wrap(store)
+
+
+def describe(
+    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None
+) -> dict[str, Any]:
+    """Return the description that a directory keeps of its graph."""
+    return {
+        "num_nodes": dict(num_nodes),
+        "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
+        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
+    }
+
+
+def check_same_count(given: Any, own: int | None, name: str) -> None:
+    """Raise unless an argument is None, or the count that a graph was made with.
+
+    Raises:
+        InvalidArgumentError: it is another, or no count; names it.
+    """
+    if given is not None and as_count(given, name) != own:
+        raise InvalidArgumentError(
+            f"the graph was made with {name} = {own}, not {given}: leave it out"
+        )
 
 
 def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
