@@ -122,13 +122,13 @@ KILLED = """
     import numpy as np
     from aethergraph import DynamicGraph
     from aethergraph import _native as native
-    from aethergraph.dynamic import merge
+    from aethergraph.dynamic import merge, merge_sections
     from aethergraph.storage.budget import Budget
     from aethergraph.storage.scratch import Scratch
 
     path, at = sys.argv[1], int(sys.argv[2])
     graph = DynamicGraph.open(path, arena_mb=64, durability="sync")
-    room = merge._Room(64, 512, 3000, path, Budget.parse("16M"))  # many pieces, and scratch files
+    room = merge_sections.Room(64, 512, 3000, path, Budget.parse("16M"))  # many pieces, on disk
     merge._room_of = lambda budget, where: room
     calls = 0
 
