@@ -9,6 +9,16 @@ Rules kept here, so that the modules above need not think about them:
 * A negative code becomes its class of ``errors.py``.
 * Long calls go through :func:`run_task`, so that Ctrl-C and progress work. Native calls in the
   caller's thread look for signals themselves (``signals.py``).
+
+::
+
+    core.py           library, errors, dtypes; tasks.py, signals.py, guards.py: calls that take long
+    memory.py         memory that is mapped or lent; paged_values.py: values read by page
+    files.py, io.py   container files and their readers; blocks.py: compressed neighbours
+    topology.py       lists of edges; lists.py builds them, entries.py walks through them
+    live.py           lists that change: live_types.py, live_snapshots.py, live_journal.py
+    sampling.py       samplers; groups.py, exports.py: batches; walks.py, weight_sums.py
+    rows.py, keys.py, records.py   rows of features, keys of tables, records of edges
 """
 
 from __future__ import annotations
