@@ -105,19 +105,28 @@ class LiveGraph:
     def merge(self, progress: native.Progress | None = None, memory: int | str = MEMORY) -> str:
         """Write the graph as of now to the next base, an ordinary graph file; return its path.
 
-        The log before it is given up. Reads and writes go on meanwhile. What they replace is kept
-        until the end, as for any snapshot. A crash, or a full disk, leaves the base before, and the
-        whole log.
+        The log before it is given up. Reads and writes go on meanwhile; another :meth:`merge` waits
+        for the end. What writes replace is kept until then, as for any snapshot.
+
+        Afterwards the lists are over the new base: those that had changed leave memory with the
+        last snapshot from before, and only what was committed meanwhile is there. Where memory has
+        no room for both, they stay, which is logged as a warning. Rows of edges that were inserted
+        stay until the graph is opened again.
+
+        A crash, or a full disk, leaves the base before, and the whole log.
 
         Args:
             progress: called with (done, total).
             memory: bytes for buffers, or a text such as ``"1G"``; see :meth:`Snapshot.save`.
 
         Raises:
-            UnsupportedError: the graph has no directory.
-            InvalidArgumentError: too little memory; names the least.
+            UnsupportedError: the graph has no directory, or this copy of it can only read.
+            InvalidArgumentError: too little memory, and names the least; or a transaction is open
+                in this thread.
             DiskFullError, StorageError: the base cannot be written.
             SnapshotExpiredError: it took longer than ``max_snapshot_age``.
+            OutOfMemoryError: memory for its buffers is not there.
+            ClosedError: the graph was closed.
         """
         self._store.check_open()
         if self._store.journal is None:
