@@ -87,7 +87,7 @@ def test_it_goes_on_beside_a_writer(tmp_path: Path) -> None:
 def test_attributes_that_change_meanwhile(
     begins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the base has is decided with its commit; the rest is in the log."""
+    """The base has what was there at its commit; the rest is in the log."""
     graph = make(tmp_path / "g")
     if not begins:
         graph.features = np.eye(NODES, 2)

@@ -366,7 +366,7 @@ def test_the_thread_tells_why_it_ended() -> None:
 
 
 def test_records_that_are_gone_without_a_trace_are_passed_by() -> None:
-    """What a compacted topic has no more: the offsets leave numbers out."""
+    """Offsets leave numbers out: a compacted topic has those records no more."""
 
     class Gaps(MemorySource):
         def poll(self, timeout: float) -> Any:
