@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memory_groups import memory_group
 
 from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.dynamic import journal, merge
@@ -290,58 +290,21 @@ MEASURED = """
 """
 
 
-@contextmanager
-def memory_group() -> Iterator[tuple[Path, str, str, str] | None]:
-    """A cgroup and the names of its limit, usage and page cache; None: none can be made."""
-    for root, *names in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-         "total_inactive_file total_active_file"),
-        ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file active_file"),
-    ):  # fmt: skip
-        group = Path(root) / f"aethergraph-test-{os.getpid()}"
-        try:
-            group.mkdir()
-            (group / names[0]).write_text(str(1 << 40))
-        except OSError:
-            if group.exists():
-                group.rmdir()
-            continue
-        try:
-            yield group, names[0], names[1], names[2]
-        finally:
-            for _ in range(50):
-                try:
-                    group.rmdir()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-        return
-    yield None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["merge", "copy"])
 def test_the_budget_is_kept(how: str, tmp_path: Path) -> None:
     """Under a limit, set when the graph is there, that a copy in memory does not survive."""
-    with memory_group() as found:
-        if found is None:
+    with memory_group() as group:
+        if group is None:
             pytest.skip("no cgroup can be made here")
-        group, limit, usage, cache = found
-
-        def enter() -> None:
-            (group / "cgroup.procs").write_text(str(os.getpid()))
-
         with subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(MEASURED), str(tmp_path / "g"), how],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=enter,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=group.enter,
         ) as child:  # fmt: skip
             assert child.stdout is not None and child.stdin is not None
             assert child.stdout.readline() == "built\n"
-            rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            files = sum(int(rows[name]) for name in cache.split())
-            taken = int((group / usage).read_text()) - files
             segment = 64 << 20  # of the log that goes on, which is read
-            (group / limit).write_text(str(taken + segment + (40 << 20)))
+            group.set_limit(group.used() + segment + (40 << 20))
             child.stdin.write("\n")
             child.stdin.flush()
             told = child.stdout.readline()
