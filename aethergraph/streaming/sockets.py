@@ -32,10 +32,9 @@ import numpy as np
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_text, is_name, shown
 from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import Table, arrow_columns, require
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.schema import Schema, SchemaSource
 
 __all__ = ["SocketSource"]
 
@@ -67,7 +66,7 @@ class _Connection:
         self.socket.close()
 
 
-class SocketSource:
+class SocketSource(SchemaSource):
     r"""Stream of rows that other programs send over TCP, as Arrow IPC streams.
 
     ::
@@ -144,10 +143,6 @@ class SocketSource:
         self._failure: AetherError | None = None
 
     # ---- Source --------------------------------------------------------------------------------
-
-    def check(self, target: Target) -> None:
-        """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen; clients are told to begin at these numbers."""

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_flag, is_name, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import StructDecoder, Table
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.schema import Schema, SchemaSource
 
 __all__ = ["UdpSource", "pack_datagram"]
 
@@ -62,7 +61,7 @@ def pack_datagram(stream: int, sequence: int, rows: NDArray[Any]) -> bytes:
     return _HEADER.pack(_MAGIC, stream, sequence, len(rows), check) + content
 
 
-class UdpSource:
+class UdpSource(SchemaSource):
     """Stream of rows that other programs send in datagrams: quick, and at most once.
 
     For what is soon overwritten anyway, such as features. Nobody proves who they are, so it listens
@@ -113,10 +112,6 @@ class UdpSource:
         self.dropped = 0
 
     # ---- Source --------------------------------------------------------------------------------
-
-    def check(self, target: Target) -> None:
-        """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen. Datagrams below these numbers are dropped."""
