@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
+from aethergraph.dynamic.merge import MEMORY, SnapshotParts
 from aethergraph.dynamic.snapshot import (
+    OneCommit,
     as_store,
     commit_before,
     edge_rows,
@@ -31,7 +32,7 @@ __all__ = ["HeteroSnapshot"]
 Ids = NDArray[np.int64]
 
 
-class HeteroSnapshot(HeteroGraph):
+class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
@@ -49,11 +50,6 @@ class HeteroSnapshot(HeteroGraph):
         self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
-
-    @property
-    def commit(self) -> int:
-        """Number of the commit that this is."""
-        return self._commit
 
     @property
     def native_snapshot(self) -> native.NativeSnapshot:
@@ -182,26 +178,6 @@ class HeteroSnapshot(HeteroGraph):
                 graph[name].attrs[attr] = as_store(rows, np.arange(part_of.num_nodes))
         return graph
 
-    def save(
-        self,
-        path: native.Path,
-        *,
-        compress: bool | None = None,
-        attrs: bool = True,
-        memory: int | str = MEMORY,
-        progress: native.Progress | None = None,
-    ) -> None:
-        """Write the snapshot into a graph file, without a copy of it in memory.
-
-        See :meth:`Snapshot.save`. Types may have lists of different kinds here, which
-        :meth:`to_graph` refuses.
-        """
-        self._store.check_not_base(path)
-        write_base(
-            self.stored_parts(), path, memory=memory, compress=compress, attrs=attrs,
-            progress=progress,
-        )  # fmt: skip
-
     def stored_parts(self) -> SnapshotParts:
         """Return what :meth:`save` writes."""
         taken = self.native_snapshot
@@ -214,12 +190,6 @@ class HeteroSnapshot(HeteroGraph):
         return (
             f"HeteroSnapshot(commit={self._commit}, num_nodes={self.num_nodes}, "
             f"num_edges={self.num_edges})"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise UnsupportedError(
-            "a snapshot does not pickle, as its commit lives in this process: give the live graph "
-            "to spawned workers, or fork them"
         )
 
 
