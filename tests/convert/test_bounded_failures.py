@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from convert.recording import Interrupt, Recording
 from memory_groups import memory_group
+from small_disks import small_disk
 
 from aethergraph.convert import InputError, convert, outputs
 from aethergraph.convert.external import builder, driver, lists
@@ -633,18 +633,6 @@ def test_files_that_may_not_grow(
     convert(tmp_path / "e.npy", tmp_path / "whole.aeg")
     convert(tmp_path / "e.npy", output, memory_budget="4G")
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:

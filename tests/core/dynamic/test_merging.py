@@ -10,14 +10,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from memory_groups import memory_group
+from small_disks import small_disk
 
 from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.dynamic import journal, merge
@@ -192,18 +191,6 @@ def test_killed_anywhere_in_a_merge(tmp_path: Path) -> None:
 
 
 # ---- full disks ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("scratch", [False, True])
