@@ -32,7 +32,7 @@ from aethergraph.streaming.records import BadRecord, Records
 if TYPE_CHECKING:
     from aethergraph.streaming.changes import Target
 
-__all__ = ["Schema", "SchemaSource"]
+__all__ = ["Schema", "SchemaSource", "check_listener"]
 
 Array = NDArray[Any]
 
@@ -321,6 +321,18 @@ class SchemaSource:
     def check(self, target: Target) -> None:
         """Raise unless the graph takes what the schema brings."""
         target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
+
+
+def check_listener(name: Any, schema: Any, format: str) -> None:
+    """Raise unless a source that is sent to has a name, and a schema of its format.
+
+    Raises:
+        InvalidArgumentError: ``name`` is no text, or ``schema`` another one.
+    """
+    if not is_name(name):
+        raise InvalidArgumentError(f"name = {shown(name)} is no text")
+    if not isinstance(schema, Schema) or schema.format != format:
+        raise InvalidArgumentError(f"schema must be made by Schema.{format}(...)")
 
 
 def _is_count(value: Any) -> bool:

@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, is_name, shown
+from aethergraph._checks.options import as_flag, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
 from aethergraph.streaming.decode import StructDecoder, Table
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema, SchemaSource
+from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
 
 __all__ = ["UdpSource", "pack_datagram"]
 
@@ -91,10 +91,7 @@ class UdpSource(SchemaSource):
         trust_network: bool = False,
         buffer: int = 8 << 20,
     ) -> None:
-        if not is_name(name):
-            raise InvalidArgumentError(f"name = {shown(name)} is no text")
-        if not isinstance(schema, Schema) or schema.format != "struct":
-            raise InvalidArgumentError("schema must be made by Schema.struct(...)")
+        check_listener(name, schema, "struct")
         if host not in _LOOPBACK and not as_flag(trust_network, "trust_network"):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others, who need not prove who they are: "
