@@ -66,6 +66,21 @@ def average_precision(score: Tensor, label: Tensor) -> float:
     return float((hits / ranks)[hits.diff(prepend=torch.zeros(1)) > 0].double().mean())
 
 
+def learn(
+    model: Model, optimizer: torch.optim.Optimizer, loader: LinkNeighborLoader
+) -> list[Tensor]:
+    """Predict the links of each batch, then learn them; return their scores and labels [2, n]."""
+    found = []
+    for batch in loader:
+        score = model(batch)
+        found.append(torch.stack([score.detach(), batch.edge_label]))
+        loss = F.binary_cross_entropy_with_logits(score, batch.edge_label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return found
+
+
 def follow(fanout: int, num_nodes: int, num_links: int, size: int) -> tuple[float, float]:
     """Go through the links; return AP and AUC of the second half, before each was learned."""
     torch.manual_seed(1)
@@ -74,7 +89,7 @@ def follow(fanout: int, num_nodes: int, num_links: int, size: int) -> tuple[floa
     group = np.eye(GROUPS, dtype=np.float32)[np.arange(num_nodes) % GROUPS]
     noise = np.random.default_rng(1).normal(size=group.shape)
     graph.features = 3 * group + noise.astype(np.float32)
-    model, found = Model(), []
+    model, found = Model(), list[Tensor]()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for coming, when in zip(links.split(size, dim=1), time.split(size), strict=True):
         with graph.snapshot() as before:  # the graph without these links
@@ -82,13 +97,7 @@ def follow(fanout: int, num_nodes: int, num_links: int, size: int) -> tuple[floa
                 before, [fanout], coming, edge_label_time=when, time_attr="edge_time",
                 temporal_strategy="last", strict=True, neg_sampling="binary", batch_size=size,
             )  # fmt: skip
-            for batch in loader:
-                score = model(batch)
-                found.append(torch.stack([score.detach(), batch.edge_label]))
-                loss = F.binary_cross_entropy_with_logits(score, batch.edge_label)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+            found += learn(model, optimizer, loader)
         writer, reader = coming
         graph.insert_edges(reader, writer, time=when)  # in-edges: whom a writer wrote to
     score, label = torch.cat(found[len(found) // 2 :], dim=1)

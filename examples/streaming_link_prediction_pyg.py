@@ -18,8 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from live_link_prediction_pyg import GROUPS, Model, auc, average_precision, coming_links
+from live_link_prediction_pyg import GROUPS, Model, auc, average_precision, coming_links, learn
 
 from aethergraph import DynamicGraph
 from aethergraph.pyg import LinkNeighborLoader
@@ -39,7 +38,7 @@ def write(path: Path, num_nodes: int, num_links: int, size: int) -> None:
 
 def follow(graph: DynamicGraph, ingestor: Ingestor, num_links: int, size: int) -> torch.Tensor:
     """Predict and learn links until all have come; return scores and labels of the second half."""
-    model, found, seen = Model(), [], 0
+    model, found, seen = Model(), list[torch.Tensor](), 0
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     while seen < num_links:
         ingestor.check()  # an error of the stream ends training, too
@@ -56,13 +55,7 @@ def follow(graph: DynamicGraph, ingestor: Ingestor, num_links: int, size: int) -
                 time_attr="edge_time", temporal_strategy="last", strict=True,
                 neg_sampling="binary", batch_size=size,
             )  # fmt: skip
-            for batch in loader:
-                score = model(batch)
-                found.append(torch.stack([score.detach(), batch.edge_label]))
-                loss = F.binary_cross_entropy_with_logits(score, batch.edge_label)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+            found += learn(model, optimizer, loader)
         seen += len(new)
     return torch.cat(found[len(found) // 2 :], dim=1)
 

@@ -129,7 +129,7 @@ def make_ffi() -> FFI:
     ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))
     # aether_task.poll of the binding (aethergraph/_native/signals.py).
     ffi.cdef('extern "Python" int32_t aether_python_poll(void);')
-    # aether_note_fn of the binding (aethergraph/_native/live.py).
+    # aether_note_fn of the binding (aethergraph/_native/live_journal.py).
     ffi.cdef(
         'extern "Python" int aether_python_note(void *user, uint64_t lsn, uint32_t kind, '
         "const void *bytes, uint64_t size);"

@@ -9,6 +9,16 @@ Rules kept here, so that the modules above need not think about them:
 * A negative code becomes its class of ``errors.py``.
 * Long calls go through :func:`run_task`, so that Ctrl-C and progress work. Native calls in the
   caller's thread look for signals themselves (``signals.py``).
+
+::
+
+    core.py           library, errors, dtypes; tasks.py, signals.py, guards.py: calls that take long
+    memory.py         memory that is mapped or lent; paged_values.py: values read by page
+    files.py, io.py   container files and their readers; blocks.py: compressed neighbours
+    topology.py       lists of edges; lists.py builds them, entries.py walks through them
+    live.py           lists that change: live_types.py, live_snapshots.py, live_journal.py
+    sampling.py       samplers; groups.py, exports.py: batches; walks.py, weight_sums.py
+    rows.py, keys.py, records.py   rows of features, keys of tables, records of edges
 """
 
 from __future__ import annotations
@@ -83,7 +93,15 @@ from aethergraph._native.lists import (
     id_bytes_for,
     id_dtype,
 )
-from aethergraph._native.live import (
+from aethergraph._native.live import NativeLive
+from aethergraph._native.live_journal import truncate_journal, verify_journal
+from aethergraph._native.live_snapshots import (
+    LiveTopology,
+    NativeSnapshot,
+    SnapshotTopology,
+    pin_all,
+)
+from aethergraph._native.live_types import (
     DURABILITY,
     LIVE_HUGE,
     LIVE_LOCKED,
@@ -94,14 +112,7 @@ from aethergraph._native.live import (
     LiveBase,
     LiveRelation,
     LiveStats,
-    LiveTopology,
-    NativeLive,
-    NativeSnapshot,
-    SnapshotTopology,
     live_has_membarrier,
-    pin_all,
-    truncate_journal,
-    verify_journal,
 )
 from aethergraph._native.memory import (
     ADVICE_DROP,

@@ -18,7 +18,7 @@ from aethergraph._native.exports import (
     export_sample,
 )
 from aethergraph._native.guards import begin_read, raise_named
-from aethergraph._native.live import NativeSnapshot, pin_all
+from aethergraph._native.live_snapshots import NativeSnapshot, pin_all
 from aethergraph._native.paged_values import NativeValues
 from aethergraph._native.sampling import (
     SAMPLE_DISJOINT,

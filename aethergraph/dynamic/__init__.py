@@ -2,18 +2,25 @@
 
 ::
 
-    DynamicGraph, DynamicHeteroGraph      what users hold; live.py has what both have in common
-      └── store.py       LiveStore: one writer, transactions, numbers of commits
+    graph.py, hetero.py      what users hold; live.py has what both have in common
+      ├── opening.py         a graph in a directory, opened or made
+      └── store.py           LiveStore: one writer, transactions, numbers of commits
             ├── forms.py, inputs.py       what is kept, and what a writer hands over, checked
+            ├── kinds.py, ends.py         edge types, with their rows and ends by edge id
             ├── native live graph         lists of edges, versioned (native/src/live)
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
+            ├── base.py                   a graph file below what has changed
             ├── sharing.py                the same memory in other processes
-            └── journal.py, directory.py  commits on disk, and a graph made of them again
-    snapshot.py                           one commit, a graph like any other
+            └── journal.py, directory.py  commits on disk, and a graph made of them again;
+                                          repair.py finds damage there, and cuts it off
+    snapshot.py, hetero_snapshot.py       one commit, a graph like any other
+      └── merge.py                        writes it into a graph file, such as the next base:
+                                          merge_sections.py, merge_walks.py
 """
 
 from aethergraph.dynamic.graph import DynamicGraph
-from aethergraph.dynamic.hetero import DynamicHeteroGraph, HeteroSnapshot
+from aethergraph.dynamic.hetero import DynamicHeteroGraph
+from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.snapshot import Snapshot
 
 __all__ = ["DynamicGraph", "DynamicHeteroGraph", "HeteroSnapshot", "Snapshot"]

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
+from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import SourceRows
 from aethergraph.graph.attributes import AttributeTable

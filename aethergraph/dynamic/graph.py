@@ -16,10 +16,12 @@ from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.journal import attach
-from aethergraph.dynamic.live import Durability, LiveGraph, Opening, open_store
+from aethergraph.dynamic.kinds import EdgeKind
+from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
+from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.snapshot import Snapshot
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries
@@ -206,7 +208,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
                         f"num_vertices = {num_vertices}, but {below.path} has {nodes} nodes: leave "
                         "it out; add_nodes() adds more"
                     )
-                found = _describe(nodes, form, max_nodes)
+                found = describe({"node": nodes}, {_KIND: form}, max_nodes)
             elif found is None:
                 if num_vertices is None:
                     raise InvalidArgumentError(
@@ -218,7 +220,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
                     *given[2:],
                     8 if edge_id_bytes is None else edge_id_bytes,
                 )  # fmt: skip
-                found = _describe(as_count(num_vertices, "num_vertices"), form, max_nodes)
+                nodes = as_count(num_vertices, "num_vertices")
+                found = describe({"node": nodes}, {_KIND: form}, max_nodes)
             else:
                 if list(found["num_nodes"]) != ["node"]:
                     raise InvalidArgumentError(
@@ -226,8 +229,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
                         "DynamicHeteroGraph.open(path)"
                     )
                 form = EdgeForm.from_json(found["edge_types"][0][1])
-                _check_same(num_vertices, found["num_nodes"]["node"], "num_vertices")
-                _check_same(max_nodes, found["max_nodes"], "max_nodes")
+                check_same_count(num_vertices, found["num_nodes"]["node"], "num_vertices")
+                check_same_count(max_nodes, found["max_nodes"], "max_nodes")
                 if any(value is not None for value in given):
                     form.check_given(*given)
                 if edge_id_bytes is not None:
@@ -600,20 +603,6 @@ def _make_store(
         {"node": nodes}, {_KIND: form}, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
         max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock, base=base,
     )  # fmt: skip
-
-
-def _describe(num_nodes: int, form: EdgeForm, max_nodes: int | None) -> dict[str, Any]:
-    return {
-        "num_nodes": {"node": num_nodes}, "edge_types": [[list(_KIND), form.to_json()]],
-        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
-    }  # fmt: skip
-
-
-def _check_same(given: Any, own: Any, name: str) -> None:
-    if given is not None and as_count(given, name) != own:
-        raise InvalidArgumentError(
-            f"the graph was made with {name} = {own}, not {given}: leave it out"
-        )
 
 
 def _form_over(base: Base, order: Any, progress: native.Progress | None) -> EdgeForm:

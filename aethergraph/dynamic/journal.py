@@ -25,10 +25,11 @@ from aethergraph import _native as native
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.kinds import EdgeKind, rows_room
 from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner
-from aethergraph.dynamic.store import EdgeKind, LiveStore, rows_room
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import (
     AetherError,
     CorruptFileError,
@@ -275,7 +276,7 @@ class Journal:
             return self._checkpoint(progress, memory)
 
     def _checkpoint(self, progress: native.Progress | None, memory: int | str) -> str:
-        from aethergraph.dynamic.hetero import HeteroSnapshot
+        from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
         from aethergraph.dynamic.snapshot import Snapshot
 
         store = self._store

@@ -1,33 +1,20 @@
-"""What live graphs of one type and of many have in common: commits, their log, their numbers."""
+"""LiveGraph, what live graphs of one type and of many have in common: commits, log, numbers."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_text
-from aethergraph.dynamic.base import Base
-from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.journal import Journal
+from aethergraph._checks.arrays import as_integer
+from aethergraph._checks.options import as_text
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.storage.choice import Storage, check_storage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Durability", "LiveGraph", "Opening", "open_store"]
-
-Durability = Literal["sync", "batch", "none"]
-#: (description that is there, nodes by type, base) -> (store as of the base, its description)
-MakeStore: TypeAlias = "Callable[[dict[str, Any] | None, dict[str, int] | None, Base | None], Made]"
-Made: TypeAlias = tuple[LiveStore, dict[str, Any]]
+__all__ = ["LiveGraph"]
 
 
 class LiveGraph:
@@ -118,19 +105,28 @@ class LiveGraph:
     def merge(self, progress: native.Progress | None = None, memory: int | str = MEMORY) -> str:
         """Write the graph as of now to the next base, an ordinary graph file; return its path.
 
-        The log before it is given up. Reads and writes go on meanwhile. What they replace is kept
-        until the end, as for any snapshot. A crash, or a full disk, leaves the base before, and the
-        whole log.
+        The log before it is given up. Reads and writes go on meanwhile; another :meth:`merge` waits
+        for the end. What writes replace is kept until then, as for any snapshot.
+
+        Afterwards the lists are over the new base: those that had changed leave memory with the
+        last snapshot from before, and only what was committed meanwhile is there. Where memory has
+        no room for both, they stay, which is logged as a warning. Rows of edges that were inserted
+        stay until the graph is opened again.
+
+        A crash, or a full disk, leaves the base before, and the whole log.
 
         Args:
             progress: called with (done, total).
             memory: bytes for buffers, or a text such as ``"1G"``; see :meth:`Snapshot.save`.
 
         Raises:
-            UnsupportedError: the graph has no directory.
-            InvalidArgumentError: too little memory; names the least.
+            UnsupportedError: the graph has no directory, or this copy of it can only read.
+            InvalidArgumentError: too little memory, and names the least; or a transaction is open
+                in this thread.
             DiskFullError, StorageError: the base cannot be written.
             SnapshotExpiredError: it took longer than ``max_snapshot_age``.
+            OutOfMemoryError: memory for its buffers is not there.
+            ClosedError: the graph was closed.
         """
         self._store.check_open()
         if self._store.journal is None:
@@ -181,101 +177,3 @@ def _stream_name(source: Any) -> str:
     if name is None:
         raise InvalidArgumentError("source must be the name of a stream")
     return name
-
-
-@dataclass(frozen=True)
-class Opening:
-    """How a live graph in a directory is opened.
-
-    Attributes:
-        durability: ``"sync"``, ``"batch"`` or ``"none"``.
-        interval_ms: of ``"batch"``.
-        base: graph file that a new graph begins with.
-        storage: where the lists of the base live.
-        memory_budget: of ``storage="uring"``.
-        progress: called with (done, total).
-    """
-
-    durability: Any
-    interval_ms: Any
-    base: native.Path | None
-    storage: Storage
-    memory_budget: int | str | None
-    progress: native.Progress | None
-
-    def __post_init__(self) -> None:
-        as_choice(self.durability, tuple(native.DURABILITY), "durability")
-        if not 0 < as_count(self.interval_ms, "interval_ms") <= 60_000:
-            raise InvalidArgumentError(f"interval_ms = {self.interval_ms} is not in 1..60000")
-        check_storage(self.storage)
-
-
-def open_store(
-    path: native.Path, how: Opening, make: MakeStore, wrap: Callable[[LiveStore], Any]
-) -> Any:
-    """Open the live graph in a directory, or make one there; return it.
-
-    Args:
-        path: the directory.
-        how: what the user wants.
-        make: returns a store as of its base, and its description, given the description that is
-            there, or None, the numbers of nodes by type, and the base.
-        wrap: makes the graph of a store.
-    """
-    directory = LiveDirectory(path)
-    made = None
-    if not directory.exists:
-        directory.check_empty()
-        base = None if how.base is None else _open_base(how, how.base, own_ids=True)
-        made = make(None, None, base)  # arguments are checked before anything is written
-    elif how.base is not None:
-        raise InvalidArgumentError(
-            f"{directory.path} holds a live graph already: base= is for one that is made"
-        )
-    directory.lock()
-    try:
-        found = directory.description() if directory.exists else None
-        if found is not None:
-            current = directory.read_json("CURRENT")
-            made = make(found, current.get("nodes"), _base_of(directory, current, how))
-        assert made is not None
-        store, description = made
-        if found is None:
-            directory.create(description, _describe_base(store))
-        Journal(
-            store, directory, how.durability, how.interval_ms, how.storage, how.memory_budget,
-            how.progress,
-        )  # fmt: skip
-    except BaseException:
-        directory.unlock()
-        raise
-    return wrap(store)
-
-
-def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
-    return Base(path, how.storage, how.memory_budget, progress=how.progress, **facts)
-
-
-def _base_of(directory: LiveDirectory, current: Mapping[str, Any], how: Opening) -> Base | None:
-    """Open the base that a directory names, its own or a file elsewhere; None: there is none."""
-    if current.get("base") is None:
-        return None
-    base = _open_base(
-        how, directory.path / current["base"], own_ids=current.get("own_ids", False),
-        ends=current["edge_ids"], fingerprint=current.get("fingerprint"),
-    )  # fmt: skip
-    for edges, last in zip(base.edges, current.get("last_times", []), strict=False):
-        edges.last_time = last
-    return base
-
-
-def _describe_base(store: LiveStore) -> dict[str, Any]:
-    """Return what ``CURRENT`` says of the file that a new graph begins with."""
-    base = store.base
-    if base is None:
-        return {}
-    return {
-        "base": base.path, "own_ids": True, "fingerprint": base.fingerprint,
-        "nodes": store.first_nodes, "edge_ids": [edges.end for edges in base.edges],
-        "last_times": [edges.last_time for edges in base.edges],
-    }  # fmt: skip

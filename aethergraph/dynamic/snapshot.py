@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -13,8 +14,9 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.forms import EDGE_ID
+from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
-from aethergraph.dynamic.store import EdgeKind, LiveStore
+from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.attributes import AttributeTable
@@ -26,6 +28,7 @@ from aethergraph.protocols import RowSource
 from aethergraph.storage.meta import Owner
 
 __all__ = [
+    "OneCommit",
     "Snapshot",
     "as_store",
     "commit_before",
@@ -99,7 +102,64 @@ def commit_before(since: Any, now: native.NativeSnapshot) -> int:
     return int(taken.commit)
 
 
-class Snapshot(StoredGraph):
+class OneCommit:
+    """What snapshots of one type and of many have in common: their commit, written to a file."""
+
+    _store: LiveStore
+    _commit: int
+
+    @property
+    def commit(self) -> int:
+        """Number of the commit that this is."""
+        return self._commit
+
+    @abstractmethod
+    def stored_parts(self) -> SnapshotParts:
+        """Return what :meth:`save` writes."""
+
+    def save(
+        self,
+        path: native.Path,
+        *,
+        compress: bool | None = None,
+        attrs: bool = True,
+        memory: int | str = MEMORY,
+        progress: native.Progress | None = None,
+    ) -> None:
+        """Write the snapshot into a graph file, without a copy of it in memory.
+
+        The file is that of ``to_graph().save(path)``, and appears complete and at once, or not at
+        all. Reads and writes of the live graph go on meanwhile. Edge types may have lists of
+        different kinds, which ``to_graph()`` refuses.
+
+        Args:
+            path: the file to write, by convention ``*.aeg``.
+            compress: store the neighbours in compressed blocks, as :meth:`Graph.save` says.
+            attrs: write ``node_attrs`` and ``edge_attrs`` as well.
+            memory: bytes for buffers, or a text such as ``"1G"``. With layout "both" and more than
+                about 45 million edges for 256M, scratch files of up to 24 bytes per edge are
+                beside ``path`` meanwhile.
+            progress: called with (done, total).
+
+        Raises:
+            InvalidArgumentError: too little memory; names the least.
+            DiskFullError, StorageError: the file cannot be written.
+            SnapshotExpiredError: the snapshot was held too long.
+        """
+        self._store.check_not_base(path)
+        write_base(
+            self.stored_parts(), path, memory=memory, compress=compress, attrs=attrs,
+            progress=progress,
+        )  # fmt: skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UnsupportedError(
+            "a snapshot does not pickle, as its commit lives in this process: give the live graph "
+            "to spawned workers, or fork them"
+        )
+
+
+class Snapshot(OneCommit, StoredGraph):
     """A live graph as it was at one commit: every query, sampler, loader and adapter takes it.
 
     ::
@@ -129,11 +189,6 @@ class Snapshot(StoredGraph):
         self._commit, self._end_edge_ids = taken.commit, numbers.end_edge_ids
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
-
-    @property
-    def commit(self) -> int:
-        """Number of the commit that this is."""
-        return self._commit
 
     @property
     def end_edge_ids(self) -> int:
@@ -257,40 +312,6 @@ class Snapshot(StoredGraph):
             graph.node_attrs[name] = as_store(rows, np.arange(self._num_nodes))
         return graph
 
-    def save(
-        self,
-        path: native.Path,
-        *,
-        compress: bool | None = None,
-        attrs: bool = True,
-        memory: int | str = MEMORY,
-        progress: native.Progress | None = None,
-    ) -> None:
-        """Write the snapshot into a graph file, without a copy of it in memory.
-
-        The file is that of ``to_graph().save(path)``, and appears complete and at once, or not at
-        all. Reads and writes of the live graph go on meanwhile.
-
-        Args:
-            path: the file to write, by convention ``*.aeg``.
-            compress: store the neighbours in compressed blocks, as :meth:`Graph.save` says.
-            attrs: write ``node_attrs`` and ``edge_attrs`` as well.
-            memory: bytes for buffers, or a text such as ``"1G"``. With layout "both" and more than
-                about 45 million edges for 256M, scratch files of up to 24 bytes per edge are
-                beside ``path`` meanwhile.
-            progress: called with (done, total).
-
-        Raises:
-            InvalidArgumentError: too little memory; names the least.
-            DiskFullError, StorageError: the file cannot be written.
-            SnapshotExpiredError: the snapshot was held too long.
-        """
-        self._store.check_not_base(path)
-        write_base(
-            self.stored_parts(), path, memory=memory, compress=compress, attrs=attrs,
-            progress=progress,
-        )  # fmt: skip
-
     def _check_own_layout(self, layout: Any) -> None:
         if layout not in (None, self.layout):
             raise InvalidArgumentError(
@@ -315,10 +336,4 @@ class Snapshot(StoredGraph):
         return (
             f"Snapshot(commit={self._commit}, num_nodes={self._num_nodes}, "
             f"num_edges={self._num_edges}, layout={self.layout!r})"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise UnsupportedError(
-            "a snapshot does not pickle, as its commit lives in this process: give the live graph "
-            "to spawned workers, or fork them"
         )

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,10 +31,10 @@ from aethergraph._checks.arrays import (
     describe_range,
 )
 from aethergraph._checks.options import as_flag, as_number, is_name, shown
-from aethergraph.dynamic.base import Base, BaseEdges
-from aethergraph.dynamic.ends import EndsById
+from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
+from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, rows_room, set_bases
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner, open_descriptors
 from aethergraph.errors import (
@@ -52,75 +52,13 @@ if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
 
-__all__ = ["EdgeKind", "LiveStore", "rows_room"]
+__all__ = ["LiveStore"]
 
 Ids = NDArray[np.int64]
-EdgeType: TypeAlias = tuple[str, str, str]
 
 _MOST_NODES = 2**32 - 1
-#: Address space for the rows of one attribute.
-_MOST_BYTES = 1 << 42
 #: Changes of rows after which versions that nobody reads are looked for.
 _RECLAIM_AFTER = 16
-
-
-class EdgeKind:
-    """Edge type of a :class:`LiveStore`: its number, its form, and the rows by edge id."""
-
-    def __init__(
-        self,
-        name: EdgeType,
-        number: int,
-        form: EdgeForm,
-        descriptors: Mapping[str, int] | None = None,
-        base: BaseEdges | None = None,
-    ) -> None:
-        self.name, self.number, self.form, self.base = name, number, form, base
-        fds = descriptors or {}
-
-        def edge_rows(key: str, row_shape: tuple[int, ...], dtype_name: str) -> GrowingRows:
-            room = rows_room(row_shape, dtype_name, 2**32)
-            below = None if base is None or not base.num_edges else base.rows(key)
-            return GrowingRows(
-                row_shape, dtype_name, room, below, can_change=False, fd=fds.get(key)
-            )
-
-        self.attrs = {key: edge_rows(key, *rows) for key, rows in form.attrs.items()}
-        #: Weights and times by edge id, to gather; draws read those in the lists.
-        self.values: dict[str, GrowingRows] = {}
-        if form.has_weight:
-            self.values["edge_weight"] = edge_rows("edge_weight", (), "float32")
-        if form.has_time:
-            self.values["edge_time"] = edge_rows("edge_time", (), "int64")
-        #: Ends by edge id, for those who ask by it.
-        self.ends = EndsById()
-        #: True: an edge is nothing but its ends.
-        self.is_plain = not (self.attrs or self.values)
-
-    @property
-    def rows(self) -> dict[str, GrowingRows]:
-        """All rows by edge id, by name."""
-        return {**self.values, **self.attrs}
-
-
-def _make_kinds(edges: Mapping[EdgeType, EdgeForm], base: Base | None) -> dict[EdgeType, EdgeKind]:
-    return {
-        name: EdgeKind(name, number, form, base=None if base is None else base.edges[number])
-        for number, (name, form) in enumerate(edges.items())
-    }
-
-
-def _set_bases(
-    live: native.NativeLive, kinds: Mapping[EdgeType, EdgeKind], base: Base | None
-) -> None:
-    layouts: tuple[Literal["csc", "csr"], ...] = ("csc", "csr")
-    if base is None:
-        return
-    for kind in kinds.values():
-        below = base.edges[kind.number]
-        for layout in layouts if below.num_edges else ():
-            if kind.form.layout in (layout, "both"):
-                live.set_base(kind.number, layout, below.lists(layout))
 
 
 def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
@@ -130,12 +68,6 @@ def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
     finally:
         for descriptor in own:
             os.close(descriptor)
-
-
-def rows_room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
-    """Return the rows of an attribute that there is address space for, at most ``most``."""
-    size = native.ARRAY_DTYPES[native.DTYPE_CODES[dtype_name]].itemsize
-    return min(most, _MOST_BYTES // max(1, size * int(np.prod(row_shape))))
 
 
 _stores: weakref.WeakSet[LiveStore] = weakref.WeakSet()
@@ -220,7 +152,7 @@ class LiveStore:
         self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
         self.first_nodes = dict(num_nodes)
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
-        self.kinds = _make_kinds(edges, base)
+        self.kinds = make_kinds(edges, base)
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
         self._memory = (arena_bytes, age, flags)
         made = self.make_lists(base, num_nodes)
@@ -244,7 +176,7 @@ class LiveStore:
         ]  # fmt: skip
         arena_bytes, age, flags = self._memory
         made = native.NativeLive.create(relations, arena_bytes, age, flags, first_commit)
-        _set_bases(made, self.kinds, base)
+        set_bases(made, self.kinds, base)
         return made
 
     @classmethod
@@ -360,7 +292,7 @@ class LiveStore:
             opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
             below = None if rows_base is None else rows_base.edges[number]
             self.kinds[name] = EdgeKind(name, number, form, opened, below)
-        _set_bases(live, self.kinds, base)
+        set_bases(live, self.kinds, base)
         self._set(live, is_writer=False)
         live.follow = _follower(self)
         return self
@@ -377,7 +309,7 @@ class LiveStore:
             live = _attach_lists(Owner(*address["owner"]), address["descriptors"])
         except (ClosedError, StorageError):
             return None  # the writer has closed it: there are no more commits
-        _set_bases(live, self.kinds, base)
+        set_bases(live, self.kinds, base)
         self.base = base
         return live
 

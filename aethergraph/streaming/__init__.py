@@ -10,8 +10,9 @@
       └─ Schema: bytes to columns
 
 records.py has the protocol, decode.py and schema.py what reads bytes, changes.py what is checked
-against the graph and written, event_time.py the watermark, ingestor.py the loop. kafka.py,
-files.py, sockets.py, udp.py and memory.py have a source each; address.py finds one by its address.
+against the graph, column by column (columns.py), and written, event_time.py the watermark,
+ingestor.py the loop, arguments.py its options. kafka.py, files.py, sockets.py, udp.py and memory.py
+have a source each; address.py finds one by its address.
 """
 
 from aethergraph.streaming.files import FileSource

@@ -1,4 +1,4 @@
-"""Columns of records, checked against a live graph, and written into it.
+"""Records, checked against a live graph, and written into it.
 
 ::
 
@@ -6,37 +6,38 @@
                     └──> BadRecord                                   the others, with the reason
     Changes ──write()──> one transaction of the graph
 
-This is the only module of streams that looks into what a live graph keeps.
+This module and columns.py are the only ones of streams that look into what a live graph keeps.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from itertools import pairwise
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count, describe_range
 from aethergraph._checks.options import shown
-from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.sampling.engine import AnyGraph
+from aethergraph.streaming.columns import (
+    Array,
+    Column,
+    Ids,
+    read_flags,
+    read_integers,
+    read_rows,
+    read_times,
+    read_weights,
+)
 from aethergraph.streaming.records import BadRecord, IdMap, Records
 
 __all__ = ["Changes", "Target"]
-
-Array: TypeAlias = NDArray[Any]
-Ids: TypeAlias = NDArray[np.int64]
-
-_INT64 = np.iinfo(np.int64)
-_UTC = timezone.utc
 
 
 @dataclass
@@ -77,40 +78,6 @@ class Changes:
 
     def __len__(self) -> int:
         return len(self.src)
-
-
-class _Column:
-    """Column of records while it is checked: values, and the first thing wrong with each."""
-
-    def __init__(self, records: Records, rows: NDArray[np.intp]) -> None:
-        self.records, self.rows = records, rows
-        self.bad: dict[int, str] = {}
-
-    def values(self, role: str) -> Array | None:
-        """Return a column of the records, or None."""
-        found = self.records.columns.get(role)
-        return None if found is None else found[self.rows]
-
-    def label(self, role: str) -> str:
-        """Return the name of a column for messages."""
-        name = self.records.fields.get(role, role)
-        return role if name == role else f"{name} ({role})"
-
-    def refuse(self, at: Any, why: str) -> None:
-        """Note what is wrong with a record, unless something is already."""
-        self.bad.setdefault(int(at), why)
-
-    def refuse_where(self, wrong: NDArray[np.bool_], role: str, values: Any, why: str) -> None:
-        """Note what is wrong with the records of a mask."""
-        if wrong.any():
-            given = self.records.given.get(role)
-            values = values if given is None else given[self.rows]
-            for at in np.flatnonzero(wrong).tolist():
-                self.refuse(at, f"{self.label(role)} = {_show(values[at])} {why}")
-
-
-def _show(value: Any) -> str:
-    return shown(value.tolist() if isinstance(value, np.generic | np.ndarray) else value)
 
 
 class Target:
@@ -264,7 +231,7 @@ class Target:
         self.check_columns(records.columns, records.attrs, records.kind)
         changes = []
         for kind, rows in self._split(records, bad):
-            column = _Column(records, rows)
+            column = Column(records, rows)
             one = self._check_one(kind, column)
             if column.bad:
                 kept = np.ones(len(rows), bool)
@@ -291,7 +258,7 @@ class Target:
             return [(self.edge_type(records.kind), every)]
         names = records.columns["relation"].tolist()
         places: dict[Any, list[int]] = {}
-        label = _Column(records, every).label("relation")
+        label = Column(records, every).label("relation")
         for row, name in enumerate(names):
             kind = self._relations.get(name) if isinstance(name, str) else None
             if kind is None:
@@ -302,7 +269,7 @@ class Target:
                 places.setdefault(kind, []).append(row)
         return [(kind, np.array(rows, np.intp)) for kind, rows in places.items()]
 
-    def _check_one(self, kind: Any, column: _Column) -> Changes:
+    def _check_one(self, kind: Any, column: Column) -> Changes:
         records, rows = column.records, column.rows
         assert records.offsets is not None
         offsets = np.asarray(records.offsets, np.int64)[rows]
@@ -314,21 +281,21 @@ class Target:
         form = self.form(kind)
         src = self._read_ids(column, "src", kind[0])
         dst = self._read_ids(column, "dst", kind[2])
-        delete = _read_flags(column, "delete")
+        delete = read_flags(column, "delete")
         inserted = np.ones(len(rows), bool) if delete is None else ~delete
-        times = _read_times(column, form, inserted)
-        weights = _read_weights(column, inserted) if form.has_weight else None
+        times = read_times(column, form, inserted)
+        weights = read_weights(column, inserted) if form.has_weight else None
         attrs = self._read_attrs(column, form.attrs, inserted)
         kept = times if form.has_time else None
         return Changes(kind, src, dst, delete, kept, weights, attrs, times, offsets)
 
-    def _read_ids(self, column: _Column, role: str, node_type: str) -> Ids:
+    def _read_ids(self, column: Column, role: str, node_type: str) -> Ids:
         keys = column.values(role)
         assert keys is not None
         id_map = self._id_maps.get(node_type)
         if id_map is not None:
             return self._map_ids(column, role, keys, id_map)
-        ids = _read_integers(column, role, keys)
+        ids = read_integers(column, role, keys)
         count, most = self._count(node_type), self._store.max_nodes
         end = min(count + self.new_nodes, most)
         wrong = (ids < 0) | (ids >= end)
@@ -339,7 +306,7 @@ class Target:
             column.refuse_where(wrong, role, ids, why)
         return ids
 
-    def _map_ids(self, column: _Column, role: str, keys: Array, id_map: IdMap) -> Ids:
+    def _map_ids(self, column: Column, role: str, keys: Array, id_map: IdMap) -> Ids:
         missing = np.array([key is None for key in keys.tolist()], bool)
         column.refuse_where(missing, role, keys, "is no id")
         ids = np.zeros(len(keys), np.int64)
@@ -351,7 +318,7 @@ class Target:
         return ids
 
     def _read_attrs(
-        self, column: _Column, tables: Mapping[str, Any], needed: NDArray[np.bool_]
+        self, column: Column, tables: Mapping[str, Any], needed: NDArray[np.bool_]
     ) -> dict[str, Array]:
         found = {}
         for name, given in column.records.attrs.items():
@@ -359,7 +326,7 @@ class Target:
             if table.dtype_name == "bfloat16":
                 raise UnsupportedError(f"records cannot bring rows of {name!r}, which are bfloat16")
             dtype, shape = np.dtype(table.dtype_name), tuple(table.row_shape)
-            found[name] = _read_rows(column, name, values, dtype, shape, needed)
+            found[name] = read_rows(column, name, values, dtype, shape, needed)
         return found
 
     # ---- write -------------------------------------------------------------------------------
@@ -409,180 +376,6 @@ class Target:
             return self._store.delete(kind, part.src, part.dst, None)
         self._store.insert(kind, part.src, part.dst, part.times, part.weights, part.attrs)
         return len(part)
-
-
-# ---- columns -------------------------------------------------------------------------------------
-
-
-def _read_integers(column: _Column, role: str, values: Array, what: str = "integer") -> Ids:
-    """Return a column as int64; what is no integer is refused, and 0."""
-    kind = values.dtype.kind
-    if values.ndim == 1 and kind in "iu":
-        if values.dtype == np.uint64:
-            wrong = values > np.uint64(_INT64.max)
-            column.refuse_where(wrong, role, values, "does not fit in 64 bits")
-        return np.ascontiguousarray(values.astype(np.int64))
-    found = np.zeros(len(values), np.int64)
-    for at, value in enumerate(values.tolist()):
-        if isinstance(value, bool) or not isinstance(value, int):
-            why = "is missing" if value is None else f"= {shown(value)} is no {what}"
-            column.refuse(at, f"{column.label(role)} {why}")
-        elif not _INT64.min <= value <= _INT64.max:
-            column.refuse(at, f"{column.label(role)} = {shown(value)} does not fit in 64 bits")
-        else:
-            found[at] = value
-    return found
-
-
-def _read_flags(column: _Column, role: str) -> NDArray[np.bool_] | None:
-    values = column.values(role)
-    if values is None:
-        return None
-    if values.dtype == np.bool_:
-        return values
-    found = np.zeros(len(values), bool)
-    for at, value in enumerate(values.tolist()):
-        # Not to say anything is to insert.
-        if value is not None and (not isinstance(value, bool | int) or value not in (0, 1)):
-            column.refuse(at, f"{column.label(role)} = {shown(value)} is neither true nor false")
-        else:
-            found[at] = bool(value)
-    return found
-
-
-def _read_times(column: _Column, form: EdgeForm, needed: NDArray[np.bool_]) -> Ids | None:
-    """Return the times in the unit of the graph; None if the records have none."""
-    values = column.values("time")
-    if values is None:
-        return None
-    unit = unit_of(values.dtype)
-    if unit is None and values.dtype == object:
-        values, unit = _as_datetimes(column, values, needed)
-    if unit is None:
-        if values.dtype.kind not in "iu":
-            values = _keep_needed(values, needed, 0)
-        what = "integer" if form.time_unit is None else "time"
-        return _read_integers(column, "time", values, what)
-    if form.has_time and form.time_unit is None:
-        raise InvalidArgumentError(
-            f"the records' times are datetimes in {unit!r}, but the graph's are plain numbers: "
-            f"make it with edge_time='datetime64[{unit}]'"
-        )
-    missing = np.isnat(values)
-    column.refuse_where(missing & needed, "time", values, "is no time")
-    counts = np.where(missing, 0, values.view(np.int64))
-    to = form.time_unit or unit
-    found, wrong = convert_times(counts, unit, to)
-    if wrong is not None:
-        found = counts.copy()
-        for at in range(len(counts)):
-            one, wrong = convert_times(counts[at : at + 1], unit, to)
-            if wrong is None:
-                found[at] = one[0]
-            elif needed[at]:
-                column.refuse(at, f"{column.label('time')} = {values[at]} is not exact in {to!r}")
-    return np.ascontiguousarray(found)
-
-
-def _keep_needed(values: Array, needed: NDArray[np.bool_], other: Any) -> Array:
-    """Return values with another one where none is needed and none is there."""
-    if values.dtype != object or needed.all():
-        return values
-    found = values.copy()
-    for at in np.flatnonzero(~needed).tolist():
-        if found[at] is None:
-            found[at] = other
-    return found
-
-
-def _as_datetimes(
-    column: _Column, values: Array, needed: NDArray[np.bool_]
-) -> tuple[Array, str | None]:
-    """Return Python's datetimes as microseconds; values without any as they are."""
-    items = values.tolist()
-    if not any(isinstance(item, datetime) for item in items):
-        return values, None
-    found = np.full(len(items), "NaT", "datetime64[us]")
-    for at, item in enumerate(items):
-        if isinstance(item, datetime):
-            whole = item if item.tzinfo is None else item.astimezone(_UTC).replace(tzinfo=None)
-            found[at] = whole
-        elif needed[at]:
-            column.refuse(at, f"{column.label('time')} = {shown(item)} is no time")
-    return found, "us"
-
-
-def _read_weights(column: _Column, needed: NDArray[np.bool_]) -> Array:
-    values = column.values("weight")
-    assert values is not None
-    if values.dtype.kind in "iuf":
-        found = values.astype(np.float64)
-    else:
-        found = np.zeros(len(values), np.float64)
-        for at, value in enumerate(values.tolist()):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                if needed[at]:
-                    what = "is missing" if value is None else f"= {shown(value)} is no number"
-                    column.refuse(at, f"{column.label('weight')} {what}")
-            else:
-                try:
-                    found[at] = value
-                except OverflowError:
-                    found[at] = math.inf
-    with np.errstate(over="ignore"):
-        narrow = found.astype(np.float32)
-    wrong = needed & ~(np.isfinite(narrow) & (narrow >= 0))
-    column.refuse_where(wrong, "weight", found, "is not finite, or negative")
-    return np.where(wrong, np.float32(0), narrow)
-
-
-def _read_rows(
-    column: _Column, name: str, values: Array, dtype: Any, shape: Any, needed: NDArray[np.bool_]
-) -> Array:
-    """Return rows of an attribute in the dtype that the graph keeps."""
-    whole = (len(values), *shape)
-    if values.shape == whole and values.dtype.kind in "iufb":
-        found = _cast(values, dtype)
-        if found is not None:
-            return found
-    rows = np.zeros(whole, dtype)
-    for at, value in enumerate(values):
-        if not needed[at]:
-            continue
-        label = column.records.fields.get(name, name)
-        why = None
-        try:
-            row = np.asarray(value)
-        except (ValueError, OverflowError):
-            row = np.asarray(None)
-        if value is None:
-            why = "is missing"
-        elif row.shape != tuple(shape) or row.dtype.kind not in "iufb":
-            why = f"= {_show(value)} is not of shape {tuple(shape)}"
-        else:
-            one = _cast(row, dtype)
-            if one is None:
-                why = f"= {_show(value)} is no {dtype}"
-            else:
-                rows[at] = one
-        if why is not None:
-            column.refuse(at, f"{label} {why}")
-    return rows
-
-
-def _cast(values: Array, dtype: Any) -> Array | None:
-    """Return values in another dtype; None if that is not possible, or one does not fit."""
-    if values.dtype == dtype:
-        return values
-    if not np.can_cast(values.dtype, dtype, "same_kind"):
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = values.astype(dtype)
-        if values.dtype.kind in "iu":
-            fits = bool((found == values).all())
-        else:
-            fits = not bool((np.isinf(found) & ~np.isinf(values)).any())
-    return found if fits else None
 
 
 # ---- order ---------------------------------------------------------------------------------------

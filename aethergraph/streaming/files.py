@@ -16,7 +16,6 @@ import numpy as np
 
 from aethergraph._checks.options import as_flag, as_text
 from aethergraph.errors import ClosedError, FormatError, InvalidArgumentError, SourceError
-from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import (
     CsvDecoder,
     Decoder,
@@ -26,7 +25,7 @@ from aethergraph.streaming.decode import (
     require,
 )
 from aethergraph.streaming.records import BadRecord, Records
-from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.schema import Schema, SchemaSource
 
 __all__ = ["FileSource"]
 
@@ -38,7 +37,7 @@ _LONGEST = 64 << 20
 _UNFINISHED = (".*", "_*", "*.tmp", "*.part", "*.crc", "*~")
 
 
-class FileSource:
+class FileSource(SchemaSource):
     """Stream of the records in a file that grows, or of the files of a folder.
 
     ::
@@ -94,10 +93,6 @@ class FileSource:
         self._opened = False
 
     # ---- Source --------------------------------------------------------------------------------
-
-    def check(self, target: Target) -> None:
-        """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Begin to read at these places."""

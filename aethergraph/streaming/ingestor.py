@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -15,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_number, as_text, is_name, shown
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice, as_text, is_name
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.errors import (
     ClosedError,
@@ -24,6 +23,7 @@ from aethergraph.errors import (
     OutOfMemoryError,
     RecordError,
 )
+from aethergraph.streaming.arguments import as_bound, as_seconds, as_span
 from aethergraph.streaming.changes import Changes, Target
 from aethergraph.streaming.dead_letter import DeadLetters
 from aethergraph.streaming.event_time import EventTime
@@ -163,17 +163,17 @@ class Ingestor:
         self._batch = as_count(batch, "batch")
         if not self._batch:
             raise InvalidArgumentError("batch = 0: commits have one record at least")
-        self._linger = _as_seconds(linger, "linger")
+        self._linger = as_seconds(linger, "linger")
         self._dead_letter = dead_letter
-        self._most_bad, self._bad_share = _as_bound(max_bad)
+        self._most_bad, self._bad_share = as_bound(max_bad)
         self._late = as_choice(late, ("insert", "dead_letter"), "late")
         if self._late == "dead_letter" and dead_letter is None:
             raise InvalidArgumentError("late='dead_letter' needs dead_letter=, a file")
         unit = self._target.time_unit
         self._times = EventTime(
-            _as_span(lateness, unit, "lateness"),
-            _as_seconds(idle, "idle"),
-            None if max_skew is None else _as_span(max_skew, unit, "max_skew"),
+            as_span(lateness, unit, "lateness"),
+            as_seconds(idle, "idle"),
+            None if max_skew is None else as_span(max_skew, unit, "max_skew"),
         )
         check = getattr(source, "check", None)
         if check is not None:
@@ -544,7 +544,7 @@ class Ingestor:
         return f"{self._name}, {what}"
 
 
-# ---- arguments -----------------------------------------------------------------------------------
+# ---- times among the offsets ---------------------------------------------------------------------
 
 
 def _times_of(name: str) -> str:
@@ -559,53 +559,3 @@ def _packed(value: int) -> int:
 
 def _unpacked(value: int) -> int:
     return value // 2 if value % 2 == 0 else -(value + 1) // 2
-
-
-_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|D)\s*")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "D": 86400.0}
-
-
-def _as_seconds(value: Any, name: str) -> float:
-    """Return the seconds of ``"5ms"``, or of a number of them."""
-    if isinstance(value, str):
-        found = _TIME.fullmatch(value)
-        if found is None:
-            raise InvalidArgumentError(f"{name} = {shown(value)} is no time, such as '5ms' or '1s'")
-        return float(found[1]) * _SECONDS[found[2]]
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    seconds = as_number(value, name)
-    if not 0 <= seconds < 1e9:
-        raise InvalidArgumentError(f"{name} = {shown(value)} is not in 0..1e9 seconds")
-    return seconds
-
-
-def _as_span(value: Any, unit: str | None, name: str) -> int:
-    """Return a span of time in the unit of a graph."""
-    if not isinstance(value, str | timedelta):
-        return as_count(value, name)
-    seconds = _as_seconds(value, name)
-    if unit is None:
-        raise InvalidArgumentError(
-            f"{name} = {shown(value)}, but the graph's times have no unit: give a number"
-        )
-    span = np.timedelta64(round(seconds * 1e6), "us")
-    return int(span.astype(f"timedelta64[{unit}]").astype(np.int64))
-
-
-def _as_bound(value: Any) -> tuple[int, float | None]:
-    """Return the most bad records, and the share of all of them, if that was given."""
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            share = float(text[:-1]) / 100 if text.endswith("%") else -1.0
-        except ValueError:
-            share = -1.0
-        if not 0 <= share <= 1:
-            raise InvalidArgumentError(
-                f"max_bad = {shown(value)} is neither a number nor a share such as '1%'"
-            )
-        return 0, share
-    if isinstance(value, bool) or as_integer(value, "max_bad") < 0:
-        raise InvalidArgumentError(f"max_bad = {shown(value)} is no number of records")
-    return as_count(value, "max_bad"), None

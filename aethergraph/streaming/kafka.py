@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import require
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.schema import Schema, SchemaSource
 
 __all__ = ["KafkaSource"]
 
@@ -29,7 +28,7 @@ _REFRESH = 30.0
 _OURS = ("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "bootstrap.servers")
 
 
-class KafkaSource:
+class KafkaSource(SchemaSource):
     """Stream of the messages in a topic of Kafka, or of what speaks its protocol.
 
     ::
@@ -106,10 +105,6 @@ class KafkaSource:
         self.stalled: str | None = None
 
     # ---- Source --------------------------------------------------------------------------------
-
-    def check(self, target: Target) -> None:
-        """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Begin to read at these offsets.

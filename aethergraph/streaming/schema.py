@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,10 @@ from aethergraph.streaming.decode import (
 )
 from aethergraph.streaming.records import BadRecord, Records
 
-__all__ = ["Schema"]
+if TYPE_CHECKING:
+    from aethergraph.streaming.changes import Target
+
+__all__ = ["Schema", "SchemaSource", "check_listener"]
 
 Array = NDArray[Any]
 
@@ -308,6 +311,28 @@ class Schema:
                 if given.astype("datetime64[us]").astype(given.dtype) == given:
                     found[at] = given.astype("datetime64[us]").item()
         return found
+
+
+class SchemaSource:
+    """What sources have in common whose records are read by a schema."""
+
+    schema: Schema
+
+    def check(self, target: Target) -> None:
+        """Raise unless the graph takes what the schema brings."""
+        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
+
+
+def check_listener(name: Any, schema: Any, format: str) -> None:
+    """Raise unless a source that is sent to has a name, and a schema of its format.
+
+    Raises:
+        InvalidArgumentError: ``name`` is no text, or ``schema`` another one.
+    """
+    if not is_name(name):
+        raise InvalidArgumentError(f"name = {shown(name)} is no text")
+    if not isinstance(schema, Schema) or schema.format != format:
+        raise InvalidArgumentError(f"schema must be made by Schema.{format}(...)")
 
 
 def _is_count(value: Any) -> bool:

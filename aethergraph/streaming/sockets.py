@@ -30,12 +30,11 @@ from typing import Any
 import numpy as np
 
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_text, is_name, shown
+from aethergraph._checks.options import as_text, shown
 from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import Table, arrow_columns, require
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
 
 __all__ = ["SocketSource"]
 
@@ -67,7 +66,7 @@ class _Connection:
         self.socket.close()
 
 
-class SocketSource:
+class SocketSource(SchemaSource):
     r"""Stream of rows that other programs send over TCP, as Arrow IPC streams.
 
     ::
@@ -113,10 +112,7 @@ class SocketSource:
         tls: tuple[str | Path, str | Path] | None = None,
     ) -> None:
         require("pyarrow", "sockets", "stream")
-        if not is_name(name):
-            raise InvalidArgumentError(f"name = {shown(name)} is no text")
-        if not isinstance(schema, Schema) or schema.format != "arrow":
-            raise InvalidArgumentError("schema must be made by Schema.arrow(...)")
+        check_listener(name, schema, "arrow")
         if host not in _LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
@@ -144,10 +140,6 @@ class SocketSource:
         self._failure: AetherError | None = None
 
     # ---- Source --------------------------------------------------------------------------------
-
-    def check(self, target: Target) -> None:
-        """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen; clients are told to begin at these numbers."""

@@ -27,12 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, is_name, shown
+from aethergraph._checks.options import as_flag, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import StructDecoder, Table
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema
+from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
 
 __all__ = ["UdpSource", "pack_datagram"]
 
@@ -62,7 +61,7 @@ def pack_datagram(stream: int, sequence: int, rows: NDArray[Any]) -> bytes:
     return _HEADER.pack(_MAGIC, stream, sequence, len(rows), check) + content
 
 
-class UdpSource:
+class UdpSource(SchemaSource):
     """Stream of rows that other programs send in datagrams: quick, and at most once.
 
     For what is soon overwritten anyway, such as features. Nobody proves who they are, so it listens
@@ -92,10 +91,7 @@ class UdpSource:
         trust_network: bool = False,
         buffer: int = 8 << 20,
     ) -> None:
-        if not is_name(name):
-            raise InvalidArgumentError(f"name = {shown(name)} is no text")
-        if not isinstance(schema, Schema) or schema.format != "struct":
-            raise InvalidArgumentError("schema must be made by Schema.struct(...)")
+        check_listener(name, schema, "struct")
         if host not in _LOOPBACK and not as_flag(trust_network, "trust_network"):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others, who need not prove who they are: "
@@ -113,10 +109,6 @@ class UdpSource:
         self.dropped = 0
 
     # ---- Source --------------------------------------------------------------------------------
-
-    def check(self, target: Target) -> None:
-        """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen. Datagrams below these numbers are dropped."""

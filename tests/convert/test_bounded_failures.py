@@ -11,9 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from convert.recording import Interrupt, Recording
+from memory_groups import memory_group
+from small_disks import small_disk
 
 from aethergraph.convert import InputError, convert, outputs
 from aethergraph.convert.external import builder, driver, lists
@@ -34,10 +35,6 @@ from aethergraph.errors import (
     MissingFileError,
     StorageError,
 )
-
-
-class Interrupt(BaseException):
-    """Stands for the end of the process."""
 
 
 @pytest.fixture
@@ -81,29 +78,16 @@ def test_goes_on_wherever_it_was_interrupted(
     whole, output = tmp_path / "whole.aeg", tmp_path / "g.aeg"
     options = {**OPTIONS, "compress": after}
     convert(inputs, whole, **options)
-    record = Journal.record
-    left = 0
-
-    def interrupted(self: Journal, **state: Any) -> None:
-        nonlocal left
-        if after:
-            record(self, **state)
-        left -= 1
-        if left == 0:
-            raise Interrupt
-        if not after:
-            record(self, **state)
-
-    monkeypatch.setattr(Journal, "record", interrupted)
+    recording = Recording(monkeypatch, interrupted_after=after)
     points = 0
     phases = set()
     while True:
         points += 1
-        left, memory = points, 50_000
+        recording.left, memory = points, 50_000
         try:
             convert(inputs, output, memory_budget="4G", restart=True, **options)
         except Interrupt:
-            left = 0
+            recording.left = 0
         else:
             break
         assert not output.exists()
@@ -651,18 +635,6 @@ def test_files_that_may_not_grow(
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
     """The error names the file, and with more room the same command goes on."""
     np.save(tmp_path / "e.npy", np.random.default_rng(0).integers(0, 20_000, (200_000, 2)))
@@ -694,36 +666,6 @@ MEASURED = r"""
 """
 
 
-@contextmanager
-def memory_group(limit: int) -> Iterator[Path | None]:
-    """A cgroup with a memory limit, or None where none can be made."""
-    for root, name in (
-        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-        (Path("/sys/fs/cgroup"), "memory.max"),
-    ):
-        group = root / f"aethergraph-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            (group / name).write_text(str(limit))
-        except OSError:
-            group.rmdir()
-            continue
-        try:
-            yield group
-        finally:
-            for _ in range(50):
-                try:
-                    group.rmdir()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-        return
-    yield None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("suffix", "compress"), [("npy", False), ("npy", True), ("csv", False), ("parquet", False)]
@@ -740,17 +682,16 @@ def test_the_budget_is_kept(suffix: str, compress: bool, tmp_path: Path) -> None
         table = pa.table({"src": pairs[:, 0], "dst": pairs[:, 1]})
         write = pq.write_table if suffix == "parquet" else pacsv.write_csv
         write(table, path)
-    with memory_group(budget) as group:
-
-        def enter() -> None:
-            if group is not None:
-                (group / "cgroup.procs").write_text(str(os.getpid()))
+    with memory_group() as group:
+        if group is not None:
+            group.set_limit(budget)
 
         def run(output: str, memory: str) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, "-c", textwrap.dedent(MEASURED)]
             return subprocess.run(
                 [*command, path, tmp_path / output, memory, str(compress)],
-                capture_output=True, text=True, preexec_fn=enter, check=False,
+                capture_output=True, text=True, check=False,
+                preexec_fn=None if group is None else group.enter,
             )  # fmt: skip
 
         done = run("bounded.aeg", "288M")

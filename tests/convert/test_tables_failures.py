@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from convert.recording import Interrupt, Recording
 from convert.shop_tables import (
     DTYPES,
     TOML,
@@ -310,10 +311,6 @@ def test_values_of_several_types_in_sqlite_are_named(tmp_path: Path) -> None:
 # ---- going on after a kill ----------------------------------------------------------------------
 
 
-class Interrupt(BaseException):
-    """Stands for the end of the process."""
-
-
 @pytest.mark.parametrize("after", [True, False])
 def test_goes_on_wherever_it_was_interrupted(
     shop_files: Path, monkeypatch: pytest.MonkeyPatch, after: bool, small_memory: None
@@ -323,28 +320,16 @@ def test_goes_on_wherever_it_was_interrupted(
     tables(schema, shop_files / "whole.aeg", layout="both")
     notes = tables(schema, output, layout="both").notes
     whole = (shop_files / "whole.aeg").read_bytes()
-    record, left = Journal.record, 0
-
-    def interrupted(self: Journal, **state: Any) -> None:
-        nonlocal left
-        if after:
-            record(self, **state)
-        left -= 1
-        if left == 0:
-            raise Interrupt
-        if not after:
-            record(self, **state)
-
-    monkeypatch.setattr(Journal, "record", interrupted)
+    recording = Recording(monkeypatch, interrupted_after=after)
     points = 1
     while True:
-        left = points
+        recording.left = points
         for path in shop_files.glob("g.*"):
             path.unlink()
         try:
             tables(schema, output, layout="both", restart=True)
         except Interrupt:
-            left = 0
+            recording.left = 0
         else:
             break
         assert not output.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from target import Target, then
+from target import QUERIES, Target, methods, then
 
 import aethergraph as ag
 
@@ -84,16 +84,6 @@ def _opened(cls: Any, **options: Any) -> Callable[[Path], Any]:
     return make
 
 
-def _methods(
-    label: str, owner: Callable[[Path], Any], calls: dict[str, dict[str, Any]]
-) -> Iterator[Target]:
-    for name, given in calls.items():
-        yield Target(
-            f"{label}.{name}",
-            lambda f, name=name, given=given: (getattr(owner(f), name), dict(given)),
-        )
-
-
 def _put(table: Callable[[], Any]) -> Callable[[Any, Any], None]:
     def put(name: Any, value: Any) -> None:
         table()[name] = value
@@ -116,16 +106,7 @@ _WRITES: dict[str, dict[str, Any]] = {
     "offsets": {"source": "clicks"},
 }
 _QUERIES: dict[str, dict[str, Any]] = {
-    "has_edge": {"u": 0, "v": 1},
-    "has_edges": {"u": [0], "v": [1]},
-    "edges_between": {"u": [0], "v": [1]},
-    "edge_ends": {"edges": [0]},
-    "in_degrees": {"nodes": [0]},
-    "out_degrees": {"nodes": [0]},
-    "in_neighbors": {"node": 0},
-    "neighbors": {"node": 0},
-    "in_edges": {"node": 0},
-    "out_edges": {"node": 0},
+    **QUERIES,
     "topology": {},
     "value_stores": {"of": "edge"},
     "to_graph": {},
@@ -151,13 +132,13 @@ def live_targets() -> Iterator[Target]:
                 ag.DynamicGraph.from_graph, {"graph": graph().to_graph(), **SMALL}
             ),
         )  # fmt: skip
-    yield from _methods("DynamicGraph", lambda _: _live(), {**_WRITES, **_QUERIES})
-    yield from _methods("DynamicGraph (directory)", _kept, _WRITES)
+    yield from methods("DynamicGraph", lambda _: _live(), {**_WRITES, **_QUERIES})
+    yield from methods("DynamicGraph (directory)", _kept, _WRITES)
     few = ("has_edges", "edges_between", "edge_ends", "in_edges", "to_graph")
-    yield from _methods(
+    yield from methods(
         "DynamicGraph (by id)", lambda _: _plain(), {name: _QUERIES[name] for name in few}
     )
-    yield from _methods(
+    yield from methods(
         "Snapshot", lambda _: _live().snapshot(), {**_QUERIES, "changed": {"since": 0, "hops": 2}}
     )
     for name in ("save", "load_features"):
@@ -222,7 +203,7 @@ def _typed_targets() -> Iterator[Target]:
         lambda f: (ag.DynamicHeteroGraph.attach, {"path": _kept(f).directory}),
     )
     yield Target("DynamicHeteroGraph[...]", lambda _: (_get(_typed), {"name": _TYPE}), (KeyError,))
-    yield from _methods(
+    yield from methods(
         "DynamicHeteroGraph[user]",
         lambda _: _typed()["user"],
         {
@@ -230,7 +211,7 @@ def _typed_targets() -> Iterator[Target]:
             "update": {"ids": [0], "x": np.zeros((1, 4), np.float32)},
         },
     )
-    yield from _methods(
+    yield from methods(
         "DynamicHeteroGraph[edges]",
         lambda _: _typed()[_TYPE],
         {
@@ -248,7 +229,7 @@ def _typed_targets() -> Iterator[Target]:
             {"seeds": {"film": [0, 1]}, "key": 1},
         ),
     )
-    yield from _methods(
+    yield from methods(
         "DynamicHeteroGraph",
         lambda _: _typed(),
         {"set_offset": {"source": "clicks", "partition": 0, "following": 7}},

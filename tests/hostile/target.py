@@ -7,12 +7,12 @@ Every argument of its signature is then attacked, one at a time.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Target", "some", "then"]
+__all__ = ["QUERIES", "Target", "methods", "some", "then"]
 
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
@@ -21,6 +21,20 @@ CALLBACKS = {
     "progress", "remark", "stages", "transform", "transform_sampler_output", "function",
     "negative_sampler",
 }  # fmt: skip
+
+#: Queries of any graph of one type.
+QUERIES: dict[str, dict[str, Any]] = {
+    "has_edge": {"u": 0, "v": 1},
+    "has_edges": {"u": [0], "v": [1]},
+    "edges_between": {"u": [0], "v": [1]},
+    "edge_ends": {"edges": [0]},
+    "in_degrees": {"nodes": [0]},
+    "out_degrees": {"nodes": [0]},
+    "in_neighbors": {"node": 0},
+    "neighbors": {"node": 0},
+    "in_edges": {"node": 0},
+    "out_edges": {"node": 0},
+}
 
 
 class Target(NamedTuple):
@@ -43,6 +57,17 @@ class Target(NamedTuple):
         found = [p.name for p in parameters if p.kind in kinds]
         found += [name for name in (*given, *self.more) if name not in found]
         return [name for name in found if name not in CALLBACKS]
+
+
+def methods(
+    label: str, owner: Callable[[Path], Any], calls: Mapping[str, dict[str, Any]]
+) -> Iterator[Target]:
+    """Yield methods of one object, each with arguments with which it succeeds."""
+    for name, given in calls.items():
+        yield Target(
+            f"{label}.{name}",
+            lambda folder, name=name, given=given: (getattr(owner(folder), name), dict(given)),
+        )
 
 
 def then(make: Callable[..., Any], use: Callable[[Any], Any]) -> Callable[..., Any]:

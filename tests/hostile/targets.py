@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from live_targets import live_targets
-from target import Target, some, then
+from target import QUERIES, Target, methods, some, then
 
 import aethergraph as ag
 from aethergraph import convert, interop, packing, sampling
@@ -97,15 +97,6 @@ def _paged_store(folder: Path) -> ag.FeatureStore:
 
 
 def _core() -> Iterator[Target]:
-    def methods(
-        label: str, owner: Callable[[Path], Any], calls: Mapping[str, dict[str, Any]]
-    ) -> Iterator[Target]:
-        for name, given in calls.items():
-            yield Target(
-                f"{label}.{name}",
-                lambda folder, name=name, given=given: (getattr(owner(folder), name), dict(given)),
-            )
-
     src, dst = _ends()
     yield Target(
         "Graph.from_edges",
@@ -161,16 +152,7 @@ def _core() -> Iterator[Target]:
         ),
     )
     queries: dict[str, dict[str, Any]] = {
-        "has_edge": {"u": 0, "v": 1},
-        "has_edges": {"u": [0], "v": [1]},
-        "edges_between": {"u": [0], "v": [1]},
-        "edge_ends": {"edges": [0]},
-        "in_degrees": {"nodes": [0]},
-        "out_degrees": {"nodes": [0]},
-        "in_neighbors": {"node": 0},
-        "neighbors": {"node": 0},
-        "in_edges": {"node": 0},
-        "out_edges": {"node": 0},
+        **QUERIES,
         "batch_random_walk": {"start_nodes": [0], "walk_length": 3},
         "batch_random_walk_uniform": {"start_nodes": [0], "walk_length": 3},
         "batch_random_fanout": {"start_nodes": [0], "K": 3},

@@ -22,11 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aethergraph import _native as native
-from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.convert.external.driver import kept_if_useful
 from aethergraph.convert.external.encoded import EncodedColumn
@@ -39,6 +35,13 @@ from aethergraph.convert.typed.columns import ColumnReader, share_times
 from aethergraph.convert.typed.edges import EdgeColumns, TableEdges
 from aethergraph.convert.typed.nodes import NodeFiles, scan_nodes
 from aethergraph.convert.typed.schema import EdgeSpec, Schema
+from aethergraph.convert.typed.sections import (
+    ENCODED,
+    write_array,
+    write_no_edges,
+    write_offsets,
+    write_pieces,
+)
 from aethergraph.convert.typed.sources import (
     Table,
     is_comparable,
@@ -57,11 +60,6 @@ from aethergraph.storage.meta import EdgeType as EdgeMeta
 __all__ = ["TablesResult", "TypedBuild"]
 
 _VERSION = 1
-_COPY_BYTES = 4 << 20
-_ENCODED = {
-    native.SECTION_CSC_INDICES: (native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX),
-    native.SECTION_CSR_INDICES: (native.SECTION_CSR_BLOCKS, native.SECTION_CSR_INDEX),
-}
 
 
 @dataclass
@@ -363,7 +361,7 @@ class TypedBuild:
                 for owner, name in enumerate(self._names):
                     times = self._nodes[name].time()
                     if times is not None:
-                        _write_array(writer, native.SECTION_NODE_TIME, owner, times, task)
+                        write_array(writer, native.SECTION_NODE_TIME, owner, times, task)
                 self._write_arrays(writer, meta, task)
 
         native.run_long(work, self._show("Writing graph", "B"), size)
@@ -403,7 +401,8 @@ class TypedBuild:
         one, state = meta.edge_types[number], self._state["edges"][number]
         source, target = (meta.node_types[end].num_nodes for end in (one.source, one.destination))
         if not state["edges"]:
-            self._write_no_edges(writer, number, source, target)
+            columns = self._columns(number)
+            write_no_edges(writer, number, source, target, columns, self._layout, self._compress)
             return
         build, journal = self._builder(number, max(source, target))
         try:
@@ -412,50 +411,18 @@ class TypedBuild:
                 is_csc = kind in (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
                 lists, ids = (target, source) if is_csc else (source, target)
                 if name == "indptr":
-                    _write_offsets(writer, files, kind, number, lists + 1, task)
+                    write_offsets(writer, files, kind, number, lists + 1, task)
                 elif name == "minor" and self._compress:
                     column = EncodedColumn(files, name, journal.path("index"), self._memory)
-                    column.write(writer, _ENCODED[kind], number, task)
+                    column.write(writer, ENCODED[kind], number, task)
                 elif name == "minor":
                     dtype = native.id_dtype(native.id_bytes_for(ids))
-                    _write_pieces(writer, kind, number, files, name, dtype, task)
+                    write_pieces(writer, kind, number, files, name, dtype, task)
                 elif kind != native.SECTION_ARRAY and not (name == "time" and state["node_time"]):
                     files.write_section(writer, name, kind, number, task)
         finally:
             build.close()
             journal.close()
-
-    def _write_no_edges(
-        self, writer: native.NativeWriter, number: int, source: int, target: int
-    ) -> None:
-        """Write the sections of an edge type of which no edge is left."""
-        columns = self._columns(number)
-
-        def section(kind: int, dtype: Any, items: int = 0) -> None:
-            writer.begin(kind, number, native.dtype_code(dtype))
-            for begin in range(0, items, _COPY_BYTES // 8):
-                writer.append(np.zeros(min(_COPY_BYTES // 8, items - begin), dtype))
-            writer.end()
-
-        for csc, lists, ids in ((True, target, source), (False, source, target)):
-            if self._layout == ("csr" if csc else "csc"):
-                continue
-            indptr = native.SECTION_CSC_INDPTR if csc else native.SECTION_CSR_INDPTR
-            section(indptr, np.uint64, lists + 1)
-            kind = native.SECTION_CSC_INDICES if csc else native.SECTION_CSR_INDICES
-            if self._compress:
-                section(_ENCODED[kind][0], np.uint8)
-                writer.begin(_ENCODED[kind][1], number, native.dtype_code(np.uint64))
-                writer.append(native.BlockEncoder().index())
-                writer.end()
-            else:
-                section(kind, native.id_dtype(native.id_bytes_for(ids)))
-            if not csc and self._layout == "both":
-                section(native.SECTION_CSR_EDGE_IDS, np.uint32)
-        if columns.weight is not None:
-            section(native.SECTION_EDGE_WEIGHT, columns.weight)
-        if columns.time is not None:
-            section(native.SECTION_EDGE_TIME, columns.time)
 
     def _write_arrays(
         self, writer: native.NativeWriter, meta: FileMeta, task: native.Task | None
@@ -463,7 +430,7 @@ class TypedBuild:
         for owner, one in enumerate(meta.arrays):
             if one.of == "node":
                 array = self._nodes[self._names[one.type]].array(one.name)
-                _write_array(writer, native.SECTION_ARRAY, owner, array, task)
+                write_array(writer, native.SECTION_ARRAY, owner, array, task)
         for number in range(len(self.kinds)):
             owners = {
                 f"attr:{one.name}": owner
@@ -527,37 +494,3 @@ def _place(source: str, path: str) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise storage_error(error, path) from None
-
-
-def _write_array(
-    writer: native.NativeWriter, kind: int, owner: int, array: NDArray[Any],
-    task: native.Task | None,
-) -> None:  # fmt: skip
-    writer.begin(kind, owner, native.dtype_code(array.dtype))
-    row = array.nbytes // max(len(array), 1)
-    step = max(1, _COPY_BYTES // max(row, 1))
-    for begin in range(0, len(array), step):
-        writer.append(np.ascontiguousarray(array[begin : begin + step]), task)
-    writer.end()
-
-
-def _write_offsets(
-    writer: native.NativeWriter, files: ColumnFiles, kind: int, owner: int, count: int,
-    task: native.Task | None,
-) -> None:  # fmt: skip
-    """Write the offsets of the lists that the type has; those behind them are empty."""
-    writer.begin(kind, owner, native.dtype_code(np.uint64))
-    for piece in files.pieces("indptr", _COPY_BYTES // 8):
-        writer.append(piece[: max(count, 0)], task)
-        count -= len(piece)
-    writer.end()
-
-
-def _write_pieces(
-    writer: native.NativeWriter, kind: int, owner: int, files: ColumnFiles, name: str, dtype: Any,
-    task: native.Task | None,
-) -> None:  # fmt: skip
-    writer.begin(kind, owner, native.dtype_code(dtype))
-    for piece in files.pieces(name, _COPY_BYTES // 8):
-        writer.append(piece.astype(dtype, copy=False), task)
-    writer.end()

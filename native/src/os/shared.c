@@ -113,7 +113,7 @@ void ae_shared_want_huge(const ae_shared *s) {
 
 bool ae_shared_collapse(const ae_shared *s, uint64_t offset) {
     const int saved = errno;
-    /* Where there is no page at all the kernel declines: take the first. */
+    /* The kernel declines where there is no page at all: take the first. */
     int failed = ae_shared_commit(s, offset, PAGE, NULL);
     if (!failed && hooks.collapse)
         failed = hooks.collapse(offset);

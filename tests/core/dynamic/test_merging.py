@@ -10,14 +10,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from memory_groups import memory_group
+from small_disks import small_disk
 
 from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.dynamic import journal, merge
@@ -87,7 +86,7 @@ def test_it_goes_on_beside_a_writer(tmp_path: Path) -> None:
 def test_attributes_that_change_meanwhile(
     begins: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the base has is decided with its commit; the rest is in the log."""
+    """The base has what was there at its commit; the rest is in the log."""
     graph = make(tmp_path / "g")
     if not begins:
         graph.features = np.eye(NODES, 2)
@@ -122,13 +121,13 @@ KILLED = """
     import numpy as np
     from aethergraph import DynamicGraph
     from aethergraph import _native as native
-    from aethergraph.dynamic import merge
+    from aethergraph.dynamic import merge, merge_sections
     from aethergraph.storage.budget import Budget
     from aethergraph.storage.scratch import Scratch
 
     path, at = sys.argv[1], int(sys.argv[2])
     graph = DynamicGraph.open(path, arena_mb=64, durability="sync")
-    room = merge._Room(64, 512, 3000, path, Budget.parse("16M"))  # many pieces, and scratch files
+    room = merge_sections.Room(64, 512, 3000, path, Budget.parse("16M"))  # many pieces, on disk
     merge._room_of = lambda budget, where: room
     calls = 0
 
@@ -192,18 +191,6 @@ def test_killed_anywhere_in_a_merge(tmp_path: Path) -> None:
 
 
 # ---- full disks ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("scratch", [False, True])
@@ -290,58 +277,21 @@ MEASURED = """
 """
 
 
-@contextmanager
-def memory_group() -> Iterator[tuple[Path, str, str, str] | None]:
-    """A cgroup and the names of its limit, usage and page cache; None: none can be made."""
-    for root, *names in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-         "total_inactive_file total_active_file"),
-        ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file active_file"),
-    ):  # fmt: skip
-        group = Path(root) / f"aethergraph-test-{os.getpid()}"
-        try:
-            group.mkdir()
-            (group / names[0]).write_text(str(1 << 40))
-        except OSError:
-            if group.exists():
-                group.rmdir()
-            continue
-        try:
-            yield group, names[0], names[1], names[2]
-        finally:
-            for _ in range(50):
-                try:
-                    group.rmdir()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-        return
-    yield None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["merge", "copy"])
 def test_the_budget_is_kept(how: str, tmp_path: Path) -> None:
     """Under a limit, set when the graph is there, that a copy in memory does not survive."""
-    with memory_group() as found:
-        if found is None:
+    with memory_group() as group:
+        if group is None:
             pytest.skip("no cgroup can be made here")
-        group, limit, usage, cache = found
-
-        def enter() -> None:
-            (group / "cgroup.procs").write_text(str(os.getpid()))
-
         with subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(MEASURED), str(tmp_path / "g"), how],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=enter,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=group.enter,
         ) as child:  # fmt: skip
             assert child.stdout is not None and child.stdin is not None
             assert child.stdout.readline() == "built\n"
-            rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            files = sum(int(rows[name]) for name in cache.split())
-            taken = int((group / usage).read_text()) - files
             segment = 64 << 20  # of the log that goes on, which is read
-            (group / limit).write_text(str(taken + segment + (40 << 20)))
+            group.set_limit(group.used() + segment + (40 << 20))
             child.stdin.write("\n")
             child.stdin.flush()
             told = child.stdout.readline()

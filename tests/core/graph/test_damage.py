@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from core.strategies import assert_same_graph
+from small_disks import small_disk
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _native as native
@@ -339,34 +339,26 @@ while True:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if not ROOT or shutil.which("mount") is None:
-        pytest.skip("mounting a small file system needs root")
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)])
-    if done.returncode:
-        pytest.skip("mounting is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "1m") as folder:
+        yield folder
 
 
-def test_a_full_disk(small_disk: Path, graph: Graph) -> None:
-    path = small_disk / "g"
+def test_a_full_disk(disk: Path, graph: Graph) -> None:
+    path = disk / "g"
     graph.save(path)
     large = FeatureStore.from_array(np.zeros((1000, 1000)))
     big_graph = Graph.from_edges(10, np.zeros(500_000, int), np.zeros(500_000, int))
     for call in (
         lambda: large.save(path),
-        lambda: large.save(small_disk / "x.npy"),
+        lambda: large.save(disk / "x.npy"),
         lambda: big_graph.save(path),
     ):
         with pytest.raises(OSError, match="No space left") as caught:
             call()
         assert isinstance(caught.value, errors.StorageError)
         assert caught.value.errno == 28
-        assert os.listdir(small_disk) == ["g"]
+        assert os.listdir(disk) == ["g"]
     loaded = Graph.load(path)
     loaded.verify()
     assert_same_graph(loaded, graph)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ingesting import edges, run_killed
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.streaming import BadRecord, FileSource, Ingestor, MemorySource, Records, Schema
@@ -30,11 +28,6 @@ def small(nodes: int = 100, **options: Any) -> DynamicGraph:
 
 def timed(nodes: int = 100, **options: Any) -> DynamicGraph:
     return small(nodes, edge_time="int64", layout="csc", **options)
-
-
-def edges(graph: Any) -> list[tuple[int, int]]:
-    src, dst, _ = graph.snapshot().edge_list()
-    return sorted(zip(src.tolist(), dst.tolist(), strict=True))
 
 
 def letters(path: Path) -> list[dict[str, Any]]:
@@ -197,22 +190,8 @@ def test_killed_anywhere_each_record_is_there_once(tmp_path: Path, durability: s
                 wanted.append((number, u, v))
             number += 1
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    kills, is_done = 0, False
-    most = int(os.environ.get("AETHERGRAPH_KILLS", "6"))
     command = [sys.executable, "-c", INGEST, str(tmp_path / "g"), str(folder), durability]
-    while not is_done:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            left = int(rng.integers(0, 40)) if kills < most else 10**9
-            for line in process.stdout:
-                is_done = line == "done\n"
-                left -= 1
-                if left <= 0:
-                    process.send_signal(signal.SIGKILL)
-                    kills += 1
-                    break
-        if kills < most:
-            assert process.returncode in (0, -signal.SIGKILL)
+    kills, most = run_killed(command, rng, 40)
     assert kills >= min(most, 6)  # more than there are commits is not possible
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=64, huge_pages=False)
     src, dst, ids = graph.snapshot().edge_list()
@@ -366,7 +345,7 @@ def test_the_thread_tells_why_it_ended() -> None:
 
 
 def test_records_that_are_gone_without_a_trace_are_passed_by() -> None:
-    """What a compacted topic has no more: the offsets leave numbers out."""
+    """Offsets leave numbers out: a compacted topic has those records no more."""
 
     class Gaps(MemorySource):
         def poll(self, timeout: float) -> Any:

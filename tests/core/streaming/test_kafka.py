@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ingesting import edges, run_killed
 from kafka_broker import Broker, free_port, running_broker, send
 
 from aethergraph import DynamicGraph, errors
@@ -44,11 +43,6 @@ def records(u: int, begin: int, end: int) -> list[bytes]:
 
 def small(nodes: int = 10_000) -> DynamicGraph:
     return DynamicGraph(nodes, 64, order="time", layout="csc", huge_pages=False)
-
-
-def edges(graph: Any) -> list[tuple[int, int]]:
-    src, dst, _ = graph.snapshot().edge_list()
-    return sorted(zip(src.tolist(), dst.tolist(), strict=True))
 
 
 def kafka_source(topic: str, address: str, schema: Schema = JSON, **options: Any) -> KafkaSource:
@@ -113,20 +107,8 @@ def test_killed_anywhere_each_message_is_there_once(
     for number in range(4):
         broker.send(topic, number, records(number, 0, 10_000))
     rng = np.random.default_rng(5)
-    kills, is_done = 0, False
-    most = int(os.environ.get("AETHERGRAPH_KILLS", "6"))
     command = [sys.executable, "-c", INGEST, str(tmp_path / "g"), topic, broker.address]
-    while not is_done:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            left = int(rng.integers(0, 4)) if kills < most else 10**9
-            for line in process.stdout:
-                is_done = line == "done\n"
-                left -= 1
-                if left <= 0:
-                    process.send_signal(signal.SIGKILL)
-                    kills += 1
-                    break
+    kills, _ = run_killed(command, rng, 4)
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=64, huge_pages=False)
     assert kills and edges(graph) == [(u, v) for u in range(4) for v in range(10_000)]
     graph.close()

@@ -1,0 +1,208 @@
+"""HeteroSnapshot: one commit of a live typed graph, a graph like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph.dynamic.merge import MEMORY, SnapshotParts
+from aethergraph.dynamic.snapshot import (
+    OneCommit,
+    as_store,
+    commit_before,
+    edge_rows,
+    edge_values,
+    fill_edges,
+    fill_nodes,
+)
+from aethergraph.dynamic.store import LiveStore
+from aethergraph.errors import ClosedError, UnsupportedError
+from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.protocols import RowSource
+from aethergraph.storage.paging import Paging
+
+__all__ = ["HeteroSnapshot"]
+
+Ids = NDArray[np.int64]
+
+
+class HeteroSnapshot(OneCommit, HeteroGraph):
+    """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
+
+    def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
+        taken = store.live.take() if snapshot is None else snapshot
+        self._store, self._taken = store, taken
+        self._commit = taken.commit
+        nodes = {name: NodeParts(store.count_nodes(name, taken)) for name in store.node_rows}
+        for name, part in nodes.items():
+            fill_nodes(part, store, name, taken)
+        edges = {}
+        for kind in store.kinds.values():
+            numbers = taken.describe(kind.number)
+            own = EdgeParts(numbers.num_src, numbers.num_dst, numbers.num_edges)
+            edges[kind.name] = fill_edges(own, kind, taken)
+        self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
+        self._path, self._storage = None, "live"
+        self._paging = None if store.base is None else store.base.paging
+
+    @property
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+        self._check_open()
+        return self._taken
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of the lists of a base that stay in their file (``"uring"``); else None."""
+        self._check_open()
+        return self._paging
+
+    def close(self) -> None:
+        """Let go of the commit; using the snapshot afterwards raises ClosedError."""
+        super().close()
+        del self._taken
+
+    def __enter__(self) -> HeteroSnapshot:
+        self._check_open()
+        return self
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the snapshot of commit {self._commit} was closed")
+
+    def __getitem__(self, name: Any) -> Any:
+        """Return the view of a node type (a string) or an edge type (three strings)."""
+        found = super().__getitem__(name)
+        return found if isinstance(name, str) else SnapshotEdges(self, name)
+
+    def edge_values(self, name: EdgeType) -> dict[str, RowSource]:
+        """Return weights and times of an edge type, if it has any, as rows to gather from."""
+        return edge_values(self._store.kinds[name], self.native_snapshot)
+
+    def _end_edge_ids(self, kind: EdgeType) -> int:
+        return self.native_snapshot.describe(self._store.kinds[kind].number).end_edge_ids
+
+    def changed(
+        self,
+        since: int | HeteroSnapshot,
+        hops: int = 1,
+        edge_types: Iterable[EdgeType] | None = None,
+    ) -> dict[str, Ids]:
+        """Find the nodes whose sampled neighbourhood may differ from that of an earlier commit.
+
+        See :meth:`Snapshot.changed`. ::
+
+            for name, nodes in now.changed(since=before, hops=2).items():
+                embeddings[name][nodes] = model(...)
+
+        Args:
+            since: a snapshot that was taken earlier, or the number of its commit.
+            hops: hops of the samples; more than 1 needs out-neighbours (layout "both").
+            edge_types: the edge types that samples follow; None: all of them.
+
+        Returns:
+            Node ids by node type, int64, ascending; of every type.
+
+        Raises:
+            OutOfRangeError: the commit is after this one.
+            InvalidArgumentError: an edge type does not exist, or ``since`` is of another graph.
+            LayoutError: in-neighbours are not stored, or out-neighbours for more than one hop.
+        """
+        snapshot, count = self.native_snapshot, as_count(hops, "hops")
+        number = commit_before(since, snapshot)
+        followed = list(self._edges if edge_types is None else edge_types)
+        views = [self[kind] for kind in followed]
+        none = np.empty(0, np.int64)
+        front = dict.fromkeys(self._nodes, none)
+        for kind, view in zip(followed, views, strict=True):
+            view.topology("csc")  # LayoutError
+            own = snapshot.changed(self._store.kinds[kind].number, "csc", number)
+            front[kind[2]] = np.union1d(front[kind[2]], own)
+        found = dict(front)
+        for _ in range(1, count):
+            reached = dict.fromkeys(self._nodes, none)
+            for kind, view in zip(followed, views, strict=True):
+                out = view.topology("csr").neighbors(front[kind[0]])[0]
+                reached[kind[2]] = np.union1d(reached[kind[2]], out)
+            front = {name: np.setdiff1d(ids, found[name]) for name, ids in reached.items()}
+            found = {name: np.union1d(ids, front[name]) for name, ids in found.items()}
+        return found if count else dict.fromkeys(self._nodes, none)
+
+    def to_graph(
+        self, *, path: native.Path | None = None, memory: int | str = MEMORY
+    ) -> HeteroGraph:
+        """Copy the snapshot into a static typed graph; see :meth:`Snapshot.to_graph`."""
+        if path is not None:
+            self.save(path, memory=memory)
+            return HeteroGraph.load(path)
+        orders = {kind.form.order for kind in self._store.kinds.values()}
+        layouts = {kind.form.layout for kind in self._store.kinds.values()}
+        lists = {kind: self[kind].edge_list() for kind in self._edges}
+        weights: dict[EdgeType, Any] = {}
+        times: dict[EdgeType, Any] = {}
+        for kind, (_, _, ids) in lists.items():
+            for name, rows in self.edge_values(kind).items():
+                found: NDArray[Any] = rows.gather(ids)
+                unit = self._edges[kind].time_unit
+                if name == "edge_weight":
+                    weights[kind] = found
+                else:
+                    times[kind] = found if unit is None else found.view(f"datetime64[{unit}]")
+        if len(orders) > 1 or len(layouts) > 1:
+            raise UnsupportedError(
+                f"a static graph has lists of one kind, this one has {sorted(orders)} and "
+                f"{sorted(layouts)}"
+            )
+        order, layout = orders.pop(), layouts.pop()
+        graph = HeteroGraph.from_edges(
+            {kind: found[:2] for kind, found in lists.items()},
+            self.num_nodes,
+            edge_weight=weights,
+            edge_time=times,
+            edge_attrs={
+                kind: edge_rows(self._edges[kind], found[2], self._end_edge_ids(kind))
+                for kind, found in lists.items()
+            },
+            layout=layout,
+            keep_order=True,
+            sort_neighbors=order == "id",
+        )
+        for name, part_of in self._nodes.items():
+            for attr, rows in part_of.node_attrs.items():
+                graph[name].attrs[attr] = as_store(rows, np.arange(part_of.num_nodes))
+        return graph
+
+    def stored_parts(self) -> SnapshotParts:
+        """Return what :meth:`save` writes."""
+        taken = self.native_snapshot
+        edges = [(self._store.kinds[name], part) for name, part in self._edges.items()]
+        return SnapshotParts(self._nodes, edges, taken)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"HeteroSnapshot(commit={self._commit}, closed)"
+        return (
+            f"HeteroSnapshot(commit={self._commit}, num_nodes={self.num_nodes}, "
+            f"num_edges={self.num_edges})"
+        )
+
+
+class SnapshotEdges(EdgeView):
+    """Edges of one type at one commit."""
+
+    _graph: HeteroSnapshot
+
+    @property
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+        return self._graph.native_snapshot
+
+    def value_stores(self) -> Any:
+        """Return the weights and times, if there are any, as rows to gather from."""
+        return self._graph.edge_values(self.name)

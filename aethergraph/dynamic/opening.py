@@ -1,0 +1,147 @@
+"""Live graphs in directories: opened as they were left, or made, empty or over a graph file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_choice
+from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.journal import Journal
+from aethergraph.dynamic.kinds import EdgeType
+from aethergraph.dynamic.store import LiveStore
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.choice import Storage, check_storage
+
+__all__ = ["Durability", "Opening", "check_same_count", "describe", "open_store"]
+
+Durability = Literal["sync", "batch", "none"]
+Made: TypeAlias = tuple[LiveStore, dict[str, Any]]
+#: (description that is there, nodes by type, base) -> (store as of the base, its description)
+MakeStore: TypeAlias = Callable[[dict[str, Any] | None, dict[str, int] | None, Base | None], Made]
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a live graph in a directory is opened.
+
+    Attributes:
+        durability: ``"sync"``, ``"batch"`` or ``"none"``.
+        interval_ms: of ``"batch"``.
+        base: graph file that a new graph begins with.
+        storage: where the lists of the base live.
+        memory_budget: of ``storage="uring"``.
+        progress: called with (done, total).
+    """
+
+    durability: Any
+    interval_ms: Any
+    base: native.Path | None
+    storage: Storage
+    memory_budget: int | str | None
+    progress: native.Progress | None
+
+    def __post_init__(self) -> None:
+        as_choice(self.durability, tuple(native.DURABILITY), "durability")
+        if not 0 < as_count(self.interval_ms, "interval_ms") <= 60_000:
+            raise InvalidArgumentError(f"interval_ms = {self.interval_ms} is not in 1..60000")
+        check_storage(self.storage)
+
+
+def open_store(
+    path: native.Path, how: Opening, make: MakeStore, wrap: Callable[[LiveStore], Any]
+) -> Any:
+    """Open the live graph in a directory, or make one there; return it.
+
+    Args:
+        path: the directory.
+        how: what the user wants.
+        make: returns a store as of its base, and its description, given the description that is
+            there, or None, the numbers of nodes by type, and the base.
+        wrap: makes the graph of a store.
+    """
+    directory = LiveDirectory(path)
+    made = None
+    if not directory.exists:
+        directory.check_empty()
+        base = None if how.base is None else _open_base(how, how.base, own_ids=True)
+        made = make(None, None, base)  # arguments are checked before anything is written
+    elif how.base is not None:
+        raise InvalidArgumentError(
+            f"{directory.path} holds a live graph already: base= is for one that is made"
+        )
+    directory.lock()
+    try:
+        found = directory.description() if directory.exists else None
+        if found is not None:
+            current = directory.read_json("CURRENT")
+            made = make(found, current.get("nodes"), _base_of(directory, current, how))
+        assert made is not None
+        store, description = made
+        if found is None:
+            directory.create(description, _describe_base(store))
+        Journal(
+            store, directory, how.durability, how.interval_ms, how.storage, how.memory_budget,
+            how.progress,
+        )  # fmt: skip
+    except BaseException:
+        directory.unlock()
+        raise
+    return wrap(store)
+
+
+def describe(
+    num_nodes: Mapping[str, int], forms: Mapping[EdgeType, EdgeForm], max_nodes: int | None
+) -> dict[str, Any]:
+    """Return the description that a directory keeps of its graph."""
+    return {
+        "num_nodes": dict(num_nodes),
+        "edge_types": [[list(kind), form.to_json()] for kind, form in forms.items()],
+        "max_nodes": None if max_nodes is None else as_count(max_nodes, "max_nodes"),
+    }
+
+
+def check_same_count(given: Any, own: int | None, name: str) -> None:
+    """Raise unless an argument is None, or the count that a graph was made with.
+
+    Raises:
+        InvalidArgumentError: it is another, or no count; names it.
+    """
+    if given is not None and as_count(given, name) != own:
+        raise InvalidArgumentError(
+            f"the graph was made with {name} = {own}, not {given}: leave it out"
+        )
+
+
+def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
+    return Base(path, how.storage, how.memory_budget, progress=how.progress, **facts)
+
+
+def _base_of(directory: LiveDirectory, current: Mapping[str, Any], how: Opening) -> Base | None:
+    """Open the base that a directory names, its own or a file elsewhere; None: there is none."""
+    if current.get("base") is None:
+        return None
+    base = _open_base(
+        how, directory.path / current["base"], own_ids=current.get("own_ids", False),
+        ends=current["edge_ids"], fingerprint=current.get("fingerprint"),
+    )  # fmt: skip
+    for edges, last in zip(base.edges, current.get("last_times", []), strict=False):
+        edges.last_time = last
+    return base
+
+
+def _describe_base(store: LiveStore) -> dict[str, Any]:
+    """Return what ``CURRENT`` says of the file that a new graph begins with."""
+    base = store.base
+    if base is None:
+        return {}
+    return {
+        "base": base.path, "own_ids": True, "fingerprint": base.fingerprint,
+        "nodes": store.first_nodes, "edge_ids": [edges.end for edges in base.edges],
+        "last_times": [edges.last_time for edges in base.edges],
+    }  # fmt: skip

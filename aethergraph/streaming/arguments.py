@@ -1,0 +1,64 @@
+"""Options of ingestors: times, spans in the unit of a graph, and bounds of what may be bad."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.options import as_number, shown
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["as_bound", "as_seconds", "as_span"]
+
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|D)\s*")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "D": 86400.0}
+
+
+def as_seconds(value: Any, name: str) -> float:
+    """Return the seconds of ``"5ms"``, or of a number of them."""
+    if isinstance(value, str):
+        found = _TIME.fullmatch(value)
+        if found is None:
+            raise InvalidArgumentError(f"{name} = {shown(value)} is no time, such as '5ms' or '1s'")
+        return float(found[1]) * _SECONDS[found[2]]
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    seconds = as_number(value, name)
+    if not 0 <= seconds < 1e9:
+        raise InvalidArgumentError(f"{name} = {shown(value)} is not in 0..1e9 seconds")
+    return seconds
+
+
+def as_span(value: Any, unit: str | None, name: str) -> int:
+    """Return a span of time in the unit of a graph."""
+    if not isinstance(value, str | timedelta):
+        return as_count(value, name)
+    seconds = as_seconds(value, name)
+    if unit is None:
+        raise InvalidArgumentError(
+            f"{name} = {shown(value)}, but the graph's times have no unit: give a number"
+        )
+    span = np.timedelta64(round(seconds * 1e6), "us")
+    return int(span.astype(f"timedelta64[{unit}]").astype(np.int64))
+
+
+def as_bound(value: Any) -> tuple[int, float | None]:
+    """Return the most bad records, and the share of all of them, if that was given."""
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            share = float(text[:-1]) / 100 if text.endswith("%") else -1.0
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            raise InvalidArgumentError(
+                f"max_bad = {shown(value)} is neither a number nor a share such as '1%'"
+            )
+        return 0, share
+    if isinstance(value, bool) or as_integer(value, "max_bad") < 0:
+        raise InvalidArgumentError(f"max_bad = {shown(value)} is no number of records")
+    return as_count(value, "max_bad"), None

@@ -1,0 +1,48 @@
+"""Live graphs that streams are taken into: their edges, and processes that are killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["edges", "run_killed"]
+
+
+def edges(graph: Any) -> list[tuple[int, int]]:
+    """Edges of a live graph as of now, sorted."""
+    src, dst, _ = graph.snapshot().edge_list()
+    return sorted(zip(src.tolist(), dst.tolist(), strict=True))
+
+
+def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> tuple[int, int]:
+    """Run a command again and again until it prints ``done``; kill it meanwhile.
+
+    Args:
+        command: prints a line now and then, and ``done`` at its end.
+        rng: draws when it is killed.
+        lines: it is killed before it has printed so many.
+
+    Returns:
+        How often it was killed, and how often at most: AETHERGRAPH_KILLS, or 6.
+    """
+    kills, is_done = 0, False
+    most = int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+    while not is_done:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            left = int(rng.integers(0, lines)) if kills < most else 10**9
+            for line in process.stdout:
+                is_done = line == "done\n"
+                left -= 1
+                if left <= 0:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+                    break
+        if kills < most:
+            assert process.returncode in (0, -signal.SIGKILL)
+    return kills, most
