@@ -166,6 +166,27 @@ TEST(gather_checks_places_and_offsets) {
 }
 
 /* Whatever a damaged map holds, finding ends with a result or a named error. */
+TEST(keys_without_bytes) {
+    const uint64_t offsets[3] = {0}, places[2] = {1, 0}, directory[2] = {0, 1}, out_offsets[3] = {0};
+    const uint32_t ids[1] = {0};
+    const aether_keys keys = {.offsets = offsets, .n = 2};
+    uint64_t hashes[2], first[2];
+    int64_t found[2];
+    char nothing;
+    aether_error err;
+    CHECK_OK(aether_keys_hash(&keys, hashes, &err), err);
+    CHECK_OK(aether_keys_first(&keys, hashes, first, &err), err);
+    CHECK(first[0] == 0 && first[1] == 0);
+    CHECK_OK(aether_keys_gather(&keys, places, 2, out_offsets, &nothing, 0, &err), err);
+    const aether_key_map map = {.keys = {.offsets = offsets, .n = 1},
+                                .hashes = hashes,
+                                .directory = directory,
+                                .ids = ids,
+                                .id_bytes = 4};
+    CHECK_OK(aether_keys_find(&map, &keys, hashes, found, NULL, &err), err);
+    CHECK(found[0] == 0 && found[1] == 0);
+}
+
 TEST(damaged_maps_are_survived) {
     static int64_t ids[N];
     uint64_t seed = 3;

@@ -1,6 +1,5 @@
 /* Looking keys up in a map. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/failure.h"
@@ -50,7 +49,7 @@ static int match(const finding *f, uint64_t query, uint64_t place, uint64_t end,
         if (!ae_key_at(&map->keys, place, &found))
             return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)place, 0,
                                "the offsets of key %" PRIu64 " are not within the keys", place);
-        if (found.size == wanted.size && memcmp(found.data, wanted.data, found.size) == 0)
+        if (ae_key_equal(found, wanted))
             return id_at(map, place, &f->ids[query], err);
     }
     return AETHER_OK;

@@ -61,10 +61,6 @@ int aether_keys_hash(const aether_keys *keys, uint64_t *hashes, aether_error *er
 
 /* ---- first of equal keys -------------------------------------------------------------- */
 
-static bool equal(ae_key a, ae_key b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
 int aether_keys_first(const aether_keys *keys, const uint64_t *hashes, uint64_t *first, aether_error *err) {
     int rc = ae_keys_check(keys, err);
     if (rc)
@@ -85,7 +81,7 @@ int aether_keys_first(const aether_keys *keys, const uint64_t *hashes, uint64_t 
         }
         first[i] = i;
         for (uint32_t k = 0; k < different && first[i] == i; k++)
-            if (ae_key_at(keys, last[k], &other) && equal(key, other))
+            if (ae_key_at(keys, last[k], &other) && ae_key_equal(key, other))
                 first[i] = last[k];
         if (first[i] != i)
             continue;
@@ -123,7 +119,8 @@ static int gather_some(gathering *g, uint64_t begin, uint64_t end, aether_error 
             (g->out_offsets && g->out_offsets[i + 1] - at != key.size))
             return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)i, 0,
                                "key %" PRIu64 " has another size than before", place);
-        memcpy(g->out + at, key.data, key.size);
+        if (key.size) /* where all keys are empty there may be no bytes to point at */
+            memcpy(g->out + at, key.data, key.size);
     }
     return AETHER_OK;
 }

@@ -22,6 +22,7 @@
 #define AE_KEYS_KEYS_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "aether.h"
 
@@ -41,6 +42,11 @@ static inline bool ae_key_at(const aether_keys *keys, uint64_t i, ae_key *out) {
         return false;
     *out = (ae_key){(const char *)keys->bytes + begin, end - begin};
     return true;
+}
+
+/* Keys without bytes may point nowhere, which memcmp is not to see. */
+static inline bool ae_key_equal(ae_key a, ae_key b) {
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
 /* Check that keys have their arrays, and, if they are of one width, enough bytes. */
