@@ -41,7 +41,8 @@ def changed(base: Path, folder: Path, count: int, **where: Any) -> tuple[Any, li
     from aethergraph import DynamicGraph
 
     begin = time.perf_counter()
-    graph = DynamicGraph.open(folder, base=base, durability="none", **where)
+    arena = max(1024, count * 160 >> 20)
+    graph = DynamicGraph.open(folder, arena_mb=arena, base=base, durability="none", **where)
     opened = time.perf_counter() - begin
     rng = np.random.default_rng(0)
     begin = time.process_time()
