@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
@@ -40,8 +41,8 @@ class NativeLive:
     """Handle of a live graph: the writer's, or a reader's in another process."""
 
     __slots__ = (
-        "_err", "_following", "_former", "_handle", "_number", "_reading", "_state", "follow",
-        "relations",
+        "_err", "_following", "_former", "_handle", "_looked", "_number", "_reading", "_state",
+        "follow", "relations",
     )  # fmt: skip
 
     def __init__(self, handle: Any, relations: Sequence[LiveRelation]) -> None:
@@ -51,6 +52,7 @@ class NativeLive:
         self._state: tuple[Any, dict[tuple[int, str], LiveBase]] = (self._handle, {})
         #: Handles before :meth:`become`, while snapshots of theirs are held.
         self._former: list[Any] = []
+        self._looked = 0.0  # when
         #: Of a reader: returns the graph that this one goes on in; None: it is not known.
         self.follow: Callable[[], NativeLive | None] | None = None
         self._following = threading.Lock()
@@ -306,6 +308,7 @@ class NativeLive:
     def reclaim(self) -> None:
         """Reuse what no snapshot needs any more, and let overdue snapshots expire."""
         self._check(lib.aether_live_reclaim(self._handle, self._err))
+        self.drop_former()
 
     def _check(self, code: int) -> None:
         if code:
@@ -360,10 +363,15 @@ class NativeLive:
             )  # fmt: skip
         return now
 
-    def drop_former(self) -> None:
-        """Give up former memory that no snapshot is of any more."""
-        if self._former:
+    def drop_former(self, seconds: float = 0) -> None:
+        """Give up former memory that no snapshot is of any more.
+
+        Snapshots of processes that have ended do not count. Does nothing if it was looked into
+        less than ``seconds`` ago.
+        """
+        if self._former and time.monotonic() - self._looked >= seconds:
             self._former = [one for one in self._former if _count(one).snapshots]
+            self._looked = time.monotonic()
 
 
 def _count(handle: Any) -> LiveStats:

@@ -59,6 +59,8 @@ Ids = NDArray[np.int64]
 _MOST_NODES = 2**32 - 1
 #: Changes of rows after which versions that nobody reads are looked for.
 _RECLAIM_AFTER = 16
+#: Time between looks for snapshots from before a merge, which memory waits for.
+_LOOK_SECONDS = 0.05
 
 
 def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
@@ -455,7 +457,7 @@ class LiveStore:
 
     def _reclaim(self) -> None:
         """Let go of versions of rows and of former lists that no snapshot can ask for any more."""
-        self.live.drop_former()
+        self.live.drop_former(_LOOK_SECONDS)
         changed = [rows for table in self.node_rows.values() for rows in table.values()]
         if any(rows.num_waiting > _RECLAIM_AFTER for rows in changed):
             oldest = self.live.count().oldest_commit
@@ -516,6 +518,7 @@ class LiveStore:
             rows["edge_time"] = times
         with self.writing():
             if not rows and self._open is None:  # one native call is a commit of its own
+                self.live.drop_former(_LOOK_SECONDS)
                 return self.live.insert(kind.number, source, target, times, weights)[0]
             with self._changing():
                 ids, inserted = self.live.insert(kind.number, source, target, times, weights)

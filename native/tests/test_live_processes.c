@@ -151,6 +151,27 @@ TEST(a_reader_that_is_killed_lets_go) {
     aether_live_close(g);
 }
 
+/* Nothing is written any more to a graph that goes on elsewhere: what it counts are readers that live. */
+TEST(a_killed_reader_of_a_retired_graph_does_not_count) {
+    aether_live *g = make();
+    aether_error err = {0};
+    child c;
+    if (start(&c)) {
+        aether_snapshot *t;
+        bool good = aether_snapshot_take(g, &t, NULL) == AETHER_OK; /* of the last commit */
+        good &= say(c.done[1]);
+        hear(c.go[0]);
+        finish(good);
+    }
+    CHECK(hear(c.done[0]));
+    CHECK_OK(aether_live_retire(g, &err), err);
+    CHECK_EQ(snapshots(g), 1);
+    CHECK_EQ(kill(c.pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
+    CHECK_EQ(snapshots(g), 0);
+    aether_live_close(g);
+}
+
 /* No writer needs to help: the next reader takes a dead one's slot over. */
 TEST(slots_of_killed_readers_are_taken_over) {
     enum { MOST = 256 };

@@ -250,8 +250,11 @@ void aether_live_count(const aether_live *g, aether_live_stats *out) {
     do
         *out = (aether_live_stats){.epoch = atomic_load_explicit(c->committed, memory_order_acquire)};
     while (!add_counts(c, out->epoch, out));
-    if (g->owner == ae_process_self()) /* who reuses memory by it sees every pin */
-        ae_pins_publish(c->committed, c->fences);
+    if (g->owner == ae_process_self()) {
+        if (ae_control_is_retired(c)) /* nobody writes here any more, who would see to it */
+            ae_pins_reap(&g->graph.pins, UINT64_MAX, g->transaction.writers.max_age);
+        ae_pins_publish(c->committed, c->fences); /* who reuses memory by it sees every pin */
+    }
     const ae_pins_seen pins = ae_pins_look(&g->graph.pins, c->committed);
     const uint64_t now = ae_pins_now();
     out->arena_bytes = ae_control_arena_bytes(c);

@@ -243,6 +243,13 @@ static int times(const aether_topology *t, const uint64_t *positions, uint64_t n
 
 /* ---- many at once ---- */
 
+/* A job that wants something of the arena, too. */
+typedef struct mixed {
+    uint64_t *below;    /* positions in the base, in the order of the job */
+    uint64_t *is_below; /* a bit for each entry of the job */
+    uint64_t num_below;
+} mixed;
+
 /* Return a bound of the entries that lie in the base: all of large lists may. */
 static uint64_t most_below(const uint64_t *positions, uint64_t n) {
     uint64_t most = 0;
@@ -251,43 +258,49 @@ static uint64_t most_below(const uint64_t *positions, uint64_t n) {
     return most;
 }
 
-/* Copy where the entries of a job that lie in the base are, in their order: *count. */
-static int ask_base(const ae_view *s, const ae_fetch *job, uint64_t *positions, uint64_t *count,
-                    aether_error *err) {
+/* Note which entries of a job lie in the base, and where. */
+static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *err) {
     ae_cursor c = {0};
-    *count = 0;
+    uint64_t bits = 0;
+    m->num_below = 0;
     for (uint64_t i = 0; i < job->count; i++) {
         uint32_t lane;
         uint64_t below;
-        if (resolve(s, job->positions[i], &c, &lane, &below))
-            continue;
-        if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
-            return ae_view_bad_position(s, job->positions[i], err);
-        positions[(*count)++] = below;
+        if (!resolve(s, job->positions[i], &c, &lane, &below)) {
+            if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
+                return ae_view_bad_position(s, job->positions[i], err);
+            m->below[m->num_below++] = below;
+            bits |= UINT64_C(1) << (i % 64);
+        }
+        if (i % 64 == 63 || i + 1 == job->count) {
+            m->is_below[i / 64] = bits;
+            bits = 0;
+        }
     }
     return AETHER_OK;
 }
 
-/* The first `count` ids of a job are the base's: spread them, from the last one on, and read those of the
- * arena between them. */
-static int spread(const ae_view *s, const ae_fetch *job, uint64_t count, aether_error *err) {
+/* The first ids of a job are now the base's: spread them, from the last one on, and read those of the arena
+ * between them. */
+static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_error *err) {
     ae_cursor c = {0};
     uint32_t *ids = job->ids;
+    uint64_t left = m->num_below;
     for (uint64_t i = job->count; i-- > 0;) {
         uint32_t lane;
         uint64_t below;
         if (i >= VALUES_AHEAD && job->positions[i - VALUES_AHEAD] & AE_LIVE_BIT)
             ae_view_prefetch_value(s, job->positions[i - VALUES_AHEAD], 0, sizeof *ids);
-        const uint8_t *group = resolve(s, job->positions[i], &c, &lane, &below);
-        if (group) {
-            const uint64_t id = ids[i] = ae_group_id(group, lane);
-            if (__builtin_expect(id >= s->base.num_minor, 0))
-                return ae_view_bad_id(s, &job->positions[i], &id, 1, err);
-        } else if (__builtin_expect(count > 0, 1)) {
-            ids[i] = ids[--count];
-        } else {
-            return ae_view_bad_position(s, job->positions[i], err); /* an expired pin sees lists change */
+        if (m->is_below[i / 64] >> (i % 64) & 1) {
+            ids[i] = ids[--left];
+            continue;
         }
+        const uint8_t *group = resolve(s, job->positions[i], &c, &lane, &below);
+        if (!group)
+            return ae_view_bad_position(s, job->positions[i], err); /* the pin has expired */
+        const uint64_t id = ids[i] = ae_group_id(group, lane);
+        if (__builtin_expect(id >= s->base.num_minor, 0))
+            return ae_view_bad_id(s, &job->positions[i], &id, 1, err);
     }
     return AETHER_OK;
 }
@@ -298,30 +311,35 @@ static int fetch_many(const aether_topology *t, const ae_fetch *jobs, uint32_t n
                       aether_task *task, aether_error *err) {
     const ae_view *s = ae_view_of(t);
     const aether_topology *base = s->below->given.lists;
-    uint64_t most = 0;
+    uint64_t words = 0;
     for (uint32_t j = 0; j < n; j++)
         if (!all_below(s, jobs[j].positions, jobs[j].count))
-            most += most_below(jobs[j].positions, jobs[j].count);
-    int rc = ae_scratch_reserve(&staging->below, n * sizeof(ae_fetch) + most * sizeof(uint64_t), 0, err);
+            words += most_below(jobs[j].positions, jobs[j].count) + (jobs[j].count + 63) / 64;
+    const uint64_t head = n * (sizeof(ae_fetch) + sizeof(mixed));
+    int rc = ae_scratch_reserve(&staging->below, head + words * sizeof(uint64_t), 0, err);
     if (rc)
         return rc;
     ae_fetch *asked = staging->below.data;
-    uint64_t *positions = (uint64_t *)(void *)(asked + n);
+    mixed *parts = (mixed *)(void *)(asked + n);
+    uint64_t *room = (uint64_t *)(void *)(parts + n);
     for (uint32_t j = 0; !rc && j < n; j++) {
         asked[j] = jobs[j];
+        parts[j].below = NULL;
         if (all_below(s, jobs[j].positions, jobs[j].count))
             continue;
-        rc = ask_base(s, &jobs[j], positions, &asked[j].count, err);
-        asked[j].positions = positions;
-        positions += asked[j].count;
+        parts[j].is_below = room;
+        parts[j].below = room + (jobs[j].count + 63) / 64;
+        rc = look(s, &jobs[j], &parts[j], err);
+        asked[j] = (ae_fetch){parts[j].below, parts[j].num_below, jobs[j].ids};
+        room = parts[j].below + parts[j].num_below;
     }
     if (!rc)
         rc = ae_view_check(s, err);
     if (!rc)
         rc = base->ops->fetch_many(base, asked, n, staging, task, err);
     for (uint32_t j = 0; !rc && j < n; j++)
-        if (asked[j].positions != jobs[j].positions)
-            rc = spread(s, &jobs[j], asked[j].count, err);
+        if (parts[j].below)
+            rc = spread(s, &jobs[j], &parts[j], err);
     return rc ? rc : ae_view_check(s, err);
 }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,35 @@ def test_attributes_that_change_meanwhile(
     else:
         assert graph.features is None
     graph.close()
+
+
+@pytest.mark.forks
+def test_a_killed_reader_does_not_keep_what_was_before(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            held = graph.snapshot()
+            os.write(told, b"." if held.commit else b"?")
+            signal.pause()
+        finally:
+            os._exit(1)
+    try:
+        assert os.read(ready, 1) == b"."
+        graph.merge()
+        assert (graph.stats().snapshots, graph.stats().oldest_pid) == (1, child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    before = len(os.listdir("/proc/self/fd"))
+    time.sleep(0.06)  # they are looked for now and then
+    graph.insert_edges([0], [1])
+    assert len(os.listdir("/proc/self/fd")) < before  # the memory is gone
+    assert graph.stats().snapshots == 0
+    graph.close()
+    for descriptor in (ready, told):
+        os.close(descriptor)
 
 
 # ---- killed --------------------------------------------------------------------------------------
