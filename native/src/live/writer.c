@@ -27,6 +27,7 @@ void ae_writers_free(ae_writers *all) {
     for (uint32_t i = 0; all->lists && i < all->graph->num_lists; i++) {
         free(all->lists[i].touched_in);
         free(all->lists[i].touched);
+        free(all->lists[i].noted);
         free(all->lists[i].retired);
     }
     free(all->lists);
@@ -36,6 +37,8 @@ void ae_writers_free(ae_writers *all) {
 void ae_writer_begin(ae_writer *w, uint32_t epoch) {
     w->epoch = epoch;
     w->num_touched = 0;
+    w->num_noted = 0;
+    w->num_unsummed = 0;
     w->mark = w->end_retired;
 }
 

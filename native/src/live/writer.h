@@ -46,6 +46,9 @@ typedef struct ae_writer {
     uint64_t first_retired, end_retired, room_retired;
     uint64_t mark;          /* end_retired when the transaction began */
     uint64_t retired_units; /* that wait */
+    uint32_t *noted;        /* nodes whose lists lack sums since a change of this transaction */
+    uint64_t num_noted, room_noted;
+    uint64_t num_unsummed; /* such changes */
 } ae_writer;
 
 /* The writers of all lists, which write the same commit. */
