@@ -31,7 +31,7 @@ from aethergraph.errors import ClosedError, InvalidArgumentError, LayoutError, U
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
-from aethergraph.protocols import Layout, RowSource
+from aethergraph.protocols import Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.paging import Paging
 
@@ -344,7 +344,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         arena_mb: MiB of memory for the edges of all types together.
         layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes: of every edge type, as in
             :class:`DynamicGraph`.
-        max_snapshot_age, max_nodes, huge_pages, mlock: as in :class:`DynamicGraph`.
+        max_snapshot_age, max_nodes, huge_pages, mlock, arena_memory: as in :class:`DynamicGraph`.
     """
 
     def __init__(
@@ -363,6 +363,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        arena_memory: MemorySource | None = None,
     ) -> None:
         nodes, forms = _read_types(
             num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
@@ -372,6 +373,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             LiveStore.make(
                 nodes, forms, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
                 max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
+                arena_memory=arena_memory,
             )
         )  # fmt: skip
 
