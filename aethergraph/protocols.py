@@ -38,6 +38,7 @@ __all__ = [
     "GraphSource",
     "HomogeneousGraph",
     "Layout",
+    "MemorySource",
     "RowSource",
     "SampledSubgraph",
     "Sampler",
@@ -275,6 +276,22 @@ class TopologySource(Protocol):
         """Address of the ``aether_topology``, which lives as long as this object.
 
         An integer, a ``ctypes.c_void_p`` or a cffi pointer.
+        """
+
+
+@runtime_checkable
+class MemorySource(Protocol):
+    """Memory for the edges of live graphs, from functions in C.
+
+    :class:`aethergraph.DynamicGraph` takes it as ``arena_memory``, in place of shared memory.
+    """
+
+    @property
+    def live_memory(self) -> Any:
+        """Address of an ``aether_live_memory`` (``aether.h``), which is copied.
+
+        An integer, a ``ctypes.c_void_p`` or a cffi pointer. Its functions are called as long as the
+        graph lives, which keeps this object.
         """
 
 

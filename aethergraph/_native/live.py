@@ -35,6 +35,8 @@ from aethergraph._native.live_types import (
 )
 from aethergraph._native.memory import address_of
 from aethergraph._native.tasks import Task, lend
+from aethergraph._native.topology import struct_address
+from aethergraph.errors import UnsupportedError
 
 
 class NativeLive:
@@ -45,8 +47,13 @@ class NativeLive:
         "follow", "relations",
     )  # fmt: skip
 
-    def __init__(self, handle: Any, relations: Sequence[LiveRelation]) -> None:
-        self._handle = ffi.gc(handle, lib.aether_live_close)
+    def __init__(
+        self, handle: Any, relations: Sequence[LiveRelation], owner: object = None
+    ) -> None:
+        def close(handle: Any, close: Any = lib.aether_live_close, owner: object = owner) -> None:
+            close(handle)  # which calls functions that the owner keeps
+
+        self._handle = ffi.gc(handle, close)
         self.relations = tuple(relations)
         #: Handle, and by relation and layout the bases that it borrows: what snapshots are of.
         self._state: tuple[Any, dict[tuple[int, str], LiveBase]] = (self._handle, {})
@@ -70,6 +77,8 @@ class NativeLive:
         max_snapshot_age: int = 0,
         flags: int = 0,
         first_commit: int = 1,
+        memory: Any = None,
+        memory_owner: object = None,
     ) -> NativeLive:
         """Create a graph without edges but those of bases, which :meth:`set_base` gives.
 
@@ -79,6 +88,8 @@ class NativeLive:
             max_snapshot_age: nanoseconds after which a snapshot may expire; 0: none does.
             flags: ``LIVE_*``, combined.
             first_commit: number of the commit that it begins with.
+            memory: address of an ``aether_live_memory``; None: edges are in shared memory.
+            memory_owner: object that keeps its functions; held as long as the graph.
         """
         rows = ffi.new("aether_live_relation[]", len(relations))
         for row, one in zip(rows, relations, strict=True):
@@ -92,11 +103,15 @@ class NativeLive:
         options.flags = flags
         options.arena_bytes, options.max_snapshot_age = arena_bytes, max_snapshot_age
         options.first_commit = first_commit
+        if memory is not None:
+            options.memory = ffi.cast(
+                "aether_live_memory *", struct_address(memory, "aether_live_memory")
+            )
         out, err = ffi.new("aether_live **"), new_error()
         code = lib.aether_live_create(options, out, err)
         if code:
             fail(code, err)
-        return cls(out[0], relations)
+        return cls(out[0], relations, memory_owner)
 
     @classmethod
     def attach(cls, descriptors: Sequence[int]) -> NativeLive:
@@ -148,8 +163,17 @@ class NativeLive:
 
     @property
     def descriptors(self) -> list[int]:
-        """Descriptors of the graph's memory; they stay the graph's."""
+        """Descriptors of the graph's memory; they stay the graph's.
+
+        Raises:
+            UnsupportedError: its edges are in memory that other processes do not have.
+        """
         count = int(lib.aether_live_num_descriptors(self._handle))
+        if not count:
+            raise UnsupportedError(
+                "the edges of this live graph are in its arena_memory, which other processes do "
+                "not have: sample in threads, or create it without arena_memory"
+            )
         out = ffi.new("int32_t[]", count)
         lib.aether_live_descriptors(self._handle, out)
         return list(out)

@@ -44,8 +44,8 @@ def _describe_blocks(ids: CompressedIds) -> Any:
     return blocks
 
 
-def _address_of(pointer: Any) -> int:
-    """Return the address that a ctypes or cffi pointer, or an integer, holds."""
+def struct_address(pointer: Any, what: str) -> int:
+    """Return the address of a struct ``what``, from a ctypes or cffi pointer or an integer."""
     try:
         if isinstance(pointer, ctypes.c_void_p):
             address = pointer.value or 0
@@ -57,17 +57,17 @@ def _address_of(pointer: Any) -> int:
             address = operator.index(pointer)
     except (TypeError, ctypes.ArgumentError):
         raise InvalidArgumentError(
-            f"pointer must be the address of an aether_topology, got {type(pointer).__name__}: "
+            f"pointer must be the address of an {what}, got {type(pointer).__name__}: "
             "give an integer, a ctypes.c_void_p or a cffi pointer"
         ) from None
     if address <= 0 or isinstance(pointer, bool):
         raise InvalidArgumentError(
-            f"pointer = {shown(pointer)} is no address: the library made no topology; with ctypes "
+            f"pointer = {shown(pointer)} is no address: the library made no {what}; with ctypes "
             "set restype = ctypes.c_void_p, which keeps all 64 bits"
         )
     if address % _ALIGNMENT:
         raise InvalidArgumentError(
-            f"pointer = {address:#x} is no address of an aether_topology, which is a multiple of "
+            f"pointer = {address:#x} is no address of an {what}, which is a multiple of "
             f"{_ALIGNMENT}: with ctypes set restype = ctypes.c_void_p, which keeps all 64 bits"
         )
     return address
@@ -148,7 +148,9 @@ class NativeTopology:
             InvalidArgumentError: no address, or a topology that lacks an operation or whose facts
                 contradict each other; says which.
         """
-        return cls.of_handle(ffi.cast("aether_topology *", _address_of(pointer)), owner)
+        return cls.of_handle(
+            ffi.cast("aether_topology *", struct_address(pointer, "aether_topology")), owner
+        )
 
     @classmethod
     def of_handle(cls, handle: Any, owner: object) -> NativeTopology:

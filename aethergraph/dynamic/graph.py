@@ -29,7 +29,7 @@ from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.foreign import as_graph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import GraphParts
-from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, RowSource
+from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.meta import Owner
 from aethergraph.storage.paging import Paging
@@ -85,6 +85,9 @@ class DynamicGraph(LiveGraph, StoredGraph):
         max_nodes: most nodes there can be; None: 2^32 - 1.
         huge_pages: ask for huge pages where the system has them.
         mlock: keep the edges in memory, so that they are never swapped out.
+        arena_memory: object with the address of functions in C that give memory for the edges
+            (:class:`aethergraph.protocols.MemorySource`). Other processes, forked children
+            included, cannot read the graph then. None: shared memory.
 
     Raises:
         InvalidArgumentError: an argument is invalid; names it.
@@ -108,11 +111,19 @@ class DynamicGraph(LiveGraph, StoredGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        arena_memory: MemorySource | None = None,
     ) -> None:
         form = EdgeForm.read(layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes)
         self._set_store(
             _make_store(
-                num_vertices, arena_mb, form, max_snapshot_age, max_nodes, huge_pages, mlock
+                num_vertices,
+                arena_mb,
+                form,
+                max_snapshot_age,
+                max_nodes,
+                huge_pages,
+                mlock,
+                arena_memory=arena_memory,
             )
         )
 
@@ -597,11 +608,13 @@ def _make_store(
     huge_pages: Any,
     mlock: Any,
     base: Base | None = None,
+    arena_memory: Any = None,
 ) -> LiveStore:
     nodes = as_count(num_vertices, "num_vertices")
     return LiveStore.make(
         {"node": nodes}, {_KIND: form}, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
-        max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock, base=base,
+        max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory,
+        base=base,
     )  # fmt: skip
 
 

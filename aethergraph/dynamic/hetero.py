@@ -26,7 +26,7 @@ from aethergraph.errors import InvalidArgumentError, LayoutError
 from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
-from aethergraph.protocols import Layout
+from aethergraph.protocols import Layout, MemorySource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.paging import Paging
 
@@ -132,7 +132,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         arena_mb: MiB of memory for the edges of all types together.
         layout, order, edge_time, edge_weight, edge_attrs, edge_id_bytes: of every edge type, as in
             :class:`DynamicGraph`.
-        max_snapshot_age, max_nodes, huge_pages, mlock: as in :class:`DynamicGraph`.
+        max_snapshot_age, max_nodes, huge_pages, mlock, arena_memory: as in :class:`DynamicGraph`.
     """
 
     def __init__(
@@ -151,6 +151,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        arena_memory: MemorySource | None = None,
     ) -> None:
         nodes, forms = _read_types(
             num_nodes, edge_types, layout=layout, order=order, edge_time=edge_time,
@@ -160,6 +161,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             LiveStore.make(
                 nodes, forms, arena_mb=arena_mb, max_snapshot_age=max_snapshot_age,
                 max_nodes=max_nodes, huge_pages=huge_pages, mlock=mlock,
+                arena_memory=arena_memory,
             )
         )  # fmt: skip
 

@@ -46,7 +46,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import as_row_source
-from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.protocols import FeatureSource, MemorySource, RowSource
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
@@ -135,6 +135,7 @@ class LiveStore:
         max_snapshot_age: seconds after which a snapshot may expire; None: none does.
         max_nodes: most nodes of a type there can be; None: 2^32 - 1.
         flags: ``native.LIVE_*``.
+        memory: where edges are stored; None: in shared memory.
         base: graph file that the graph begins with; None: it begins without edges.
     """
 
@@ -147,6 +148,7 @@ class LiveStore:
         max_snapshot_age: float | None = None,
         max_nodes: int | None = None,
         flags: int = 0,
+        memory: MemorySource | None = None,
         base: Base | None = None,
     ) -> None:
         #: Base of the lists, and the one that rows by edge id began with.
@@ -156,7 +158,7 @@ class LiveStore:
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
         self.kinds = make_kinds(edges, base)
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
-        self._memory = (arena_bytes, age, flags)
+        self._memory = (arena_bytes, age, flags, memory)
         made = self.make_lists(base, num_nodes)
         self._set(made, is_writer=True)
 
@@ -176,8 +178,11 @@ class LiveStore:
             )
             for (name, kind), below in zip(self.kinds.items(), edges, strict=True)
         ]  # fmt: skip
-        arena_bytes, age, flags = self._memory
-        made = native.NativeLive.create(relations, arena_bytes, age, flags, first_commit)
+        arena_bytes, age, flags, memory = self._memory
+        made = native.NativeLive.create(
+            relations, arena_bytes, age, flags, first_commit,
+            None if memory is None else memory.live_memory, memory,
+        )  # fmt: skip
         set_bases(made, self.kinds, base)
         return made
 
@@ -192,6 +197,7 @@ class LiveStore:
         max_nodes: Any,
         huge_pages: Any,
         mlock: Any,
+        arena_memory: Any = None,
         base: Base | None = None,
     ) -> LiveStore:
         """Make a store of a user's options, which are checked.
@@ -217,9 +223,14 @@ class LiveStore:
             raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
         flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
         flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
+        if arena_memory is not None and not isinstance(arena_memory, MemorySource):
+            raise InvalidArgumentError(
+                f"arena_memory is of type {type(arena_memory).__name__}: give an object with a "
+                "member live_memory, an address (MemorySource)"
+            )
         return cls(
             num_nodes, edges, arena_bytes=megabytes << 20, max_snapshot_age=age,
-            max_nodes=max_nodes, flags=flags, base=base,
+            max_nodes=max_nodes, flags=flags, memory=arena_memory, base=base,
         )  # fmt: skip
 
     def _set(self, live: native.NativeLive, *, is_writer: bool) -> None:

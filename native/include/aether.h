@@ -61,7 +61,8 @@
  *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
- *     NULL). They never abort, and call back through aether_task.poll and aether_note_fn alone.
+ *     NULL). They never abort, and call back through aether_task.poll, aether_note_fn and
+ *     aether_live_memory alone.
  *   - Where the length of a result depends on a file, a plan or a sample, the function takes
  *     the length of the array to fill as well, and returns AETHER_E_INVALID if the two differ.
  *     No length is taken where the arguments decide it (as n does), or the counts of node types,
@@ -668,6 +669,25 @@ typedef struct aether_live_relation {
     uint64_t base_edge_ids;    /* the first edge that is inserted gets this id; 0 without a base */
 } aether_live_relation;
 
+/* Memory for the edges of a live graph in place of shared memory, which is the default: from NUMA nodes, a
+ * device, a pool that counts. `context` goes to each call. The calls come from the thread that creates,
+ * changes or closes the graph, and must not come back to it. The struct is copied; context and functions must
+ * stay until the graph is closed. Only the process that created the graph can read it then. */
+typedef struct aether_live_memory {
+    void *context;
+    /* Reserve `size` bytes, a multiple of 4096, at a multiple of 4096. Reading them must be harmless from now
+     * on, writing once they are committed. Called once for each layout of each relation, for arena_bytes (32
+     * GiB at most) every time. NULL: refused, AETHER_E_NO_MEMORY. */
+    void *(*reserve)(void *context, uint64_t size);
+    /* Take memory for bytes [offset, offset + size) of what was reserved at `data`; their content is
+     * anything. Called in ascending order, once for each byte, arena_bytes in total at most. Return 0; else
+     * it is refused, and the change that needs it fails with AETHER_E_NO_MEMORY and is undone. NULL: there is
+     * nothing to do. */
+    int (*commit)(void *context, void *data, uint64_t offset, uint64_t size);
+    /* Take back what was reserved; in the process that did it. */
+    void (*release)(void *context, void *data, uint64_t size);
+} aether_live_memory;
+
 /* What a live graph is made for. */
 typedef struct aether_live_options {
     const aether_live_relation *relations;
@@ -676,8 +696,9 @@ typedef struct aether_live_options {
     /* For the edges of all lists together, a multiple of 256 KiB; one layout of one relation takes 32 GiB
      * at most. Memory is taken as edges come; what a list has taken stays with it. */
     uint64_t arena_bytes;
-    uint64_t max_snapshot_age; /* nanoseconds after which a snapshot may expire; 0: none does */
-    uint64_t first_commit;     /* number of the commit that the graph begins with; 0: 1 */
+    uint64_t max_snapshot_age;        /* nanoseconds after which a snapshot may expire; 0: none does */
+    uint64_t first_commit;            /* number of the commit that the graph begins with; 0: 1 */
+    const aether_live_memory *memory; /* where edges are stored; NULL: in shared memory */
 } aether_live_options;
 
 /* Lists that a relation begins with: those of a graph file, say. They are read where they are, and what
@@ -724,7 +745,7 @@ int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, con
 int aether_live_retire(aether_live *g, aether_error *err);
 int aether_live_is_retired(const aether_live *g);
 /* Return the number of descriptors of the graph's memory: two, and two for each layout of each
- * relation. */
+ * relation. 0: its edges are in memory of its own (aether_live_memory), which others cannot open. */
 uint32_t aether_live_num_descriptors(const aether_live *g);
 /* Copy the descriptors to out[num_descriptors], for other processes. They stay the graph's. */
 void aether_live_descriptors(const aether_live *g, int32_t *out);

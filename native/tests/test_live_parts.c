@@ -42,7 +42,7 @@ TEST(blocks_do_not_overlap) {
     ae_arena a;
     aether_error err = {0};
     uint64_t state = 1, n = 0, refused = 0, budget = ARENA;
-    REQUIRE_OK(ae_arena_create(ARENA, 1, &budget, &a, &err), err);
+    REQUIRE_OK(ae_arena_create(ARENA, 1, NULL, &budget, &a, &err), err);
     for (int step = 0; step < 60000; step++) {
         const bool large = test_random(&state) % 16 == 0;
         if (n < BLOCKS && test_random(&state) % 16 < (step / 6000 % 2 ? 6 : 10)) {
@@ -81,8 +81,8 @@ TEST(arenas_share_a_budget) {
     ae_arena a, b;
     aether_error err = {0};
     uint64_t budget = BUDGET, got[2] = {0};
-    REQUIRE_OK(ae_arena_create(BUDGET, 1, &budget, &a, &err), err);
-    REQUIRE_OK(ae_arena_create(BUDGET, 2, &budget, &b, &err), err);
+    REQUIRE_OK(ae_arena_create(BUDGET, 1, NULL, &budget, &a, &err), err);
+    REQUIRE_OK(ae_arena_create(BUDGET, 2, NULL, &budget, &b, &err), err);
     CHECK_EQ(budget, BUDGET); /* nothing is taken before it is needed */
     CHECK_EQ(ae_arena_alloc(&a, BUDGET / AE_UNIT + 1), 0);
     CHECK_EQ(budget, BUDGET);
@@ -104,7 +104,7 @@ TEST(every_size_gets_a_block_that_is_not_much_larger) {
     ae_arena a;
     aether_error err = {0};
     uint64_t budget = UINT64_C(1) << 30;
-    REQUIRE_OK(ae_arena_create(budget, 1, &budget, &a, &err), err);
+    REQUIRE_OK(ae_arena_create(budget, 1, NULL, &budget, &a, &err), err);
     for (uint32_t units = 1; units < 60000; units += 1 + units / 50) {
         const uint64_t before = a.used;
         const ae_ref ref = ae_arena_alloc(&a, units);
@@ -137,7 +137,7 @@ static uint64_t fill_arena(uint64_t budget, bool huge) {
     ae_arena a;
     aether_error err = {0};
     uint64_t n = 0, wrong = 0;
-    CHECK_OK(ae_arena_create(UINT64_C(32) << 20, 1, &budget, &a, &err), err);
+    CHECK_OK(ae_arena_create(UINT64_C(32) << 20, 1, NULL, &budget, &a, &err), err);
     a.huge = huge;
     while (n < MOST && (refs[n] = ae_arena_alloc(&a, BLOCK))) {
         *(uint64_t *)ae_arena_at(&a, refs[n]) = refs[n];

@@ -1,6 +1,8 @@
 /* Samples of a snapshot, beside a writer that goes on, are those of the same edges in arrays: the
  * same key, bit for bit. */
 #define MODEL_NODES 320
+#include <math.h>
+
 #include "live_model.h"
 
 enum { HOPS = 3, SEEDS = 24, HOLES = 60, MEMBERS = 3, HUBS = 2, HUB_EDGES = 20000 };
@@ -25,6 +27,12 @@ typedef struct pair {
 
 /* ---- graphs ---- */
 
+/* Some weigh nothing. The others differ so much that the order in which they are added up matters. */
+static float random_weight(uint64_t *state) {
+    const int power = -(int)(test_random(state) % 30);
+    return test_random(state) % 6 ? (float)ldexp((double)(test_random(state) % 99 + 1), power) : 0;
+}
+
 static void insert(aether_live *g, model *m, uint64_t n, uint64_t *state) {
     aether_error err = {0};
     for (uint64_t i = 0; i < n; i++) {
@@ -32,7 +40,7 @@ static void insert(aether_live *g, model *m, uint64_t n, uint64_t *state) {
             (int64_t)(test_random(state) % 4 ? test_random(state) % MODEL_NODES : test_random(state) % 8 * 5);
         const int64_t minor = (int64_t)(test_random(state) % MODEL_NODES);
         const int64_t time = (int64_t)(test_random(state) % 90);
-        const float weight = (float)(test_random(state) % 5);
+        const float weight = random_weight(state);
         model_insert(m, major, minor, time, weight);
         REQUIRE_OK(aether_live_insert_one(g, 0, minor, major, time, weight, NULL, NULL, &err), err);
     }
@@ -49,7 +57,7 @@ static void insert_hubs(aether_live *g, model *m, uint64_t *state) {
             major[i] = hub;
             minor[i] = (int64_t)(test_random(state) % MODEL_NODES);
             time[i] = 90 * i / HUB_EDGES;
-            weight[i] = (float)(i % 7);
+            weight[i] = random_weight(state);
             model_insert(m, hub, minor[i], time[i], weight[i]);
         }
         const aether_live_edges all = {minor, major, m->columns & AETHER_LIVE_TIMES ? time : NULL,

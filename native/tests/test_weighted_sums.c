@@ -87,23 +87,22 @@ static void fill_weights(int kind, uint64_t degree, uint64_t *state, double *wei
 static void check_sums(const lists *l) {
     const ae_weights weights = {
         .values = l->relation.weights, .is_double = l->relation.weight_dtype == AETHER_F64, .sums = l->sums};
-    const ae_weight_sum *sums = ae_weight_sums_of(l->sums, l->list);
+    const ae_summed_list sums = ae_weight_sums_of(l->sums, l->list);
     const uint64_t degree = l->list.degree;
     double sum = 0;
     uint64_t drawable = 0, entry = 0;
     for (uint64_t n = 0; n <= degree; n++) {
         aether_error err = {0};
         ae_weight_sum found;
-        CHECK_OK(ae_weight_sums_before(&weights, l->topology, sums, l->list, n, &found, &err), err);
+        CHECK_OK(ae_weight_sums_before(&weights, l->topology, &sums, n, &found, &err), err);
         if (memcmp(&found.weight, &sum, sizeof sum) || found.drawable != drawable)
             TEST_FAIL("of %" PRIu64 " entries %" PRIu64 " add up to %g, %" PRIu64, degree, n, found.weight,
                       found.drawable);
         double next = n < degree ? tref_weight(&l->relation, BEFORE + n) : 1;
-        CHECK_OK(ae_weight_sums_find(&weights, l->topology, sums, l->list, sum, &entry, &err), err);
+        CHECK_OK(ae_weight_sums_find(&weights, l->topology, &sums, sum, &entry, &err), err);
         if (next > 0 && sum + next > sum) /* the sum is passed by the entry after it */
             CHECK_EQ(entry, n);
-        CHECK_OK(ae_weight_sums_find(&weights, l->topology, sums, l->list, nextafter(sum, 0), &entry, &err),
-                 err);
+        CHECK_OK(ae_weight_sums_find(&weights, l->topology, &sums, nextafter(sum, 0), &entry, &err), err);
         CHECK(sum <= 0 || entry < n);
         sum += next;
         drawable += next > 0;
@@ -151,8 +150,8 @@ TEST(neighbouring_lists_keep_their_sums) {
         double sum = 0;
         for (uint64_t n = 0; list.degree >= AE_WEIGHT_SUMS_LONG && n <= list.degree; n++) {
             ae_weight_sum found;
-            CHECK_OK(ae_weight_sums_before(&all, t, ae_weight_sums_of(all.sums, list), list, n, &found, &err),
-                     err);
+            const ae_summed_list summed = ae_weight_sums_of(all.sums, list);
+            CHECK_OK(ae_weight_sums_before(&all, t, &summed, n, &found, &err), err);
             CHECK(found.drawable == n && !(found.weight < sum) && !(found.weight > sum));
             sum += n < list.degree ? weights[list.start + n] : 0;
         }

@@ -177,9 +177,12 @@ typedef struct header {
     uint64_t magic, name;
 } header;
 
-int ae_arena_create(uint64_t size, uint64_t name, uint64_t *budget, ae_arena *out, aether_error *err) {
+int ae_arena_create(uint64_t size, uint64_t name, const aether_live_memory *given, uint64_t *budget,
+                    ae_arena *out, aether_error *err) {
     /* The header's slab is never handed out: ref 0 means none. */
     *out = (ae_arena){.next = SLAB_UNITS, .budget = budget};
+    if (given) /* nobody attaches, so nobody looks for a header */
+        return ae_shared_reserve(given, size, &out->memory, err);
     const int rc = ae_shared_create("aether-live-arena", size, &out->memory, err);
     if (rc)
         return rc;

@@ -53,8 +53,9 @@ typedef struct ae_arena {
 } ae_arena;
 
 /* Create an arena of `size` bytes, a multiple of 4096, of which as many are used as the budget allows.
- * `name` is a number that the table of the lists has, too. */
-int ae_arena_create(uint64_t size, uint64_t name, uint64_t *budget, ae_arena *out, aether_error *err);
+ * `name` is a number that the table of the lists has, too. `given`: memory for it; NULL: shared memory. */
+int ae_arena_create(uint64_t size, uint64_t name, const aether_live_memory *given, uint64_t *budget,
+                    ae_arena *out, aether_error *err);
 /* Map the arena of another process for reading; it must have the name. */
 int ae_arena_attach(int fd, uint64_t name, ae_arena *out, aether_error *err);
 void ae_arena_close(ae_arena *a);

@@ -28,8 +28,9 @@ static inline int64_t ae_blocks_time(const ae_layout *l, const uint8_t *groups, 
     return ae_group_time(l, groups + (uint64_t)(i / AE_GROUP) * l->group, i % AE_GROUP);
 }
 
+/* Return the bytes of a small list's block. */
 static inline uint64_t ae_blocks_bytes(const ae_writer *w, uint32_t room) {
-    return (uint64_t)room / AE_GROUP * ae_blocks_layout(w)->group;
+    return ae_small_bytes(ae_blocks_layout(w), room);
 }
 
 static inline uint8_t *ae_blocks_at(const ae_writer *w, ae_ref ref) {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "live/edit.h"
 #include "live/handle.h"
+#include "live/insert.h"
 
 /* ---- checks ---- */
 
@@ -72,124 +73,6 @@ static int check_edges(const aether_live *g, uint32_t relation, const aether_liv
 
 /* ---- inserting ---- */
 
-#define FAR   32   /* edges ahead whose roots are prefetched */
-#define NEAR  16   /* ... and the ends of whose lists */
-#define LINE  64   /* bytes of a cache line */
-#define LINES 4    /* of a sorted block that are prefetched */
-#define CHUNK 1024 /* edges that go into one layout before they go into the other */
-
-static bool is_sorted(const ae_writer *w) {
-    return w->table->order == AETHER_ORDER_ID;
-}
-
-/* Prefetch for the edges that come next, so that their cache misses overlap. */
-static void look_ahead(const ae_writer *w, const int64_t *major, uint64_t left) {
-    const ae_root *root = left > FAR ? ae_table_root(w->table, (uint64_t)major[FAR]) : NULL;
-    if (root)
-        __builtin_prefetch(root, 1);
-    if (left > NEAR) {
-        const uint64_t head = ae_writer_head(w, (uint32_t)major[NEAR]);
-        const uint8_t *block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-        if (!ae_place_is_large(ae_head_place(head)))
-            block += (uint64_t)(ae_head_length(head) / AE_GROUP) * w->table->layout.group;
-        __builtin_prefetch(block, 1);
-        /* A sorted block is searched, and copied as a rule. */
-        block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-        for (uint32_t i = 0; is_sorted(w) && i < LINES; i++)
-            __builtin_prefetch(block + (uint64_t)i * LINE, 1);
-    }
-}
-
-/* Put an entry into the sorted list of a node, unless it has the id. *fresh says whether it was put there; if
- * not, *edge is the edge that is there, or -1 if edges have no ids. */
-static int put_sorted(ae_writer *w, uint32_t node, const ae_entry *entry, bool *fresh, int64_t *edge,
-                      aether_error *err) {
-    const bool has_ids = w->table->layout.edge_id_bytes;
-    uint64_t head = ae_writer_head(w, node);
-    ae_edit e = {0};
-    ae_spot spot;
-    int rc;
-    *fresh = false;
-    *edge = -1;
-    if (head == AE_HEAD_BASE) { /* it is adopted only if it changes */
-        uint64_t found;
-        rc = ae_find_in_base(w, node, entry->id, &found, err);
-        if (!rc && found != UINT64_MAX && has_ids)
-            rc = ae_base_edge_ids(w->base, &found, 1, (uint64_t *)edge, err);
-        if (rc || found != UINT64_MAX)
-            return rc;
-        rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
-        if (rc)
-            return rc;
-        head = e.head;
-    }
-    rc = ae_find_id(w, head, entry->id, &spot, err);
-    if (!rc && spot.found)
-        return has_ids ? ae_find_edge_id(w, head, spot, (uint64_t *)edge, err) : rc;
-    *fresh = !rc;
-    if (!rc && !e.w)
-        rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
-    return rc ? rc : ae_edit_insert(&e, spot, entry, err);
-}
-
-/* Insert an edge into the first of its lists, which decides whether it is new. */
-static int put_first(ae_changing *c, ae_writer *w, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
-                     aether_error *err) {
-    entry->edge_id = c->counts.next_edge_id;
-    *fresh = true;
-    const int rc =
-        is_sorted(w) ? put_sorted(w, node, entry, fresh, edge, err) : ae_edit_put(w, node, entry, err);
-    if (rc || !*fresh)
-        return rc;
-    c->counts.num_edges++;
-    *edge = (int64_t)c->counts.next_edge_id++;
-    return AETHER_OK;
-}
-
-static int put_second(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err) {
-    int64_t edge;
-    bool fresh;
-    return is_sorted(w) ? put_sorted(w, node, entry, &fresh, &edge, err) : ae_edit_put(w, node, entry, err);
-}
-
-static ae_entry entry_of(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
-    return (ae_entry){.id = (uint32_t)minor[i],
-                      .time = edges->times ? edges->times[i] : 0,
-                      .weight = edges->weights ? edges->weights[i] : 0};
-}
-
-/* What the first layout has made of a chunk of edges. */
-typedef struct chunk {
-    uint64_t from, to;
-    int64_t ids[CHUNK];
-    bool fresh[CHUNK];
-} chunk;
-
-static int insert_first(ae_changing *c, const aether_live_edges *edges, chunk *k, aether_error *err) {
-    ae_writer *w = c->csc ? c->csc : c->csr;
-    const int64_t *major = c->csc ? edges->dst : edges->src;
-    const int64_t *minor = c->csc ? edges->src : edges->dst;
-    int rc = AETHER_OK;
-    for (uint64_t i = k->from; !rc && i < k->to; i++) {
-        ae_entry entry = entry_of(edges, minor, i);
-        look_ahead(w, major + i, edges->count - i);
-        rc = put_first(c, w, (uint32_t)major[i], &entry, &k->ids[i - k->from], &k->fresh[i - k->from], err);
-    }
-    return rc;
-}
-
-static int insert_second(ae_changing *c, const aether_live_edges *edges, const chunk *k, aether_error *err) {
-    int rc = AETHER_OK;
-    for (uint64_t i = k->from; !rc && i < k->to; i++) {
-        ae_entry entry = entry_of(edges, edges->dst, i);
-        look_ahead(c->csr, edges->src + i, edges->count - i);
-        entry.edge_id = (uint64_t)k->ids[i - k->from];
-        if (k->fresh[i - k->from])
-            rc = put_second(c->csr, (uint32_t)edges->src[i], &entry, err);
-    }
-    return rc;
-}
-
 int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edges *edges, int64_t *edge_ids,
                        uint64_t *inserted, aether_error *err) {
     bool own = false;
@@ -203,17 +86,10 @@ int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edge
         return rc;
     ae_changing *c = ae_transaction_open(&g->transaction, relation);
     const uint64_t before = c->counts.num_edges;
-    chunk k;
     if (g->journal)
         rc = g->journal->ops->insert(g->journal, relation, c->counts.next_edge_id, edges, err);
-    for (k.from = 0; !rc && k.from < edges->count; k.from = k.to) {
-        k.to = edges->count - k.from < CHUNK ? edges->count : k.from + CHUNK;
-        rc = insert_first(c, edges, &k, err);
-        if (!rc && c->csc && c->csr)
-            rc = insert_second(c, edges, &k, err);
-        if (!rc && edge_ids)
-            memcpy(edge_ids + k.from, k.ids, (k.to - k.from) * sizeof *edge_ids);
-    }
+    if (!rc)
+        rc = ae_insert(c, edges, edge_ids, err);
     const uint64_t fresh = c->counts.num_edges - before;
     rc = ae_live_end_call(g, own, rc, err);
     *inserted = rc ? 0 : fresh;
@@ -268,11 +144,10 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
     if (g->journal)
         rc = journal_one(g, relation, &(one_edge){src, dst, time, weight}, err);
     if (!rc)
-        rc = put_first(c, c->csc ? c->csc : c->csr, (uint32_t)(c->csc ? dst : src), &entry, &edge, &fresh,
-                       err);
+        rc = ae_insert_first(c, (uint32_t)(c->csc ? dst : src), &entry, &edge, &fresh, err);
     if (!rc && fresh && c->csc && c->csr) {
         entry.id = (uint32_t)dst;
-        rc = put_second(c->csr, (uint32_t)src, &entry, err);
+        rc = ae_insert_second(c, (uint32_t)src, &entry, err);
     }
     rc = ae_live_end_call(g, own, rc, err);
     if (edge_id)
@@ -317,7 +192,7 @@ static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_
 /* In sorted lists the place of the id is known. */
 static int find_doomed_in(const ae_writer *w, uint64_t head, doom *d) {
     d->n = 0;
-    if (!is_sorted(w))
+    if (!ae_blocks_sorted(w))
         return ae_find_each(w, head, find_doomed, d, d->err);
     ae_spot spot;
     uint64_t edge = 0;

@@ -1,6 +1,7 @@
 #include "live/edit.h"
 
 #include "core/error.h"
+#include "live/sums.h"
 
 static uint32_t small_max(const ae_writer *w) {
     return ae_blocks_sorted(w) ? AE_LEAF_ID : AE_LEAF_TIME;
@@ -34,8 +35,12 @@ static void drop_leaf(ae_writer *w, ae_ref ref) {
                    leaf->epoch == w->epoch);
 }
 
+static uint64_t directory_bytes(const ae_writer *w, uint32_t room) {
+    return ae_directory_bytes(ae_blocks_layout(w), room);
+}
+
 static void drop_directory(ae_writer *w, const ae_directory *d, ae_ref ref) {
-    ae_writer_drop(w, ref, ae_directory_bytes(d->room), d->epoch == w->epoch);
+    ae_writer_drop(w, ref, directory_bytes(w, d->room), d->epoch == w->epoch);
 }
 
 static int64_t key_of(const ae_writer *w, const ae_entry *entry) {
@@ -116,18 +121,20 @@ static int adopt(ae_edit *e, uint32_t node, aether_error *err) {
         if (!ref)
             return AETHER_E_NO_MEMORY;
         rc = ae_base_copy(w->base, ae_blocks_layout(w), list.start, n, ae_blocks_at(w, ref), 0, err);
-        if (rc)
+        if (rc) {
             ae_writer_drop(w, ref, ae_blocks_bytes(w, ae_room(n)), true);
-        else
-            set_head(e, ref, n);
-        return rc;
+            return rc;
+        }
+        ae_sums_of_small(ae_blocks_layout(w), ae_blocks_at(w, ref), ae_room(n), 0, n);
+        set_head(e, ref, n);
+        return AETHER_OK;
     }
-    const ae_ref ref = ae_writer_alloc(w, ae_directory_bytes(room), err);
+    const ae_ref ref = ae_writer_alloc(w, directory_bytes(w, room), err);
     if (!ref)
         return AETHER_E_NO_MEMORY;
     const ae_ref extent = new_extent(w, list.start, err);
     if (!extent) {
-        ae_writer_drop(w, ref, ae_directory_bytes(room), true);
+        ae_writer_drop(w, ref, directory_bytes(w, room), true);
         return AETHER_E_NO_MEMORY;
     }
     ae_directory *d = ae_arena_at(w->arena, ref);
@@ -135,6 +142,8 @@ static int adopt(ae_edit *e, uint32_t node, aether_error *err) {
     ae_directory_before(d)[0] = 0;
     ae_directory_leaves(d)[0] = extent;
     ae_directory_keys(d)[0] = INT64_MIN; /* nobody needs that of the first leaf */
+    if (ae_blocks_layout(w)->weight)
+        *ae_directory_summed(d) = (ae_summed){0};
     set_head(e, AE_PLACE_LARGE | ref, n);
     return AETHER_OK;
 }
@@ -146,6 +155,7 @@ int ae_edit_open(ae_writer *w, uint32_t node, uint32_t drops, ae_edit *out, aeth
     ae_root *root = ae_table_root(w->table, node);
     *out = (ae_edit){.w = w,
                      .root = root,
+                     .node = node,
                      .head = atomic_load_explicit(&root->head, memory_order_relaxed),
                      .saved = ae_writer_saved(w, root)};
     return out->head == AE_HEAD_BASE ? adopt(out, node, err) : AETHER_OK;
@@ -161,6 +171,7 @@ static int insert_small(ae_edit *e, uint32_t at, const ae_entry *entry, aether_e
     if (n < ae_room(n) && (at == n || owns_block(e))) {
         ae_blocks_move(l, groups, at + 1, groups, at, n - at);
         ae_put_entry(l, groups, at, entry);
+        ae_sums_of_small(l, groups, ae_room(n), at, n + 1);
         set_head(e, ae_head_place(old), n + 1);
         return AETHER_OK;
     }
@@ -171,6 +182,7 @@ static int insert_small(ae_edit *e, uint32_t at, const ae_entry *entry, aether_e
     ae_blocks_move(l, grown, 0, groups, 0, at);
     ae_put_entry(l, grown, at, entry);
     ae_blocks_move(l, grown, at + 1, groups, at, n - at);
+    ae_sums_copy_small(l, grown, ae_room(n + 1), groups, ae_room(n), at, n + 1);
     set_head(e, ref, n + 1);
     drop_block(e, old);
     return AETHER_OK;
@@ -186,7 +198,7 @@ static int own_directory(ae_edit *e, uint32_t count, aether_error *err) {
     if (old->epoch == w->epoch && old->room >= count)
         return AETHER_OK;
     const uint32_t room = ae_room(count);
-    const ae_ref ref = ae_writer_alloc(w, ae_directory_bytes(room), err);
+    const ae_ref ref = ae_writer_alloc(w, directory_bytes(w, room), err);
     if (!ref)
         return AETHER_E_NO_MEMORY;
     ae_directory *d = ae_arena_at(w->arena, ref);
@@ -194,9 +206,15 @@ static int own_directory(ae_edit *e, uint32_t count, aether_error *err) {
     memcpy(ae_directory_before(d), ae_directory_before(old), old->count * sizeof(uint32_t));
     memcpy(ae_directory_leaves(d), ae_directory_leaves(old), old->count * sizeof(ae_ref));
     memcpy(ae_directory_keys(d), ae_directory_keys(old), old->count * sizeof(int64_t));
+    if (ae_blocks_layout(w)->weight)
+        *ae_directory_summed(d) = *ae_directory_summed(old);
     set_head(e, AE_PLACE_LARGE | ref, ae_head_length(e->head));
     drop_directory(w, old, old_ref);
     return AETHER_OK;
+}
+
+int ae_edit_own(ae_edit *e, aether_error *err) {
+    return own_directory(e, ae_blocks_directory(e->w, e->head)->count, err);
 }
 
 /* Put a leaf whose first entry has `key` into the directory, which has room for it. */
@@ -248,12 +266,12 @@ static int make_large(ae_edit *e, aether_error *err) {
     ae_writer *w = e->w;
     const uint64_t old = e->head;
     const uint32_t n = ae_head_length(old), room = ae_room(2);
-    const ae_ref ref = ae_writer_alloc(w, ae_directory_bytes(room), err);
+    const ae_ref ref = ae_writer_alloc(w, directory_bytes(w, room), err);
     if (!ref)
         return AETHER_E_NO_MEMORY;
     const ae_ref leaf = new_leaf(w, n, err);
     if (!leaf) {
-        ae_writer_drop(w, ref, ae_directory_bytes(room), true);
+        ae_writer_drop(w, ref, directory_bytes(w, room), true);
         return AETHER_E_NO_MEMORY;
     }
     ae_directory *d = ae_arena_at(w->arena, ref);
@@ -261,6 +279,7 @@ static int make_large(ae_edit *e, aether_error *err) {
     ae_blocks_move(ae_blocks_layout(w), ae_blocks_groups(ae_blocks_leaf(w, leaf)), 0,
                    ae_blocks_at(w, ae_place_ref(ae_head_place(old))), 0, n);
     add_leaf(w, d, 0, leaf, 0);
+    ae_sums_begin(w, d, ae_blocks_at(w, ae_place_ref(ae_head_place(old))), n);
     set_head(e, AE_PLACE_LARGE | ref, n);
     drop_block(e, old);
     return AETHER_OK;
@@ -434,6 +453,15 @@ static int insert_large(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_
     return insert_in_leaf(e, d, spot, entry, err);
 }
 
+/* Bring the sums up to date after an entry was inserted at `index`. */
+static void sum_inserted(ae_edit *e, uint32_t index) {
+    const uint32_t n = ae_head_length(e->head);
+    ae_sums_break(e->w, e->node, e->head, index, n - 1);
+    if (n % AE_WEIGHT_SUMS_BLOCK || (ae_sums_are_full(e->w, e->head) && ae_edit_own(e, NULL)))
+        return;
+    ae_sums_append(e->w, e->node, e->head);
+}
+
 int ae_edit_insert(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_error *err) {
     const uint32_t n = ae_head_length(e->head);
     if (n >= AE_LIST_MAX - 1)
@@ -445,7 +473,11 @@ int ae_edit_insert(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_error
         if (rc)
             return rc;
     }
-    return insert_large(e, spot, entry, err);
+    const uint32_t index = ae_find_index(e->w, e->head, spot);
+    const int rc = insert_large(e, spot, entry, err);
+    if (!rc && ae_blocks_layout(e->w)->weight)
+        sum_inserted(e, index);
+    return rc;
 }
 
 int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err) {
@@ -460,6 +492,8 @@ int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error
         if (rc)
             return rc;
         ae_put_entry(l, groups, n, entry);
+        if ((n + 1) % AE_WEIGHT_SUMS_BLOCK == 0)
+            ae_sums_of_small(l, groups, ae_room(n), n, n + 1);
         atomic_store_explicit(&ae_table_root(w->table, node)->head, ae_head(place, n + 1),
                               memory_order_release);
         return AETHER_OK;
@@ -528,6 +562,7 @@ static void drop_list(ae_edit *e, uint64_t head) {
     ae_directory *d = ae_blocks_directory(w, head);
     for (uint32_t c = 0; c < d->count; c++)
         drop_leaf(w, ae_directory_leaves(d)[c]);
+    ae_sums_drop(w, d, true);
     drop_directory(w, d, ae_place_ref(ae_head_place(head)));
 }
 
@@ -547,6 +582,8 @@ static int remove_to_small(ae_edit *e, const uint32_t *doomed, uint32_t n, aethe
             return rc;
         }
     }
+    if (left)
+        ae_sums_of_small(ae_blocks_layout(e->w), g.out, ae_room(left), 0, left);
     set_head(e, ref, left);
     drop_list(e, old);
     return AETHER_OK;
@@ -626,8 +663,10 @@ static int join_leaves(ae_edit *e, ae_directory *d, uint32_t c, aether_error *er
 
 /* From the last leaf to the first, so that the numbers of doomed entries stay right. */
 static int remove_large(ae_edit *e, const uint32_t *doomed, uint32_t n, aether_error *err) {
-    int rc = own_directory(e, ae_blocks_directory(e->w, e->head)->count, err);
+    int rc = ae_edit_own(e, err);
     ae_directory *d = ae_blocks_directory(e->w, e->head);
+    if (!rc)
+        ae_sums_break(e->w, e->node, e->head, doomed[0], ae_head_length(e->head));
     for (uint32_t c = d->count; !rc && n && c-- > 0;) {
         const uint32_t first = count_below(doomed, n, ae_directory_before(d)[c]);
         if (first == n)
@@ -669,5 +708,6 @@ void ae_edit_discard(ae_writer *w, uint64_t head, uint64_t saved) {
     for (uint32_t c = 0; c < d->count; c++)
         if (ae_blocks_leaf(w, ae_directory_leaves(d)[c])->epoch == w->epoch)
             drop_leaf(w, ae_directory_leaves(d)[c]);
+    ae_sums_drop(w, d, false);
     drop_directory(w, d, ae_place_ref(ae_head_place(head)));
 }

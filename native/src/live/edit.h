@@ -28,6 +28,7 @@
 typedef struct ae_edit {
     ae_writer *w;
     ae_root *root;
+    uint32_t node;
     uint64_t head;  /* as it is now */
     uint64_t saved; /* as the last commit has it */
 } ae_edit;
@@ -38,11 +39,13 @@ int ae_edit_open(ae_writer *w, uint32_t node, uint32_t drops, ae_edit *out, aeth
 int ae_edit_insert(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_error *err);
 /* Find the place of an entry by its time, and insert it there. */
 int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err);
+/* Make the directory of a large list the transaction's. */
+int ae_edit_own(ae_edit *e, aether_error *err);
 /* Remove n entries, by index in the list, ascending. */
 int ae_edit_remove(ae_edit *e, const uint32_t *doomed, uint32_t n, aether_error *err);
 
 /* Most blocks that ae_edit_insert() drops; ae_edit_remove() drops all at most. */
-#define AE_EDIT_DROPS 4
+#define AE_EDIT_DROPS 5
 /* Free the blocks of `head` that this transaction made; `saved` is the list as it was before. */
 void ae_edit_discard(ae_writer *w, uint64_t head, uint64_t saved);
 

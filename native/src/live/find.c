@@ -237,5 +237,5 @@ int ae_find_each(const ae_writer *w, uint64_t head, ae_find_visit visit, void *c
 }
 
 uint32_t ae_find_blocks(const ae_writer *w, uint64_t head) {
-    return ae_place_is_large(ae_head_place(head)) ? ae_blocks_directory(w, head)->count + 1 : 1;
+    return ae_place_is_large(ae_head_place(head)) ? ae_blocks_directory(w, head)->count + 2 : 1;
 }

@@ -36,7 +36,7 @@ int ae_find_in_base(const ae_writer *w, uint32_t node, uint32_t id, uint64_t *po
 /* Return the number of entries of a node's list. */
 int ae_find_length(const ae_writer *w, uint32_t node, uint64_t *out, aether_error *err);
 
-/* Return the number of blocks of a list. */
+/* Return the number of blocks of a list, at most. */
 uint32_t ae_find_blocks(const ae_writer *w, uint64_t head);
 
 /* Call `visit` for each stretch of entries of a list, in order; a result other than 0 ends it. */

@@ -43,6 +43,8 @@ static int check_options(const aether_live_options *o, aether_error *err) {
     if (o->first_commit > AE_CONTROL_LAST_EPOCH)
         return ae_error_at(err, AETHER_E_LIMIT, -1, (int64_t)o->first_commit,
                            "first_commit = %" PRIu64 ": commits have 32-bit numbers", o->first_commit);
+    if (o->memory && (!o->memory->reserve || !o->memory->release))
+        return ae_error_set(err, AETHER_E_INVALID, "memory needs the functions reserve and release");
     for (uint32_t r = 0; r < o->num_relations; r++) {
         const int rc = ae_control_check(&o->relations[r], r, err);
         if (rc)
@@ -89,9 +91,10 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
     ae_lists *l = &g->lists[i];
     const uint64_t size = o->arena_bytes < AE_ARENA_MAX_SIZE ? o->arena_bytes : AE_ARENA_MAX_SIZE;
     const bool huge = o->flags & AETHER_LIVE_HUGE;
+    const aether_live_memory *given = g->given.reserve ? &g->given : NULL;
     int rc = ae_table_create(&o->relations[l->relation], room_of(g, l), name_of(g, i), huge, &l->table, err);
     if (!rc)
-        rc = ae_arena_create(size, name_of(g, i), &g->budget, &l->arena, err);
+        rc = ae_arena_create(size, name_of(g, i), given, &g->budget, &l->arena, err);
     if (!rc && huge)
         ae_shared_want_huge(&l->arena.memory);
     l->arena.huge = huge;
@@ -106,7 +109,8 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
 /* ---- the graph ---- */
 
 int ae_graph_create(const aether_live_options *options, ae_graph *g, aether_error *err) {
-    *g = (ae_graph){.budget = options->arena_bytes};
+    *g = (ae_graph){.budget = options->arena_bytes,
+                    .given = options->memory ? *options->memory : (aether_live_memory){0}};
     int rc = check_options(options, err);
     if (rc)
         return rc;

@@ -27,14 +27,15 @@ typedef struct ae_lists {
 typedef struct ae_graph {
     ae_control control;
     ae_shared pins;
-    uint64_t budget; /* bytes that the arenas may still take; the writer's */
+    uint64_t budget;          /* bytes that the arenas may still take; the writer's */
+    aether_live_memory given; /* memory of the arenas; reserve NULL: they are shared */
     uint32_t num_lists;
     uint32_t missing; /* lists whose base is not known yet */
     ae_lists *lists;
     ae_lists **by_layout; /* [2 * num_relations]; NULL: not stored */
 } ae_graph;
 
-/* Create the memory of a graph without edges. Arenas count on g->budget: do not move `g`. */
+/* Create the memory of a graph without edges. Arenas refer to `g`: do not move it. */
 int ae_graph_create(const aether_live_options *options, ae_graph *g, aether_error *err);
 int ae_graph_attach(const int32_t *descriptors, uint32_t n, ae_graph *g, aether_error *err);
 void ae_graph_close(ae_graph *g);

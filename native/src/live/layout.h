@@ -9,12 +9,16 @@
  *                before[room]                 entries left of the leaf
  *                leaf[room]                   refs
  *                key[room]                    time or id of the leaf's first entry
+ *                summed                       16 B, of relations with weights: ref and number of sums
  *              leaf                         16 B: epoch, room; then groups of 4 entries
  *              extent                       16 B: epoch, position of its first entry in the base
  *
  * A position names a version of a list and an index, so it needs no root, and `start + i` is the
  * position of entry i. Groups keep what belongs to an edge within a cache line or two, and need no
  * capacity to be found: a small block of n entries has room for exactly ae_room(n).
+ *
+ * Relations with weights have running sums of them for lists of 128 entries or more (live/sums.h): a small
+ * block for 128 or more has them behind its groups, a directory refers to them.
  *
  * What is below the length of a version never changes while somebody may read it: entries are
  * appended behind it, everything else is done in copies. Leaf and directory carry the commit that
@@ -39,6 +43,7 @@
 #include <string.h>
 
 #include "live/arena.h"
+#include "topology/topology.h"
 
 #define AE_GROUP        4u               /* entries */
 #define AE_GROUP_MOST   (AE_GROUP * 24u) /* bytes: id, edge id, time, weight */
@@ -132,6 +137,22 @@ static inline uint32_t ae_room(uint32_t n) {
     return (groups <= power + power / 2 ? power + power / 2 : 2 * power) * AE_GROUP;
 }
 
+/* ---- small lists ---- */
+
+/* Return the number of running sums behind the groups of a small list's block. */
+static inline uint32_t ae_small_sums(const ae_layout *l, uint32_t room) {
+    return l->weight && room >= AE_WEIGHT_SUMS_LONG ? room / AE_WEIGHT_SUMS_BLOCK : 0;
+}
+
+/* Return the bytes of its groups, and so where the sums begin. */
+static inline uint64_t ae_groups_bytes(const ae_layout *l, uint32_t room) {
+    return (uint64_t)room / AE_GROUP * l->group;
+}
+
+static inline uint64_t ae_small_bytes(const ae_layout *l, uint32_t room) {
+    return ae_groups_bytes(l, room) + ae_small_sums(l, room) * sizeof(ae_weight_sum);
+}
+
 /* ---- heads and positions ---- */
 
 static inline uint64_t ae_head(uint32_t place, uint32_t length) {
@@ -165,6 +186,27 @@ typedef struct ae_leaf {
     uint64_t start; /* of an extent: position of its first entry in the base */
 } ae_leaf;
 
+/* Running sums of a large list, behind the keys of its directory. */
+typedef struct ae_summed {
+    ae_ref sums;     /* block of them; 0: none */
+    uint32_t blocks; /* of 64 entries, whose sums are good; AE_SUMMED_ALL: as many as the list has */
+    uint32_t noted;  /* commit that last wanted more: for the writer */
+    uint32_t pad;
+} ae_summed;
+
+#define AE_SUMMED_ALL UINT32_MAX
+
+typedef struct ae_sums {
+    uint32_t epoch; /* commit that made the block */
+    uint32_t room;  /* for sums */
+    uint64_t pad;
+    ae_weight_sum at[];
+} ae_sums;
+
+static inline uint64_t ae_sums_bytes(uint32_t room) {
+    return sizeof(ae_sums) + room * sizeof(ae_weight_sum);
+}
+
 static inline uint32_t *ae_directory_before(ae_directory *d) {
     return (uint32_t *)(void *)(d + 1);
 }
@@ -174,8 +216,13 @@ static inline ae_ref *ae_directory_leaves(ae_directory *d) {
 static inline int64_t *ae_directory_keys(ae_directory *d) {
     return (int64_t *)(void *)(ae_directory_leaves(d) + d->room);
 }
-static inline uint64_t ae_directory_bytes(uint64_t room) {
-    return sizeof(ae_directory) + room * (sizeof(uint32_t) + sizeof(ae_ref) + sizeof(int64_t));
+/* Return where the sums of a directory are noted, of a relation with weights. */
+static inline ae_summed *ae_directory_summed(ae_directory *d) {
+    return (ae_summed *)(void *)(ae_directory_keys(d) + d->room);
+}
+static inline uint64_t ae_directory_bytes(const ae_layout *l, uint64_t room) {
+    return sizeof(ae_directory) + room * (sizeof(uint32_t) + sizeof(ae_ref) + sizeof(int64_t)) +
+           (l->weight ? sizeof(ae_summed) : 0);
 }
 static inline bool ae_ref_is_extent(ae_ref leaf) {
     return leaf & AE_EXTENT;

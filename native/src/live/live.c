@@ -21,6 +21,7 @@ int aether_live_create(const aether_live_options *options, aether_live **out, ae
     int rc = new_handle(&g, err);
     if (rc)
         return rc;
+    g->owner = ae_process_self();
     rc = ae_graph_create(options, &g->graph, err);
     if (!rc)
         rc = ae_transaction_init(&g->transaction, &g->graph, options->max_snapshot_age, err);
@@ -28,7 +29,6 @@ int aether_live_create(const aether_live_options *options, aether_live **out, ae
         aether_live_close(g);
         return rc;
     }
-    g->owner = ae_process_self();
     *out = g;
     return AETHER_OK;
 }
@@ -70,10 +70,12 @@ int aether_live_is_retired(const aether_live *g) {
 }
 
 uint32_t aether_live_num_descriptors(const aether_live *g) {
-    return 2 + 2 * g->graph.num_lists;
+    return g->graph.given.reserve ? 0 : 2 + 2 * g->graph.num_lists;
 }
 
 void aether_live_descriptors(const aether_live *g, int32_t *out) {
+    if (!aether_live_num_descriptors(g))
+        return;
     *out++ = g->graph.control.memory.fd;
     *out++ = g->graph.pins.fd;
     for (uint32_t i = 0; i < g->graph.num_lists; i++) {
@@ -101,6 +103,8 @@ void aether_live_close(aether_live *g) {
     if (g->journal)
         g->journal->ops->close(g->journal);
     ae_transaction_free(&g->transaction);
+    if (g->owner != ae_process_self())
+        g->graph.given.release = NULL; /* a forked child's: the memory is its parent's to give back */
     ae_graph_close(&g->graph);
     free(g);
 }
@@ -200,6 +204,12 @@ int aether_live_reclaim(aether_live *g, aether_error *err) {
 /* ---- reading ---- */
 
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err) {
+    *out = NULL;
+    if (g->graph.given.reserve && g->owner != ae_process_self())
+        return ae_error_at(err, AETHER_E_UNSUPPORTED, -1, (int64_t)ae_process_pid(g->owner),
+                           "the edges of this live graph are in memory that process %" PRIu32
+                           " does not share: read it there, or create it without memory of its own",
+                           ae_process_pid(g->owner));
     return ae_snapshot_create(&g->graph, out, err);
 }
 

@@ -353,6 +353,7 @@ ae_topology_ops ae_view_ops_over(const ae_view *v) {
                              .edge_ids = edge_ids,
                              .weights = l->weight ? weights : NULL,
                              .times = l->time ? times : NULL,
+                             .weight_sums = l->weight ? ae_view_weight_sums : NULL,
                              .fetch_many = v->below->given.lists->ops->fetch_many ? fetch_many : NULL,
                              .memory = ae_view_memory,
                              .destroy = ae_view_destroy};

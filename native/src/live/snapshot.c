@@ -120,6 +120,7 @@ static ae_topology_ops operations(const ae_layout *l) {
                              .edge_ids = edge_ids,
                              .weights = l->weight ? weights : NULL,
                              .times = l->time ? times : NULL,
+                             .weight_sums = l->weight ? ae_view_weight_sums : NULL,
                              .written = written,
                              .memory = ae_view_memory,
                              .destroy = ae_view_destroy};

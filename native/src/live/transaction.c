@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "live/edit.h"
+#include "live/mend.h"
 
 int ae_transaction_init(ae_transaction *t, ae_graph *graph, uint64_t max_age, aether_error *err) {
     const uint32_t n = graph->control.num_relations;
@@ -76,6 +77,13 @@ void ae_transaction_put_usage(ae_transaction *t) {
 
 void ae_transaction_commit(ae_transaction *t) {
     for (uint32_t i = 0; i < t->num_opened; i++) {
+        const ae_changing *c = &t->relations[t->opened[i]];
+        if (c->csc)
+            ae_mend(c->csc);
+        if (c->csr)
+            ae_mend(c->csr);
+    }
+    for (uint32_t i = 0; i < t->num_opened; i++) {
         const uint32_t r = t->opened[i];
         ae_control_put_counts(t->control, r, t->epoch, &t->relations[r].counts);
         put_usage(t, r);
@@ -98,6 +106,7 @@ static void undo_lists(ae_writer *w) {
         if (history)
             ae_writer_drop_history(w, history);
     }
+    w->num_noted = 0;
 }
 
 void ae_transaction_abort(ae_transaction *t) {

@@ -43,7 +43,8 @@ bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c) {
     const ae_directory *d = ae_view_at(s, ae_position_ref(position), sizeof *d);
     const uint32_t count = d ? __atomic_load_n(&d->count, __ATOMIC_RELAXED) : 0;
     const uint32_t room = d ? __atomic_load_n(&d->room, __ATOMIC_RELAXED) : 0;
-    if (!count || count > room || !ae_view_at(s, ae_position_ref(position), ae_directory_bytes(room)))
+    if (!count || count > room ||
+        !ae_view_at(s, ae_position_ref(position), ae_directory_bytes(&s->table->layout, room)))
         return false;
     const uint32_t *before = (const uint32_t *)(const void *)(d + 1);
     const ae_ref *leaves = before + room;
@@ -58,6 +59,44 @@ bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c) {
                      .groups = ae_ref_is_extent(ref) ? NULL : (const uint8_t *)(leaf + 1),
                      .first = ae_ref_is_extent(ref) ? leaf->start : 0};
     return index >= c->from;
+}
+
+static const ae_weight_sum *sums_of_small(const ae_view *s, ae_list list, uint64_t *blocks) {
+    const ae_layout *l = &s->table->layout;
+    const uint32_t room = ae_room((uint32_t)list.degree);
+    const uint8_t *groups = ae_view_at(s, ae_position_ref(list.start), ae_small_bytes(l, room));
+    if (!groups || !ae_small_sums(l, room))
+        return NULL;
+    *blocks = list.degree / AE_WEIGHT_SUMS_BLOCK;
+    return (const ae_weight_sum *)(const void *)(groups + ae_groups_bytes(l, room));
+}
+
+static const ae_weight_sum *sums_of_large(const ae_view *s, ae_list list, uint64_t *blocks) {
+    const ae_layout *l = &s->table->layout;
+    ae_directory *d = (ae_directory *)ae_view_at(s, ae_position_ref(list.start), sizeof *d);
+    const uint32_t room = d ? __atomic_load_n(&d->room, __ATOMIC_RELAXED) : 0;
+    const uint64_t bytes = ae_directory_bytes(l, room);
+    if (!room || !ae_view_at(s, ae_position_ref(list.start), bytes))
+        return NULL;
+    const ae_summed *summed = (const ae_summed *)(const void *)((const uint8_t *)d + bytes) - 1;
+    const ae_ref ref = __atomic_load_n(&summed->sums, __ATOMIC_RELAXED);
+    const uint32_t good = __atomic_load_n(&summed->blocks, __ATOMIC_RELAXED);
+    const ae_sums *sums = ref ? ae_view_at(s, ref, sizeof *sums) : NULL;
+    const uint32_t made = sums ? __atomic_load_n(&sums->room, __ATOMIC_RELAXED) : 0;
+    if (!sums || !ae_view_at(s, ref, ae_sums_bytes(made)))
+        return NULL;
+    *blocks = list.degree / AE_WEIGHT_SUMS_BLOCK;
+    *blocks = *blocks < good ? *blocks : good;
+    *blocks = *blocks < made ? *blocks : made;
+    return sums->at;
+}
+
+const ae_weight_sum *ae_view_weight_sums(const aether_topology *t, ae_list list, uint64_t *blocks) {
+    const ae_view *s = ae_view_of(t);
+    *blocks = 0;
+    if (!(list.start & AE_LIVE_BIT) || ae_position_index(list.start))
+        return NULL;
+    return ae_position_is_large(list.start) ? sums_of_large(s, list, blocks) : sums_of_small(s, list, blocks);
 }
 
 int ae_view_need_edge_ids(const ae_view *s, aether_error *err) {

@@ -139,6 +139,8 @@ int ae_view_need_edge_ids(const ae_view *s, aether_error *err);
 
 /* ---- operations that are the same for both ---- */
 
+/* Return the sums of a list, or NULL. */
+const ae_weight_sum *ae_view_weight_sums(const aether_topology *t, ae_list list, uint64_t *blocks);
 uint64_t ae_view_memory(const aether_topology *t);
 void ae_view_destroy(aether_topology *t);
 

@@ -27,6 +27,7 @@ void ae_writers_free(ae_writers *all) {
     for (uint32_t i = 0; all->lists && i < all->graph->num_lists; i++) {
         free(all->lists[i].touched_in);
         free(all->lists[i].touched);
+        free(all->lists[i].noted);
         free(all->lists[i].retired);
     }
     free(all->lists);
@@ -36,7 +37,27 @@ void ae_writers_free(ae_writers *all) {
 void ae_writer_begin(ae_writer *w, uint32_t epoch) {
     w->epoch = epoch;
     w->num_touched = 0;
+    w->num_noted = 0;
+    w->num_unsummed = 0;
     w->mark = w->end_retired;
+}
+
+void ae_writer_set_apart(ae_writer *w, ae_apart *apart) {
+    w->all->apart = true;
+    *apart = (ae_apart){
+        .own = *w->all, .all = w->all, .own_budget = *w->arena->budget / 2, .budget = w->arena->budget};
+    apart->own.retired_units = 0;
+    *apart->budget -= apart->own_budget;
+    w->all = &apart->own;
+    w->arena->budget = &apart->own_budget;
+}
+
+void ae_writer_rejoin(ae_writer *w, ae_apart *apart) {
+    w->all = apart->all;
+    w->arena->budget = apart->budget;
+    *apart->budget += apart->own_budget;
+    w->all->retired_units += apart->own.retired_units;
+    w->all->apart = false;
 }
 
 /* ---- memory of the writer alone ---- */
@@ -199,7 +220,7 @@ static int full(const ae_writer *w, uint64_t bytes, aether_error *err) {
 ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err) {
     const uint32_t units = ae_arena_units(bytes);
     ae_ref ref = ae_arena_alloc(w->arena, units);
-    if (!ref) {
+    if (!ref && !w->all->apart) {
         ae_writers_reclaim(w->all, true);
         ref = ae_arena_alloc(w->arena, units);
     }

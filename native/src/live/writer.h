@@ -46,6 +46,9 @@ typedef struct ae_writer {
     uint64_t first_retired, end_retired, room_retired;
     uint64_t mark;          /* end_retired when the transaction began */
     uint64_t retired_units; /* that wait */
+    uint32_t *noted;        /* nodes whose lists lack sums since a change of this transaction */
+    uint64_t num_noted, room_noted;
+    uint64_t num_unsummed; /* such changes */
 } ae_writer;
 
 /* The writers of all lists, which write the same commit. */
@@ -54,6 +57,7 @@ typedef struct ae_writers {
     uint64_t max_age;       /* of a snapshot in nanoseconds; 0: any */
     uint64_t reclaim_at;    /* units retired that are worth a look at the pins */
     uint64_t retired_units; /* of all lists */
+    bool apart;             /* two threads write: nothing of others may be reclaimed */
     ae_writer *lists;       /* as in graph->lists */
 } ae_writers;
 
@@ -64,6 +68,18 @@ void ae_writers_free(ae_writers *all);
 static inline ae_writer *ae_writer_of(const ae_writers *all, const ae_lists *lists) {
     return lists ? &all->lists[lists - all->graph->lists] : NULL;
 }
+
+/* What a writer has for itself while a thread of its own uses it, and where that belongs. */
+typedef struct ae_apart {
+    ae_writers own, *all;
+    uint64_t own_budget, *budget;
+} ae_apart;
+
+/* Let another thread use a writer beside those that use the others of its graph: with half of what memory
+ * there is, and without reclaiming, neither here nor there. Full memory is an error then, sooner than else.
+ */
+void ae_writer_set_apart(ae_writer *w, ae_apart *apart);
+void ae_writer_rejoin(ae_writer *w, ae_apart *apart);
 
 /* Begin to write a commit. */
 void ae_writer_begin(ae_writer *w, uint32_t epoch);

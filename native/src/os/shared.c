@@ -66,7 +66,23 @@ int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_err
     return ae_error_os(err, rc, "cannot reserve %" PRIu64 " bytes of shared memory for %s", size, name);
 }
 
+int ae_shared_reserve(const aether_live_memory *given, uint64_t size, ae_shared *out, aether_error *err) {
+    *out = (ae_shared){.fd = -1};
+    uint8_t *data = given->reserve(given->context, size);
+    if (!data)
+        return ae_error_at(err, AETHER_E_NO_MEMORY, -1, (int64_t)size,
+                           "the memory's reserve() refused %" PRIu64 " bytes", size);
+    *out = (ae_shared){.data = data, .size = size, .fd = -1, .given = given};
+    if ((uintptr_t)data % PAGE == 0)
+        return AETHER_OK;
+    ae_shared_close(out);
+    return ae_error_set(err, AETHER_E_INVALID, "the memory's reserve() returned %p: make it a multiple of %u",
+                        (void *)data, PAGE);
+}
+
 int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err) {
+    if (s->given)
+        return AETHER_OK;
     if (!all_write && fcntl(s->fd, F_ADD_SEALS, FIXED_SIZE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0)
         return AETHER_OK;
     if (fcntl(s->fd, F_ADD_SEALS, FIXED_SIZE | F_SEAL_SEAL) == 0)
@@ -98,21 +114,27 @@ int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, ae
 }
 
 void ae_shared_close(ae_shared *s) {
-    if (s->data)
+    if (s->given && s->given->release)
+        s->given->release(s->given->context, s->data, s->size);
+    else if (!s->given && s->data)
         munmap(s->data, s->size);
-    if (s->fd > 0 || s->size)
+    if (!s->given && (s->fd > 0 || s->size))
         close(s->fd);
     *s = (ae_shared){.fd = -1};
 }
 
 void ae_shared_want_huge(const ae_shared *s) {
     const int saved = errno;
+    if (s->given)
+        return;
     madvise(s->data, s->size, MADV_HUGEPAGE); /* a hint: kernels without it decline */
     errno = saved;
 }
 
 bool ae_shared_collapse(const ae_shared *s, uint64_t offset) {
     const int saved = errno;
+    if (s->given)
+        return false;
     /* The kernel declines where there is no page at all: take the first. */
     int failed = ae_shared_commit(s, offset, PAGE, NULL);
     if (!failed && hooks.collapse)
@@ -133,7 +155,9 @@ int ae_shared_lock(const ae_shared *s, uint64_t offset, uint64_t size, aether_er
 
 int ae_shared_commit(const ae_shared *s, uint64_t offset, uint64_t size, aether_error *err) {
     int failed = hooks.commit ? hooks.commit(offset, size) : 0;
-    if (!failed && madvise(s->data + offset, size, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+    if (!failed && s->given)
+        failed = s->given->commit ? s->given->commit(s->given->context, s->data, offset, size) : 0;
+    else if (!failed && madvise(s->data + offset, size, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
         failed = errno; /* kernels before 5.14 know no such advice: the first write takes the page */
     if (!failed)
         return AETHER_OK;

@@ -7,6 +7,8 @@
  * The memory is sparse: pages that nobody has written take no room. Its size is fixed: seals keep
  * every process from changing it, so a mapping never faults for lack of file.
  *
+ *   or        memory of hooks that a user gives (aether_live_memory), which other processes do not have
+ *
  * Caveats: kernels before 5.1 cannot keep others from mapping it for writing. Writing a page for
  * the first time takes memory from the system, and a process that exceeds its limits there is
  * killed; ae_shared_commit() asks beforehand.
@@ -22,6 +24,7 @@ typedef struct ae_shared {
     uint8_t *data; /* NULL: nothing is mapped */
     uint64_t size;
     int fd;
+    const aether_live_memory *given; /* whose memory it is; NULL: a memfd's */
 } ae_shared;
 
 /* What tests make fail; all zeros: nothing. */
@@ -35,6 +38,8 @@ typedef struct ae_shared_hooks {
 /* Create `size` bytes of zeros (a multiple of 4096) and map them for writing. `name` is for
  * /proc/<pid>/maps. */
 int ae_shared_create(const char *name, uint64_t size, ae_shared *out, aether_error *err);
+/* Reserve memory by hooks, which are borrowed. Sealing and huge pages are then none of our business. */
+int ae_shared_reserve(const aether_live_memory *given, uint64_t size, ae_shared *out, aether_error *err);
 /* Fix the size; unless `all_write`, others can only read from now on. */
 int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err);
 /* Map the sealed memory behind a descriptor, which is duplicated. `what` is for messages. */

@@ -33,6 +33,15 @@ typedef struct ae_list {
     uint64_t degree;
 } ae_list;
 
+/* A running sum of the weights of a list, from its first entry on. */
+typedef struct ae_weight_sum {
+    double weight;
+    uint64_t drawable; /* entries that weigh something */
+} ae_weight_sum;
+
+#define AE_WEIGHT_SUMS_BLOCK 64  /* entries between two of the sums that are kept */
+#define AE_WEIGHT_SUMS_LONG  128 /* entries from which on a list has sums */
+
 /* One job of fetch_many: positions, and memory for their ids, of the topology's id_bytes each. */
 typedef struct ae_fetch {
     const uint64_t *positions; /* positions of one list follow each other */
@@ -61,6 +70,12 @@ typedef struct ae_topology_ops {
                    aether_error *err);
     int (*times)(const aether_topology *t, const uint64_t *positions, uint64_t n, int64_t *out,
                  aether_error *err);
+    /* Return the running sums of the weights of a list, as `locate` has given it, behind each of its first
+     * *blocks blocks of 64 entries: the weights added up as doubles, one after the other. They stay where
+     * they are as long as positions do, and what was read of them is good if a later call of `weights`
+     * succeeds. NULL: the list has none, and its weights are read; NULL in place of the function: no list
+     * has. */
+    const ae_weight_sum *(*weight_sums)(const aether_topology *t, ae_list list, uint64_t *blocks);
     /* Read the ids of n jobs at once, in the order of the file; `staging` (topology/staging.h) is the
      * memory to read into. NULL where `fetch` is as good. */
     int (*fetch_many)(const aether_topology *t, const ae_fetch *jobs, uint32_t n,

@@ -91,14 +91,15 @@ static uint64_t last_block(ae_list list) {
     return ae_weight_sums_blocks(list) - 1;
 }
 
-int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
-                          ae_list list, uint64_t n, ae_weight_sum *out, aether_error *err) {
-    uint64_t block = n / BLOCK < last_block(list) ? n / BLOCK : last_block(list);
-    *out = n == list.degree ? sums[block] : block ? sums[block - 1] : (ae_weight_sum){0, 0};
-    if (n == list.degree || n == block * BLOCK)
+int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, const ae_summed_list *l,
+                          uint64_t n, ae_weight_sum *out, aether_error *err) {
+    const uint64_t last = last_block(l->list), block = n / BLOCK < last ? n / BLOCK : last;
+    const bool whole = l->closed && n == l->list.degree;
+    *out = whole ? l->sums[block] : block ? l->sums[block - 1] : (ae_weight_sum){0, 0};
+    if (whole || n == block * BLOCK)
         return AETHER_OK;
     ae_weight_reader r;
-    ae_weights_open(&r, weights, t, (ae_list){list.start + block * BLOCK, n - block * BLOCK},
+    ae_weights_open(&r, weights, t, (ae_list){l->list.start + block * BLOCK, n - block * BLOCK},
                     (ae_exclusions){0}, (ae_exclusions){0});
     int rc = ae_weights_next(&r, err);
     for (uint64_t i = 0; !rc && i < r.n; i++) {
@@ -143,8 +144,10 @@ static int pass(const ae_weights *weights, const aether_topology *t, ae_list par
     return rc;
 }
 
-int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
-                        ae_list list, double x, uint64_t *entry, aether_error *err) {
+int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, const ae_summed_list *l,
+                        double x, uint64_t *entry, aether_error *err) {
+    const ae_weight_sum *sums = l->sums;
+    const ae_list list = l->list;
     uint64_t low = 0, n = last_block(list);
     while (n) { /* the first block whose sum is above x, or the last */
         uint64_t half = n / 2;

@@ -14,8 +14,9 @@
  * the sums for the block in which the running sum passes x, and adds up from there:
  * the same additions in the same order as over the whole list.
  *
- * Where the topology has the weights itself there is no table: the sums of a list are made for the draws
- * of one node, in its scratch memory. That reads the list, and draws what a table would draw.
+ * Where the topology has the weights itself there is no table. It may have the sums of a list, too; else they
+ * are made for the draws of one node, in its scratch memory. That reads the list. Either way it draws what a
+ * table would draw.
  *
  * Caveats: 16 bytes per 64 edges. Lists shorter than AE_WEIGHT_SUMS_LONG have no sums. A sum may be
  * infinite. Weights in a file may have changed since the sums were made: look-ups stay within the
@@ -26,23 +27,22 @@
 
 #include "sample/draw/weights.h"
 
-#define AE_WEIGHT_SUMS_BLOCK 64
-#define AE_WEIGHT_SUMS_LONG  128 /* entries from which on a list has sums */
-
-typedef struct ae_weight_sum {
-    double weight;
-    uint64_t drawable; /* entries that weigh something */
-} ae_weight_sum;
-
 struct aether_weight_sums {
     uint64_t num_edges, bytes;
     bool has_zeros; /* some edge weighs nothing */
     ae_weight_sum *table;
 };
 
-/* Return the sums of a list of at least AE_WEIGHT_SUMS_LONG entries. */
-static inline const ae_weight_sum *ae_weight_sums_of(const aether_weight_sums *s, ae_list list) {
-    return s->table + list.start / AE_WEIGHT_SUMS_BLOCK;
+/* The sums of a list of at least AE_WEIGHT_SUMS_LONG entries, or of its first ones. */
+typedef struct ae_summed_list {
+    ae_list list;
+    const ae_weight_sum *sums;
+    bool closed; /* the last sum is that of the whole list, not that behind its last block */
+} ae_summed_list;
+
+/* Return a list with its sums in the table. */
+static inline ae_summed_list ae_weight_sums_of(const aether_weight_sums *s, ae_list list) {
+    return (ae_summed_list){list, s->table + list.start / AE_WEIGHT_SUMS_BLOCK, true};
 }
 
 /* Return the number of blocks, and so of sums, of such a list. */
@@ -56,12 +56,12 @@ int ae_weight_sums_make(const ae_weights *weights, const aether_topology *t, ae_
                         ae_weight_sum *total, aether_error *err);
 
 /* Compute the sum of the first n entries of a long list, by its sums. */
-int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
-                          ae_list list, uint64_t n, ae_weight_sum *out, aether_error *err);
+int ae_weight_sums_before(const ae_weights *weights, const aether_topology *t, const ae_summed_list *l,
+                          uint64_t n, ae_weight_sum *out, aether_error *err);
 
 /* Find the first entry of a long list at which the running sum of weights passes x, or list.degree
  * if none does. */
-int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, const ae_weight_sum *sums,
-                        ae_list list, double x, uint64_t *entry, aether_error *err);
+int ae_weight_sums_find(const ae_weights *weights, const aether_topology *t, const ae_summed_list *l,
+                        double x, uint64_t *entry, aether_error *err);
 
 #endif

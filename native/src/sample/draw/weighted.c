@@ -21,8 +21,26 @@ static bool has_table(const ae_weighted_list *l) {
     return l->weights->sums && l->list.degree >= AE_WEIGHT_SUMS_LONG;
 }
 
-static bool has_sums(const ae_weighted_list *l) {
+static bool can_have_sums(const ae_weighted_list *l) {
     return has_table(l) || (l->weights->own && l->list.degree >= AE_WEIGHT_SUMS_LONG);
+}
+
+/* Return the part of the list from its first entry to the last visible one. */
+static ae_list to_visible_end(const ae_weighted_list *l) {
+    return (ae_list){l->whole.start, l->list.start - l->whole.start + l->list.degree};
+}
+
+/* Find the sums that exist already. Those of a topology need not go on behind what is visible. */
+static bool find_sums(const ae_weighted_list *l, ae_summed_list *out) {
+    if (has_table(l)) {
+        *out = ae_weight_sums_of(l->weights->sums, l->whole);
+        return true;
+    }
+    if (!can_have_sums(l) || !l->t->ops->weight_sums)
+        return false;
+    uint64_t blocks = 0;
+    *out = (ae_summed_list){to_visible_end(l), l->t->ops->weight_sums(l->t, l->whole, &blocks), false};
+    return out->sums && blocks >= ae_weight_sums_blocks(out->list);
 }
 
 static bool has_zeros(const ae_weighted_list *l) {
@@ -32,7 +50,7 @@ static bool has_zeros(const ae_weighted_list *l) {
 void ae_weighted_prefetch(const ae_weighted_list *l) {
     const uint64_t size = l->weights->is_double ? sizeof(double) : sizeof(float);
     if (has_table(l)) {
-        const ae_weight_sum *sums = ae_weight_sums_of(l->weights->sums, l->whole);
+        const ae_weight_sum *sums = ae_weight_sums_of(l->weights->sums, l->whole).sums;
         __builtin_prefetch(sums + l->whole.degree / AE_WEIGHT_SUMS_BLOCK - 1);
         __builtin_prefetch(sums + l->whole.degree / AE_WEIGHT_SUMS_BLOCK / 2);
     } else if (ae_weights_in_order(l->weights, l->t)) {
@@ -68,11 +86,11 @@ static int count_excluded(const ae_weighted_list *l, uint64_t *count, aether_err
 }
 
 /* Compute the sums of the whole list before the visible part, and to its end. */
-static int sum_up(const ae_weighted_list *l, const ae_weight_sum *sums, ae_weight_sum *before,
+static int sum_up(const ae_weighted_list *l, const ae_summed_list *summed, ae_weight_sum *before,
                   ae_weight_sum *with, aether_error *err) {
     const uint64_t from = l->list.start - l->whole.start, to = from + l->list.degree;
-    int rc = ae_weight_sums_before(l->weights, l->t, sums, l->whole, from, before, err);
-    return rc ? rc : ae_weight_sums_before(l->weights, l->t, sums, l->whole, to, with, err);
+    int rc = ae_weight_sums_before(l->weights, l->t, summed, from, before, err);
+    return rc ? rc : ae_weight_sums_before(l->weights, l->t, summed, to, with, err);
 }
 
 int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *err) {
@@ -80,11 +98,12 @@ int ae_weighted_count(const ae_weighted_list *l, uint64_t *count, aether_error *
     *count = most;
     if (!has_zeros(l))
         return AETHER_OK;
-    if (!has_table(l))
+    ae_summed_list summed;
+    if (!find_sums(l, &summed))
         return count_by_reading(l, count, err);
     ae_weight_sum before = {0}, with = {0};
     uint64_t excluded = 0;
-    int rc = sum_up(l, ae_weight_sums_of(l->weights->sums, l->whole), &before, &with, err);
+    int rc = sum_up(l, &summed, &before, &with, err);
     if (!rc)
         rc = count_excluded(l, &excluded, err);
     if (!rc)
@@ -204,8 +223,7 @@ static int draw_distinct(ae_weight_reader *r, uint64_t count, uint64_t stream, u
 /* State of draws from the sums of a long list. */
 typedef struct few {
     const ae_weighted_list *l;
-    ae_list whole; /* that has sums: the list, without the end where that is not needed */
-    const ae_weight_sum *sums;
+    ae_summed_list summed; /* the list, without the end where that is not needed */
     double before, weight; /* sums before and within the list: draws fall in between */
     bool replace;
     ae_position_set seen;
@@ -222,7 +240,7 @@ static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
     for (uint64_t i = 0; i < f->count - f->drawn; i++) {
         uint64_t entry;
         const double x = f->before + unit(ae_rng_draw(stream, f->draws + i)) * f->weight;
-        int rc = ae_weight_sums_find(f->l->weights, f->l->t, f->sums, f->whole, x, &entry, err);
+        int rc = ae_weight_sums_find(f->l->weights, f->l->t, &f->summed, x, &entry, err);
         if (rc < 0)
             return rc;
     }
@@ -230,11 +248,11 @@ static int ask_ahead(const few *f, uint64_t stream, aether_error *err) {
 }
 
 static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
-    const ae_list whole = f->whole, list = f->l->list;
+    const ae_list whole = f->summed.list, list = f->l->list;
     for (; f->drawn < f->count && f->draws < 4 * f->count + 16; f->draws++) {
         uint64_t entry;
         const double x = f->before + unit(ae_rng_draw(stream, f->draws)) * f->weight;
-        int rc = ae_weight_sums_find(f->l->weights, f->l->t, f->sums, whole, x, &entry, err);
+        int rc = ae_weight_sums_find(f->l->weights, f->l->t, &f->summed, x, &entry, err);
         if (rc == AE_WANTED)
             return ask_ahead(f, stream, err);
         if (rc)
@@ -252,14 +270,14 @@ static int draw_few(few *f, uint64_t stream, uint64_t *out, aether_error *err) {
 static int make_sums(few *f, ae_scratch *scratch, aether_error *err) {
     const uint64_t set = ae_position_set_slots(f->count) * sizeof(uint64_t);
     ae_weight_sum total;
-    f->whole.degree = f->l->list.start - f->whole.start + f->l->list.degree;
-    const uint64_t bytes = ae_weight_sums_blocks(f->whole) * sizeof(ae_weight_sum);
+    const ae_list list = to_visible_end(f->l);
+    const uint64_t bytes = ae_weight_sums_blocks(list) * sizeof(ae_weight_sum);
     int rc = ae_scratch_reserve(scratch, set + bytes, 0, err);
     if (rc)
         return rc;
     ae_weight_sum *sums = (ae_weight_sum *)(void *)((uint8_t *)scratch->data + set);
-    f->sums = sums;
-    return ae_weight_sums_make(f->l->weights, f->l->t, f->whole, sums, &total, err);
+    f->summed = (ae_summed_list){list, sums, true};
+    return ae_weight_sums_make(f->l->weights, f->l->t, list, sums, &total, err);
 }
 
 /* Draw from sums if the draws are few and the list's weight is not lost in rounding of the sums. */
@@ -267,16 +285,12 @@ static int try_few(few *f, uint64_t drawable, uint64_t stream, ae_scratch *scrat
                    aether_error *err) {
     ae_weight_sum before = {0}, with = {0};
     int rc = AETHER_OK;
-    if (!has_sums(f->l) || f->count > drawable / FEW)
+    if (!can_have_sums(f->l) || f->count > drawable / FEW)
         return AETHER_OK;
-    f->whole = f->l->whole;
-    if (f->l->weights->own)
+    if (!find_sums(f->l, &f->summed))
         rc = make_sums(f, scratch, err);
-    else
-        f->sums = ae_weight_sums_of(f->l->weights->sums, f->whole);
-    const ae_weighted_list l = {f->l->weights, f->l->t, f->whole, f->l->list, f->l->exclusions};
     if (!rc)
-        rc = sum_up(&l, f->sums, &before, &with, err);
+        rc = sum_up(f->l, &f->summed, &before, &with, err);
     f->before = before.weight;
     f->weight = with.weight - before.weight;
     if (rc || !(f->weight >= DBL_MIN && f->weight <= DBL_MAX && f->weight >= with.weight * PRECISION))

@@ -21,8 +21,8 @@
  *
  * So a topology with weights of its own draws what the same edges draw in arrays with sums.
  *
- * Caveats: reads every weight of the list, except of a long list with a table of sums. A weight that
- * is negative, infinite or NaN is AETHER_E_INVALID when it is read.
+ * Caveats: reads every weight of the list, except of a long list with sums, in a table or the topology's. A
+ * weight that is negative, infinite or NaN is AETHER_E_INVALID when it is read.
  */
 #ifndef AE_SAMPLE_DRAW_WEIGHTED_H
 #define AE_SAMPLE_DRAW_WEIGHTED_H
