@@ -139,6 +139,27 @@ static int draw(const ae_contexts *w, ae_context_block *b, const ae_context_step
     return rc;
 }
 
+/* Cut the lists of one relation, numbers `at` to `end`, to what their seeds may see. */
+static int restrict_lists(const ae_contexts *w, ae_context_block *b, uint32_t relation, uint64_t seed,
+                          uint64_t at, uint64_t end, aether_error *err) {
+    const ae_times times = ae_times_of(&w->relations[relation]);
+    const ae_context_step *steps = b->steps.data;
+    const uint32_t *order = b->order.data;
+    int64_t until[AE_TIMES_MANY];
+    if (!w->seeds->until || !ae_times_given(&times))
+        return AETHER_OK;
+    int rc = AETHER_OK;
+    while (!rc && at < end) {
+        const uint64_t n = end - at < AE_TIMES_MANY ? end - at : AE_TIMES_MANY;
+        for (uint64_t i = 0; i < n; i++)
+            until[i] = w->seeds->until[seed + steps[order[at + i]].seed];
+        rc = ae_times_restrict_many(&times, w->relations[relation].topology, NULL, until,
+                                    (ae_list *)b->lists.data + at, n, err);
+        at += n;
+    }
+    return rc;
+}
+
 /* Draw the entries of all lists, relation after relation. */
 static int draw_all(const ae_contexts *w, ae_context_block *b, uint64_t seed, aether_error *err) {
     ae_context_step *steps = b->steps.data;
@@ -149,19 +170,15 @@ static int draw_all(const ae_contexts *w, ae_context_block *b, uint64_t seed, ae
     uint64_t at = 0;
     b->num_positions = 0;
     for (uint32_t r = 0; r < w->num_relations; r++) {
-        const ae_times times = ae_times_of(&w->relations[r]);
-        const bool bounded = w->seeds->until && ae_times_given(&times);
+        int rc = restrict_lists(w, b, r, seed, at, ends[r], err);
+        if (rc)
+            return rc;
         for (; at < ends[r]; at++) {
             ae_context_step *s = &steps[order[at]];
-            int rc = AETHER_OK;
-            if (bounded && lists[at].degree)
-                rc = ae_times_restrict(&times, w->relations[r].topology, INT64_MIN,
-                                       w->seeds->until[seed + s->seed], &lists[at], err);
             s->count = (uint32_t)entries_of(w, r, lists[at].degree);
             s->first = b->num_positions;
-            if (!rc)
-                rc = ae_scratch_reserve(&b->positions, (b->num_positions + s->count) * sizeof(uint64_t),
-                                        b->num_positions * sizeof(uint64_t), err);
+            rc = ae_scratch_reserve(&b->positions, (b->num_positions + s->count) * sizeof(uint64_t),
+                                    b->num_positions * sizeof(uint64_t), err);
             if (!rc && s->count)
                 rc = draw(w, b, s, seed, nodes[at], lists[at], (uint64_t *)b->positions.data + s->first, err);
             if (rc)
