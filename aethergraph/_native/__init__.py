@@ -24,6 +24,7 @@ Rules kept here, so that the modules above need not think about them:
 from __future__ import annotations
 
 from aethergraph._native.blocks import BlockEncoder, CompressedIds, index_words
+from aethergraph._native.contexts import ContextOptions, NativeContexts, sample_contexts
 from aethergraph._native.core import (
     ARRAY_DTYPES,
     BFLOAT16,
@@ -321,6 +322,9 @@ __all__ = [
     "pin_all",
     "SnapshotTopology",
     "pin_relations",
+    "sample_contexts",
+    "ContextOptions",
+    "NativeContexts",
     "truncate_journal",
     "verify_journal",
 ]

@@ -1,6 +1,7 @@
 """Samplers: seeds -> :class:`Subgraph`; random walks: starts -> rows of nodes."""
 
 from aethergraph.sampling.base import SubgraphType, TemporalStrategy
+from aethergraph.sampling.contexts import Contexts, ContextSampler
 from aethergraph.sampling.hetero import HeteroNeighborSampler, HeteroSubgraph
 from aethergraph.sampling.hgt import HGTSampler
 from aethergraph.sampling.keys import hash_ids, mix_key
@@ -9,6 +10,8 @@ from aethergraph.sampling.subgraph import Subgraph, to_bidirectional
 from aethergraph.sampling.walks import Direction, RandomWalker, random_fanout
 
 __all__ = [
+    "ContextSampler",
+    "Contexts",
     "HGTSampler",
     "HeteroNeighborSampler",
     "HeteroSubgraph",

@@ -34,6 +34,7 @@ from aethergraph.sampling.directions import (
 from aethergraph.sampling.fanouts import typed_fanouts
 from aethergraph.sampling.subgraph import to_bidirectional_typed
 from aethergraph.sampling.typed_arguments import check_types
+from aethergraph.sampling.typed_times import one_dtype, own_unit, times_of_nodes, typed_bounds
 from aethergraph.sampling.values import (
     Bounds,
     Values,
@@ -41,7 +42,6 @@ from aethergraph.sampling.values import (
     find_times,
     find_weights,
     make_relation,
-    seed_bounds,
     topology_times,
     topology_weights,
 )
@@ -172,14 +172,14 @@ class HeteroNeighborSampler(SamplerBase):
         self._types = graph.node_types
         self._kinds = graph.edge_types
         self._counts = graph.num_nodes
-        self._seed_times = _node_times(graph, time_attr)
+        self._seed_times = times_of_nodes(graph, time_attr)
         layouts = LAYOUTS[sample_direction]
         relations = _relations(graph, layouts, weight_attr, time_attr, bool(self._seed_times))
         if not as_flag(is_sorted, "is_sorted") and time_attr is not None:
             for kind, relation in zip(self._kinds, relations, strict=True):
                 check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
-        self._edge_times = _one_dtype(relations, self._seed_times, time_attr)
-        self._time_unit = _own_unit(graph, time_attr)
+        self._edge_times = one_dtype(relations, self._seed_times, time_attr)
+        self._time_unit = own_unit(graph, time_attr)
         fanouts_of = [self.fanouts[kind] for kind in self._kinds] * len(layouts)
         self._set_engine(relations, list(self._counts.values()), fanouts_of, graph.paging)
 
@@ -278,17 +278,9 @@ class HeteroNeighborSampler(SamplerBase):
     def bounds(self, name: str, seeds: Ids, seed_time: ArrayLike | None, place: str = "") -> Bounds:
         """Return the times that the trees of seeds of type ``name`` may see, as int64 keys."""
         label = f"seed_time{place}[{name!r}]"
-        if not len(seeds):
-            return Bounds(None, None)
-        times = self._seed_times.get(name)
-        if times is None and self._edge_times is not None and seed_time is None:
-            raise InvalidArgumentError(f"{label} is needed: these seeds have no time")
-        if times is None and self._edge_times is not None:
-            times = Values(self._edge_times, None)
-        if times is not None:
-            times = times._replace(unit=self._time_unit)
-        return seed_bounds(
-            times, seeds, seed_time, strict=self.strict, window=self.window, name=label
+        return typed_bounds(
+            self._seed_times.get(name), self._edge_times, self._time_unit, seeds, seed_time, label,
+            strict=self.strict, window=self.window,
         )  # fmt: skip
 
     def _excluded(
@@ -377,38 +369,6 @@ def _rebuild(
     return HeteroNeighborSampler(graph, fanouts, is_sorted=True, **options)
 
 
-def _node_times(graph: HeteroGraph, name: str | None) -> dict[str, Values]:
-    """Return the times called ``name`` of every node type that has them."""
-    found = {}
-    for kind in graph.node_types if name is not None else ():
-        assert name is not None
-        stores = {**graph[kind].value_stores(), **graph[kind].attrs}
-        if name in stores:
-            found[kind] = find_times(name, {}, stores)
-    return found
-
-
-def _own_unit(graph: HeteroGraph, name: str | None) -> str | None:
-    """Return the unit of the graph's own times; None if an attribute has the name ``name``."""
-    tables = [graph[kind].attrs for kind in graph.node_types]
-    tables += [graph[kind].attrs for kind in graph.edge_types]
-    return None if any(name in table for table in tables) else graph.time_unit
-
-
-def _one_dtype(
-    relations: list[native.NativeRelation], seed_times: dict[str, Values], name: str | None
-) -> NDArray[Any] | None:
-    """Return any of the times; raise unless all have one dtype, as a seed's time is compared."""
-    arrays = [r.times for r in relations if r.times is not None]
-    arrays += [np.empty(0, np.int64) for r in relations if r.own_times]
-    arrays += [times.array for times in seed_times.values()]
-    if len({array.dtype for array in arrays}) > 1:
-        raise InvalidArgumentError(
-            f"time_attr = {name!r} holds int64 in one type and float64 in another: use one of them"
-        )
-    return arrays[0] if arrays else None
-
-
 def _relations(
     graph: HeteroGraph,
     layouts: Sequence[Literal["csc", "csr"]],
@@ -418,7 +378,7 @@ def _relations(
 ) -> list[native.NativeRelation]:
     """Return the lists to follow: all edge types in one layout, then in the next."""
     number = {name: i for i, name in enumerate(graph.node_types)}
-    times_of = _node_times(graph, time_attr)
+    times_of = times_of_nodes(graph, time_attr)
     found, weighted, timed = [], weight_attr is None, time_attr is None or node_times
     for layout, kind in itertools.product(layouts, graph.edge_types):
         view = graph[kind]

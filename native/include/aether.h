@@ -1155,6 +1155,48 @@ typedef struct aether_hgt_options {
 int aether_sample_hgt(aether_sampler *s, const aether_seeds *seeds, const aether_hgt_options *options,
                       uint64_t *hop_nodes, uint64_t *num_nodes, uint64_t *num_edges, aether_error *err);
 
+/* ---- Sampling: contexts of rows ------------------------------------------ */
+
+/* Settings of context sampling (src/sample/context.h). */
+typedef struct aether_context_options {
+    uint64_t key;           /* a context is a pure function of key, seed, time and graph */
+    const int64_t *fanouts; /* [relations]; below 0: the list is taken whole; 0: it is not followed */
+    uint32_t budget;        /* most rows of a context, its seed included: 1 to 2^24 */
+    uint32_t flags;         /* AETHER_SAMPLE_LATEST or 0 */
+    uint32_t num_threads;   /* 0: the pool's; 1: the calling thread only */
+    uint32_t reserved;
+    aether_task *task; /* counts seeds; NULL: none */
+} aether_context_options;
+
+/* Seeds of contexts. */
+typedef struct aether_context_seeds {
+    const uint32_t *types; /* node type of each */
+    const int64_t *ids;
+    const int64_t *until; /* latest time that each may see, as in aether_seeds; NULL: no bounds */
+    uint64_t count;
+} aether_context_seeds;
+
+/* Where contexts are written: [seeds][budget], -1 behind the last row of each. */
+typedef struct aether_context_rows {
+    int32_t *types;     /* node type */
+    int64_t *ids;       /* node */
+    int32_t *from;      /* place in the context of the row that it was reached from; -1: the seed */
+    int32_t *depths;    /* steps from the seed */
+    int32_t *relations; /* relation that it was reached by; -1: the seed */
+    int64_t *lengths;   /* [seeds]: rows */
+} aether_context_rows;
+
+/* Collect the rows around each seed in breadth-first order: the lists of the relations that lead from
+ * the type of a row are followed in order, and a row that is there already is not taken again. Of
+ * a list with more than its fanout of visible entries the fanout are taken: with AETHER_SAMPLE_LATEST the
+ * last ones, the last first; else random ones in random order. Lists that are taken whole come in their
+ * order, at most `budget` entries of each. Times bound what is visible where relations have them; weights
+ * play no part. AETHER_E_RANGE names the first seed that is no node. */
+int aether_sample_contexts(const aether_relation *relations, uint32_t num_relations,
+                           const uint64_t *num_nodes, uint32_t num_types, const aether_context_seeds *seeds,
+                           const aether_context_options *options, const aether_context_rows *out,
+                           aether_error *err);
+
 /* ---- Export of typed samples --------------------------------------------- */
 
 /* Copy the `count` nodes of one type of the last sample out, as int64 (out_bytes 8) or int32 (4):

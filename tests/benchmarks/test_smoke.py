@@ -40,6 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "live_peers",
         "streaming",
         "walks",
+        "context",
         "compressed",
         "build",
         "end_to_end",

@@ -266,6 +266,26 @@ def _core() -> Iterator[Target]:
         lambda _: (ag.HGTSampler(_typed_graph(), [3]).sample, {"seeds": {"user": [0]}, "key": 1}),
     )
     yield Target(
+        "ContextSampler",
+        lambda _: (
+            then(sampling.ContextSampler, lambda c: c.sample({"user": [0, 1]}, key=1)),
+            {
+                "graph": _typed_graph(),
+                "budget": 5,
+                "fanout": 2,
+                "references": [],
+                "seed": 1,
+            },
+        ),
+    )
+    yield Target(
+        "ContextSampler.sample",
+        lambda _: (
+            sampling.ContextSampler(_typed_graph(), budget=5, fanout=2, references=[]).sample,
+            {"seeds": {"user": [0, 1]}, "key": 1},
+        ),
+    )
+    yield Target(
         "RandomWalker",
         lambda f: (then(ag.RandomWalker, lambda w: w.walk([0], 3)), {"graph": _graph(f)}),
     )

@@ -1,12 +1,14 @@
 #include "sample/frontier.h"
 
+#include <string.h>
+
 #include "core/error.h"
 #include "core/failure.h"
 #include "core/pool.h"
 
-#define BLOCK       256  /* nodes located at a time */
-#define TASK_BLOCKS 4    /* ... per parallel task */
-#define WORTHWHILE  4096 /* below this many nodes waking threads does not pay */
+#define BLOCK       AE_TIMES_MANY /* nodes located at a time */
+#define TASK_BLOCKS 4             /* ... per parallel task */
+#define WORTHWHILE  4096          /* below this many nodes waking threads does not pay */
 
 typedef struct prepare {
     const aether_sampler *s;
@@ -52,20 +54,41 @@ static void keep_latest(const prepare *p, ae_list *list, ae_exclusions *exclusio
     *exclusions = ae_exclusions_in(exclusions->positions, exclusions->count, *list);
 }
 
-static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
+/* What follows the cut by time. */
+static void finish_node(const prepare *p, uint64_t i) {
     ae_list *list = &p->f.lists[i];
     ae_exclusions exclusions = {0};
-    if (p->f.wholes)
-        p->f.wholes[i] = *list;
-    int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], list, err);
-    if (rc)
-        return rc;
     if (p->f.exclusions)
         exclusions = ae_exclusions_in(p->r->excluded, p->r->num_excluded, *list);
     keep_latest(p, list, &exclusions);
     if (p->f.exclusions)
         p->f.exclusions[i] = exclusions;
-    return AETHER_OK;
+}
+
+static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
+    if (p->f.wholes)
+        p->f.wholes[i] = p->f.lists[i];
+    int rc = ae_frontier_restrict(p->s, p->r, p->keys[i], &p->f.lists[i], err);
+    if (!rc)
+        finish_node(p, i);
+    return rc;
+}
+
+/* Cut the lists of a block together. */
+static int prepare_together(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
+    int64_t since[BLOCK], until[BLOCK];
+    const int64_t *bounds = p->s->bounds.data;
+    if (p->f.wholes)
+        memcpy(p->f.wholes + at, p->f.lists + at, n * sizeof(ae_list));
+    for (uint64_t i = 0; i < n; i++) {
+        const int64_t *own = bounds + 2 * ae_key_tree(p->s, p->keys[at + i]);
+        since[i] = own[0];
+        until[i] = own[1];
+    }
+    int rc = ae_times_restrict_many(&p->r->times, p->r->topology, since, until, p->f.lists + at, n, err);
+    for (uint64_t i = at; !rc && i < at + n; i++)
+        finish_node(p, i);
+    return rc;
 }
 
 /* The first loop prefetches for all lists of the block, so that their cache misses overlap. */
@@ -84,8 +107,11 @@ static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_erro
 
 static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
     const bool plain = !p->f.exclusions && !(p->s->has_bounds && ae_times_given(&p->r->times));
+    const bool together = p->s->has_bounds && ae_times_at_hand(&p->r->times);
     int rc = locate(p, at, n, err);
-    for (uint64_t i = 0; !rc && !plain && i < n; i++)
+    if (!rc && together)
+        rc = prepare_together(p, at, n, err);
+    for (uint64_t i = 0; !rc && !plain && !together && i < n; i++)
         rc = prepare_node(p, at + i, err);
     return rc || !p->f.drawable ? rc : count_drawable(p, at, n, err);
 }

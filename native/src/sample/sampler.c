@@ -57,8 +57,8 @@ static int check_relation(const aether_relation *r, uint32_t i, const uint64_t *
     return AETHER_OK;
 }
 
-static int check_relations(const aether_relation *relations, uint32_t num_relations,
-                           const uint64_t *num_nodes, uint32_t num_types, aether_error *err) {
+int ae_relations_check(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
+                       uint32_t num_types, aether_error *err) {
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < num_relations; i++)
         rc = check_relation(&relations[i], i, num_nodes, num_types, err);
@@ -102,7 +102,7 @@ static void set_relations(aether_sampler *s, const aether_relation *relations, c
 int aether_sampler_create_typed(const aether_relation *relations, uint32_t num_relations,
                                 const uint64_t *num_nodes, uint32_t num_types, aether_sampler **out,
                                 aether_error *err) {
-    int rc = check_relations(relations, num_relations, num_nodes, num_types, err);
+    int rc = ae_relations_check(relations, num_relations, num_nodes, num_types, err);
     if (rc)
         return rc;
     aether_sampler *s = calloc(1, sizeof *s);
@@ -154,7 +154,7 @@ int aether_sampler_retarget(aether_sampler *s, const aether_relation *relations,
                             "a sampler of %u edge types and %u node types cannot go on with %u and %u: make "
                             "another",
                             s->num_relations, s->num_types, num_relations, num_types);
-    int rc = check_relations(relations, num_relations, num_nodes, num_types, err);
+    int rc = ae_relations_check(relations, num_relations, num_nodes, num_types, err);
     if (rc)
         return rc;
     ae_sample_clear(s);

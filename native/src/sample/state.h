@@ -119,6 +119,10 @@ static inline uint64_t ae_key_tree(const aether_sampler *s, uint64_t key) {
     return s->node_bits ? key >> s->node_bits : AE_RNG_NO_SEED;
 }
 
+/* Check that relations fit node types of num_nodes[num_types] nodes, and are whole in themselves. */
+int ae_relations_check(const aether_relation *relations, uint32_t num_relations, const uint64_t *num_nodes,
+                       uint32_t num_types, aether_error *err);
+
 /* Start a sample that holds the seeds. */
 int ae_sample_start(aether_sampler *s, const aether_seeds *seeds, bool disjoint, aether_error *err);
 

@@ -29,6 +29,12 @@ static inline int edge_at(const aether_topology *t, uint64_t position, uint64_t 
     return t->edge_ids_are_positions ? AETHER_OK : t->ops->edge_ids(t, &position, 1, edge, err);
 }
 
+static int bad_edge(const aether_topology *t, uint64_t position, uint64_t edge, aether_error *err) {
+    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)edge,
+                       "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, edge, position,
+                       t->end_edge_ids);
+}
+
 static int time_at(const ae_times *times, const aether_topology *t, uint64_t position, int64_t *out,
                    aether_error *err) {
     uint64_t at;
@@ -36,9 +42,7 @@ static int time_at(const ae_times *times, const aether_topology *t, uint64_t pos
     if (times->by == AE_TIMES_BY_EDGE) {
         rc = edge_at(t, position, &at, err);
         if (!rc && at >= t->end_edge_ids)
-            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)position, (int64_t)at,
-                               "edge id %" PRIu64 " at position %" PRIu64 " is not below %" PRIu64, at,
-                               position, t->end_edge_ids);
+            return bad_edge(t, position, at, err);
     } else if (times->by == AE_TIMES_BY_NODE) {
         rc = id_at(times, t, position, &at, err);
     } else {
@@ -91,6 +95,91 @@ int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t s
     if (!rc && since > INT64_MIN)
         rc = count_until(times, t, *list, since - 1, &before, err);
     *list = (ae_list){list->start + before, visible - before};
+    return rc;
+}
+
+/* ---- many lists at once ---- */
+
+/* Look up the times at n positions; `at` is scratch. All look-ups are in flight together. */
+static int times_at(const ae_times *times, const aether_topology *t, const uint64_t *positions, uint64_t n,
+                    uint64_t *at, int64_t *out, aether_error *err) {
+    int rc;
+    if (times->by == AE_TIMES_BY_POSITION)
+        return t->ops->times(t, positions, n, out, err);
+    if (times->by == AE_TIMES_BY_NODE) {
+        t->ops->prefetch(t, positions, n);
+        rc = t->ops->fetch(t, positions, n, at, err);
+    } else {
+        rc = t->ops->edge_ids(t, positions, n, at, err);
+        for (uint64_t i = 0; !rc && i < n; i++)
+            if (at[i] >= t->end_edge_ids)
+                rc = bad_edge(t, positions[i], at[i], err);
+    }
+    if (rc)
+        return rc;
+    const int64_t *values = times->values;
+    const double *doubles = times->values;
+    for (uint64_t i = 0; i < n; i++)
+        __builtin_prefetch(&values[at[i]]);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = times->is_double ? ae_time_of_double(doubles[at[i]]) : values[at[i]];
+    return AETHER_OK;
+}
+
+/* Count the entries of each list with times up to its bound; the searches go step by step together. */
+static int count_many(const ae_times *times, const aether_topology *t, const ae_list *lists,
+                      const int64_t *bounds, uint64_t n, uint64_t *counts, aether_error *err) {
+    uint64_t high[AE_TIMES_MANY], middle[AE_TIMES_MANY], at[AE_TIMES_MANY];
+    int64_t found[AE_TIMES_MANY];
+    uint32_t open[AE_TIMES_MANY];
+    uint64_t left = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        counts[i] = 0; /* the lower end of what is searched */
+        high[i] = lists[i].degree;
+        if (high[i])
+            open[left++] = (uint32_t)i;
+    }
+    while (left) {
+        for (uint64_t k = 0; k < left; k++) {
+            const uint32_t i = open[k];
+            middle[k] = lists[i].start + counts[i] + (high[i] - counts[i]) / 2;
+        }
+        int rc = times_at(times, t, middle, left, at, found, err);
+        if (rc)
+            return rc;
+        uint64_t kept = 0;
+        for (uint64_t k = 0; k < left; k++) {
+            const uint32_t i = open[k];
+            const uint64_t place = middle[k] - lists[i].start;
+            const bool seen = found[k] <= bounds[i];
+            counts[i] = seen ? place + 1 : counts[i];
+            high[i] = seen ? high[i] : place;
+            open[kept] = i;
+            kept += counts[i] < high[i];
+        }
+        left = kept;
+    }
+    return AETHER_OK;
+}
+
+int ae_times_restrict_many(const ae_times *times, const aether_topology *t, const int64_t *since,
+                           const int64_t *until, ae_list *lists, uint64_t n, aether_error *err) {
+    uint64_t counts[AE_TIMES_MANY];
+    int64_t before[AE_TIMES_MANY];
+    bool from_beginning = true;
+    int rc = count_many(times, t, lists, until, n, counts, err);
+    for (uint64_t i = 0; !rc && i < n; i++) {
+        lists[i].degree = counts[i];
+        from_beginning &= !since || since[i] == INT64_MIN;
+    }
+    if (rc || from_beginning)
+        return rc;
+    for (uint64_t i = 0; i < n; i++)
+        before[i] = since[i] == INT64_MIN ? INT64_MIN : since[i] - 1;
+    rc = count_many(times, t, lists, before, n, counts, err);
+    for (uint64_t i = 0; !rc && i < n; i++)
+        if (since[i] > INT64_MIN)
+            lists[i] = (ae_list){lists[i].start + counts[i], lists[i].degree - counts[i]};
     return rc;
 }
 

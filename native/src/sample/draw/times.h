@@ -18,6 +18,7 @@
 
 #include "sample/draw/value_cache.h"
 
+#define AE_TIMES_MANY 256 /* lists that are cut together at most */
 #define AE_TIMES_REST 512 /* entries: a search in so few asks for all of them at once */
 
 /* What times are looked up by. */
@@ -60,5 +61,15 @@ static inline bool ae_times_known(const aether_relation *r) {
 /* Cut `list` to its part with since <= time <= until. May be AE_WANTED. */
 int ae_times_restrict(const ae_times *times, const aether_topology *t, int64_t since, int64_t until,
                       ae_list *list, aether_error *err);
+
+/* Return whether times are looked up without waiting for a file, so that many lists may be cut together. */
+static inline bool ae_times_at_hand(const ae_times *times) {
+    return ae_times_given(times) && !times->cache && !times->ids;
+}
+
+/* Cut n lists, at most AE_TIMES_MANY, each by its own bounds; `since` may be NULL. The searches go step by
+ * step together, so that their cache misses overlap. Only of times that are at hand. */
+int ae_times_restrict_many(const ae_times *times, const aether_topology *t, const int64_t *since,
+                           const int64_t *until, ae_list *lists, uint64_t n, aether_error *err);
 
 #endif

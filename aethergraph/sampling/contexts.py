@@ -1,0 +1,321 @@
+"""ContextSampler: a fixed number of rows around each seed row, over foreign keys, in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count, as_ids
+from aethergraph._checks.options import as_choice, as_flag, as_items, as_list, as_text, shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.graph.ids import check_ids
+from aethergraph.sampling._misuse import not_a_graph
+from aethergraph.sampling.base import KeyedSampler, TemporalStrategy
+from aethergraph.sampling.engine import as_num_threads
+from aethergraph.sampling.typed_arguments import check_types
+from aethergraph.sampling.typed_times import one_dtype, own_unit, times_of_nodes, typed_bounds
+from aethergraph.sampling.values import (
+    Values,
+    check_sorted_relation,
+    find_times,
+    make_relation,
+    topology_times,
+)
+
+__all__ = ["ContextSampler", "Contexts", "Link"]
+
+Ids = NDArray[np.int64]
+_MOST_ROWS = 1 << 24
+_MOST_CHILDREN = (1 << 31) - 1
+_REVERSE = "rev_"
+
+
+class Link(NamedTuple):
+    """Way from a row to others: along a reference of it, or back from the rows that refer to it.
+
+    Attributes:
+        edge_type: the edge type of the references, from the row that refers to the one referred to.
+        to: ``"parents"`` or ``"children"``.
+    """
+
+    edge_type: EdgeType
+    to: Literal["parents", "children"]
+
+
+@dataclass(frozen=True, eq=False)
+class Contexts:
+    """Rows around seeds, one context for each; -1 behind the last row of a context.
+
+    Attributes:
+        node_type: int32 [seeds, budget], number of the node type in ``graph.node_types``.
+        node: int64 [seeds, budget], id of the row in its type; column 0 has the seeds.
+        parent: int32 [seeds, budget], column of the row that it was reached from; -1: the seed.
+        depth: int32 [seeds, budget], steps from the seed.
+        link: int32 [seeds, budget], number of the link in ``sampler.links`` that it was reached by;
+            -1: the seed.
+        length: int64 [seeds], rows of each context.
+    """
+
+    node_type: NDArray[np.int32]
+    node: Ids
+    parent: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    link: NDArray[np.int32]
+    length: Ids
+
+    def __repr__(self) -> str:
+        seeds, budget = self.node.shape
+        return f"Contexts(seeds={seeds}, budget={budget}, rows={int(self.length.sum())})"
+
+
+class ContextSampler(KeyedSampler):
+    """Sampler of contexts: at most ``budget`` rows around each seed row, nearest first.
+
+    ::
+
+        sampler = ContextSampler(graph, budget=256, fanout=8, time_attr="node_time")
+        rows = sampler.sample({"user": [3, 4]}, {"user": [t3, t4]}, key=7)
+        rows.node[0, : rows.length[0]]      # the rows around user 3, as of t3
+
+    What transformers over databases read (Ranjan and others, "Relational Transformer: Toward
+    Zero-Shot Foundation Models for Relational Data", arXiv 2510.06377): from the seed the rows of a
+    context are expanded one after the other, in the order in which they were reached. A row adds
+    its parents, the rows that it refers to by foreign key, all of them; then its children, the rows
+    that refer to it, at most ``fanout`` for each foreign key. A row that is there already is not
+    taken again. It ends with ``budget`` rows, or when none are left. Differences from the paper: it
+    counts cells, this counts rows; and it draws children at random, this can take the latest.
+
+    No row or edge that has a time later than that of the seed is in a context.
+
+    A context depends on (key, seed, time) and the graph alone, not on the other seeds, on threads
+    or on storage.
+
+    Args:
+        graph: a graph that stores in-neighbours (layout "csc" or "both"), with the reverses of its
+            references (``add_reverse=True``) or, in place of them, with layout "both".
+        budget: most rows of a context, its seed included; 1 to 2^24.
+        fanout: most children of a row for each foreign key. Or by edge type; missing types have no
+            children taken.
+        references: the edge types that are foreign keys, from the row that refers to the one
+            referred to. None: all whose name does not begin with ``"rev_"``.
+        time_attr: name of the times; see :class:`aethergraph.HeteroNeighborSampler`.
+        temporal_strategy: ``"last"``: of more than ``fanout`` children the latest are taken, the
+            latest first. ``"uniform"``: any of them alike, in random order. None: "last" with
+            ``time_attr``, else "uniform".
+        strict: leave out what happens at the seed's time itself, too.
+        is_sorted: the lists are known to be sorted by time: they are not checked.
+        num_threads: threads of the native pool that one call may use; 0 is all of them.
+        seed: start of the sequence of keys for calls without a key.
+
+    Raises:
+        LayoutError: the graph does not store the neighbours to follow.
+        InvalidArgumentError: an argument is invalid, or a list is not sorted by time.
+    """
+
+    def __init__(
+        self,
+        graph: HeteroGraph,
+        *,
+        budget: int,
+        fanout: int | Mapping[EdgeType, int],
+        references: Sequence[EdgeType] | None = None,
+        time_attr: str | None = None,
+        temporal_strategy: TemporalStrategy | None = None,
+        strict: bool = False,
+        is_sorted: bool = False,
+        num_threads: int = 0,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(graph, HeteroGraph):
+            raise not_a_graph(graph, "HeteroGraph", "ContextSampler")
+        self._set_seed(seed)
+        self.graph = graph
+        self.budget = _in_range(budget, "budget", 1, _MOST_ROWS)
+        self.time_attr = as_text(time_attr, "time_attr")
+        self.strict = as_flag(strict, "strict")
+        self.temporal_strategy = _strategy(temporal_strategy, self.time_attr, self.strict)
+        self.num_threads = as_num_threads(num_threads)
+        self.references = _references(references, graph.edge_types)
+        self.fanout = _fanouts(fanout, self.references)
+        self._types = graph.node_types
+        times_of = times_of_nodes(graph, time_attr)
+        relations: list[native.NativeRelation] = []
+        #: Ways from row to row, in the order in which a row adds others.
+        self.links: tuple[Link, ...] = tuple(
+            [Link(kind, "parents") for kind in self.references]
+            + [Link(kind, "children") for kind in self.references]
+        )
+        for link in self.links:
+            label, view, relation = _follow(graph, link, time_attr, times_of)
+            if not as_flag(is_sorted, "is_sorted"):
+                check_sorted_relation(label, view, time_attr, relation)
+            relations.append(relation)
+        self._relations = tuple(relations)
+        self._times_of = times_of
+        self._edge_times = one_dtype(relations, times_of, time_attr)
+        if self.time_attr is not None and self._edge_times is None and not times_of:
+            raise InvalidArgumentError(
+                f"time_attr = {time_attr!r}: no node type or edge type has it"
+            )
+        self._time_unit = own_unit(graph, time_attr)
+        counts = [-1] * len(self.references) + [self.fanout[kind] for kind in self.references]
+        latest = self.temporal_strategy == "last"
+        self._native_options = native.ContextOptions(
+            counts, self.budget, latest, self.num_threads
+        )  # fmt: skip
+
+    def sample(
+        self,
+        seeds: Mapping[str, ArrayLike],
+        times: Mapping[str, ArrayLike] | None = None,
+        key: int | None = None,
+    ) -> Contexts:
+        """Collect the rows around ``seeds``.
+
+        Args:
+            seeds: by node type an integer vector, which may be empty or hold duplicates. The
+                contexts come in the order of the mapping.
+            times: by node type [n], with ``time_attr``: the time of each seed. Missing types take
+                the time of the seed row itself.
+            key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
+
+        Raises:
+            OutOfRangeError: a seed is not a node; names the first one, its type and its position.
+            InvalidArgumentError: an argument is invalid, or a time is missing.
+            OutOfMemoryError: the result does not fit.
+        """
+        given: Mapping[str, ArrayLike] = {} if times is None else times
+        check_types(seeds, "seeds", self._types)
+        check_types(given, "times", self._types)
+        ids = {name: as_ids(own, f"seeds[{name!r}]") for name, own in seeds.items()}
+        relations, counts = native.pin_relations(
+            self._relations, list(self.graph.num_nodes.values())
+        )
+        number = {name: i for i, name in enumerate(self._types)}
+        until = []
+        for name, own in ids.items():
+            check_ids(own, counts[number[name]], f"seeds[{name!r}]")
+            until.append(self._until(name, own, given.get(name)))
+        kinds = [np.full(len(own), number[name], np.uint32) for name, own in ids.items()]
+        joined = np.concatenate([np.empty(0, np.int64), *ids.values()])
+        bounds = None if self.time_attr is None else np.concatenate([joined[:0], *until])
+        own_key, options = self._number(key), self._native_options
+        found = native.run_long(
+            lambda task: native.sample_contexts(
+                relations, counts, np.concatenate([np.empty(0, np.uint32), *kinds]), joined, bounds,
+                own_key, options, task,
+            ),
+            None,
+            28 * self.budget * len(joined),
+        )  # fmt: skip
+        return Contexts(*found)
+
+    def _until(self, name: str, seeds: Ids, times: ArrayLike | None) -> Ids:
+        label = f"times[{name!r}]"
+        found = typed_bounds(
+            self._times_of.get(name), self._any_times(), self._time_unit, seeds, times, label,
+            strict=self.strict,
+        ).until  # fmt: skip
+        return np.full(len(seeds), np.iinfo(np.int64).max) if found is None else found
+
+    def _any_times(self) -> NDArray[Any] | None:
+        if self._edge_times is not None:
+            return self._edge_times
+        return next((values.array for values in self._times_of.values()), None)
+
+    def __repr__(self) -> str:
+        return (
+            f"ContextSampler({self.graph!r}, budget={self.budget}, fanout={self.fanout}, "
+            f"time_attr={self.time_attr!r}, temporal_strategy={self.temporal_strategy!r})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = (
+            "budget", "fanout", "references", "time_attr", "temporal_strategy", "strict",
+            "num_threads", "seed",
+        )  # fmt: skip
+        return _rebuild, (self.graph, {name: getattr(self, name) for name in names})
+
+
+def _rebuild(graph: HeteroGraph, options: dict[str, Any]) -> ContextSampler:
+    return ContextSampler(graph, is_sorted=True, **options)
+
+
+def _in_range(value: Any, name: str, least: int, most: int) -> int:
+    count = as_count(value, name)
+    if not least <= count <= most:
+        raise InvalidArgumentError(f"{name} = {count} is not in {least}..{most}")
+    return count
+
+
+def _strategy(
+    strategy: TemporalStrategy | None, time_attr: str | None, strict: bool
+) -> TemporalStrategy:  # fmt: skip
+    if strategy is None:
+        strategy = "uniform" if time_attr is None else "last"
+    strategy = as_choice(strategy, ("uniform", "last"), "temporal_strategy")
+    if time_attr is None and (strict or strategy == "last"):
+        raise InvalidArgumentError("strict and temporal_strategy = 'last' need time_attr")
+    return strategy
+
+
+def _references(
+    references: Sequence[EdgeType] | None, kinds: Sequence[EdgeType]
+) -> tuple[EdgeType, ...]:
+    if references is None:
+        return tuple(kind for kind in kinds if not kind[1].startswith(_REVERSE))
+    found = tuple(as_list(references, "references", "edge types"))
+    for kind in found:
+        _check_kind(kind, "references", kinds)
+    return tuple(dict.fromkeys(found))
+
+
+def _check_kind(kind: Any, name: str, kinds: Sequence[EdgeType]) -> None:
+    if kind not in kinds:
+        known = ", ".join(map(repr, kinds)) or "none"
+        raise InvalidArgumentError(f"{name}: {shown(kind)} is no edge type; there are: {known}")
+
+
+def _fanouts(fanout: Any, kinds: Sequence[EdgeType]) -> dict[EdgeType, int]:
+    if not isinstance(fanout, Mapping):
+        return dict.fromkeys(kinds, _in_range(fanout, "fanout", 0, _MOST_CHILDREN))
+    for kind, _ in as_items(fanout, "fanout", "numbers"):
+        _check_kind(kind, "fanout", kinds)
+    return {
+        kind: _in_range(fanout.get(kind, 0), f"fanout[{kind!r}]", 0, _MOST_CHILDREN)
+        for kind in kinds
+    }
+
+
+def _follow(
+    graph: HeteroGraph, link: Link, time_attr: str | None, times_of: Mapping[str, Values]
+) -> tuple[str, Any, native.NativeRelation]:
+    """Return a name, the edges and the lists of a link.
+
+    Parents stand in the lists of the reverse edge type, or in those of out-neighbours.
+    """
+    source, name, target = link.edge_type
+    near, far = (source, target) if link.to == "parents" else (target, source)
+    kind, layout = link.edge_type, "csc"
+    if link.to == "parents":
+        kind, layout = (target, f"{_REVERSE}{name}", source), "csc"
+        if kind not in graph.edge_types:
+            kind, layout = link.edge_type, "csr"
+    view = graph[kind]
+    lists: Literal["csc", "csr"] = "csr" if layout == "csr" else "csc"
+    if times_of:
+        times = times_of.get(far)
+    else:
+        stores = {**view.value_stores(), **view.attrs}
+        times = topology_times(view, lists, time_attr)
+        if times is None and time_attr is not None and time_attr in stores:
+            times = find_times(time_attr, stores, {})
+    number = {name: i for i, name in enumerate(graph.node_types)}
+    relation = make_relation(view, lists, None, times, number[near], number[far])
+    return f"{kind}", view, relation
