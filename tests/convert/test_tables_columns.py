@@ -245,8 +245,8 @@ def test_files_of_columns_are_outputs(tmp_path: Path) -> None:
 def test_schemas_in_files_and_guessed_ones(tmp_path: Path) -> None:
     pq.write_table(users(), tmp_path / "users.parquet")
     text = guess_schema(tmp_path / "users.parquet")
-    assert 'columns = {"premium" = "bool"' not in text and '"country" = "category"' in text
-    assert '"bio" = "text"' in text
+    assert 'columns = {country = "category"' in text
+    assert 'bio = "text"' in text
     (tmp_path / "s.toml").write_text(text + 'foreign."friend" = "users"\n')
     schema = load_schema(tmp_path / "s.toml")
     kinds = schema.nodes["users"].columns

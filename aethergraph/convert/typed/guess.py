@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Mapping
@@ -246,8 +247,13 @@ def _head(base: str) -> str:
 def _text(value: Any) -> str:
     """Return a value as TOML; a string of JSON is one of TOML."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_text(key)} = {_text(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_bare(key)} = {_text(one)}" for key, one in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _bare(key: str) -> str:
+    """Return a key of TOML, quoted where it has to be."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
 
 
 def _entry(one: _Look, looks: list[_Look]) -> str:
