@@ -83,7 +83,8 @@ def _report(result: TablesResult) -> None:
     show(f"{result.graph}: {size(os.path.getsize(result.graph))}")
     for name, count in result.num_nodes.items():
         ids = f", ids in {result.ids[name]}" if name in result.ids else ""
-        show(f"  {name}: {count:,} nodes{ids}")
+        columns = f", columns in {result.columns[name]}" if name in result.columns else ""
+        show(f"  {name}: {count:,} nodes{ids}{columns}")
     for kind, count in result.num_edges.items():
         show(f"  {' '.join(kind)}: {count:,} edges")
     show(f"done in {duration(sum(result.seconds.values()))}")

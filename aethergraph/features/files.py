@@ -36,6 +36,7 @@ from aethergraph.storage.opening import open_container
 __all__ = [
     "FoundRows",
     "Origin",
+    "find_part",
     "find_rows",
     "find_section",
     "is_npy_name",
@@ -114,9 +115,15 @@ def find_rows(path: native.Path, storage: str) -> FoundRows:
     if len(table.meta.arrays) != 1:
         raise FormatError(
             f"{file.path}: a feature file has one array; packed batches are opened by "
-            "aethergraph.packing.PackedFeatures.load"
+            "aethergraph.packing.PackedFeatures.load, columns by ColumnStore.load"
         )
     return _find_array(table, 0, "native", storage)
+
+
+def find_part(path: native.Path, number: int) -> FoundRows:
+    """Return the rows of array ``number`` of a file with several arrays of rows."""
+    table = SectionTable(open_container(path), native.CONTENT_FEATURES)
+    return _find_array(table, number, "part", "mmap")
 
 
 def find_section(table: SectionTable, number: int) -> FoundRows:

@@ -17,6 +17,7 @@ from aethergraph.features.bfloat16 import can_save_as
 from aethergraph.features.files import (
     FoundRows,
     Origin,
+    find_part,
     find_rows,
     find_section,
     is_npy_name,
@@ -556,6 +557,9 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
         table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
         check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
         found = find_section(table, origin.number)
+    elif origin.kind == "part":
+        found = find_part(origin.path, origin.number)
+        check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)
     else:
         found = find_rows(origin.path, "mmap" if origin.storage == "uring" else origin.storage)
         check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)

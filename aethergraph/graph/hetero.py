@@ -16,6 +16,7 @@ from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries, Layout, NoStrayAttributes
 from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.column_files import ColumnFiles
 from aethergraph.graph.edge_input import read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
 from aethergraph.graph.id_files import IdFiles
@@ -210,6 +211,7 @@ class HeteroGraph(NoStrayAttributes):
     _storage: str
     _closed: bool
     _ids: IdFiles | None = None
+    _columns: ColumnFiles | None = None
 
     @classmethod
     def _make(
@@ -371,9 +373,21 @@ class HeteroGraph(NoStrayAttributes):
         ``convert.tables`` writes them: ``graph.ids["user"].lookup(["u17"])``.
         """
         if self._ids is None:
-            counts = {name: part.num_nodes for name, part in self._nodes.items()}
-            self._ids = IdFiles(self._path, counts)
+            self._ids = IdFiles(self._path, self._counts())
         return self._ids
+
+    @property
+    def columns(self) -> ColumnFiles:
+        """Columns of several dtypes by node type, of files beside that of the graph.
+
+        ``convert.tables`` writes them: ``graph.columns["user"].gather(ids)["age"]``.
+        """
+        if self._columns is None:
+            self._columns = ColumnFiles(self._path, self._counts())
+        return self._columns
+
+    def _counts(self) -> dict[str, int]:
+        return {name: part.num_nodes for name, part in self._nodes.items()}
 
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the whole file, compare all checksums, and check every id and offset.

@@ -70,7 +70,8 @@ def test_a_guessed_schema_says_what_is_unsure(folder: Path) -> None:
         'features = ["age"]\n'
         "fill = 0\n"
         "# unsure: 0 stands for what is missing in age\n"
-        "# not used (text): name\n"
+        'columns = {name = "text"}\n'
+        '# unsure: category or text? columns = "all" keeps numbers and times as well\n'
     )
 
 

@@ -12,8 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 MODULES = (
-    "convert", "dgl", "dgl.graphbolt", "dynamic", "errors", "ids", "interop", "loading", "packing",
-    "protocols", "pyg", "sampling", "streaming", "testing", "testing.graphs", "testing.oracle",
+    "columns", "convert", "dgl", "dgl.graphbolt", "dynamic", "errors", "ids", "interop", "loading",
+    "packing", "protocols", "pyg", "sampling", "streaming", "testing", "testing.graphs",
+    "testing.oracle",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from target import QUERIES, Target, methods, some, then
 
 import aethergraph as ag
 from aethergraph import convert, interop, packing, sampling
+from aethergraph.columns import ColumnStore
 from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
 from aethergraph.testing import graphs as synthetic
 
@@ -63,6 +64,11 @@ def _typed_graph() -> ag.HeteroGraph:
     return graph.with_attrs({"user": {"x": _features()}, "film": {"x": _features()}}, {})
 
 
+def _columns(path: Path, **options: Any) -> ColumnStore:
+    given = {"a": np.arange(NODES), "b": [None if n % 3 else "x" for n in range(NODES)]}
+    return ColumnStore.build(path, given, **options)
+
+
 def prepare(folder: Path) -> None:
     """Write the files that targets read."""
     _full_graph().save(folder / "graph.aether")
@@ -74,6 +80,7 @@ def prepare(folder: Path) -> None:
     lines = (f"{u},{v},0.5,{u}\n" for u, v in zip(*_ends(), strict=True))
     (folder / "edges.csv").write_text("src,dst,weight,time\n" + "".join(lines))
     (folder / "labels.csv").write_text("\n".join(map(str, np.arange(NODES) % 3)) + "\n")
+    _columns(folder / "old.columns")
     packing.pack([[1, 2], [3, 4]], ag.FeatureStore.load(folder / "x.aether"), folder / "packed.bin")
 
 
@@ -104,6 +111,25 @@ def _core() -> Iterator[Target]:
             ag.Graph.from_edges,
             {"num_nodes": NODES, "src": src, "dst": dst, "edge_weight": np.ones(EDGES)},
         ),
+    )
+    yield Target(
+        "ColumnStore.load",
+        lambda f: (ColumnStore.load, {"path": f / "old.columns", "storage": "mmap"}),
+    )
+    yield Target(
+        "ColumnStore.build",
+        lambda f: (
+            ColumnStore.build,
+            {
+                "path": f / "new.columns", "columns": {"a": np.arange(3), "b": ["x", None, "y"]},
+                "kinds": {"b": "category"}, "force": True,
+            },
+        ),
+    )  # fmt: skip
+    yield from methods(
+        "ColumnStore",
+        lambda f: ColumnStore.load(f / "old.columns"),
+        {"gather": {"ids": [1, 2], "columns": ["a"]}},
     )
     yield Target(
         "as_graph",

@@ -19,6 +19,7 @@ PYTHON_LAYERS = [
     {"_parallel"},
     {"storage"},
     {"features"},
+    {"columns"},
     {"ids"},
     {"graph"},
     {"dynamic"},

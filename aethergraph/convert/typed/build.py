@@ -51,6 +51,7 @@ from aethergraph.convert.typed.sources import (
     spool,
 )
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.column_files import columns_path
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.ids import IdMap, KeyColumns
@@ -69,6 +70,7 @@ class TablesResult:
     Attributes:
         graph: the graph file.
         ids: files of the maps of ids, by node type.
+        columns: files of columns, by node type.
         num_nodes: number of nodes by type.
         num_edges: number of edges by type.
         seconds: seconds of the steps ("nodes", "edges", "write").
@@ -77,6 +79,7 @@ class TablesResult:
 
     graph: str
     ids: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
     num_nodes: dict[str, int] = field(default_factory=dict)
     num_edges: dict[EdgeType, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -133,6 +136,7 @@ class TypedBuild:
     def run(self, force: bool) -> TablesResult:
         """Build the graph."""
         outputs = [self._output, *(ids_path(self._output, name) for name in self._mapped())]
+        outputs += [columns_path(self._output, n) for n in self._names if self._with_columns(n)]
         inputs = [one["path"] for one in self.inputs]
         check_outputs([self._output], inputs, force)
         self._journal = journal = Journal(self._output, self._command(), self._restart)
@@ -187,6 +191,9 @@ class TypedBuild:
             if now.get(one["path"]) != one:
                 raise InputError(one["path"], "changed while it was read: start again")
 
+    def _with_columns(self, name: str) -> bool:
+        return bool(self._schema.nodes[name].columns)
+
     def _mapped(self) -> list[str]:
         """Return the node types that keys refer to, or that have a key."""
         named = {end for spec in self._schema.edges for end, _ in spec.ends()}
@@ -239,6 +246,8 @@ class TypedBuild:
                 table.check_columns(one.key, f"the key of nodes.{name}")
                 table.check_columns([one.time] if one.time else [], f"the time of nodes.{name}")
                 table.check_columns(one.features, f"a feature of nodes.{name}")
+                named = [] if one.columns == "all" else list(one.chosen_columns([]))
+                table.check_columns(named, f"a column of nodes.{name}")
                 table.check_columns(one.label, f"the label of nodes.{name}")
         for spec in self._schema.edges:
             self._table(spec).check_columns(spec.columns, f"of the edges {spec.kind}")
@@ -350,6 +359,10 @@ class TypedBuild:
         for name in keys:
             self.result.ids[name] = path = ids_path(self._output, name)
             _place(self._nodes[name].ids_path, path)
+        for name, files in self._nodes.items():
+            if files.columns is not None:
+                self.result.columns[name] = path = columns_path(self._output, name)
+                files.columns.write(path, None)
         meta = self._meta()
         size = sum(_edge_bytes(one) for one in meta.edge_types)
 

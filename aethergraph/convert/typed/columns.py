@@ -89,13 +89,27 @@ class ColumnReader:
         self._table = table
         self._text: dict[str, str] = {}
 
+    @property
+    def is_text(self) -> bool:
+        """True if the values are text, of which the first rows tell what it holds."""
+        return self._table.is_text
+
+    @property
+    def file(self) -> str:
+        """Name of the first file, for messages."""
+        return self._table.files[0]
+
+    def type_of(self, column: str) -> Any:
+        """Return the type of a column, of Arrow."""
+        return self._table.types[column]
+
     def where(self, column: str) -> str:
         """Return table and column for messages."""
         return f"{self._table.name}, column {column!r}"
 
     # ---- text ------------------------------------------------------------------------------
 
-    def _kind_of_text(self, column: str) -> str:
+    def kind_of_text(self, column: str) -> str:
         """Return "int", "float", "bool", "time", "zoned" or "str" by the first values."""
         if column not in self._text:
             values: list[str] = []
@@ -125,7 +139,7 @@ class ColumnReader:
         import pyarrow.types as pat
 
         if self._table.is_text:
-            return "int64" if self._kind_of_text(column) == "int" else "str"
+            return "int64" if self.kind_of_text(column) == "int" else "str"
         kind = self._table.types[column]
         if pat.is_dictionary(kind):
             kind = kind.value_type
@@ -201,7 +215,7 @@ class ColumnReader:
 
         where, kind = self.where(column), self._table.types[column]
         if pat.is_string(kind) or pat.is_large_string(kind):
-            text = self._kind_of_text(column)
+            text = self.kind_of_text(column)
             forms = {
                 "int": TimeForm(None, None, False, where),
                 "float": TimeForm(None, None, True, where),
@@ -282,7 +296,7 @@ class ColumnReader:
 
         kind = self._table.types[column]
         if self._table.is_text:
-            text = self._kind_of_text(column)
+            text = self.kind_of_text(column)
             if text in ("int", "bool"):
                 return "int64"
             if text == "float":
@@ -313,7 +327,7 @@ class ColumnReader:
         array = batch.rows.column(column)
         if self._table.is_text:
             kind = pa.int64() if dtype == "int64" else pa.float64()
-            kind = pa.bool_() if self._kind_of_text(column) == "bool" else kind
+            kind = pa.bool_() if self.kind_of_text(column) == "bool" else kind
             array = self._cast(batch, column, kind, what)
         if pat.is_boolean(array.type):
             array = array.cast(pa.uint8())
@@ -340,6 +354,46 @@ class ColumnReader:
             numbers[unknown] = fill
         return numbers
 
+    def stored_number(self, column: str) -> str:
+        """Return the dtype that a column of numbers is kept in: its own; of text int64 or float64.
+
+        Raises:
+            InputError: it does not hold numbers.
+        """
+        import pyarrow.types as pat
+
+        kind = self._table.types[column]
+        if not self._table.is_text and (pat.is_integer(kind) or pat.is_floating(kind)):
+            return str(np.dtype(kind.to_pandas_dtype()))
+        found = self.number_type(column, "value of kind 'number'")
+        return "int64" if found == "int64" else "float64"
+
+    def stored(self, batch: Batch, column: str, dtype: str) -> Array:
+        """Return numbers or booleans in a dtype, exactly; 0, False or NaN where they are null.
+
+        Raises:
+            InputError: a value does not fit into the dtype.
+        """
+        import pyarrow as pa
+        import pyarrow.types as pat
+
+        array = batch.rows.column(column)
+        if pat.is_decimal(array.type):
+            array = array.cast(pa.float64())
+        elif pat.is_floating(array.type) and dtype == "bool":
+            array = _cast(batch, array, pa.uint8(), lambda text: f"{text!r} is not true or false")
+        kind = pa.from_numpy_dtype(np.dtype(dtype))
+        if pat.is_integer(array.type) and dtype == "bool":
+            wrong = array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+            bad = np.flatnonzero((wrong != 0) & (wrong != 1))
+            if len(bad):
+                at = int(bad[0])
+                raise batch.bad(f"{array[at].as_py()} is not true or false (1 or 0)", at, column)
+        cast = _cast(batch, array, kind, lambda text: f"column {column!r}: {text!r} is no {dtype}")
+        zero = False if dtype == "bool" else 0
+        values: Array = cast.fill_null(zero).to_numpy(zero_copy_only=False)
+        return values
+
     def feature(self, batch: Batch, column: str, fill: float | None) -> Array:
         """Return a feature as float32: a number, 0 or 1, or days since 1970."""
         if not self._is_time(column):
@@ -351,10 +405,7 @@ class ColumnReader:
         known = array.is_valid().to_numpy(zero_copy_only=False)
         out = np.full(batch.rows.num_rows, 0 if fill is None else fill, np.float32)
         if known.any():
-            some = Batch(
-                batch.file, batch.path, batch.first_row, batch.number,
-                batch.rows.filter(_mask(known)) if not known.all() else batch.rows,
-            )  # fmt: skip
+            some = batch if known.all() else batch.only(known)
             times = self.times(some, column, self.time_form(column).unit)
             day = np.timedelta64(1, "D")
             out[known] = (times - np.datetime64(0, "D")) / day
@@ -365,7 +416,7 @@ class ColumnReader:
 
         kind = self._table.types[column]
         if self._table.is_text:
-            return self._kind_of_text(column) in ("time", "zoned")
+            return self.kind_of_text(column) in ("time", "zoned")
         return bool(pat.is_timestamp(kind) or pat.is_date(kind))
 
 

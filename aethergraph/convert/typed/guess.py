@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Mapping
@@ -246,8 +247,13 @@ def _head(base: str) -> str:
 def _text(value: Any) -> str:
     """Return a value as TOML; a string of JSON is one of TOML."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_text(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_bare(key)} = {_text(one)}" for key, one in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _bare(key: str) -> str:
+    """Return a key of TOML, quoted where it has to be."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
 
 
 def _entry(one: _Look, looks: list[_Look]) -> str:
@@ -282,6 +288,14 @@ def _entry(one: _Look, looks: list[_Look]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _kind_of_others(values: list[Any]) -> str:
+    """Return "bool", "category" or "text": few values that come often are categories."""
+    some = [value for value in values if value is not None]
+    if some and all(isinstance(value, bool) for value in some):
+        return "bool"
+    return "category" if len(set(map(str, some))) <= max(1, len(some) // 4) else "text"
+
+
 def _values(one: _Look, is_link: bool) -> list[str]:
     taken = {*one.foreign, one.key}
     times = [c for c in one.columns if one.kinds[c] == "time" and c not in taken]
@@ -299,6 +313,11 @@ def _values(one: _Look, is_link: bool) -> list[str]:
             lines.append(f"# unsure: 0 stands for what is missing in {', '.join(holes)}")
         elif holes:
             lines.append(f"# unsure: values are missing in {', '.join(holes)}, which is an error")
-    if others:
+    if others and is_link:
         lines.append(f"# not used (text): {', '.join(others)}")
+    elif others:
+        # Numbers are features already; as columns they would keep their dtype and nulls too.
+        kinds = {c: _kind_of_others(one.values[c]) for c in others}
+        lines.append(f"columns = {_text(kinds)}")
+        lines.append('# unsure: category or text? columns = "all" keeps numbers and times as well')
     return lines

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import InputError, ProgressFn
 from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.features import ColumnParts, ColumnScan, column_of
 from aethergraph.convert.typed.schema import EdgeSpec, NodeTable
 from aethergraph.convert.typed.sources import Table
 from aethergraph.ids import DuplicateKeyError, IdMapBuilder, KeyColumns
@@ -37,6 +38,8 @@ class NodeFiles:
         #: Rows of the table by file, and names of the arrays.
         self.file_rows: list[int] = list(state["file_rows"])
         self.arrays: dict[str, str] = dict(state["arrays"])
+        #: Work files of the columns that are kept as they are, if there are any.
+        self.columns = ColumnParts(prefix) if state.get("columns") else None
         self._first_rows = np.concatenate([[0], np.cumsum(self.file_rows, dtype=np.int64)])
 
     @property
@@ -104,7 +107,10 @@ def scan_nodes(
         scan.finish(count)
         if table is None and count == 0:
             raise InputError(keeps[0][2].files[0], f"names no node of type {name!r}")
-    return {"num_nodes": count, "file_rows": scan.file_rows, "arrays": scan.arrays}
+    return {
+        "num_nodes": count, "file_rows": scan.file_rows, "arrays": scan.arrays,
+        "columns": scan.has_columns,
+    }  # fmt: skip
 
 
 class _Scan:
@@ -118,6 +124,7 @@ class _Scan:
         self._prefix = prefix
         self._stack = stack
         self._files: list[str] = []
+        self._columns: ColumnScan | None = None
         self._writers: dict[str, NpyWriter] = {}
 
     def _append(self, file: str, rows: NDArray[Any]) -> None:
@@ -134,6 +141,13 @@ class _Scan:
         spec, reader = self._spec, ColumnReader(table)
         key, labels = list(spec.key), list(spec.label)
         named = [*([spec.time] if spec.time else []), *spec.features, *labels]
+        kept = [
+            column_of(reader, one, kind, table.name)
+            for one, kind in spec.chosen_columns([*table.types]).items()
+        ]
+        if kept:
+            self._columns = ColumnScan(reader, kept, self._append)
+            named += [one.name for one in kept]
         kinds = {one: _label_type(reader, one) for one in labels}
         self._files = table.files
         self.file_rows = [0] * len(table.files)
@@ -161,6 +175,8 @@ class _Scan:
             if spec.features:
                 found = [reader.feature(batch, one, spec.fill) for one in spec.features]
                 self._append("x.npy", np.stack(found, axis=1))
+            if self._columns is not None:
+                self._columns.add(batch)
             for number, one in enumerate(labels):
                 missing = -1 if kinds[one] == "int64" else np.nan
                 values = reader.numbers(batch, one, kinds[one], "label", missing)
@@ -175,6 +191,11 @@ class _Scan:
         for number, one in enumerate(labels):
             self.arrays["y" if len(labels) == 1 else one] = f"label-{number}.npy"
 
+    @property
+    def has_columns(self) -> bool:
+        """True if columns are kept as they are."""
+        return self._columns is not None
+
     def finish(self, count: int) -> None:
         """Give rows to nodes that were kept, and close the files."""
         left = count - self.num_rows
@@ -185,6 +206,9 @@ class _Scan:
                 fill = 0 if self._spec.fill is None else self._spec.fill
                 self._append("x.npy", np.full(shape, fill, np.float32))
                 left -= some
+        if self._columns is not None:
+            self._columns.fill(count - self.num_rows)
+            self._columns.save(f"{self._prefix}columns.json")
         for writer in self._writers.values():
             writer.commit()
 

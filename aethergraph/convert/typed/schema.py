@@ -29,6 +29,7 @@ from typing import Any, Literal, cast, get_args
 
 from aethergraph._checks.options import as_choice, as_flag, is_name, shown
 from aethergraph._checks.times import check_unit
+from aethergraph.columns.layout import KINDS, Kind
 from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -105,6 +106,9 @@ class NodeTable:
         label: column that becomes ``y``; of several columns each keeps its name. Integers and
             booleans become int64, -1 where missing; other numbers float32, NaN where missing.
         foreign: foreign keys by relation; a text is short for ``ForeignKey(text)``.
+        columns: columns that are kept as they are, in a file of their own: a list of names, or a
+            mapping of names to kinds ("number", "bool", "time", "category", "text"), or "all": all
+            but keys, foreign keys and labels. See :class:`aethergraph.columns.ColumnStore`.
     """
 
     source: Any = None
@@ -115,6 +119,19 @@ class NodeTable:
     fill: float | None = None
     label: str | Sequence[str] = ()
     foreign: Mapping[str, ForeignKey | str] = field(default_factory=dict)
+    columns: str | Sequence[str] | Mapping[str, str] = ()
+
+    def chosen_columns(self, names: Sequence[str]) -> dict[str, Kind | None]:
+        """Return the columns to keep and their kinds (None: by type), of a table's columns."""
+        if isinstance(self.columns, Mapping):
+            return cast("dict[str, Kind | None]", dict(self.columns))
+        if self.columns != "all":
+            return dict.fromkeys(self.columns)
+        taken = {*self.key, *self.label}
+        for relation, key in self.foreign.items():
+            given = key.columns if isinstance(key, ForeignKey) else ()
+            taken |= set(_columns(given or relation, "columns"))
+        return dict.fromkeys(name for name in names if name not in taken)
 
 
 @dataclass(frozen=True)
@@ -355,7 +372,9 @@ def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
         raise InvalidArgumentError(
             f"{where}: {len(types)} key_type for a key of {len(key)} columns"
         )
-    if table.source is None and (key or table.time or table.features or table.label):
+    if table.source is None and (
+        key or table.time or table.features or table.label or table.columns
+    ):
         raise InvalidArgumentError(f"{where} has columns, but no table (from)")
     if table.fill is not None and not isinstance(table.fill, (int, float)):
         raise InvalidArgumentError(f"{where}.fill is a number, got {shown(table.fill)}")
@@ -365,7 +384,21 @@ def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
         table.source, key, types, _column(table.time, f"{where}.time"),
         _columns(table.features, f"{where}.features"), table.fill,
         _columns(table.label, f"{where}.label"), dict(table.foreign),
+        _kept(table.columns, f"{where}.columns"),
     )  # fmt: skip
+
+
+def _kept(
+    value: Any, where: str
+) -> str | tuple[str, ...] | dict[str, str]:  # fmt: skip
+    if isinstance(value, Mapping):
+        _columns(list(value), where)
+        return {
+            name: as_choice(kind, KINDS, f"{where}.{name}") for name, kind in value.items()
+        }  # fmt: skip
+    if value == "all":
+        return "all"
+    return _columns(value, where)
 
 
 # ---- TOML --------------------------------------------------------------------------------------

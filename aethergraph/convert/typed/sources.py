@@ -59,6 +59,13 @@ class Batch:
     number: int
     rows: Any
 
+    def only(self, kept: Any) -> Batch:
+        """Return the batch of some of the rows, by mask; its errors name other rows."""
+        import pyarrow as pa
+
+        rows = self.rows.filter(pa.array(kept))
+        return Batch(self.file, self.path, self.first_row, self.number, rows)
+
     def bad(self, problem: str, row: int, column: str | None = None) -> InputError:
         """Return the error about a row of this batch."""
         what = "" if column is None else f"column {column!r}: "

@@ -1,0 +1,205 @@
+"""Files of columns: container files with the rows, the texts, the categories, and a description.
+
+The arrays of such a file, in this order:
+
+==============  =====================  ==========================================================
+``rows``        uint8 [N, width]       rows as of :class:`RowLayout`
+``columns``     uint8 [bytes]          JSON: ``{"columns": [{"name", "kind", "dtype", "unit",
+                                       "statistics"}, ...], "version": 1}``
+``offsets-I``   uint64 [n + 1]         of column I of texts (n = N) or categories (n of them):
+``bytes-I``     uint8 [bytes]          text j is ``bytes[offsets[j]:offsets[j + 1]]``, UTF-8
+==============  =====================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.options import shown
+from aethergraph._checks.times import is_unit
+from aethergraph.columns.layout import Column, Kind, RowLayout
+from aethergraph.columns.statistics import column_statistics
+from aethergraph.errors import CorruptFileError, FormatError, VersionError
+from aethergraph.storage.meta import ArrayMeta, FileMeta, SectionTable, write_meta
+
+__all__ = ["ColumnFile", "encode_texts", "write_columns"]
+
+Array = NDArray[Any]
+_VERSION = 1
+_PIECE = 4 << 20  # bytes that are written at once
+
+
+def encode_texts(texts: Sequence[str | None]) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """Return (offsets [n + 1], bytes) of texts, as Arrow's string columns; None is empty."""
+    encoded = [b"" if one is None else one.encode("utf-8") for one in texts]
+    offsets = np.zeros(len(encoded) + 1, np.uint64)
+    np.cumsum([len(one) for one in encoded], out=offsets[1:], dtype=np.uint64)
+    return offsets, np.frombuffer(b"".join(encoded), np.uint8)
+
+
+def write_columns(
+    path: native.Path,
+    columns: Sequence[Column],
+    rows: Array,
+    texts: Mapping[str, tuple[Array, Array]],
+    categories: Mapping[str, Sequence[str]],
+    task: native.Task | None = None,
+) -> None:
+    """Write a file of columns.
+
+    Args:
+        path: the file.
+        columns: the columns; their statistics are computed here.
+        rows: uint8 [N, width] as of :class:`RowLayout`, perhaps mapped.
+        texts: by column of texts (offsets uint64 [N + 1], bytes), perhaps mapped.
+        categories: by column of categories their names.
+        task: of the call that writes.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    layout = RowLayout(columns)
+    found = column_statistics(
+        layout, rows, {name: offsets for name, (offsets, _) in texts.items()},
+        {name: len(names) for name, names in categories.items()},
+    )  # fmt: skip
+    content = {
+        "version": _VERSION,
+        "columns": [
+            {
+                "name": one.name, "kind": one.kind, "dtype": one.dtype, "unit": one.unit,
+                "statistics": found[one.name],
+            }
+            for one in columns
+        ],
+    }  # fmt: skip
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    arrays: list[tuple[str, Array]] = [
+        ("rows", rows),
+        ("columns", np.frombuffer(text.encode("utf-8"), np.uint8)),
+    ]
+    for number, one in enumerate(columns):
+        if one.kind in ("text", "category"):
+            both = texts[one.name] if one.kind == "text" else encode_texts(categories[one.name])
+            arrays += [(f"offsets-{number}", both[0]), (f"bytes-{number}", both[1])]
+    meta = FileMeta(
+        arrays=tuple(ArrayMeta(n, "row", 0, str(array.dtype), array.shape) for n, array in arrays)
+    )
+    with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
+        write_meta(writer, meta)
+        for number, (_, array) in enumerate(arrays):
+            writer.begin(native.SECTION_ARRAY, number, native.dtype_code(array.dtype))
+            step = max(1, _PIECE // max(1, array.nbytes // max(1, len(array))))
+            for begin in range(0, len(array), step):
+                writer.append(np.ascontiguousarray(array[begin : begin + step]), task)
+            writer.end()
+
+
+class ColumnFile:
+    """Open file of columns, checked.
+
+    Attributes:
+        columns: the columns, with statistics and categories.
+        layout: layout of the rows.
+        num_rows: number of rows.
+        texts: keys of the native core over the texts of each text column.
+
+    Raises:
+        FormatError: the file is of another kind.
+        CorruptFileError: its parts contradict each other.
+    """
+
+    def __init__(self, file: native.NativeFile) -> None:
+        self.file = file
+        self.path: str = file.path
+        self.table = table = SectionTable(file, native.CONTENT_FEATURES)
+        names = [array.name for array in table.meta.arrays]
+        if names[:2] != ["rows", "columns"]:
+            raise FormatError(
+                f"{self.path}: not a file of columns; open features with FeatureStore.load"
+            )
+        self._numbers = {name: number for number, name in enumerate(names)}
+        shape = table.meta.arrays[0].shape
+        columns = self._decode(table.array(1).tobytes())
+        self.layout = RowLayout(columns)
+        if table.meta.arrays[0].dtype != "uint8" or shape[1:] != (self.layout.width,):
+            raise CorruptFileError(
+                f"{self.path}: its rows are {shape}, but its columns need {self.layout.width} bytes"
+            )
+        self.num_rows = shape[0]
+        self.texts: dict[str, native.KeyBlock] = {}
+        found = []
+        for number, one in enumerate(columns):
+            if one.kind == "text":
+                self.texts[one.name] = self._texts(number, one.name, self.num_rows)
+            elif one.kind == "category":
+                one = replace(one, categories=self._categories(number, one))
+            found.append(one)
+        self.columns = tuple(found)
+        file.check()
+
+    def _decode(self, data: bytes) -> list[Column]:
+        try:
+            content = json.loads(data.decode("utf-8"))
+            version = content["version"]
+            if isinstance(version, int) and version > _VERSION:
+                raise VersionError(
+                    f"{self.path}: its columns have version {version}, this AetherGraph reads up "
+                    f"to {_VERSION}; install a newer one"
+                )
+            columns = [self._column(entry) for entry in content["columns"]]
+            if len({one.name for one in columns}) != len(columns) or not columns:
+                raise ValueError("a name comes twice, or there is none")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise CorruptFileError(
+                f"{self.path}: what its columns are cannot be read: {error}"
+            ) from error
+        return columns
+
+    def _column(self, entry: dict[str, Any]) -> Column:
+        name, kind, dtype, unit = (entry[key] for key in ("name", "kind", "dtype", "unit"))
+        proper = isinstance(name, str) and name and kind in get_args(Kind)
+        proper = proper and (kind != "number" or dtype in native.DTYPE_CODES)
+        proper = proper and dtype not in ("bfloat16",) and (kind == "time") == (unit is not None)
+        if not proper or (unit is not None and not is_unit(unit)):
+            raise ValueError(f"a column is {shown(entry)}")
+        statistics = entry["statistics"]
+        if not isinstance(statistics, dict):
+            raise ValueError(f"the statistics of {name!r} are {shown(statistics)}")
+        return Column(name, kind, dtype, unit, statistics)
+
+    def _texts(self, number: int, name: str, count: int | None) -> native.KeyBlock:
+        arrays = []
+        for part, dtype in (("offsets", np.uint64), ("bytes", np.uint8)):
+            at = self._numbers.get(f"{part}-{number}")
+            array = None if at is None else self.table.array(at)
+            if array is None or array.dtype != dtype or array.ndim != 1:
+                raise CorruptFileError(f"{self.path}: the texts of {name!r} have no proper {part}")
+            arrays.append(array)
+        offsets, data = arrays
+        if len(offsets) < 1 or (count is not None and len(offsets) != count + 1):
+            raise CorruptFileError(
+                f"{self.path}: {name!r} has {len(offsets) - 1} texts for {count} rows"
+            )
+        return native.KeyBlock(data, offsets)
+
+    def _categories(self, number: int, column: Column) -> tuple[str, ...]:
+        block = self._texts(number, column.name, None)
+        every = np.arange(len(block), dtype=np.uint64)
+        taken = block.take(every, self.file.guard())
+        assert taken.offsets is not None
+        ends, data = taken.offsets.tolist(), taken.data.tobytes()
+        try:
+            return tuple(data[begin:end].decode("utf-8") for begin, end in pairwise(ends))
+        except UnicodeDecodeError as error:
+            raise CorruptFileError(
+                f"{self.path}: a category of {column.name!r} is not UTF-8: {error}"
+            ) from None

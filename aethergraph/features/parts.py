@@ -1,0 +1,33 @@
+"""Rows that are one array of a file of several: a store of them, like that of a feature file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aethergraph import _native as native
+from aethergraph.features.files import find_part
+from aethergraph.features.hot import choose_cache
+from aethergraph.features.store import FeatureStore
+from aethergraph.storage.budget import Budget
+from aethergraph.storage.choice import check_storage, choose_storage
+from aethergraph.storage.npy import identity
+
+if TYPE_CHECKING:
+    from aethergraph.storage.choice import Storage
+
+__all__ = ["load_part"]
+
+
+def load_part(
+    path: native.Path, number: int, storage: Storage, memory_budget: int | str | None
+) -> FeatureStore:
+    """Open array ``number`` of a file with content 2; see :meth:`FeatureStore.load`."""
+    check_storage(storage)
+    budget = Budget.optional(memory_budget)
+    before = identity(path)
+    found = find_part(path, number)
+    chosen = choose_storage(storage, found.array.nbytes, budget, found.origin.path)
+    if chosen == "uring" and found.is_mapped:
+        cache = choose_cache(found.array, budget, None, None, 0.9)
+        return FeatureStore._read(found, before, cache, None)
+    return FeatureStore._open(found, chosen, None)

@@ -1,0 +1,89 @@
+"""Files beside a graph file, one for each node type, opened when they are asked for."""
+
+from __future__ import annotations
+
+import urllib.parse
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from aethergraph.errors import FileChangedError, InvalidArgumentError
+
+__all__ = ["FilesBeside", "path_beside"]
+
+
+class _Rows(Protocol):
+    path: str
+
+    def __len__(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Rows)
+
+
+def path_beside(graph: str, name: str, suffix: str) -> str:
+    """Return the path of the file of a node type: ``shop.user.ids`` beside ``shop.aeg``."""
+    return f"{Path(graph).with_suffix('')}.{urllib.parse.quote(name, safe=' ')}.{suffix}"
+
+
+class FilesBeside(Mapping[str, T], ABC):
+    """Files of one kind by node type; types without a file are not in the mapping.
+
+    Args:
+        path: path of the graph file; None: the graph has none.
+        counts: number of nodes by type.
+    """
+
+    #: Suffix of the files, what they are, what they have for each node, and how to open one.
+    suffix: str
+    what: str
+    rows: str
+    opener: str
+
+    def __init__(self, path: str | None, counts: Mapping[str, int]) -> None:
+        self._path = path
+        self._counts = dict(counts)
+        self._open: dict[str, T] = {}
+
+    @abstractmethod
+    def _load(self, path: str) -> T:
+        """Open a file."""
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._counts:
+            known = ", ".join(map(repr, self._counts))
+            raise InvalidArgumentError(
+                f"{self.suffix}: {name!r} is not in the graph; there are: {known}"
+            )
+        if self._path is None:
+            raise InvalidArgumentError(
+                f"{self.suffix}: {self.what} lie beside the file of a graph, and this graph was "
+                f"not loaded from one; open one with {self.opener}"
+            )
+        if name not in self._open:
+            found = self._load(path_beside(self._path, name, self.suffix))
+            if len(found) != self._counts[name]:
+                raise FileChangedError(
+                    116,
+                    f"{found.path}: has {len(found):,} {self.rows}, but {self._path} has "
+                    f"{self._counts[name]:,} nodes of type {name!r}: it is of another graph",
+                    found.path,
+                )
+            self._open[name] = found
+        return self._open[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        if self._path is None:
+            return iter(())
+        path = self._path
+        return (n for n in self._counts if Path(path_beside(path, n, self.suffix)).exists())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"
