@@ -103,7 +103,7 @@ def commit_before(since: Any, now: native.NativeSnapshot) -> int:
 
 
 class OneCommit:
-    """What snapshots of one type and of many have in common: their commit, written to a file."""
+    """Base of snapshots of one type and of many: their commit, and how it is written to a file."""
 
     _store: LiveStore
     _commit: int

@@ -314,7 +314,7 @@ class Schema:
 
 
 class SchemaSource:
-    """What sources have in common whose records are read by a schema."""
+    """Base of sources whose records are read by a schema."""
 
     schema: Schema
 

@@ -19,7 +19,7 @@ pd = pytest.importorskip("pandas")
 
 @dataclass
 class Table:
-    """What ``relbench.base.Table`` has."""
+    """Attributes of ``relbench.base.Table``."""
 
     df: Any
     fkey_col_to_pkey_table: dict[str, str] = field(default_factory=dict)
