@@ -20,6 +20,7 @@ from aethergraph.convert import ForeignKey, InputError, NodeTable, Schema, guess
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.typed import features
 from aethergraph.convert.typed.schema import load_schema
+from aethergraph.convert.typed.sources import Batch
 from aethergraph.errors import FileChangedError, InvalidArgumentError, StorageError
 
 KINDS = {"country": "category", "bio": "text"}
@@ -251,3 +252,12 @@ def test_schemas_in_files_and_guessed_ones(tmp_path: Path) -> None:
     schema = load_schema(tmp_path / "s.toml")
     kinds = schema.nodes["users"].columns
     assert isinstance(kinds, dict) and kinds["country"] == "category" and kinds["bio"] == "text"
+
+
+def test_errors_about_some_of_the_rows_name_them() -> None:
+    batch = Batch(0, "users.csv", 100, 0, pa.record_batch({"seen": [1, None, 3, None, 5]}))
+    known = batch.only(np.array([True, False, True, False, True]))
+    last = known.only(np.array([False, False, True]))
+    assert known.rows.column("seen").to_pylist() == [1, 3, 5]
+    assert [known.bad("no time", row).line for row in range(3)] == [101, 103, 105]
+    assert last.bad("no time", 0).line == 105

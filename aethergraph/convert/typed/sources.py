@@ -14,9 +14,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from aethergraph._checks.options import shown
 from aethergraph.convert.inputs import expand_inputs, input_state, is_url, open_input
@@ -51,6 +53,7 @@ class Batch:
         first_row: number of the first row in the file.
         number: number of the batch in the file.
         rows: the record batch.
+        places: where each of the rows was, counted from ``first_row``; None: all rows are there.
     """
 
     file: int
@@ -58,18 +61,20 @@ class Batch:
     first_row: int
     number: int
     rows: Any
+    places: Any = None
 
     def only(self, kept: Any) -> Batch:
-        """Return the batch of some of the rows, by mask; its errors name other rows."""
+        """Return the batch of some of the rows, by mask."""
         import pyarrow as pa
 
-        rows = self.rows.filter(pa.array(kept))
-        return Batch(self.file, self.path, self.first_row, self.number, rows)
+        places = np.flatnonzero(kept) if self.places is None else self.places[kept]
+        return replace(self, rows=self.rows.filter(pa.array(kept)), places=places)
 
     def bad(self, problem: str, row: int, column: str | None = None) -> InputError:
         """Return the error about a row of this batch."""
         what = "" if column is None else f"column {column!r}: "
-        return InputError(self.path, what + problem, line=self.first_row + row + 1, unit="row")
+        place = row if self.places is None else int(self.places[row])
+        return InputError(self.path, what + problem, line=self.first_row + place + 1, unit="row")
 
 
 class Table:
