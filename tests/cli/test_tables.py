@@ -85,7 +85,7 @@ def test_the_guessed_schema_builds_a_graph(folder: Path, tmp_path: Path) -> None
         text.replace('= "users"\n\n', '= {to = "users", columns = "user_id", missing = "drop"}\n\n')
     )
     load_schema(schema)
-    result = ae("tables", schema, "-o", output, "--memory", "1G")
+    result = ae("tables", schema, "-o", output, "--memory", "4G")
     assert "orders: 4 nodes, ids in " in result.stdout
     assert "users rev_likes orders" not in result.stdout
     assert "orders rev_likes users: 2 edges" in result.stdout

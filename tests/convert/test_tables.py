@@ -80,7 +80,7 @@ def test_every_source_gives_the_same_graph(tmp_path: Path, kind: str, small_memo
 
 @pytest.mark.parametrize("layout", ["csc", "csr", "both"])
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("memory", ["small", "1G"])
+@pytest.mark.parametrize("memory", ["small", "4G"])
 def test_every_form_equals_the_graph_built_in_memory(
     tmp_path: Path, layout: Any, compress: bool, memory: str, request: pytest.FixtureRequest
 ) -> None:
@@ -89,7 +89,7 @@ def test_every_form_equals_the_graph_built_in_memory(
     rows = shop()
     schema = shop_schema(in_frames(rows, "arrow table"), reverse=layout != "both")
     options: dict[str, Any] = {"layout": layout, "compress": compress}
-    tables(schema, tmp_path / "g", memory_budget="1G", **options)
+    tables(schema, tmp_path / "g", memory_budget="4G", **options)
     write(shop_world(rows), tmp_path / "w", dtypes=DTYPES, reverse=schema.reverse, **options)
     assert (tmp_path / "g").read_bytes() == (tmp_path / "w").read_bytes()
 
