@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["make_frame", "make_statistics"]
 
 
+# Both are imported by their names: mypyc would follow an import through all of torch in every build.
 def _torch_frame() -> Any:
     try:
-        import torch_frame  # type: ignore[import-untyped,unused-ignore]
-        import torch_frame.data  # type: ignore[import-untyped,unused-ignore]
+        import_module("torch_frame.data")
     except ImportError as error:
         raise UnsupportedError(
             f"a TensorFrame needs PyTorch Frame, which cannot be imported ({error}): "
             "pip install pytorch-frame"
         ) from None
-    return torch_frame
+    return import_module("torch_frame")
 
 
 def make_frame(batch: ColumnBatch, encoders: Mapping[str, Callable[[list[str]], Any]]) -> Any:
     """Return the TensorFrame of a batch, see :meth:`ColumnBatch.tensor_frame`."""
     frame = _torch_frame()
-    import torch
+    torch: Any = import_module("torch")
 
     names: dict[Any, list[str]] = {}
     parts: dict[Any, list[Any]] = {}
@@ -70,7 +71,7 @@ def make_frame(batch: ColumnBatch, encoders: Mapping[str, Callable[[list[str]], 
 
 
 def _encoded(batch: ColumnBatch, name: str, encoder: Callable[[list[str]], Any]) -> Any:
-    import torch
+    torch: Any = import_module("torch")
 
     value = encoder([one or "" for one in batch[name].to_list()])
     if not isinstance(value, torch.Tensor) or value.shape[:1] != (batch.num_rows,):
@@ -114,7 +115,7 @@ def time_parts(times: NDArray[Any]) -> NDArray[np.int64]:
 def make_statistics(columns: Iterable[Column]) -> dict[str, dict[Any, Any]]:
     """Return ``col_stats`` of PyTorch Frame's encoders, of all columns but texts."""
     frame = _torch_frame()
-    import torch
+    torch: Any = import_module("torch")
 
     kind = frame.data.stats.StatType
     found: dict[str, dict[Any, Any]] = {}
