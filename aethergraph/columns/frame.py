@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["make_frame", "make_statistics"]
 
 
-# Both are imported by their names: mypyc would follow an import through all of torch in every build.
+# Both are imported by name: mypyc would follow an import through all of torch in every build.
 def _torch_frame() -> Any:
     try:
         import_module("torch_frame.data")
