@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, as_ids
+from aethergraph._checks.arrays import as_ids, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_items, as_list, as_text, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import EdgeType, HeteroGraph
@@ -248,7 +248,7 @@ def _rebuild(graph: HeteroGraph, options: dict[str, Any]) -> ContextSampler:
 
 
 def _in_range(value: Any, name: str, least: int, most: int) -> int:
-    count = as_count(value, name)
+    count = as_integer(value, name, bools=False)
     if not least <= count <= most:
         raise InvalidArgumentError(f"{name} = {count} is not in {least}..{most}")
     return count
