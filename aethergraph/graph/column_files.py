@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from aethergraph.columns import ColumnStore
+from typing import TYPE_CHECKING
+
 from aethergraph.graph.beside import FilesBeside, path_beside
+
+if TYPE_CHECKING:
+    from aethergraph.columns import ColumnStore
 
 __all__ = ["ColumnFiles", "columns_path"]
 
@@ -13,10 +17,12 @@ def columns_path(graph: str, name: str) -> str:
     return path_beside(graph, name, ColumnFiles.suffix)
 
 
-class ColumnFiles(FilesBeside[ColumnStore]):
+class ColumnFiles(FilesBeside["ColumnStore"]):
     """Columns by node type: ``graph.columns["user"].gather(ids)``."""
 
     suffix, what, rows, opener = "columns", "files of columns", "rows", "ColumnStore.load"
 
     def _load(self, path: str) -> ColumnStore:
+        from aethergraph.columns import ColumnStore  # of few graphs: not with every import
+
         return ColumnStore.load(path)
