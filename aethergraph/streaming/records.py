@@ -125,7 +125,8 @@ class Source(Protocol):
     A source of your own needs these members. It may also have
 
     - ``lag() -> {partition: records}``: how many records there are that were not read yet;
-    - ``acknowledge(offsets)``: called after a commit with the offsets that are now on disk;
+    - ``acknowledge(offsets)``: called after a commit with the offsets that are now in the graph;
+    - ``needs_disk``: True if they are to be on disk before that call;
     - ``stalled``: a text while the other end cannot be reached, else None;
     - ``describe(partition) -> str``: the partition in words, such as a file's name;
     - ``check(graph)``: raises an error if its schema does not fit, before anything is read.
