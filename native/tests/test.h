@@ -150,12 +150,15 @@ static inline uint64_t test_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* A fresh directory of this process, removed at exit if it is empty by then or
- * holds only plain files. */
+/* A fresh directory of the test program, removed at its exit. The program makes it before its first
+ * test: a child that is killed could not remove one of its own. */
 static char test_dir_path[64];
+static pid_t test_dir_owner;
 
 static inline void test_dir_remove(void) {
     char command[96];
+    if (getpid() != test_dir_owner)
+        return;
     snprintf(command, sizeof command, "rm -rf '%s'", test_dir_path);
     if (test_dir_path[0] && system(command) != 0)
         fprintf(stderr, "could not remove %s\n", test_dir_path);
@@ -166,6 +169,7 @@ static inline const char *test_dir(void) {
         strcpy(test_dir_path, "/tmp/aether-test-XXXXXX");
         if (!mkdtemp(test_dir_path))
             abort();
+        test_dir_owner = getpid();
         atexit(test_dir_remove);
     }
     return test_dir_path;
@@ -187,6 +191,7 @@ static inline bool test_selected(const char *name, int argc, char **argv) {
 static inline int test_main(int argc, char **argv) {
     unsigned passed = 0, failed = 0, skipped = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    test_dir();
     for (unsigned i = 0; i < test_count; i++) {
         if (!test_selected(test_cases[i].name, argc, argv))
             continue;
