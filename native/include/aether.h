@@ -378,6 +378,46 @@ int aether_keys_gather(const aether_keys *keys, const uint64_t *places, uint64_t
 int aether_keys_find(const aether_key_map *map, const aether_keys *queries, const uint64_t *hashes,
                      int64_t *ids, aether_task *task, aether_error *err);
 
+/* ---- Datagrams (src/net/datagram.h; experimental) ------------------------ */
+
+#define AETHER_DATAGRAM_MOST 65507 /* bytes that UDP carries in one */
+
+/* What a datagram says before its rows. */
+typedef struct aether_datagram {
+    uint64_t sequence; /* its number in the stream */
+    uint64_t offset;   /* of its rows, where they were put */
+    uint32_t stream;
+    uint32_t rows;
+} aether_datagram;
+
+typedef struct aether_receiver_stats {
+    uint64_t by_socket; /* datagrams that came by the socket */
+    uint64_t by_xdp;    /* frames that came by AF_XDP */
+    uint64_t refused;   /* of both: damaged, or none of ours */
+} aether_receiver_stats;
+
+/* Takes datagrams from a socket, and from the queues of a network interface. One thread. */
+typedef struct aether_receiver aether_receiver;
+
+/* Write a datagram of `out_size` bytes: 24 and those of the rows. AETHER_E_LIMIT: too many. */
+int aether_datagram_pack(const aether_datagram *head, const void *rows, uint64_t size, void *out,
+                         uint64_t out_size, aether_error *err);
+/* Receive from a bound UDP socket, which stays the caller's and must outlive the receiver. Rows have
+ * `row_bytes`. */
+aether_receiver *aether_receiver_open(int fd, uint32_t row_bytes, aether_error *err);
+/* Also take the datagrams for the socket's address from the first queues of an interface, by AF_XDP
+ * (src/net/xdp_program.h). Errors: AETHER_E_NOT_FOUND: no such interface; AETHER_E_IO: the system
+ * refuses, os_errno says why (EPERM: needs root). The receiver goes on with its socket then. */
+int aether_receiver_attach(aether_receiver *r, const char *interface, uint32_t queues, aether_error *err);
+/* Wait until a datagram is there: 1, or 0 after so many milliseconds or a signal. */
+int aether_receiver_wait(aether_receiver *r, int32_t milliseconds, aether_error *err);
+/* Take the datagrams that are there, without waiting: their rows into a room of `size` bytes, heads[most].
+ * Stops when fewer than 65,536 bytes are left there. */
+int aether_receiver_take(aether_receiver *r, void *room, uint64_t size, aether_datagram *heads, uint32_t most,
+                         uint32_t *count, aether_error *err);
+void aether_receiver_stats_read(const aether_receiver *r, aether_receiver_stats *out);
+void aether_receiver_close(aether_receiver *r);
+
 /* ---- Building lists ------------------------------------------------------ */
 
 /* Sort an edge list into compressed lists, by a stable counting sort.

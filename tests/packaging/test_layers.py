@@ -43,6 +43,7 @@ C_LAYERS = [
     "os",
     "io",
     "log",
+    "net",
     "cache",
     "format",
     "keys",

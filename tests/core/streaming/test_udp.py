@@ -19,11 +19,16 @@ EDGES = Schema.struct([("u", "<u4"), ("v", "<u4")], src="u", dst="v")
 
 
 def read(source: UdpSource, seconds: float = 0.2) -> list[tuple[int, int, list[int]]]:
+    """Return (stream, sequence, values) of each datagram, however many come at once."""
     found = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for one in source.poll(0.02) or ():
-            found.append((one.partition, one.following - 1, one.columns["src"].tolist()))
+            assert one.offsets is not None and one.following == one.offsets[-1] + 1
+            values = one.columns["src"]
+            for sequence in np.unique(one.offsets):
+                mine = values[one.offsets == sequence].tolist()
+                found.append((one.partition, int(sequence), mine))
     return found
 
 
@@ -120,6 +125,8 @@ def test_bad_arguments() -> None:
     for options, message in (
         ({"host": "0.0.0.0"}, "open to others"),
         ({"port": -1}, "port = -1"),
+        ({"af_xdp": "a/b"}, "not the name of a network interface"),
+        ({"af_xdp": "x" * 16}, "1 to 15 characters"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=message):
             UdpSource("e", EDGES, **options)
@@ -127,6 +134,8 @@ def test_bad_arguments() -> None:
         UdpSource("e", Schema.json(src="u", dst="v"))
     with pytest.raises(errors.InvalidArgumentError, match="65507 is the most"):
         edges(0, 0, 9000)
+    with pytest.raises(errors.InvalidArgumentError, match="stream = 4294967296 is not below 2"):
+        edges(1 << 32, 0)
     source = UdpSource("e", EDGES)
     source.open({})
     with pytest.raises(errors.SourceError, match="in use"):
