@@ -71,6 +71,7 @@ stage_system() {
     has clang || missing+=(clang)
     has clang-tidy || missing+=(clang-tidy)
     has pkg-config || missing+=(pkg-config)
+    has ip || missing+=(iproute2)
     has setarch || missing+=(util-linux)
     [ ${#missing[@]} -eq 0 ] || { note "installing: ${missing[*]}"; apt_install "${missing[@]}"; }
     if ! clang_can_fuzz; then

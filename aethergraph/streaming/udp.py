@@ -80,7 +80,7 @@ class UdpSource(SchemaSource):
         trust_network: whoever reaches the address may send.
         buffer: bytes that the system keeps while nobody reads, as far as it allows.
         af_xdp: network interface, such as ``"eth0"``, whose datagrams are taken past the system's
-            network stack: half the processor time for each. It needs root (CAP_NET_ADMIN,
+            network stack. It needs root (CAP_NET_ADMIN,
             CAP_NET_RAW, CAP_BPF) and Linux 5.9; where the system refuses it, a warning says so,
             and they come by the socket, as those of other interfaces always do. The program in
             the kernel goes with this process, however that ends. Firewall rules do not see

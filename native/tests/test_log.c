@@ -8,7 +8,8 @@
 #include "log_helpers.h"
 #include "os/write.h"
 
-enum { SEGMENT = 64 << 10 };
+/* Damage is looked for at every byte, but under ThreadSanitizer, which has nothing to say of it. */
+enum { SEGMENT = 64 << 10, STEP = TEST_ONLY_RACES ? 61 : 1 };
 
 static const char first_name[] = "wal-0000000000000001.log";
 
@@ -224,7 +225,7 @@ static unsigned synced_after(unsigned i) {
 TEST(a_file_cut_at_every_byte_is_refused) {
     damaged_log d;
     make_log(&d, "cut", false);
-    for (uint64_t size = SEGMENT; size-- > 0;) {
+    for (uint64_t size = SEGMENT - 1; size < SEGMENT; size -= STEP) { /* until it wraps */
         aether_error err;
         uint64_t next;
         ae_log *log;
@@ -243,7 +244,7 @@ TEST(writing_that_stopped_at_every_byte) {
     make_log(&d, "stopped", false);
     uint8_t *bytes = calloc(1, SEGMENT);
     uint64_t reached = d.offsets[FRAMES];
-    for (uint64_t at = AE_LOG_HEADER_BYTES; at <= reached; at++) {
+    for (uint64_t at = AE_LOG_HEADER_BYTES; at <= reached; at += STEP) {
         aether_error err;
         uint64_t next, whole = frame_of(&d, at);
         ae_log *log;
@@ -269,7 +270,7 @@ static void flip_every_byte(const char *name, bool synced) {
     damaged_log d;
     make_log(&d, name, synced);
     unsigned corrupt = 0, ended = 0;
-    for (uint64_t at = 0; at < SEGMENT; at += at < d.offsets[FRAMES] + 1024 ? 1 : 97) {
+    for (uint64_t at = 0; at < SEGMENT; at += at < d.offsets[FRAMES] + 1024 ? STEP : 97) {
         aether_error err;
         uint64_t next;
         ae_log *log;
@@ -295,7 +296,7 @@ static void flip_every_byte(const char *name, bool synced) {
         }
         ae_log_close(log);
     }
-    CHECK(corrupt > 4000 && ended > 1000);
+    CHECK(corrupt > 4000 / STEP && ended > 1000 / STEP);
     free(d.bytes);
 }
 

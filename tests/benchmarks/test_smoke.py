@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_quick_run(name: str, data: Path) -> None:
     check(run_quick(name, data), name)
     assert (data / f"{name}.png").stat().st_size > 1000
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="sudo, iproute2")
+def test_datagrams(data: Path) -> None:
+    done = run("udp", "--quick", "--dir", str(data), "--out", str(data))
+    for reason in ("AF_XDP cannot be had", "Operation not permitted"):
+        if reason in done.stderr:
+            pytest.skip(f"{reason}: {done.stderr[-200:]}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    check(json.loads((data / "udp.json").read_text()), "udp")
 
 
 def test_building_within_a_budget(data: Path) -> None:
