@@ -40,8 +40,9 @@ __all__ = ["SocketSource"]
 
 #: Bytes of a line, and seconds that its first one may take to come.
 _LINE, _GREETING = 1 << 16, 10.0
-#: Batches of a partition that wait to be polled; connections at once.
-_WAITING, _CONNECTIONS = 16, 256
+#: Batches of a partition that wait to be polled; connections at once, and those among them that
+#: have not said who they are.
+_WAITING, _CONNECTIONS, _STRANGERS = 16, 256, 64
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -64,6 +65,25 @@ class _Connection:
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
+
+
+class _Bounded:
+    """File that refuses to read what is announced as longer than a message may be."""
+
+    closed = False
+
+    def __init__(self, file: Any, most: int) -> None:
+        self._file, self._most = file, most
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self._most:
+            raise _TooLongError(f"a message of {size} bytes, where {self._most} are the most")
+        found: bytes = self._file.read(size)
+        return found
+
+
+class _TooLongError(Exception):
+    """A message is longer than it may be."""
 
 
 class SocketSource(SchemaSource):
@@ -93,6 +113,8 @@ class SocketSource(SchemaSource):
         port: port to listen at; 0: any that is free, see :attr:`port`.
         token: text that clients must give.
         tls: files of certificate and key in PEM.
+        max_message: bytes of a message, which is a batch of rows, at most; a client that announces
+            more is told so, and its connection ends.
 
     Attributes:
         port: port that it listens at.
@@ -110,6 +132,7 @@ class SocketSource(SchemaSource):
         port: int = 0,
         token: str | None = None,
         tls: tuple[str | Path, str | Path] | None = None,
+        max_message: int = 64 << 20,
     ) -> None:
         require("pyarrow", "sockets", "stream")
         check_listener(name, schema, "arrow")
@@ -121,6 +144,7 @@ class SocketSource(SchemaSource):
         self.name, self.schema = name, schema
         self._host, self.port = host, as_count(port, "port")
         self._token = as_text(token, "token")
+        self._max_message = as_count(max_message, "max_message")
         self._tls: ssl.SSLContext | None = None
         if tls is not None:
             self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -135,6 +159,7 @@ class SocketSource(SchemaSource):
         self._read: dict[int, int] = {}
         self._told: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
+        self._strangers: deque[_Connection] = deque()
         self._connections: set[_Connection] = set()
         self._threads: set[threading.Thread] = set()
         self._failure: AetherError | None = None
@@ -205,7 +230,8 @@ class SocketSource(SchemaSource):
         """End all connections."""
         with self._changed:
             server, self._server = self._server, None
-            connections, self._connections = self._connections, set()
+            connections = [*self._connections, *self._strangers]
+            self._connections, self._strangers = set(), deque()
             for one in connections:
                 one.is_current = False
             self._changed.notify_all()
@@ -237,20 +263,20 @@ class SocketSource(SchemaSource):
                     client.close()
                     return
                 one = _Connection(client)
-                is_full = len(self._connections) >= _CONNECTIONS
-                if not is_full:
-                    self._connections.add(one)
-            if is_full:
-                one.say(error="too many connections")
-                one.end()
-            else:
-                self._begin(self._serve, one)
+                self._strangers.append(one)
+                # Whoever says nothing holds no place that another could have.
+                oldest = self._strangers.popleft() if len(self._strangers) > _STRANGERS else None
+                if oldest is not None:
+                    oldest.is_current = False
+            if oldest is not None:
+                oldest.end()
+            self._begin(self._serve, one)
 
     def _serve(self, one: _Connection) -> None:
         try:
             one.socket.settimeout(_GREETING)
-            if self._tls is not None:
-                one.socket = self._tls.wrap_socket(one.socket, server_side=True)
+            if self._tls is not None and not self._shake_hands(one, self._tls):
+                return
             with one.socket.makefile("rb") as file:
                 greeting = self._greet(one, file.readline(_LINE))
                 if greeting is not None:
@@ -263,7 +289,23 @@ class SocketSource(SchemaSource):
         finally:
             with self._changed:
                 self._connections.discard(one)
+                with suppress(ValueError):
+                    self._strangers.remove(one)
             one.end()
+
+    def _shake_hands(self, one: _Connection, tls: ssl.SSLContext) -> bool:
+        """Begin TLS; return False if the connection has ended meanwhile."""
+        with self._changed:  # close() is to end the socket that the handshake is made on
+            if not one.is_current:
+                return False
+            one.socket = tls.wrap_socket(
+                one.socket, server_side=True, do_handshake_on_connect=False
+            )
+        try:
+            one.socket.do_handshake()
+        except AttributeError:  # what ssl raises once another thread has shut the socket down
+            return False
+        return True
 
     def _greet(self, one: _Connection, line: bytes) -> str | None:
         """Begin a connection; return why that is not possible."""
@@ -280,8 +322,14 @@ class SocketSource(SchemaSource):
         if not 0 <= partition < 2**63:
             return f"partition = {partition} is not in 0..2**63 - 1"
         with self._changed:
+            if not one.is_current:
+                return "there are too many connections"
+            self._strangers.remove(one)
             # The connection before may be dead without knowing.
-            before = [c for c in self._connections if c.partition == partition]
+            before = {other for other in self._connections if other.partition == partition}
+            if len(self._connections - before) >= _CONNECTIONS:
+                return f"there are {_CONNECTIONS} connections already"
+            self._connections.add(one)
             for other in before:
                 other.is_current = False
             one.partition = partition
@@ -298,11 +346,12 @@ class SocketSource(SchemaSource):
 
         try:
             while file.peek(1):  # one stream after the other, until the client has ended
-                for batch in pa.ipc.open_stream(file):
+                bounded = pa.PythonFile(_Bounded(file, self._max_message), "r")
+                for batch in pa.ipc.open_stream(bounded):
                     columns = arrow_columns(batch, self.schema.fields)
                     if batch.num_rows and not self._put(one, batch, columns):
                         return
-        except AetherError as error:
+        except (AetherError, _TooLongError) as error:
             one.say(error=str(error))
             return
         except (pa.ArrowException, OSError, ValueError) as error:

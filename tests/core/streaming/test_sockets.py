@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, Schema, SocketSource
+from aethergraph.streaming import Ingestor, Schema, SocketSource, sockets
 from aethergraph.testing import SourceContract
 
 pa = pytest.importorskip("pyarrow")
@@ -199,8 +199,9 @@ def test_nonsense_after_the_greeting() -> None:
         source.close()
 
 
-def test_tls(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Return files of a certificate for localhost and of its key."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
     try:
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
@@ -210,6 +211,11 @@ def test_tls(tmp_path: Path) -> None:
         )  # fmt: skip
     except FileNotFoundError:
         pytest.skip("no openssl to make a certificate: install it")
+    return certificate, key
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
     graph = small()
     source = SocketSource("events", SCHEMA, token="t", tls=(certificate, key), host="0.0.0.0")
     with Ingestor(graph, source):
@@ -222,6 +228,74 @@ def test_tls(tmp_path: Path) -> None:
         with pytest.raises(ssl.SSLError):  # a certificate that is not trusted
             Sender(source.port, 0, ssl.create_default_context(), token="t")
     assert graph.num_edges == 100
+
+
+def test_messages_that_are_too_long() -> None:
+    source = SocketSource("e", SCHEMA, max_message=10_000)
+    source.open({})
+    try:
+        sender = Sender(source.port, 0)
+        sender.send(500)  # 100 rows each
+        rows = 0
+        while rows < 500:
+            rows += sum(one.count for one in source.poll(WAIT) or ())
+        with suppress(OSError):
+            sender.send(10_500, 10_000)
+        assert "bytes, where 10000 are the most" in json.loads(sender.file.readline())["error"]
+        sender.close()
+        announced = Sender(source.port, 1)
+        announced.file.write(b"\xff\xff\xff\xff" + (1 << 30).to_bytes(4, "little"))
+        announced.file.flush()
+        error = json.loads(announced.file.readline())["error"]
+        assert error == "a message of 1073741824 bytes, where 10000 are the most"
+        announced.close()
+    finally:
+        source.close()
+
+
+def test_strangers_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who says nothing goes when others come, and counts for nothing."""
+    monkeypatch.setattr(sockets, "_STRANGERS", 3)
+    monkeypatch.setattr(sockets, "_CONNECTIONS", 2)
+    source = SocketSource("e", SCHEMA, token="word")
+    source.open({})
+    try:
+        silent = [socket.create_connection(("127.0.0.1", source.port), WAIT) for _ in range(10)]
+        senders = [Sender(source.port, number, token="word") for number in range(2)]
+        assert [one.answer for one in senders] == [{"next": 0}] * 2
+        assert Sender(source.port, 2, token="wrong").answer == {"error": "the token is wrong"}
+        third = Sender(source.port, 2, token="word")
+        assert third.answer == {"error": "there are 2 connections already"}
+        again = Sender(source.port, 1, token="word")  # in the place of the one before
+        assert again.answer == {"next": 0}
+        assert silent[0].recv(10) == b""  # ended
+        senders[0].close()
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            answer = Sender(source.port, 2, token="word").answer
+            if answer == {"next": 0}:
+                break
+            time.sleep(0.01)
+        assert answer == {"next": 0}
+        for one in silent:
+            one.close()
+    finally:
+        source.close()
+
+
+def test_closed_while_hands_are_shaken(tmp_path: Path) -> None:
+    source = SocketSource("e", SCHEMA, tls=make_certificate(tmp_path))
+    source.open({})
+    silent = [socket.create_connection(("127.0.0.1", source.port), WAIT) for _ in range(3)]
+    until = time.monotonic() + WAIT
+    while len(source._strangers) < 3 and time.monotonic() < until:
+        time.sleep(0.001)
+    begin = time.monotonic()
+    source.close()
+    assert time.monotonic() - begin < 5  # and not the ten seconds that a greeting may take
+    assert not any(thread.is_alive() for thread in source._threads)
+    for one in silent:
+        one.close()
 
 
 def test_bad_arguments() -> None:
