@@ -52,7 +52,8 @@ def ingest_command(
     source: Annotated[
         str,
         typer.Argument(
-            help="kafka://HOST:PORT/TOPIC, tcp://HOST:PORT to listen at, or a file or folder."
+            help="kafka://HOST:PORT/TOPIC, tcp://HOST:PORT or udp://HOST:PORT to listen at, "
+            "or a file or folder."
         ),
     ],
     schema: Annotated[Path, typer.Option(help="What fields mean, in TOML or JSON.")],

@@ -14,6 +14,7 @@ from aethergraph.streaming.kafka import KafkaSource
 from aethergraph.streaming.records import Source
 from aethergraph.streaming.schema import Schema
 from aethergraph.streaming.sockets import SocketSource
+from aethergraph.streaming.udp import UdpSource
 
 __all__ = ["open_source"]
 
@@ -29,13 +30,13 @@ def open_source(
     """Return the source at an address.
 
     Args:
-        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"`` to listen at; or
-            the path of a file or folder.
+        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"`` or
+            ``"udp://host:port"`` to listen at; or the path of a file or folder.
         schema: fields of the records.
         name: name under which the graph keeps the offsets; None: that of the topic or file.
         until_end: end behind what is there now.
-        options: options of librdkafka; ``token_file``, ``cert`` and ``key`` of a socket; or
-            ``pattern`` of a folder.
+        options: options of librdkafka; ``token_file``, ``cert`` and ``key`` of a socket;
+            ``af_xdp`` and ``trust_network="yes"`` of datagrams; or ``pattern`` of a folder.
 
     Raises:
         InvalidArgumentError: it is no address of a source.
@@ -53,11 +54,13 @@ def open_source(
         )
     if address.startswith("tcp://"):
         return _open_socket(address, schema, name, given)
+    if address.startswith("udp://"):
+        return _open_datagrams(address, schema, name, given)
     scheme = address.split("://", 1)[0] if "://" in address else "file"
     if scheme != "file":
         raise InvalidArgumentError(
-            f"{shown(address)}: there are kafka://HOST:PORT/TOPIC, tcp://HOST:PORT, and paths of "
-            "files and folders"
+            f"{shown(address)}: there are kafka://HOST:PORT/TOPIC, tcp://HOST:PORT, "
+            "udp://HOST:PORT, and paths of files and folders"
         )
     _check_known(given, "files", ("pattern",))
     path = Path(address.removeprefix("file://"))
@@ -68,17 +71,7 @@ def _open_socket(
     address: str, schema: Schema, name: str | None, options: Mapping[str, Any]
 ) -> SocketSource:
     _check_known(options, "sockets", ("token_file", "cert", "key"))
-    parts = urlsplit(address)
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    if not parts.hostname or port is None or parts.path.strip("/"):
-        raise InvalidArgumentError(f"{shown(address)} is not tcp://HOST:PORT")
-    if name is None:
-        raise InvalidArgumentError(
-            "give --name: the graph keeps the numbers of the rows of a socket under it"
-        )
+    host, port, name = _parse_listener(address, name)
     if ("cert" in options) != ("key" in options):
         raise InvalidArgumentError("give cert= and key=, the files of both")
     token = None
@@ -90,7 +83,37 @@ def _open_socket(
         if not token:
             raise InvalidArgumentError(f"token_file: {options['token_file']} is empty")
     tls = (options["cert"], options["key"]) if "cert" in options else None
-    return SocketSource(name, schema, host=parts.hostname, port=port, token=token, tls=tls)
+    return SocketSource(name, schema, host=host, port=port, token=token, tls=tls)
+
+
+def _open_datagrams(
+    address: str, schema: Schema, name: str | None, options: Mapping[str, Any]
+) -> UdpSource:
+    _check_known(options, "datagrams", ("af_xdp", "trust_network"))
+    host, port, name = _parse_listener(address, name)
+    trust = options.get("trust_network", "no")
+    if trust not in ("yes", "no"):
+        raise InvalidArgumentError(f"trust_network = {shown(trust)} is neither yes nor no")
+    return UdpSource(
+        name, schema, host=host, port=port, trust_network=trust == "yes",
+        af_xdp=options.get("af_xdp"),
+    )  # fmt: skip
+
+
+def _parse_listener(address: str, name: str | None) -> tuple[str, int, str]:
+    """Return host, port and name of what listens at an address."""
+    parts = urlsplit(address)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.hostname or port is None or parts.path.strip("/"):
+        raise InvalidArgumentError(f"{shown(address)} is not {parts.scheme}://HOST:PORT")
+    if name is None:
+        raise InvalidArgumentError(
+            "give --name: the graph keeps the numbers of what has come under it"
+        )
+    return parts.hostname, port, name
 
 
 def _check_known(options: Mapping[str, Any], what: str, known: tuple[str, ...]) -> None:

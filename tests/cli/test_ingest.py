@@ -113,6 +113,12 @@ def test_kafka(tmp_path: Path, schema: Path) -> None:
         (["g", "kafka://h", "-n", 3], "is not kafka://HOST:PORT/TOPIC", 2),
         (["g", "tcp://127.0.0.1:x", "-n", 3, "--name", "a"], "is not tcp://HOST:PORT", 2),
         (["g", "tcp://127.0.0.1:0", "-n", 3], "give --name", 2),
+        (["g", "udp://127.0.0.1", "-n", 3, "--name", "a"], "is not udp://HOST:PORT", 2),
+        (
+            ["g", "udp://0.0.0.0:0", "-n", 3, "--name", "a", "--option", "trust_network=1"],
+            "neither yes nor no",
+            2,
+        ),
         (["g", "tcp://0.0.0.0:0", "-n", 3, "--name", "a", "--option", "token=x"], "no option", 2),
         (
             ["g", "tcp://0.0.0.0:0", "-n", 3, "--name", "a", "--option", "cert=x"],
