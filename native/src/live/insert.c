@@ -9,26 +9,42 @@
 #define FAR   32    /* edges ahead whose roots are prefetched */
 #define NEAR  16    /* ... and the ends of whose lists */
 #define LINE  64    /* bytes of a cache line */
-#define LINES 4     /* of a sorted block that are prefetched */
+#define MOST  64    /* entries of a block that are prefetched: those behind follow by themselves */
 #define CHUNK 1024  /* edges that go into one layout before they go into the other */
 #define MANY  32768 /* edges from which on two threads are worth it */
 
+/* Inlined: the compiler takes a call of a function that only prefetches for one without an effect. */
+#define PREFETCHES static inline __attribute__((always_inline)) void
+
+PREFETCHES prefetch_lines(const uint8_t *at, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes; i += LINE)
+        __builtin_prefetch(at + i, 1);
+    __builtin_prefetch(at + bytes - 1, 1); /* blocks and groups do not begin with a line */
+}
+
+/* Prefetch what putting an entry into a list reads and writes of it. */
+PREFETCHES prefetch_list(const ae_writer *w, uint64_t head) {
+    const ae_layout *l = ae_blocks_layout(w);
+    const uint32_t n = ae_head_length(head), room = ae_room(n);
+    const uint8_t *block = ae_blocks_at(w, ae_place_ref(ae_head_place(head)));
+    if (!n || head == AE_HEAD_BASE)
+        return;
+    if (ae_place_is_large(ae_head_place(head)))
+        __builtin_prefetch(block);
+    else if (n == room || ae_blocks_sorted(w)) /* it is copied, and searched before that */
+        prefetch_lines(block, ae_groups_bytes(l, n < MOST ? room : MOST));
+    else /* the last entry tells whether another one may come behind it */
+        prefetch_lines(block + (uint64_t)((n - !!l->time) / AE_GROUP) * l->group,
+                       n % AE_GROUP || !l->time ? l->group : 2 * l->group);
+}
+
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
-static void look_ahead(const ae_writer *w, const int64_t *major, uint64_t left) {
+PREFETCHES look_ahead(const ae_writer *w, const int64_t *major, uint64_t left) {
     const ae_root *root = left > FAR ? ae_table_root(w->table, (uint64_t)major[FAR]) : NULL;
     if (root)
         __builtin_prefetch(root, 1);
-    if (left > NEAR) {
-        const uint64_t head = ae_writer_head(w, (uint32_t)major[NEAR]);
-        const uint8_t *block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-        if (!ae_place_is_large(ae_head_place(head)))
-            block += (uint64_t)(ae_head_length(head) / AE_GROUP) * w->table->layout.group;
-        __builtin_prefetch(block, 1);
-        /* A sorted block is searched, and copied as a rule. */
-        block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-        for (uint32_t i = 0; ae_blocks_sorted(w) && i < LINES; i++)
-            __builtin_prefetch(block + (uint64_t)i * LINE, 1);
-    }
+    if (left > NEAR)
+        prefetch_list(w, ae_writer_head(w, (uint32_t)major[NEAR]));
 }
 
 /* Put an entry into the sorted list of a node, unless it has the id. *fresh says whether it was put there; if
