@@ -15,17 +15,14 @@
 #define CHUNK     1024  /* edges that go into one layout before they go into the other */
 #define MANY      32768 /* edges from which on two threads are worth it */
 
-/* Inlined: the compiler takes a call of a function that only prefetches for one without an effect. */
-#define PREFETCHES static inline __attribute__((always_inline)) void
-
-PREFETCHES prefetch_lines(const uint8_t *at, uint64_t bytes) {
+AE_PREFETCHES prefetch_lines(const uint8_t *at, uint64_t bytes) {
     for (uint64_t i = 0; i < bytes; i += LINE)
         __builtin_prefetch(at + i, 1);
     __builtin_prefetch(at + bytes - 1, 1); /* blocks and groups do not begin with a line */
 }
 
 /* Prefetch what putting an entry into a list reads and writes of it. */
-PREFETCHES prefetch_list(const ae_writer *w, uint64_t head) {
+AE_PREFETCHES prefetch_list(const ae_writer *w, uint64_t head) {
     const ae_layout *l = ae_blocks_layout(w);
     const uint32_t n = ae_head_length(head), room = ae_room(n);
     const uint8_t *block = ae_blocks_at(w, ae_place_ref(ae_head_place(head)));
@@ -41,7 +38,7 @@ PREFETCHES prefetch_list(const ae_writer *w, uint64_t head) {
 }
 
 /* Prefetch the leaf of a long sorted list that an id goes into. */
-PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
+AE_PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
     if (head == AE_HEAD_BASE || !ae_place_is_large(ae_head_place(head)))
         return;
     ae_directory *d = ae_blocks_directory(w, head);
@@ -53,7 +50,7 @@ PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
 }
 
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
-PREFETCHES look_ahead(const ae_writer *w, const int64_t *major, const int64_t *minor, uint64_t left) {
+AE_PREFETCHES look_ahead(const ae_writer *w, const int64_t *major, const int64_t *minor, uint64_t left) {
     const ae_root *root = left > FAR ? ae_table_root(w->table, (uint64_t)major[FAR]) : NULL;
     if (root)
         __builtin_prefetch(root, 1);
