@@ -501,18 +501,23 @@ class LiveStore:
         if kind.is_plain:
             quick = time is None and weight is None and not attrs
         else:
-            quick = self._open is None and not attrs and _is_quick(kind, time, weight)
+            # Inside of a transaction it must be known that the edge is a new one.
+            quick = self._open is None or kind.form.order == "time"
+            quick = quick and not attrs and _is_quick(kind, time, weight)
         if quick and self.is_writer and self._native is not None:
             try:
                 with self._lock:
                     if self._open is not None:
                         self._open.check()
-                    if not kind.is_plain:
-                        self._put_values(kind, time, weight)
+                    if self._open is None and not kind.is_plain:
+                        self._put_values(kind, self.live.end_edge_ids(kind.number), time, weight)
                     try:
-                        return self._native.insert_one(
+                        edge = self._native.insert_one(
                             kind.number, src, dst, time or 0, weight or 0.0
                         )
+                        if self._open is not None and not kind.is_plain:
+                            self._put_values(kind, edge, time, weight)
+                        return edge
                     except AetherError as error:
                         if self._open is not None:
                             self._undo(self._open, error)
@@ -530,9 +535,8 @@ class LiveStore:
             )[0]
         )  # fmt: skip
 
-    def _put_values(self, kind: EdgeKind, time: Any, weight: Any) -> None:
-        """Write time and weight where the next edge has them; nobody asks before it is there."""
-        edge = self.live.end_edge_ids(kind.number)
+    def _put_values(self, kind: EdgeKind, edge: int, time: Any, weight: Any) -> None:
+        """Write time and weight of an edge that is not committed yet: nobody asks for them."""
         if weight is not None:
             kind.values["edge_weight"].put_one(edge, weight)
         if time is not None:

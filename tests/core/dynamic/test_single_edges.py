@@ -82,6 +82,20 @@ def test_bad_values_are_named_and_change_nothing(values: dict[str, Any]) -> None
     assert columns_of(graph)[2:] == [[3, 4], [0.5, 3.4028234663852886e38]]
 
 
+def test_what_is_undone_leaves_no_values_behind() -> None:
+    graph = make("time", **VALUES)
+    with pytest.raises(ZeroDivisionError), graph.transaction():
+        for i in range(5):
+            assert graph.insert_edge(i, 0, time=i, weight=9.0) == i
+        raise ZeroDivisionError
+    with graph.transaction():
+        assert graph.insert_edge(1, 2, time=4, weight=0.5) == 0
+        assert graph.insert_edges([2, 3], [0, 0], time=[5, 6], weight=[1, 2]).tolist() == [1, 2]
+        assert graph.insert_edge(1, 2, time=7, weight=3.0) == 3
+    edges = set(zip(*columns_of(graph), strict=True))
+    assert edges == {(1, 2, 4, 0.5), (2, 0, 5, 1), (3, 0, 6, 2), (1, 2, 7, 3)}
+
+
 def test_bad_ids_leave_no_values_behind() -> None:
     graph = make("id", edge_weight="float32")
     for src, dst in ((0, NODES), (-1, 0), (0, 2**70), (0.5, 0), (None, 0)):
