@@ -43,8 +43,8 @@ class NativeLive:
     """Handle of a live graph: the writer's, or a reader's in another process."""
 
     __slots__ = (
-        "_err", "_following", "_former", "_handle", "_looked", "_number", "_reading", "_state",
-        "follow", "relations",
+        "_err", "_following", "_former", "_handle", "_looked", "_number", "_numbers", "_reading",
+        "_state", "follow", "relations",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class NativeLive:
         # Of the writer, which is one thread at a time.
         self._err = new_error()
         self._number = ffi.new("int64_t *")
+        self._numbers = ffi.new("aether_live_relation_stats *")
 
     @classmethod
     def create(
@@ -218,6 +219,13 @@ class NativeLive:
         if code:
             fail(code, err)
         return int(number[0])
+
+    def end_edge_ids(self, relation: int) -> int:
+        """Return the id that the next edge gets; the last commit says so, also inside a block."""
+        code = lib.aether_live_count_relation(self._handle, relation, self._numbers, self._err)
+        if code:
+            fail(code, self._err)
+        return int(self._numbers.end_edge_ids)
 
     def insert(
         self,

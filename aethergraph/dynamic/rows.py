@@ -158,6 +158,16 @@ class GrowingRows:
             )
         self._added[begin - self.num_base : end - self.num_base] = rows
 
+    def put_one(self, row: int, value: float) -> None:
+        """Write the value of one row that no reader asks for yet: :meth:`put` with less ado.
+
+        Raises:
+            LimitError: there is no room for it.
+        """
+        if row >= self.room:
+            self.put(row, np.empty((1, *self.row_shape), self.dtype))
+        self._added[row - self.num_base] = value
+
     def put_at(self, ids: Ids, rows: NDArray[Any]) -> None:
         """Write rows that no reader asks for yet, each at its place."""
         self._added[ids - self.num_base] = rows

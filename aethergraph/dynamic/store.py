@@ -57,6 +57,8 @@ __all__ = ["LiveStore"]
 Ids = NDArray[np.int64]
 
 _MOST_NODES = 2**32 - 1
+#: Weights up to it are finite in float32.
+_MOST_WEIGHT = float(np.finfo(np.float32).max)
 #: Changes of rows after which versions that nobody reads are looked for.
 _RECLAIM_AFTER = 16
 #: Time between looks for snapshots from before a merge, which memory waits for.
@@ -73,6 +75,21 @@ def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
 
 
 _stores: weakref.WeakSet[LiveStore] = weakref.WeakSet()
+
+
+def _is_quick(kind: EdgeKind, time: Any, weight: Any) -> bool:
+    """Return True if the values of an edge are all that it has, and plainly right."""
+    form = kind.form
+    if kind.attrs:
+        return False
+    if form.has_time:
+        if type(time) is not int or not -(2**63) <= time < 2**63:
+            return False
+    elif time is not None:
+        return False
+    if form.has_weight:
+        return type(weight) in (float, int) and 0 <= weight <= _MOST_WEIGHT
+    return weight is None
 
 
 def _follower(store: LiveStore) -> Callable[[], native.NativeLive | None]:
@@ -481,14 +498,26 @@ class LiveStore:
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
     ) -> int:
         """Insert an edge; return its id, or that of the edge that is there already."""
-        plain = kind.is_plain and time is None and weight is None and not attrs
-        if plain and self.is_writer and self._native is not None:
+        if kind.is_plain:
+            quick = time is None and weight is None and not attrs
+        else:
+            # Inside of a transaction it must be known that the edge is a new one.
+            quick = self._open is None or kind.form.order == "time"
+            quick = quick and not attrs and _is_quick(kind, time, weight)
+        if quick and self.is_writer and self._native is not None:
             try:
                 with self._lock:
                     if self._open is not None:
                         self._open.check()
+                    if self._open is None and not kind.is_plain:
+                        self._put_values(kind, self.live.end_edge_ids(kind.number), time, weight)
                     try:
-                        return self._native.insert_one(kind.number, src, dst, 0, 0.0)
+                        edge = self._native.insert_one(
+                            kind.number, src, dst, time or 0, weight or 0.0
+                        )
+                        if self._open is not None and not kind.is_plain:
+                            self._put_values(kind, edge, time, weight)
+                        return edge
                     except AetherError as error:
                         if self._open is not None:
                             self._undo(self._open, error)
@@ -505,6 +534,13 @@ class LiveStore:
                 None if time is None else [time], None if weight is None else [weight], one,
             )[0]
         )  # fmt: skip
+
+    def _put_values(self, kind: EdgeKind, edge: int, time: Any, weight: Any) -> None:
+        """Write time and weight of an edge that is not committed yet: nobody asks for them."""
+        if weight is not None:
+            kind.values["edge_weight"].put_one(edge, weight)
+        if time is not None:
+            kind.values["edge_time"].put_one(edge, time)
 
     def insert(
         self,

@@ -151,6 +151,23 @@ static const ae_topology_ops far_circle_ops = {.locate = locate,
                                                .memory = memory,
                                                .destroy = destroy};
 
+/* The same as a graph that has ids and edge ids beside each other. */
+static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
+                       aether_error *err) {
+    const int rc = fetch(t, positions, n, ids, err);
+    return rc ? rc : edge_ids(t, positions, n, positions, err);
+}
+
+static const ae_topology_ops paired_circle_ops = {.locate = locate,
+                                                  .prefetch = prefetch,
+                                                  .fetch = fetch,
+                                                  .fetch_edges = fetch_edges,
+                                                  .edge_ids = edge_ids,
+                                                  .weights = weights,
+                                                  .times = times,
+                                                  .memory = memory,
+                                                  .destroy = destroy};
+
 static aether_topology *make_circle(const ae_topology_ops *ops) {
     circle *c = calloc(1, sizeof *c);
     c->base = (aether_topology){.ops = ops,
@@ -327,6 +344,7 @@ static void compare_samples(const ae_topology_ops *ops, bool weighted, bool time
 TEST(samples_are_those_of_the_same_graph_in_arrays) {
     compare_samples(&circle_ops, false, false);
     compare_samples(&far_circle_ops, false, false);
+    compare_samples(&paired_circle_ops, false, false);
 }
 TEST(samples_by_weights_of_its_own) {
     compare_samples(&circle_ops, true, false);
@@ -335,6 +353,7 @@ TEST(samples_by_weights_of_its_own) {
 TEST(samples_in_times_of_its_own) {
     compare_samples(&circle_ops, false, true);
     compare_samples(&far_circle_ops, false, true);
+    compare_samples(&paired_circle_ops, false, true);
 }
 TEST(samples_by_weights_in_times_of_its_own) {
     compare_samples(&circle_ops, true, true);

@@ -3,17 +3,33 @@
 #define COLUMN(type, groups, offset, i)                                                                      \
     ((type *)(void *)((groups) + (uint64_t)((i) / AE_GROUP) * group + (offset)))[(i) % AE_GROUP]
 
-static void move32(uint32_t group, uint32_t offset, uint8_t *dst, uint32_t d, const uint8_t *src, uint32_t s,
-                   uint32_t n) {
-    while (n-- > 0)
-        COLUMN(uint32_t, dst, offset, d + n) = COLUMN(const uint32_t, src, offset, s + n);
-}
+/* Move n values of a column, the last first: single ones, until a group of the destination ends with the
+ * next one, then four at a time, which lie in one group of the source or in two. */
+#define MOVE(name, type)                                                                                     \
+    static void name(uint32_t group, uint32_t offset, uint8_t *dst, uint32_t d, const uint8_t *src,          \
+                     uint32_t s, uint32_t n) {                                                               \
+        for (; n > 0 && (d + n) % AE_GROUP; n--)                                                             \
+            COLUMN(type, dst, offset, d + n - 1) = COLUMN(const type, src, offset, s + n - 1);               \
+        const uint32_t first = (s + n) % AE_GROUP, wraps = first ? group : 0;                                \
+        const uint32_t lane1 = (first + 1) % AE_GROUP, lane2 = (first + 2) % AE_GROUP,                       \
+                       lane3 = (first + 3) % AE_GROUP;                                                       \
+        const uint32_t skip1 = lane1 < first ? wraps : 0, skip2 = lane2 < first ? wraps : 0,                 \
+                       skip3 = lane3 < first ? wraps : 0;                                                    \
+        for (; n >= AE_GROUP; n -= AE_GROUP) {                                                               \
+            const uint8_t *from = src + (uint64_t)((s + n - AE_GROUP) / AE_GROUP) * group + offset;          \
+            type *to = &COLUMN(type, dst, offset, d + n - AE_GROUP);                                         \
+            const type a = ((const type *)(const void *)from)[first];                                        \
+            const type b = ((const type *)(const void *)(from + skip1))[lane1];                              \
+            const type c = ((const type *)(const void *)(from + skip2))[lane2];                              \
+            const type e = ((const type *)(const void *)(from + skip3))[lane3];                              \
+            to[0] = a, to[1] = b, to[2] = c, to[3] = e;                                                      \
+        }                                                                                                    \
+        while (n-- > 0)                                                                                      \
+            COLUMN(type, dst, offset, d + n) = COLUMN(const type, src, offset, s + n);                       \
+    }
 
-static void move64(uint32_t group, uint32_t offset, uint8_t *dst, uint32_t d, const uint8_t *src, uint32_t s,
-                   uint32_t n) {
-    while (n-- > 0)
-        COLUMN(uint64_t, dst, offset, d + n) = COLUMN(const uint64_t, src, offset, s + n);
-}
+MOVE(move32, uint32_t)
+MOVE(move64, uint64_t)
 
 void ae_blocks_move(const ae_layout *l, uint8_t *dst, uint32_t d, const uint8_t *src, uint32_t s,
                     uint32_t n) {

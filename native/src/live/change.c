@@ -200,7 +200,7 @@ static int find_doomed_in(const ae_writer *w, uint64_t head, doom *d) {
     if (!rc && spot.found && d->edge >= 0)
         rc = ae_find_edge_id(w, head, spot, &edge, d->err);
     if (!rc && spot.found && (d->edge < 0 || edge == (uint64_t)d->edge))
-        d->indexes[d->n++] = ae_find_index(w, head, spot);
+        d->indexes[d->n++] = ae_find_index(w, head, &spot);
     return rc;
 }
 

@@ -462,19 +462,19 @@ static void sum_inserted(ae_edit *e, uint32_t index) {
     ae_sums_append(e->w, e->node, e->head);
 }
 
-int ae_edit_insert(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_error *err) {
+int ae_edit_insert(ae_edit *e, const ae_spot *spot, const ae_entry *entry, aether_error *err) {
     const uint32_t n = ae_head_length(e->head);
     if (n >= AE_LIST_MAX - 1)
         return ae_error_at(err, AETHER_E_LIMIT, -1, (int64_t)n, "a list has at most 2^30 - 1 entries");
     if (!ae_place_is_large(ae_head_place(e->head))) {
         if (n < small_max(e->w))
-            return insert_small(e, spot.index, entry, err);
+            return insert_small(e, spot->index, entry, err);
         const int rc = make_large(e, err);
         if (rc)
             return rc;
     }
     const uint32_t index = ae_find_index(e->w, e->head, spot);
-    const int rc = insert_large(e, spot, entry, err);
+    const int rc = insert_large(e, *spot, entry, err);
     if (!rc && ae_blocks_layout(e->w)->weight)
         sum_inserted(e, index);
     return rc;
@@ -503,7 +503,7 @@ int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error
     int rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
     if (!rc)
         rc = ae_find_time(w, e.head, entry->time, &spot, err);
-    return rc ? rc : ae_edit_insert(&e, spot, entry, err);
+    return rc ? rc : ae_edit_insert(&e, &spot, entry, err);
 }
 
 /* ---- removing ---- */

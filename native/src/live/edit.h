@@ -36,7 +36,7 @@ typedef struct ae_edit {
 /* Open the list of a node for changes that drop up to `drops` blocks; one of the base is adopted. */
 int ae_edit_open(ae_writer *w, uint32_t node, uint32_t drops, ae_edit *out, aether_error *err);
 /* Insert an entry. AETHER_E_LIMIT: the list has 2^30 - 1 entries. */
-int ae_edit_insert(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_error *err);
+int ae_edit_insert(ae_edit *e, const ae_spot *spot, const ae_entry *entry, aether_error *err);
 /* Find the place of an entry by its time, and insert it there. */
 int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err);
 /* Make the directory of a large list the transaction's. */

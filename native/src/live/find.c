@@ -4,6 +4,17 @@
 
 #include "core/error.h"
 
+/* Return how many of n ids are below `id`. Without branches, which would be wrong half of the time. */
+static uint32_t count_ids(const ae_layout *l, const uint8_t *groups, uint32_t n, uint32_t id) {
+    uint32_t low = 0;
+    for (uint32_t left = n; left > 0;) {
+        const uint32_t half = (left + 1) / 2;
+        low += half & -(uint32_t)(ae_blocks_id(l, groups, low + half - 1) < id);
+        left -= half;
+    }
+    return low;
+}
+
 /* Return how many of n keys are below `key`, or, with `equal`, below or equal to it. */
 static uint32_t count_keys(const ae_writer *w, const uint8_t *groups, uint32_t n, int64_t key, bool equal) {
     uint32_t low = 0, high = n;
@@ -127,41 +138,33 @@ int ae_find_length(const ae_writer *w, uint32_t node, uint64_t *out, aether_erro
 
 /* ---- finding ---- */
 
-/* Find the place before (`equal`: behind) the entries whose key is `key`. */
+/* Find the place before (`equal`: behind) the entries whose key is `key`. *out is written field by field, as
+ * it is read: a wider load would wait until all stores before have left the core. */
 static int find_key(const ae_writer *w, uint64_t head, int64_t key, bool equal, ae_spot *out,
                     aether_error *err) {
-    const uint32_t length = ae_head_length(head);
-    ae_spot spot = {.size = length};
+    uint32_t size = ae_head_length(head);
     const uint8_t *groups = ae_blocks_at(w, ae_place_ref(ae_head_place(head)));
+    out->leaf = 0;
     if (ae_place_is_large(ae_head_place(head))) {
         ae_directory *d = ae_blocks_directory(w, head);
-        const int64_t *keys = ae_directory_keys(d);
-        uint32_t low = 0, high = d->count; /* the last leaf that begins at or below the key */
-        while (high - low > 1) {
-            const uint32_t middle = low + (high - low) / 2;
-            if (keys[middle] <= key)
-                low = middle;
-            else
-                high = middle;
-        }
-        spot = (ae_spot){.leaf = low, .size = ae_blocks_leaf_size(d, low, length)};
-        const ae_ref ref = ae_directory_leaves(d)[low];
+        const uint32_t leaf = ae_find_leaf(d, key);
+        const ae_ref ref = ae_directory_leaves(d)[leaf];
+        size = ae_blocks_leaf_size(d, leaf, size);
+        out->leaf = leaf;
         if (ae_ref_is_extent(ref)) {
-            const int rc = find_in_extent(w, ae_blocks_leaf(w, ref)->start, key, equal, &spot, err);
-            *out = spot;
-            return rc;
+            out->size = size;
+            return find_in_extent(w, ae_blocks_leaf(w, ref)->start, key, equal, out, err);
         }
         groups = ae_blocks_groups(ae_blocks_leaf(w, ref));
     }
     /* Most entries come last: look there first. */
-    const int64_t last = spot.size ? ae_blocks_key(w, groups, spot.size - 1) : 0;
-    if (!spot.size || goes_before(last, key, equal)) {
-        spot.index = spot.size;
-    } else {
-        spot.index = count_keys(w, groups, spot.size, key, equal);
-        spot.found = spot.index < spot.size && ae_blocks_key(w, groups, spot.index) == key;
-    }
-    *out = spot;
+    uint32_t index = size;
+    if (size && !goes_before(ae_blocks_key(w, groups, size - 1), key, equal))
+        index = ae_blocks_sorted(w) ? count_ids(ae_blocks_layout(w), groups, size, (uint32_t)key)
+                                    : count_keys(w, groups, size, key, equal);
+    out->index = index;
+    out->size = size;
+    out->found = index < size && ae_blocks_key(w, groups, index) == key;
     return AETHER_OK;
 }
 
@@ -183,12 +186,6 @@ int ae_find_time(const ae_writer *w, uint64_t head, int64_t time, ae_spot *out, 
 
 int ae_find_id(const ae_writer *w, uint64_t head, uint32_t id, ae_spot *out, aether_error *err) {
     return find_key(w, head, id, false, out, err);
-}
-
-uint32_t ae_find_index(const ae_writer *w, uint64_t head, ae_spot spot) {
-    if (!ae_place_is_large(ae_head_place(head)))
-        return spot.index;
-    return ae_directory_before(ae_blocks_directory(w, head))[spot.leaf] + spot.index;
 }
 
 int ae_find_edge_id(const ae_writer *w, uint64_t head, ae_spot spot, uint64_t *out, aether_error *err) {

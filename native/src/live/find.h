@@ -22,6 +22,20 @@ typedef struct ae_spot {
     bool found;     /* order id: the entry there has this id */
 } ae_spot;
 
+/* Return the last leaf of a directory that begins at or below a key, or the first. */
+static inline uint32_t ae_find_leaf(ae_directory *d, int64_t key) {
+    const int64_t *keys = ae_directory_keys(d);
+    uint32_t low = 0, high = d->count;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (keys[middle] <= key)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Find the place behind all entries up to `time`, or, without times, the end. The list is not the
  * base's. Extents are read, which may fail. */
 int ae_find_time(const ae_writer *w, uint64_t head, int64_t time, ae_spot *out, aether_error *err);
@@ -30,7 +44,11 @@ int ae_find_id(const ae_writer *w, uint64_t head, uint32_t id, ae_spot *out, aet
 /* Return the edge id of an entry, of relations that have them. */
 int ae_find_edge_id(const ae_writer *w, uint64_t head, ae_spot spot, uint64_t *out, aether_error *err);
 /* Return the place in the list of a spot. */
-uint32_t ae_find_index(const ae_writer *w, uint64_t head, ae_spot spot);
+static inline uint32_t ae_find_index(const ae_writer *w, uint64_t head, const ae_spot *spot) {
+    if (!ae_place_is_large(ae_head_place(head)))
+        return spot->index;
+    return ae_directory_before(ae_blocks_directory(w, head))[spot->leaf] + spot->index;
+}
 /* Find `id` in the base's list of a node: *position is its first edge's; UINT64_MAX: there is none. */
 int ae_find_in_base(const ae_writer *w, uint32_t node, uint32_t id, uint64_t *position, aether_error *err);
 /* Return the number of entries of a node's list. */

@@ -6,29 +6,58 @@
 #include "core/pool.h"
 #include "live/edit.h"
 
-#define FAR   32    /* edges ahead whose roots are prefetched */
-#define NEAR  16    /* ... and the ends of whose lists */
-#define LINE  64    /* bytes of a cache line */
-#define LINES 4     /* of a sorted block that are prefetched */
-#define CHUNK 1024  /* edges that go into one layout before they go into the other */
-#define MANY  32768 /* edges from which on two threads are worth it */
+#define FAR       32    /* edges ahead whose roots are prefetched */
+#define NEAR      16    /* ... and what they read of their lists */
+#define CLOSE     8     /* ... and of the leaves of long sorted ones */
+#define LINE      64    /* bytes of a cache line */
+#define MOST      128   /* entries of a block that are prefetched: those behind follow by themselves */
+#define DIRECTORY 256   /* bytes of a directory that are prefetched */
+#define CHUNK     1024  /* edges that go into one layout before they go into the other */
+#define MANY      32768 /* edges from which on two threads are worth it */
+
+AE_PREFETCHES prefetch_lines(const uint8_t *at, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes; i += LINE)
+        __builtin_prefetch(at + i, 1);
+    __builtin_prefetch(at + bytes - 1, 1); /* blocks and groups do not begin with a line */
+}
+
+/* Prefetch what putting an entry into a list reads and writes of it. */
+AE_PREFETCHES prefetch_list(const ae_writer *w, uint64_t head) {
+    const ae_layout *l = ae_blocks_layout(w);
+    const uint32_t n = ae_head_length(head), room = ae_room(n);
+    const uint8_t *block = ae_blocks_at(w, ae_place_ref(ae_head_place(head)));
+    if (!n || head == AE_HEAD_BASE)
+        return;
+    if (ae_place_is_large(ae_head_place(head)))
+        prefetch_lines(block, DIRECTORY);
+    else if (n == room || ae_blocks_sorted(w)) /* it is copied, and searched before that */
+        prefetch_lines(block, ae_groups_bytes(l, n < MOST ? room : MOST));
+    else /* the last entry tells whether another one may come behind it */
+        prefetch_lines(block + (uint64_t)((n - !!l->time) / AE_GROUP) * l->group,
+                       n % AE_GROUP || !l->time ? l->group : 2 * l->group);
+}
+
+/* Prefetch the leaf of a long sorted list that an id goes into. */
+AE_PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
+    if (head == AE_HEAD_BASE || !ae_place_is_large(ae_head_place(head)))
+        return;
+    ae_directory *d = ae_blocks_directory(w, head);
+    const uint32_t c = ae_find_leaf(d, id), n = ae_blocks_leaf_size(d, c, ae_head_length(head));
+    const ae_ref ref = ae_directory_leaves(d)[c];
+    if (!ae_ref_is_extent(ref))
+        prefetch_lines((const uint8_t *)ae_blocks_leaf(w, ref),
+                       ae_leaf_bytes(ae_blocks_layout(w), ae_room(n < MOST ? n : MOST)));
+}
 
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
-static void look_ahead(const ae_writer *w, const int64_t *major, uint64_t left) {
+AE_PREFETCHES look_ahead(const ae_writer *w, const int64_t *major, const int64_t *minor, uint64_t left) {
     const ae_root *root = left > FAR ? ae_table_root(w->table, (uint64_t)major[FAR]) : NULL;
     if (root)
         __builtin_prefetch(root, 1);
-    if (left > NEAR) {
-        const uint64_t head = ae_writer_head(w, (uint32_t)major[NEAR]);
-        const uint8_t *block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-        if (!ae_place_is_large(ae_head_place(head)))
-            block += (uint64_t)(ae_head_length(head) / AE_GROUP) * w->table->layout.group;
-        __builtin_prefetch(block, 1);
-        /* A sorted block is searched, and copied as a rule. */
-        block = ae_arena_at(w->arena, ae_place_ref(ae_head_place(head)));
-        for (uint32_t i = 0; ae_blocks_sorted(w) && i < LINES; i++)
-            __builtin_prefetch(block + (uint64_t)i * LINE, 1);
-    }
+    if (left > NEAR)
+        prefetch_list(w, ae_writer_head(w, (uint32_t)major[NEAR]));
+    if (left > CLOSE && ae_blocks_sorted(w))
+        prefetch_leaf(w, ae_writer_head(w, (uint32_t)major[CLOSE]), (uint32_t)minor[CLOSE]);
 }
 
 /* Put an entry into the sorted list of a node, unless it has the id. *fresh says whether it was put there; if
@@ -60,7 +89,7 @@ static int put_sorted(ae_writer *w, uint32_t node, const ae_entry *entry, bool *
     *fresh = !rc;
     if (!rc && !e.w)
         rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);
-    return rc ? rc : ae_edit_insert(&e, spot, entry, err);
+    return rc ? rc : ae_edit_insert(&e, &spot, entry, err);
 }
 
 static ae_writer *first_of(const ae_changing *c) {
@@ -114,7 +143,7 @@ static int insert_first(batch *b, uint64_t to, aether_error *err) {
     for (; b->first < to; b->first++) {
         const uint64_t i = b->first, at = i - b->base;
         ae_entry entry = entry_of(b->edges, minor, i);
-        look_ahead(first_of(c), major + i, b->edges->count - i);
+        look_ahead(first_of(c), major + i, minor + i, b->edges->count - i);
         const int rc = ae_insert_first(b->c, (uint32_t)major[i], &entry, &b->ids[at], &b->fresh[at], err);
         if (rc)
             return rc;
@@ -126,7 +155,7 @@ static int insert_second(batch *b, uint64_t to, aether_error *err) {
     for (; b->second < to; b->second++) {
         const uint64_t i = b->second, at = i - b->base;
         ae_entry entry = entry_of(b->edges, b->edges->dst, i);
-        look_ahead(b->c->csr, b->edges->src + i, b->edges->count - i);
+        look_ahead(b->c->csr, b->edges->src + i, b->edges->dst + i, b->edges->count - i);
         entry.edge_id = (uint64_t)b->ids[at];
         const int rc =
             b->fresh[at] ? ae_insert_second(b->c, (uint32_t)b->edges->src[i], &entry, err) : AETHER_OK;

@@ -58,6 +58,10 @@
 #define AE_EXTENT       (UINT32_C(1) << 31) /* in a directory: the ref is an extent's */
 #define AE_HEAD_BASE    UINT64_MAX          /* the list is the base's; no list is as long */
 
+/* How a function is declared that does nothing but prefetch: inlined, as gcc takes a call of it for one
+ * without an effect, and leaves it out. */
+#define AE_PREFETCHES static inline __attribute__((always_inline)) void
+
 /* ---- entries ---- */
 
 typedef struct ae_layout {

@@ -9,7 +9,7 @@
 #define SOME         512 /* positions that are looked at together */
 #define FAR          32  /* nodes ahead whose entry in the index is prefetched */
 #define NEAR         16  /* ... and whose root */
-#define VALUES_AHEAD 16  /* positions */
+#define VALUES_AHEAD 48  /* positions */
 
 /* ---- lists ---- */
 
@@ -91,18 +91,33 @@ static int pick(const ae_view *s, uint64_t position, uint64_t below, uint64_t i,
     return AETHER_OK;
 }
 
-/* Prefetch the group of an entry of a large list, or note its position in the base. */
-static void prefetch_large(const ae_view *s, uint64_t position, ae_cursor *c, picked *p) {
-    uint32_t lane;
-    uint64_t below;
-    const uint8_t *group = resolve(s, position, c, &lane, &below);
-    if (group)
-        __builtin_prefetch(group);
-    else if (below < s->below->given.lists->num_edges)
-        p->positions[p->n++] = below;
+static inline bool is_large(uint64_t position) {
+    return position & AE_LIVE_BIT && ae_position_is_large(position);
 }
 
-/* In two rounds, as over lists in the arena: directories first, then leaves and what is the base's. */
+/* Prefetch what resolve() reads of the lists of n positions, so that the cache misses overlap: directories
+ * first, then leaves, which say of which entries of the base an extent is. */
+AE_PREFETCHES prefetch_places(const ae_view *s, const uint64_t *positions, uint64_t n) {
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (is_large(positions[i])) {
+            __builtin_prefetch(ae_arena_at(s->arena, ae_position_ref(positions[i])));
+            any++;
+        }
+    ae_place p = {0};
+    uint32_t list = 0;
+    for (uint64_t i = 0; any && i < n; i++) {
+        const uint32_t index = ae_position_index(positions[i]);
+        const uint32_t other = (uint32_t)(positions[i] >> AE_INDEX_BITS);
+        if (!is_large(positions[i]) || (other == list && index >= p.from && index < p.to))
+            continue;
+        p = ae_view_place(s, positions[i]);
+        list = other;
+        __builtin_prefetch(ae_arena_at(s->arena, p.ref & ~AE_EXTENT));
+    }
+}
+
+/* Entries themselves come last, and what is the base's. */
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_view *s = ae_view_of(t);
     const aether_topology *base = s->below->given.lists;
@@ -110,33 +125,27 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
     picked p;
     for (uint64_t done = 0; done < n; done += SOME) {
         const uint64_t some = n - done < SOME ? n - done : SOME;
-        bool any_large = false;
+        prefetch_places(s, positions + done, some);
         p.n = 0;
         for (uint64_t i = 0; i < some; i++) {
-            const uint64_t position = positions[done + i];
-            if (!(position & AE_LIVE_BIT)) {
-                if (position < base->num_edges)
-                    p.positions[p.n++] = position;
-                continue;
-            }
-            const uint8_t *first = ae_arena_at(s->arena, ae_position_ref(position));
-            const bool large = ae_position_is_large(position);
-            any_large |= large;
-            __builtin_prefetch(large ? first
-                                     : first + (uint64_t)(ae_position_index(position) / AE_GROUP) *
-                                                   s->table->layout.group);
+            uint32_t lane;
+            uint64_t below;
+            const uint8_t *group = resolve(s, positions[done + i], &c, &lane, &below);
+            if (group)
+                ae_view_prefetch_group(s, group, lane);
+            else if (below < base->num_edges)
+                p.positions[p.n++] = below;
         }
-        for (uint64_t i = 0; any_large && i < some; i++)
-            if (positions[done + i] & AE_LIVE_BIT && ae_position_is_large(positions[done + i]))
-                prefetch_large(s, positions[done + i], &c, &p);
         if (p.n)
             base->ops->prefetch(base, p.positions, p.n);
     }
 }
 
-static int fetch_some(const ae_view *s, const uint64_t *positions, uint64_t n, uint64_t *ids, ae_cursor *c,
-                      aether_error *err) {
-    uint64_t got[SOME], largest = 0;
+/* `edges`: for edge ids, in the place of positions; NULL: they stay. */
+static inline __attribute__((always_inline)) int read_some(const ae_view *s, const uint64_t *positions,
+                                                           uint64_t n, uint64_t *ids, uint64_t *edges,
+                                                           ae_cursor *c, aether_error *err) {
+    uint64_t got[SOME];
     picked p;
     int rc = AETHER_OK;
     p.n = 0;
@@ -149,16 +158,19 @@ static int fetch_some(const ae_view *s, const uint64_t *positions, uint64_t n, u
             continue;
         }
         ids[i] = ae_group_id(group, lane);
-        largest = ids[i] > largest ? ids[i] : largest;
+        if (__builtin_expect(ids[i] >= s->base.num_minor, 0))
+            return ae_view_bad_id(s, &positions[i], &ids[i], 1, err);
+        if (edges)
+            edges[i] = ae_group_edge_id(&s->table->layout, group, lane);
     }
-    if (!rc && largest >= s->base.num_minor)
-        for (uint64_t i = 0; !rc && i < n; i++)
-            if (positions[i] & AE_LIVE_BIT && ids[i] == largest)
-                rc = ae_view_bad_id(s, &positions[i], &ids[i], 1, err);
     if (!rc && p.n)
         rc = ae_base_ids(s->below, p.positions, p.n, got, err);
     for (uint32_t i = 0; !rc && i < p.n; i++)
         ids[p.places[i]] = got[i];
+    if (!rc && edges && p.n)
+        rc = ae_base_edge_ids(s->below, p.positions, p.n, got, err);
+    for (uint32_t i = 0; !rc && edges && i < p.n; i++)
+        edges[p.places[i]] = got[i];
     return rc;
 }
 
@@ -170,7 +182,22 @@ static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n
     if (all_below(s, positions, n))
         return ae_base_ids(s->below, positions, n, ids, err);
     for (uint64_t done = 0; !rc && done < n; done += SOME)
-        rc = fetch_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, &c, err);
+        rc = read_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, NULL, &c, err);
+    return rc ? rc : ae_view_check(s, err);
+}
+
+static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
+                       aether_error *err) {
+    const ae_view *s = ae_view_of(t);
+    ae_cursor c = {0};
+    int rc = AETHER_OK;
+    if (all_below(s, positions, n)) {
+        rc = ae_base_ids(s->below, positions, n, ids, err);
+        return rc ? rc : ae_base_edge_ids(s->below, positions, n, positions, err);
+    }
+    for (uint64_t done = 0; !rc && done < n; done += SOME)
+        rc = read_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, positions + done,
+                       &c, err);
     return rc ? rc : ae_view_check(s, err);
 }
 
@@ -194,6 +221,7 @@ static int column_some(const ae_view *s, ae_column which, const uint64_t *positi
     uint64_t got[SOME];
     picked p;
     int rc = AETHER_OK;
+    prefetch_places(s, positions, n);
     p.n = 0;
     for (uint64_t i = 0; !rc && i < n; i++) {
         uint32_t lane;
@@ -266,6 +294,8 @@ static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *e
     for (uint64_t i = 0; i < job->count; i++) {
         uint32_t lane;
         uint64_t below;
+        if (i % SOME == 0)
+            prefetch_places(s, job->positions + i, job->count - i < SOME ? job->count - i : SOME);
         if (!resolve(s, job->positions[i], &c, &lane, &below)) {
             if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
                 return ae_view_bad_position(s, job->positions[i], err);
@@ -351,6 +381,7 @@ ae_topology_ops ae_view_ops_over(const ae_view *v) {
                              .prefetch = prefetch,
                              .fetch = fetch,
                              .edge_ids = edge_ids,
+                             .fetch_edges = l->edge_id_bytes ? fetch_edges : NULL,
                              .weights = l->weight ? weights : NULL,
                              .times = l->time ? times : NULL,
                              .weight_sums = l->weight ? ae_view_weight_sums : NULL,

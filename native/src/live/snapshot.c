@@ -10,7 +10,7 @@
 #include "live/view.h"
 
 #define AHEAD        24 /* roots to prefetch ahead, as in topology/arrays.c */
-#define VALUES_AHEAD 16 /* positions */
+#define VALUES_AHEAD 48 /* positions */
 
 /* ---- lists in the arena ---- */
 
@@ -38,35 +38,46 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
     for (uint64_t i = 0; i < n; i++) {
         const uint8_t *first = ae_arena_at(s->arena, ae_position_ref(positions[i]));
         any_large |= ae_position_is_large(positions[i]);
-        __builtin_prefetch(ae_position_is_large(positions[i])
-                               ? first
-                               : first + (uint64_t)(ae_position_index(positions[i]) / AE_GROUP) *
-                                             s->table->layout.group);
+        if (ae_position_is_large(positions[i]))
+            __builtin_prefetch(first);
+        else
+            ae_view_prefetch_group(s, first, ae_position_index(positions[i]));
     }
     for (uint64_t i = 0; any_large && i < n; i++)
         if (ae_position_is_large(positions[i])) {
             const uint8_t *group = ae_view_group(s, positions[i], &c, &lane);
             if (group)
-                __builtin_prefetch(group);
+                ae_view_prefetch_group(s, group, lane);
         }
 }
 
-static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
-                 aether_error *err) {
-    const ae_view *s = ae_view_of(t);
+/* `edges`: for edge ids, in the place of positions; NULL: they stay. */
+static inline __attribute__((always_inline)) int read_entries(const ae_view *s, const uint64_t *positions,
+                                                              uint64_t n, uint64_t *ids, uint64_t *edges,
+                                                              aether_error *err) {
     ae_cursor c = {0};
-    uint64_t largest = 0;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t lane;
         const uint8_t *group = ae_view_group(s, positions[i], &c, &lane);
         if (__builtin_expect(!group, 0))
             return ae_view_bad_position(s, positions[i], err);
         ids[i] = ae_group_id(group, lane);
-        largest = ids[i] > largest ? ids[i] : largest;
+        if (__builtin_expect(ids[i] >= s->base.num_minor, 0))
+            return ae_view_bad_id(s, &positions[i], &ids[i], 1, err);
+        if (edges)
+            edges[i] = ae_group_edge_id(&s->table->layout, group, lane);
     }
-    if (n && largest >= t->num_minor)
-        return ae_view_bad_id(s, positions, ids, n, err);
     return ae_view_check(s, err);
+}
+
+static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
+                 aether_error *err) {
+    return read_entries(ae_view_of(t), positions, n, ids, NULL, err);
+}
+
+static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
+                       aether_error *err) {
+    return read_entries(ae_view_of(t), positions, n, ids, positions, err);
 }
 
 /* Copy what one column has at n positions; `out` may be `positions`. Inlined for each column. */
@@ -118,6 +129,7 @@ static ae_topology_ops operations(const ae_layout *l) {
                              .prefetch = prefetch,
                              .fetch = fetch,
                              .edge_ids = edge_ids,
+                             .fetch_edges = l->edge_id_bytes ? fetch_edges : NULL,
                              .weights = l->weight ? weights : NULL,
                              .times = l->time ? times : NULL,
                              .weight_sums = l->weight ? ae_view_weight_sums : NULL,

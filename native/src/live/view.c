@@ -38,27 +38,33 @@ uint64_t ae_view_older(const ae_view *s, uint64_t past) {
     }
 }
 
-bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c) {
+ae_place ae_view_place(const ae_view *s, uint64_t position) {
     const uint32_t index = ae_position_index(position);
     const ae_directory *d = ae_view_at(s, ae_position_ref(position), sizeof *d);
     const uint32_t count = d ? __atomic_load_n(&d->count, __ATOMIC_RELAXED) : 0;
     const uint32_t room = d ? __atomic_load_n(&d->room, __ATOMIC_RELAXED) : 0;
     if (!count || count > room ||
         !ae_view_at(s, ae_position_ref(position), ae_directory_bytes(&s->table->layout, room)))
-        return false;
+        return (ae_place){0};
     const uint32_t *before = (const uint32_t *)(const void *)(d + 1);
     const ae_ref *leaves = before + room;
     const uint32_t found = ae_directory_find(before, count, index);
-    const ae_ref ref = leaves[found];
-    const ae_leaf *leaf = ae_view_at(s, ref & ~AE_EXTENT, sizeof *leaf);
+    return (ae_place){.ref = leaves[found],
+                      .from = before[found],
+                      .to = found + 1 < count ? before[found + 1] : AE_LIST_MAX};
+}
+
+bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c) {
+    const ae_place p = ae_view_place(s, position);
+    const ae_leaf *leaf = p.to ? ae_view_at(s, p.ref & ~AE_EXTENT, sizeof *leaf) : NULL;
     if (!leaf)
         return false;
     *c = (ae_cursor){.place = (uint32_t)(position >> AE_INDEX_BITS),
-                     .from = before[found],
-                     .to = found + 1 < count ? before[found + 1] : AE_LIST_MAX,
-                     .groups = ae_ref_is_extent(ref) ? NULL : (const uint8_t *)(leaf + 1),
-                     .first = ae_ref_is_extent(ref) ? leaf->start : 0};
-    return index >= c->from;
+                     .from = p.from,
+                     .to = p.to,
+                     .groups = ae_ref_is_extent(p.ref) ? NULL : (const uint8_t *)(leaf + 1),
+                     .first = ae_ref_is_extent(p.ref) ? leaf->start : 0};
+    return ae_position_index(position) >= c->from;
 }
 
 static const ae_weight_sum *sums_of_small(const ae_view *s, ae_list list, uint64_t *blocks) {

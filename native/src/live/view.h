@@ -76,8 +76,16 @@ static inline bool ae_position_is_large(uint64_t position) {
     return ae_place_is_large((uint32_t)(position >> AE_INDEX_BITS));
 }
 
-/* Point the cursor at the leaf of an entry; return false if there is none. What is checked is read
- * once: an expired pin may see it change. */
+/* A leaf, or extent, as the directory of its list has it. */
+typedef struct ae_place {
+    ae_ref ref;
+    uint32_t from, to; /* entries of the list that it has; to 0: none */
+} ae_place;
+
+/* Return where an entry of a large list is. What is checked is read once: an expired pin may see it change.
+ */
+ae_place ae_view_place(const ae_view *s, uint64_t position);
+/* Point the cursor at the leaf of an entry; return false if there is none. */
 bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c);
 
 static inline bool ae_cursor_has(const ae_cursor *c, uint64_t position) {
@@ -102,6 +110,14 @@ static inline const uint8_t *ae_view_group(const ae_view *s, uint64_t position, 
     *lane = index % AE_GROUP;
     const uint8_t *found = c->groups + index / AE_GROUP * group;
     return found + group <= s->arena->memory.data + s->arena->memory.size ? found : NULL;
+}
+
+/* Prefetch what there is of an entry in a group: its id, and its edge id, which may be in the next line. */
+AE_PREFETCHES ae_view_prefetch_group(const ae_view *s, const uint8_t *groups, uint32_t index) {
+    const ae_layout *l = &s->table->layout;
+    const uint8_t *group = groups + (uint64_t)(index / AE_GROUP) * l->group;
+    __builtin_prefetch(group + index % AE_GROUP * sizeof(uint32_t));
+    __builtin_prefetch(group + l->edge_id + (uint64_t)(index % AE_GROUP) * l->edge_id_bytes);
 }
 
 /* Prefetch a value of a small list; large lists are few, and soon in the caches. */

@@ -32,13 +32,29 @@ static window chunk_at(uint64_t total, uint64_t c) {
     return (window){at, total - at < CHUNK ? total - at : CHUNK};
 }
 
+/* Fetch the neighbour ids at n positions, and the edge ids into their place where the topology has both
+ * together, and all edges before this hop have theirs. */
+static inline int fetch(const ae_hop *h, uint64_t *positions, uint64_t n, uint64_t *ids, aether_error *err) {
+    const aether_topology *t = h->r->topology;
+    return t->ops->fetch_edges && h->r->num_known == h->first_edge
+               ? t->ops->fetch_edges(t, positions, n, ids, err)
+               : t->ops->fetch(t, positions, n, ids, err);
+}
+
+/* Note that fetch() is done with all edges of a hop. */
+static void know_edges(const ae_hop *h) {
+    if (h->r->topology->ops->fetch_edges && h->r->num_known == h->first_edge)
+        h->r->num_known += h->num_edges;
+}
+
 /* ---- one thread: three stages over chunks ---- */
 
 /* Two buffers are enough: chunk c - 1 is fetched into one while chunk c - 2 waits in the other,
  * which chunk c takes over one step later. */
 static int run_chunks(const ae_hop *h, aether_error *err) {
     const aether_topology *t = h->r->topology;
-    const uint64_t *first = ae_hop_first(h), *positions = ae_hop_positions(h);
+    const uint64_t *first = ae_hop_first(h);
+    uint64_t *positions = ae_hop_positions(h);
     const uint64_t total = h->num_edges, chunks = (total + CHUNK - 1) / CHUNK;
     uint64_t ids[2][CHUNK], planned = 0, node = 0;
     uint32_t *rows = ae_hop_rows(h);
@@ -61,7 +77,7 @@ static int run_chunks(const ae_hop *h, aether_error *err) {
         if (c >= 1) {
             const window now = chunk_at(total, c - 1);
             uint64_t *keys = ids[(c - 1) % 2];
-            rc = t->ops->fetch(t, positions + now.at, now.n, keys, err);
+            rc = fetch(h, positions + now.at, now.n, keys, err);
             if (rc)
                 return rc;
             if (h->s->node_bits)
@@ -75,6 +91,7 @@ static int run_chunks(const ae_hop *h, aether_error *err) {
             ae_nodes_relabel(h->to, ids[(c - 2) % 2], last.n, rows + last.at);
         }
     }
+    know_edges(h);
     return AETHER_OK;
 }
 
@@ -88,7 +105,7 @@ typedef struct parallel {
 
 static int fetch_range(const parallel *p, uint64_t from, uint64_t to, aether_error *err) {
     const aether_topology *t = p->h->r->topology;
-    const uint64_t *positions = ae_hop_positions(p->h);
+    uint64_t *positions = ae_hop_positions(p->h);
     uint64_t asked = from;
     for (uint64_t at = from; at < to; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK;
@@ -98,7 +115,7 @@ static int fetch_range(const parallel *p, uint64_t from, uint64_t to, aether_err
             return rc;
         t->ops->prefetch(t, positions + asked, ahead);
         asked += ahead;
-        rc = t->ops->fetch(t, positions + at, n, p->neighbors + at, err);
+        rc = fetch(p->h, positions + at, n, p->neighbors + at, err);
         if (rc)
             return rc;
     }
@@ -135,6 +152,7 @@ static int run_parallel(const ae_hop *h, aether_error *err) {
     rc = ae_failure_take(&p.failure, err);
     if (rc)
         return rc;
+    know_edges(h);
     uint32_t *rows = ae_hop_rows(h);
     ae_nodes_prefetch(h->to, p.neighbors, chunk_at(total, 0).n);
     for (uint64_t c = 0; c * CHUNK < total; c++) {

@@ -91,14 +91,26 @@ INLINE int put_cols(const aether_sampler *s, const ae_relation *r, uint32_t byte
     return rc;
 }
 
+/* Return how many edges there are from `at` on up to `end`, at most `most`. */
+static uint64_t some(uint64_t at, uint64_t end, uint64_t most) {
+    return end - at < most ? end - at : most;
+}
+
 INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge,
                      aether_error *err) {
     const aether_topology *t = r->topology;
     const uint64_t *positions = r->positions.data;
-    uint64_t ids[BLOCK];
-    for (uint64_t at = 0; at < r->num_edges; at += BLOCK) {
-        uint64_t n = r->num_edges - at < BLOCK ? r->num_edges - at : BLOCK;
-        if (at % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
+    uint64_t ids[BLOCK], n;
+    for (uint64_t at = 0; at < r->num_known; at += n) {
+        n = some(at, r->num_known, AE_TASK_ITEMS);
+        if (ae_task_cancelled(s->task))
+            return cancelled(err);
+        for (uint64_t i = 0; i < n; i++)
+            put(edge, bytes, at + i, positions[at + i]);
+    }
+    for (uint64_t at = r->num_known, done = 0; at < r->num_edges; at += n, done += n) {
+        n = some(at, r->num_edges, BLOCK);
+        if (done % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
             return cancelled(err);
         int rc = t->ops->edge_ids(t, positions + at, n, ids, err);
         if (rc)

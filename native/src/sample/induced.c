@@ -209,7 +209,7 @@ static int walk_relation(aether_sampler *s, ae_relation *r, aether_error *err) {
     if (rc)
         return rc;
     uint64_t *first = ae_relation_first(r);
-    r->num_edges = r->num_layers = 0;
+    r->num_edges = r->num_known = r->num_layers = 0;
     r->num_expanded = from->num_nodes;
     const bool pays = ae_list_reader_pays(r->topology);
     const uint64_t block = pays ? TOGETHER : BLOCK;

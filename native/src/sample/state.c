@@ -66,7 +66,7 @@ void ae_sample_clear(aether_sampler *s) {
         n->num_nodes = n->num_seeds = n->begin = n->end = 0;
     }
     for (uint32_t i = 0; i < s->num_relations; i++) {
-        s->relations[i].num_expanded = s->relations[i].num_edges = 0;
+        s->relations[i].num_expanded = s->relations[i].num_edges = s->relations[i].num_known = 0;
         s->relations[i].num_layers = 0;
         s->relations[i].retries.next = s->relations[i].retries.num_waiting = 0;
     }

@@ -47,11 +47,12 @@ typedef struct ae_relation {
     const uint64_t *excluded; /* positions left out of this sample, ascending; the caller's */
     uint64_t num_excluded;
     ae_scratch first;     /* u64 per expanded node, and one more */
-    ae_scratch positions; /* u64 per edge */
+    ae_scratch positions; /* u64 per edge; of the first num_known the edge ids */
     ae_scratch rows;      /* u32 per edge */
     ae_scratch ids;       /* u64 per edge of the hop at work; fetch_many of wide ids only */
     uint64_t num_expanded, num_edges;
-    ae_scratch layers; /* u64 per hop: where in `first` its nodes begin; layered only */
+    uint64_t num_known; /* first edges in whose place `positions` has edge ids (fetch_edges) */
+    ae_scratch layers;  /* u64 per hop: where in `first` its nodes begin; layered only */
     uint32_t num_layers;
     ae_value_cache caches[AE_RELATION_CACHES]; /* caches of weights, times and ids that stay in their file */
     ae_retries retries;

@@ -63,6 +63,10 @@ typedef struct ae_topology_ops {
     /* Copy the edge ids of n positions; `out` may be `positions`. */
     int (*edge_ids)(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *out,
                     aether_error *err);
+    /* `fetch` that also puts the edge ids in the place of the positions: for topologies that have them beside
+     * the ids, where reading both at once costs hardly more. NULL: `edge_ids` is as good. */
+    int (*fetch_edges)(const aether_topology *t, uint64_t *positions, uint64_t n, uint64_t *ids,
+                       aether_error *err);
     /* Copy the weights (finite, not negative) or the times of the edges at n positions, where the
      * topology keeps them itself; NULL where it does not. Times are int64, or float64 mapped by
      * aether_time_of_double(), and ascend in every list. */

@@ -1,0 +1,106 @@
+"""One edge at a time with time and weight: what a batch of the same edges makes, and as careful."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph, errors
+
+VALUES: dict[str, Any] = {"edge_time": "int64", "edge_weight": "float32"}
+NODES, EDGES = 20, 400
+
+
+def make(order: Any, **columns: Any) -> DynamicGraph:
+    return DynamicGraph(NODES, 16, order=order, layout="both", huge_pages=False, **columns)
+
+
+def columns_of(graph: DynamicGraph) -> list[list[Any]]:
+    copy = graph.to_graph()
+    src, dst = copy.edge_index()
+    columns = [src.tolist(), dst.tolist()]
+    for values in (copy.edge_time, copy.edge_weight):
+        columns.append([] if values is None else np.asarray(values).tolist())
+    return columns
+
+
+@pytest.mark.parametrize(
+    ("order", "kept"),
+    [
+        ("id", ("edge_weight",)),
+        ("time", ("edge_weight",)),
+        ("time", ("edge_time",)),
+        ("time", ("edge_time", "edge_weight")),
+    ],
+)
+def test_single_edges_are_those_of_a_batch(order: str, kept: tuple[str, ...]) -> None:
+    columns = {name: VALUES[name] for name in kept}
+    rng = np.random.default_rng(7)
+    src, dst = rng.integers(0, NODES, (2, EDGES)).tolist()
+    given: dict[str, list[Any]] = {}
+    if "edge_time" in kept:
+        given["time"] = np.sort(rng.integers(-5, 50, EDGES)).tolist()
+    if "edge_weight" in kept:
+        given["weight"] = [0, 1, *rng.random(EDGES - 2).tolist()]
+    batch, singles = make(order, **columns), make(order, **columns)
+    ids = batch.insert_edges(src, dst, **given).tolist()
+    for i in range(EDGES):
+        one = {name: values[i] for name, values in given.items()}
+        if i % 7 == 0:  # numpy's scalars take the other way
+            one = {name: np.asarray(value)[()] for name, value in one.items()}
+        if i % 11 == 0:
+            with singles.transaction():
+                assert singles.insert_edge(src[i], dst[i], **one) == ids[i]
+        else:
+            assert singles.insert_edge(src[i], dst[i], **one) == ids[i]
+    assert columns_of(singles) == columns_of(batch)
+
+
+BAD: list[dict[str, Any]] = [
+    {"time": None, "weight": 1.0},
+    {"time": 1, "weight": None},
+    {"time": 1.5, "weight": 1.0},
+    {"time": 2**63, "weight": 1.0},
+    {"time": 1, "weight": -1.0},
+    {"time": 1, "weight": math.nan},
+    {"time": 1, "weight": math.inf},
+    {"time": 1, "weight": 1e39},
+    {"time": 1, "weight": "1"},
+]
+
+
+@pytest.mark.parametrize("values", BAD, ids=repr)
+def test_bad_values_are_named_and_change_nothing(values: dict[str, Any]) -> None:
+    graph = make("time", **VALUES)
+    assert graph.insert_edge(0, 1, time=3, weight=0.5) == 0
+    with pytest.raises((errors.InvalidArgumentError, errors.OutOfRangeError)):
+        graph.insert_edge(1, 2, **values)
+    assert graph.insert_edge(1, 2, time=4, weight=3.4028234663852886e38) == 1
+    assert columns_of(graph)[2:] == [[3, 4], [0.5, 3.4028234663852886e38]]
+
+
+def test_what_is_undone_leaves_no_values_behind() -> None:
+    graph = make("time", **VALUES)
+    with pytest.raises(ZeroDivisionError), graph.transaction():
+        for i in range(5):
+            assert graph.insert_edge(i, 0, time=i, weight=9.0) == i
+        raise ZeroDivisionError
+    with graph.transaction():
+        assert graph.insert_edge(1, 2, time=4, weight=0.5) == 0
+        assert graph.insert_edges([2, 3], [0, 0], time=[5, 6], weight=[1, 2]).tolist() == [1, 2]
+        assert graph.insert_edge(1, 2, time=7, weight=3.0) == 3
+    edges = set(zip(*columns_of(graph), strict=True))
+    assert edges == {(1, 2, 4, 0.5), (2, 0, 5, 1), (3, 0, 6, 2), (1, 2, 7, 3)}
+
+
+def test_bad_ids_leave_no_values_behind() -> None:
+    graph = make("id", edge_weight="float32")
+    for src, dst in ((0, NODES), (-1, 0), (0, 2**70), (0.5, 0), (None, 0)):
+        with pytest.raises((errors.InvalidArgumentError, errors.OutOfRangeError)):
+            graph.insert_edge(src, dst, weight=9.0)  # type: ignore[arg-type]
+    assert graph.insert_edge(1, 2, weight=0.5) == 0
+    assert graph.insert_edge(1, 2, weight=8.0) == 0  # it is there already, and stays
+    assert columns_of(graph) == [[1], [2], [], [0.5]]
