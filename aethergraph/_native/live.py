@@ -213,11 +213,18 @@ class NativeLive:
     def insert_one(self, relation: int, src: int, dst: int, time: int, weight: float) -> int:
         """Insert an edge; return its id, or that of the edge that was there already."""
         number, err = self._number, self._err
-        code = lib.aether_live_insert_one(
-            self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
-        )
-        if code:
-            fail(code, err)
+        if not self._state[1]:
+            code = lib.aether_live_insert_one(
+                self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
+            )
+            if code:
+                fail(code, err)
+            return int(number[0])
+        with self._reading_bases():
+            code = lib.aether_live_insert_one(
+                self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
+            )
+            self._check(code)
         return int(number[0])
 
     def end_edge_ids(self, relation: int) -> int:
