@@ -48,7 +48,7 @@ from aethergraph.convert.typed.edges import TableEdges, read_weights
 from aethergraph.convert.typed.nodes import NodeFiles
 from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table, kind_of
-from aethergraph.convert.typed.text_files import TextForm, open_text
+from aethergraph.convert.typed.text_files import TextForm
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
@@ -315,8 +315,8 @@ def _text_form(request: Request, path: str) -> TextForm:
     chosen = [plan.src, plan.dst, *(selector for selector, _ in plan.selectors())]
     if any(isinstance(one, str) and not one.isdecimal() for one in chosen):
         return form
-    names, _ = open_text(path, form, None)
-    if known_ends(path, names.names) is None:
+    names = Table("edges", [path], ["text"], None, form).types
+    if known_ends(path, list(names)) is None:
         raise InvalidArgumentError(
             f"{path}: whether the first line holds names of columns cannot be seen, as end points "
             "are names too: give --header or --no-header (header=), or name the columns (--src, "

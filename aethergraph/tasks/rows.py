@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph._checks.arrays import as_ids, to_array
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
@@ -70,7 +71,7 @@ class TaskRows:
             OutOfRangeError: a position is out of range.
             InvalidArgumentError: neither integers nor a mask of all seeds.
         """
-        chosen = np.asarray(positions)
+        chosen = to_array(positions, "positions")
         if chosen.dtype == np.bool_ and chosen.shape == (len(self),):
             chosen = np.flatnonzero(chosen)
         if not chosen.size:
@@ -136,7 +137,7 @@ class TaskRows:
                 raise InvalidArgumentError(f"{name} = {shown(given)} is no time") from None
         if isinstance(given, np.datetime64) and np.datetime_data(given.dtype)[0] in ("Y", "M"):
             given = given.astype("datetime64[D]")
-        return as_seed_times(np.array([given]), 1, name, self.time_unit, self.time.dtype)[0]
+        return as_seed_times([given], 1, name, self.time_unit, self.time.dtype)[0]
 
     def gather_labels(self, ids: Any) -> NDArray[Any]:
         """Return the labels of the seeds of a batch.
@@ -150,7 +151,7 @@ class TaskRows:
         """
         if self.labels is None:
             raise InvalidArgumentError("the task has no labels: give target_col")
-        found = self.take(np.asarray(ids)).labels
+        found = self.take(as_ids(ids, "ids")).labels
         assert found is not None
         return found
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.arrays import to_array
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import HeteroGraph
 
 __all__ = ["SampledTrees", "trees_of"]
 
@@ -58,6 +58,16 @@ def _array(value: Any) -> Array:
     return np.asarray(value.cpu() if hasattr(value, "cpu") else value)
 
 
+def _vector(times: Any) -> Array:
+    found = to_array(times.cpu() if hasattr(times, "cpu") else times, "seed_time")
+    if found.ndim != 1 or found.dtype.kind not in "iuf":
+        raise InvalidArgumentError(
+            "seed_time is a vector of numbers in the unit of the graph, got shape "
+            f"{found.shape} of {found.dtype}"
+        )
+    return found
+
+
 def _need(value: Any, what: str) -> Any:
     if value is None:
         raise InvalidArgumentError(f"the batch has no {what}")
@@ -77,16 +87,18 @@ def _of_ours(graph: Any, sub: Any, seed_time: Any) -> SampledTrees:
     else:
         nodes = {name: _array(ids) for name, ids in sub.node.items()}
         trees = {name: _array(ids) for name, ids in trees.items()}
+        if not graph.is_typed:
+            raise InvalidArgumentError("the samples are of many types, and the graph of one")
         edges = {k: (_array(sub.row[k]), _array(sub.col[k]), _array(sub.edge[k])) for k in sub.row}
         first = {name: 0 if counts is None else int(counts[name][0]) for name in nodes}
     if seed_time is None:
         times = _times_of_seeds(graph, nodes, trees, first)
-    elif isinstance(seed_time, Mapping):
+    elif isinstance(seed_time, Mapping) and graph.is_typed:
         # Seeds are numbered through the node types in the order of the graph.
-        given = [_array(seed_time[name]) for name in graph.node_types if name in seed_time]
-        times = np.concatenate(given)
+        given = [_vector(seed_time[name]) for name in graph.node_types if name in seed_time]
+        times = np.concatenate(given) if given else np.empty(0, np.int64)
     else:
-        times = _array(seed_time)
+        times = _vector(seed_time)
     return _checked(SampledTrees(nodes, trees, edges, first, times))
 
 
@@ -94,6 +106,8 @@ def _of_ours(graph: Any, sub: Any, seed_time: Any) -> SampledTrees:
 
 
 def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
+    if not graph.is_typed:
+        raise InvalidArgumentError("the batches are of many types, and the graph of one")
     nodes, trees, first = {}, {}, {}
     for name in data.node_types:
         store = data[name]
@@ -133,8 +147,12 @@ def _given_times(stores: list[Any], seed_time: Any) -> Array | None:
     """Return the times that the caller or a batch gives; negatives of links come behind them."""
     ids = next((_array(one.input_id) for one in stores if one.get("input_id") is not None), None)
     if seed_time is not None:
-        given: Array = _array(seed_time)
+        given = _vector(seed_time)
         chosen: Array = _need(ids, "input_id, so seed_time does not say whose times it has")
+        if len(chosen) and int(chosen.max()) >= len(given):
+            raise InvalidArgumentError(
+                f"seed_time has {len(given)} times, but a batch has the seed {int(chosen.max())}"
+            )
         return np.asarray(given[chosen])
     for store in stores:
         for name in ("seed_time", "edge_label_time"):
@@ -150,7 +168,7 @@ def _times_of_seeds(
     """Return the times of the seed nodes, which are theirs unless others are given."""
     found: dict[int, Any] = {}
     for name, count in first.items():
-        part = graph[name] if isinstance(graph, HeteroGraph) else graph
+        part = graph[name] if graph.is_typed else graph
         if count and part.node_time is None:
             raise InvalidArgumentError(
                 "the batch has no times of its seeds, and their nodes have none: give seed_time"

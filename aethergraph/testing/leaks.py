@@ -11,16 +11,16 @@ code of a sampler takes part, and a batch is not asked for its own times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._checks.options import as_flag, shown
+from aethergraph._checks.options import as_flag, as_text, shown
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.graph import EdgeType
 from aethergraph.testing.leak_batches import SampledTrees, trees_of
 
 __all__ = ["LeakError", "LeakReport", "check_no_leak"]
@@ -108,7 +108,9 @@ def check_no_leak(
         assert report.nodes + report.edges > 0
     """
     strict = as_flag(strict, "strict")
-    times = _Times(graph, time_attr)
+    if not isinstance(getattr(graph, "is_typed", None), bool):
+        raise InvalidArgumentError(f"graph is a graph of one type or of many, got {shown(graph)}")
+    times = _Times(graph, as_text(time_attr, "time_attr"))
     report = LeakReport()
     for batch in _each(batches):
         sample = trees_of(graph, batch, seed_time)
@@ -121,11 +123,12 @@ def check_no_leak(
 def _each(batches: Any) -> Iterator[Any]:
     """Yield batches; PyG's ``Data`` is iterable itself, but is one batch."""
     single = hasattr(batches, "node") or hasattr(batches, "to_dict")
-    if not single and not isinstance(batches, Iterable):
+    try:
+        return iter([batches] if single else batches)
+    except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"batches are samples, or an iterable of them, got {shown(batches)}"
-        )
-    return iter([batches] if single else batches)
+        ) from None
 
 
 class _Times:
@@ -134,7 +137,7 @@ class _Times:
     def __init__(self, graph: Any, name: str | None) -> None:
         self.nodes: dict[Any, Any] = {}
         self.edges: dict[Any, Any] = {}
-        if isinstance(graph, HeteroGraph):
+        if graph.is_typed:
             for node in graph.node_types:
                 self._add(self.nodes, node, graph[node], "node_time", graph[node].attrs, name)
             for edge in graph.edge_types:
@@ -150,7 +153,7 @@ class _Times:
     def _add(
         into: dict[Any, Any], kind: Any, part: Any, own: str, attrs: Any, name: str | None
     ) -> None:
-        if name in (None, own):
+        if name is None or name == own:
             found = getattr(part, own, None)
             if found is not None:
                 into[kind] = found
