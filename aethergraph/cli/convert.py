@@ -51,6 +51,14 @@ class WeightType(str, Enum):
     float64 = "float64"
 
 
+class IdType(str, Enum):
+    dense = "dense"
+    string = "string"
+    int64 = "int64"
+    uint64 = "uint64"
+    uuid = "uuid"
+
+
 _COLUMN = "name, or number from 0"
 _READING = "How the edges are read"
 _STORING = "What is stored"
@@ -75,6 +83,13 @@ def convert_command(
     dst: Annotated[
         str | None, typer.Option(help="Column of destination ids.", rich_help_panel=_READING)
     ] = None,
+    ids: Annotated[
+        IdType,
+        typer.Option(
+            help="What the ids are: dense 0 to N-1, or keys, which become such ids.",
+            rich_help_panel=_READING,
+        ),
+    ] = IdType.dense,
     weight: Annotated[
         str | None, typer.Option(help="Column of edge weights.", rich_help_panel=_READING)
     ] = None,
@@ -256,6 +271,7 @@ def convert_command(
             labels=labels,
             labels_out=labels_out,
             id_column=id_column,
+            ids=ids.value,
             memory_budget=memory,
             restart=restart,
             force=force,
@@ -288,6 +304,8 @@ def _report(result: ConvertResult) -> None:
         out.print(f"{result.features}: features {shape}", markup=False, soft_wrap=True)
     if result.labels is not None:
         out.print(f"{result.labels}: labels", markup=False, soft_wrap=True)
+    if result.ids is not None:
+        out.print(f"{result.ids}: map of ids", markup=False, soft_wrap=True)
     done = f"done in {duration(seconds)}"
     if result.edges_read_now:
         speed = result.edges_read_now / max(result.seconds["read"], 1e-9)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any
 
 import typer
 
 from aethergraph import _native as native
+from aethergraph.cli.leaks import sample_and_check
 from aethergraph.cli.terminal import (
     Stages,
     command,
@@ -223,27 +224,36 @@ def verify_command(
             help="Let the damaged log of a live graph end before the damage; keeps the old files.",
         ),
     ] = False,
+    time: Annotated[
+        bool,
+        typer.Option(
+            "--time", help="Sample graphs with times, and prove that no seed sees its future."
+        ),
+    ] = False,
 ) -> None:
     """Read whole files and compare every checksum, id and offset.
 
+    With --time also draw samples, and compare each of their nodes and edges with its seed's time.
     Of the directory of a live graph these are its base, rows and log.
     All files are read, whatever is wrong with one of them; the exit status tells.
     """
     failed = 0
     with Stages() as stages:
         for path in paths:
-            began = time.perf_counter()
+            began = perf_counter()
             try:
                 if truncate:
                     _truncate(path)
                 found = _verify(path, stages)
+                if time:
+                    found += f"; {_verify_times(path, stages)}"
             except (AetherError, OSError) as error:
                 if len(paths) == 1:
                     raise
                 failed += 1
                 print_error(str(error))
                 continue
-            seconds = time.perf_counter() - began
+            seconds = perf_counter() - began
             length = path.stat().st_size if path.is_file() else 0
             text = f"{path}: {found} ({size(length)}, {duration(seconds)})"
             stdout().print(text, markup=False, soft_wrap=True)
@@ -258,6 +268,17 @@ def _truncate(path: Path) -> None:
     if aside:
         text = f"{path}: the log ends at commit {last} now; put aside: {', '.join(aside)}"
         stdout().print(text, markup=False, soft_wrap=True)
+
+
+def _verify_times(path: Path, stages: Stages) -> str:
+    if is_live_directory(path) or file_kind(path) != "graph":
+        raise InvalidArgumentError(f"--time: {path} is no graph file")
+    with HeteroGraph.load(path) as graph:
+        found = sample_and_check(graph, stages("Sampling", "batches"))
+    return (
+        f"nothing is later than its seed in {found.batches:,} samples ({found.nodes:,} nodes and "
+        f"{found.edges:,} edges with times)"
+    )
 
 
 def _verify(path: Path, stages: Stages) -> str:

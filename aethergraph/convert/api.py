@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
-from aethergraph._checks.options import as_flag, as_list
+from aethergraph._checks.options import as_choice, as_flag, as_list
 from aethergraph.convert.arguments import as_file, as_reading, as_threads
 from aethergraph.convert.companions import CompanionFiles
 from aethergraph.convert.external.driver import convert_within
 from aethergraph.convert.form import GraphForm
 from aethergraph.convert.in_memory import convert_in_memory
 from aethergraph.convert.inputs import expand_inputs
+from aethergraph.convert.keyed import Ids, KeyedJob
 from aethergraph.convert.readers.base import ColumnSelector, PathLike
 from aethergraph.convert.readers.edge_plan import (
     AttrSpec,
@@ -55,6 +56,7 @@ def convert(
     labels: PathLike | None = None,
     labels_out: PathLike | None = None,
     id_column: ColumnSelector | None = None,
+    ids: Ids = "dense",
     memory_budget: int | str | None = None,
     restart: bool = False,
     force: bool = False,
@@ -98,6 +100,12 @@ def convert(
         labels_out: file for the labels, .npy; default: beside the graph.
         id_column: the column of text and Parquet tables that holds the node id; default: row i
             belongs to node i.
+        ids: what the end points of edges are. "dense": ids, 0 .. N-1. "string", "int64", "uint64"
+            or "uuid": keys, which get ids in the order of their first appearance (row by row, the
+            source first); a map of ids (:class:`aethergraph.ids.IdMap`) is written beside the
+            graph, ``graph.node.ids`` beside ``graph.aeg``, and ``Graph.load(output).ids`` opens
+            it. Of CSV, TSV and Parquet, without features and labels. It is done within a memory
+            budget always; the default is 4 GiB, or half of the memory if that is less.
         memory_budget: bytes, or a text such as "1G", that the process may take in all; edges are
             then sorted on disk, in a folder beside ``output`` (``output.building``) that needs
             room for 8 bytes per edge and their values, or for the result once more, if that is
@@ -137,6 +145,13 @@ def convert(
     restart = as_flag(restart, "restart")
     show = stages or silent
     budget = Budget.optional(memory_budget, "memory_budget (--memory)")
+    ids = as_choice(ids, get_args(Ids), "ids")
+    if ids != "dense":
+        say = remark or (lambda text: None)
+        job = KeyedJob(
+            request, ids, budget, threads=threads, restart=restart, show=show, remark=say
+        )
+        return job.run(force)
     if budget is None:
         return convert_in_memory(request, force=force, threads=threads, show=show)
     return convert_within(

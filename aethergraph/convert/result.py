@@ -38,7 +38,8 @@ class ConvertResult:
         features: file of the features, or None; may be the input itself, if it is usable as it is.
         feature_shape: shape of the features; () without.
         labels: file of the labels, or None.
-        seconds: seconds per stage ("read", "features", "build", "write").
+        ids: file of the map of ids, if the edges were between keys, or None.
+        seconds: seconds per stage ("keys", "read", "features", "build", "write").
         notes: remarks worth telling the user.
     """
 
@@ -51,6 +52,7 @@ class ConvertResult:
     features: str | None = None
     feature_shape: tuple[int, ...] = ()
     labels: str | None = None
+    ids: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -18,10 +18,12 @@ from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import EdgeInput, build_edges, read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
+from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.ids import infer_num_nodes
 from aethergraph.graph.parts import GraphParts
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.walks import WalksByBatch
+from aethergraph.ids import IdMap
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage
@@ -62,6 +64,8 @@ class Graph(WalksByBatch, StoredGraph):
 
     _file: native.NativeFile | None
     _fingerprint: str
+    _node_type: str
+    _ids: IdFiles | None
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -74,6 +78,8 @@ class Graph(WalksByBatch, StoredGraph):
         self._storage = "memory" if reader is None else reader.storage
         self._paging = None if reader is None else reader.paging
         self._fingerprint = "" if reader is None else reader.fingerprint
+        self._node_type = "node" if reader is None else reader.meta.node_types[0].name
+        self._ids = None
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -299,6 +305,17 @@ class Graph(WalksByBatch, StoredGraph):
         return None if self._file is None else self._file.guard()
 
     # ---- properties ----------------------------------------------------------------------
+
+    @property
+    def ids(self) -> IdMap:
+        """Map between keys and ids, of the file beside that of the graph.
+
+        ``convert(ids="string")`` and ``convert.tables`` write it: ``graph.ids.lookup(["u17"])``.
+        A graph that was not loaded from a file has none, which is an InvalidArgumentError.
+        """
+        if self._ids is None:
+            self._ids = IdFiles(self._path, {self._node_type: self._num_nodes})
+        return self._ids[self._node_type]
 
     def info(self) -> dict[str, Any]:
         """Return facts for people and tools: counts, layout, dtypes, attributes, bytes."""

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from convert.shop_tables import TOML, as_arrow, shop
 
+from aethergraph.convert import keyed
 from aethergraph.convert.external import builder, lists
 from aethergraph.convert.typed import api, sources
 
@@ -16,7 +17,8 @@ from aethergraph.convert.typed import api, sources
 @pytest.fixture
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs, parts and batches so small that all of them are many."""
-    monkeypatch.setattr(api, "working_memory", lambda *_: 30_000)
+    for module in (api, keyed):
+        monkeypatch.setattr(module, "working_memory", lambda *_: 30_000)
     monkeypatch.setattr(sources, "_ROWS", 97)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
     monkeypatch.setattr(builder, "RECORD_SECONDS", 0.0)

@@ -26,6 +26,7 @@ PYTHON_LAYERS = [
     {"sampling"},
     {"loading", "packing"},
     {"convert", "interop"},
+    {"tasks"},
     {"streaming"},
     {"testing"},
     {"_torch"},

@@ -53,6 +53,7 @@ __all__ = [
     "Position",
     "Table",
     "index_columns",
+    "known_ends",
     "iter_edges",
     "open_table",
     "read_edges",
@@ -517,16 +518,27 @@ def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
     return "int64" if isinstance(table, ParquetTable) and table.time_unit(column) else "float64"
 
 
-def _known_id_columns(table: Table) -> tuple[int, int, bool]:
-    """Return source and destination column, and whether they are just the first two columns."""
-    lower = [name.lower() for name in table.peek_names()]
+def known_ends(path: PathLike, names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the columns with well-known names of sources and destinations, or None.
+
+    Raises:
+        InputError: several columns have such a name.
+    """
+    lower = [name.lower() for name in names]
     for src, dst in _ID_NAMES:
         if src in lower and dst in lower:
             return (
-                only_column(table.path, src, lower, "source id"),
-                only_column(table.path, dst, lower, "destination id"),
-                False,
+                only_column(path, src, lower, "source id"),
+                only_column(path, dst, lower, "destination id"),
             )
+    return None
+
+
+def _known_id_columns(table: Table) -> tuple[int, int, bool]:
+    """Return source and destination column, and whether they are just the first two columns."""
+    known = known_ends(table.path, table.peek_names())
+    if known is not None:
+        return (*known, False)
     index = index_columns(table)
     first = [c for c in range(table.num_columns) if c not in index][:2]
     return (*first, True) if len(first) == 2 else (0, 1, True)  # type: ignore[return-value]

@@ -58,7 +58,7 @@ from aethergraph.ids import IdMap, KeyColumns
 from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType, write_meta
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 
-__all__ = ["TablesResult", "TypedBuild"]
+__all__ = ["TablesResult", "TypedBuild", "place_ids"]
 
 _VERSION = 1
 
@@ -358,7 +358,7 @@ class TypedBuild:
             self._record()
         for name in keys:
             self.result.ids[name] = path = ids_path(self._output, name)
-            _place(self._nodes[name].ids_path, path)
+            place_ids(self._nodes[name].ids_path, path)
         for name, files in self._nodes.items():
             if files.columns is not None:
                 self.result.columns[name] = path = columns_path(self._output, name)
@@ -494,8 +494,8 @@ def _edge_bytes(one: EdgeMeta) -> int:
     return 8 * one.num_edges
 
 
-def _place(source: str, path: str) -> None:
-    """Copy a file beside its place and rename it; the work file stays for a build that goes on."""
+def place_ids(source: str, path: str) -> None:
+    """Put a map of ids in place; the work file stays for a build that goes on."""
     temporary = f"{path}.building"
     try:
         if os.path.exists(source):

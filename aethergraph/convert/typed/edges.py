@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from aethergraph.convert.typed.sources import Batch, Table
 from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.ids import IdMap
 
-__all__ = ["Dropped", "EdgeColumns", "TableEdges"]
+__all__ = ["Dropped", "EdgeColumns", "EdgeValues", "TableEdges", "read_weights"]
 
 Ids = NDArray[np.int64]
 
@@ -39,6 +39,16 @@ class Dropped:
     null: int = 0
     missing: int = 0
     first: str = ""
+
+
+class EdgeValues(Protocol):
+    """Values of edges, read from rows of a table."""
+
+    def read(
+        self, batch: Batch, kept: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any] | None, NDArray[Any] | None, dict[str, NDArray[Any]]]:
+        """Return weights, times and attributes of the rows that are kept."""
+        ...
 
 
 class EdgeColumns:
@@ -64,14 +74,7 @@ class EdgeColumns:
         reader, spec = self._reader, self._spec
         weight = time = None
         if spec.weight is not None and self.weight is not None:
-            weight = reader.numbers(batch, spec.weight, self.weight, "weight")
-            wrong = ~(np.isfinite(weight) & (weight >= 0))
-            if wrong.any():
-                row = int(wrong.argmax())
-                raise batch.bad(
-                    f"the weight {weight[row]} is not finite and >= 0", row, spec.weight
-                )
-            weight = weight[kept]
+            weight = read_weights(reader, batch, spec.weight, self.weight)[kept]
         if spec.time is not None:
             time = reader.times(batch, spec.time, self._unit)[kept]
         attrs = {
@@ -79,6 +82,22 @@ class EdgeColumns:
             for one, dtype in self.attrs.items()
         }
         return weight, time, attrs
+
+
+def read_weights(
+    reader: ColumnReader, batch: Batch, column: str, dtype: str
+) -> NDArray[Any]:  # fmt: skip
+    """Return the weights of some rows.
+
+    Raises:
+        InputError: a weight is missing, negative or not finite.
+    """
+    weight = reader.numbers(batch, column, dtype, "weight")
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise batch.bad(f"the weight {weight[row]} is not finite and >= 0", row, column)
+    return weight
 
 
 class TableEdges:
@@ -93,6 +112,7 @@ class TableEdges:
         unit: unit of all times.
         notes: file that remembers what was left out, for a build that goes on later.
         show: called with (rows read, rows in all).
+        values: values of the edges; None: as ``spec`` names them.
     """
 
     num_nodes = 0
@@ -107,6 +127,7 @@ class TableEdges:
         unit: str | None,
         notes: str,
         show: ProgressFn,
+        values: EdgeValues | None = None,
     ) -> None:
         self._spec = spec
         self._reverse = reverse
@@ -116,7 +137,7 @@ class TableEdges:
         self._reader = ColumnReader(table)
         self._notes = notes
         self._show = show
-        self.columns = EdgeColumns(spec, table, unit)
+        self._values = values or EdgeColumns(spec, table, unit)
         self.kind: EdgeType = spec.kind
         if reverse:
             self.kind = (spec.kind[2], f"rev_{spec.kind[1]}", spec.kind[0])
@@ -158,7 +179,7 @@ class TableEdges:
         src, dst = (end[kept] for end in ends)
         if self._reverse:
             src, dst = dst, src
-        weight, time, attrs = self.columns.read(batch, kept)
+        weight, time, attrs = self._values.read(batch, kept)
         if self._source_time is not None:
             time = np.ascontiguousarray(self._source_time[src])
         return EdgeChunk(src, dst, weight, time, attrs)

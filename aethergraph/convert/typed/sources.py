@@ -30,16 +30,16 @@ from aethergraph.convert.readers.base import (
     reading_error,
     require_pyarrow,
 )
+from aethergraph.convert.typed.text_files import TextForm, open_text, without_compression
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 
 __all__ = [
-    "Batch", "Table", "is_comparable", "is_table_name", "needs_spool", "open_table", "source_state",
-    "spool", "table_files",
+    "Batch", "Table", "is_comparable", "is_table_name", "kind_of", "needs_spool", "open_table",
+    "source_state", "spool", "table_files",
 ]  # fmt: skip
 
 _ROWS = 1 << 16  # rows of a batch
 _TABLE_NAMES = (".parquet", ".pq", ".csv", ".tsv", ".tab", ".arrow", ".feather", ".ipc")
-_PLAIN_SUFFIXES = (".gz", ".bz2", ".zst", ".lz4")
 _BLOCK = 1 << 20
 
 
@@ -86,9 +86,17 @@ class Table:
         is_text: the values are text, to be converted by what they are used for.
     """
 
-    def __init__(self, name: str, files: Sequence[str], kinds: Sequence[str], data: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[str],
+        kinds: Sequence[str],
+        data: Any,
+        form: TextForm | None = None,
+    ) -> None:
         self.name = name
         self.files = list(files)
+        self._form = form or TextForm()
         self.is_text = "text" in kinds
         self._kinds = kinds
         self._data = data
@@ -159,7 +167,8 @@ class Table:
             return _open_parquet(path, columns)
         if kind == "arrow":
             return _open_arrow(path, columns)
-        return _open_text(path, columns)
+        schema, batches = open_text(path, self._form, columns)
+        return _Reader(schema, _sliced(batches))
 
 
 @dataclass
@@ -261,47 +270,6 @@ def _open_arrow(path: str, columns: Sequence[str] | None) -> _Reader:
     return _Reader(file.schema, _sliced(checked()))
 
 
-def _open_text(path: str, columns: Sequence[str] | None) -> _Reader:
-    """Open a file of text with a header; all columns are strings, empty ones null."""
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    plain = Path(path)
-    if plain.suffix.lower() in _PLAIN_SUFFIXES:
-        plain = plain.with_suffix("")
-    delimiter = "\t" if plain.suffix.lower() in (".tsv", ".tab") else ","
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-
-    def stream() -> Any:
-        if is_url(path):
-            return (
-                pa.CompressedInputStream(pa.PythonFile(open_input(path)), _codec(path))
-                if (_codec(path))
-                else pa.PythonFile(open_input(path))
-            )
-        return pa.input_stream(path, compression="detect")
-
-    header = csv.open_csv(stream(), csv.ReadOptions(block_size=_BLOCK, use_threads=False), parse)
-    names = header.schema.names
-    header.close()
-    schema = pa.schema([(name, pa.string()) for name in names])
-    if columns is None:
-        return _Reader(schema, iter(()))
-    wanted = [one for one in columns if one in names]
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted,
-        strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
-    )  # fmt: skip
-    read = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
-    return _Reader(schema, _sliced(iter(csv.open_csv(stream(), read, parse, convert))))
-
-
-def _codec(path: str) -> str | None:
-    return {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(
-        Path(path).suffix.lower()
-    )
-
-
 # ---- choosing a reader --------------------------------------------------------------------------
 
 
@@ -323,7 +291,7 @@ def open_table(source: Any, name: str, folder: str | None, spooled: str | None =
         return Table(name, [spooled], ["parquet"], None)
     if isinstance(source, (str, os.PathLike)):
         files = table_files(os.fspath(source), folder)
-        return Table(name, files, [_kind_of(path) for path in files], None)
+        return Table(name, files, [kind_of(path) for path in files], None)
     return Table(name, [name], ["memory"], _frame(source, name))
 
 
@@ -349,13 +317,15 @@ def table_files(path: str, folder: str | None) -> list[str]:
 
 def is_table_name(name: str) -> bool:
     """Return whether a file's name ends as a table's does, perhaps compressed."""
-    plain = Path(name)
-    if plain.suffix.lower() in _PLAIN_SUFFIXES:
-        plain = plain.with_suffix("")
-    return plain.suffix.lower() in _TABLE_NAMES
+    return without_compression(name).suffix.lower() in _TABLE_NAMES
 
 
-def _kind_of(path: str) -> str:
+def kind_of(path: str) -> str:
+    """Return "parquet", "arrow" or "text" for a file.
+
+    Raises:
+        InvalidArgumentError: it is a database.
+    """
     magic = read_beginning(path)
     suffix = Path(path).suffix.lower()
     if magic[:4] == b"PAR1" or suffix in (".parquet", ".pq"):

@@ -1,0 +1,83 @@
+"""Samples of a graph in time, for ``aethergraph verify --time``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.convert.readers.base import ProgressFn
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import HeteroGraph
+from aethergraph.sampling import HeteroNeighborSampler, HeteroSubgraph
+from aethergraph.testing import LeakReport, check_no_leak
+
+__all__ = ["sample_and_check"]
+
+_BATCHES, _SEEDS, _FANOUTS = 8, 128, [10, 5]
+_WAYS: list[tuple[Literal["uniform", "last"], bool]] = [
+    ("uniform", False), ("uniform", True), ("last", False), ("last", True),
+]  # fmt: skip
+
+
+def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
+    """Draw samples around seeds of every node type, and check that none sees its future.
+
+    Seeds and their times are random, the same in every call: times between the earliest and the
+    latest of the graph, but not before the seed itself.
+
+    Args:
+        graph: a graph with times of nodes or of edges; both are checked.
+        progress: called with (batches done, batches in all).
+
+    Raises:
+        LeakError: a sample holds what its seed may not know.
+        InvalidArgumentError: the graph has no times, or a list is not sorted by them.
+        LayoutError: the graph has no in-edges.
+    """
+    names = [name for name in ("node_time", "edge_time") if _times(graph, name)]
+    if not names:
+        raise InvalidArgumentError(f"{graph.path}: --time: the graph has no times")
+    report, total = LeakReport(), len(names) * len(_WAYS) * _BATCHES
+    for name in names:
+        for strategy, strict in _WAYS:
+            sampler = HeteroNeighborSampler(
+                graph, _FANOUTS, time_attr=name, temporal_strategy=strategy, strict=strict
+            )
+            for key, (seeds, time) in enumerate(_seeds(graph, name)):
+                sample: HeteroSubgraph = sampler.sample(seeds, key, seed_time=time)
+                found = check_no_leak(graph, sample, strict=strict, time_attr=name, seed_time=time)
+                report.batches += 1
+                report.seeds += found.seeds
+                report.nodes += found.nodes
+                report.edges += found.edges
+                progress(report.batches, total)
+    return report
+
+
+def _times(graph: HeteroGraph, name: str) -> dict[Any, NDArray[Any]]:
+    kinds: Any = graph.node_types if name == "node_time" else graph.edge_types
+    found = {kind: getattr(graph[kind], name) for kind in kinds}
+    return {kind: times for kind, times in found.items() if times is not None and len(times)}
+
+
+def _seeds(
+    graph: HeteroGraph, name: str
+) -> Iterator[tuple[dict[str, NDArray[np.int64]], dict[str, NDArray[Any]]]]:
+    rng = np.random.default_rng(0)
+    times = _times(graph, name)
+    some = [np.asarray(one[rng.integers(0, len(one), _SEEDS)]) for one in times.values()]
+    known = np.concatenate(some)
+    for _ in range(_BATCHES):
+        seeds, limits = {}, {}
+        for kind in graph.node_types:
+            count = graph[kind].num_nodes
+            if not count:
+                continue
+            seeds[kind] = ids = rng.integers(0, count, _SEEDS)
+            limits[kind] = rng.choice(known, _SEEDS)
+            if name == "node_time" and kind in times:
+                limits[kind] = np.maximum(limits[kind], times[kind][ids])
+        yield seeds, limits

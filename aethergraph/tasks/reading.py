@@ -1,0 +1,268 @@
+"""Reading of training tables: keys -> ids of nodes, times in the unit of a graph, labels."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.options import as_choice, shown
+from aethergraph.convert.readers.base import InputError
+from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.sources import Batch, Table, needs_spool, open_table, spool
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.ids import IdMap
+
+__all__ = ["End", "Known", "Rows", "Source", "Unknown", "as_columns", "read_rows"]
+
+Ids = NDArray[np.int64]
+#: What a column of entities holds: keys of their table, or ids of nodes.
+Known = Literal["key", "id"]
+#: What becomes of rows whose entity the graph does not have.
+Unknown = Literal["error", "drop"]
+_NAME = "the training table"
+
+
+def as_columns(value: Any, name: str) -> tuple[str, ...]:
+    """Return a column, or several, as names.
+
+    Raises:
+        InvalidArgumentError: something else, or none.
+    """
+    given = (value,) if isinstance(value, str) else value
+    if not isinstance(given, Sequence) or not given or not all(isinstance(c, str) for c in given):
+        raise InvalidArgumentError(f"{name} is a column, or a list of columns, got {shown(value)}")
+    return tuple(given)
+
+
+@dataclass(frozen=True)
+class End:
+    """Entities of a table: their node type, and the columns of their key.
+
+    Attributes:
+        name: node type; None: the only one of a :class:`Graph`.
+        columns: columns of the key.
+        is_list: a row may hold a list of keys, each of which is a seed of its own.
+    """
+
+    name: str | None
+    columns: tuple[str, ...]
+    is_list: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """Columns of a training table, and how they are read."""
+
+    ends: tuple[End, ...]
+    time: str | None
+    labels: tuple[str, ...]
+    known: Known
+    unknown: Unknown
+
+    def __post_init__(self) -> None:
+        as_choice(self.known, ("key", "id"), "entity_is")
+        as_choice(self.unknown, ("error", "drop"), "unknown")
+        if self.time is not None and not isinstance(self.time, str):
+            raise InvalidArgumentError(f"time_col is a column, got {shown(self.time)}")
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read."""
+        named = [*(c for end in self.ends for c in end.columns), self.time, *self.labels]
+        return list(dict.fromkeys(one for one in named if one is not None))
+
+
+@dataclass
+class Rows:
+    """Seeds of a table: ids of nodes by end, and what else is known of them."""
+
+    ids: list[Ids]
+    rows: Ids
+    time: NDArray[Any] | None
+    labels: NDArray[Any] | None
+    num_dropped: int = 0
+    first_dropped: str = ""
+
+
+def read_rows(graph: Graph | HeteroGraph, table: Any, source: Source) -> Rows:
+    """Read all rows of a training table.
+
+    Raises:
+        InputError: a column is missing or of another type, a key is missing or unknown, a time
+            cannot be given in the unit of the graph; names file and row.
+    """
+    if not needs_spool(table):
+        return _Reading(graph, open_table(table, _NAME, None), source).read()
+    with tempfile.TemporaryDirectory(prefix="aethergraph-") as folder:
+        spooled = os.path.join(folder, "table.parquet")
+        spool(table, _NAME, None, spooled)
+        return _Reading(graph, open_table(table, _NAME, None, spooled), source).read()
+
+
+class _Reading:
+    """One pass over a table."""
+
+    def __init__(self, graph: Graph | HeteroGraph, table: Table, source: Source) -> None:
+        table.check_columns(source.columns, "the task")
+        self._table, self._source = table, source
+        self._reader = reader = ColumnReader(table)
+        self._counts = [_count(graph, end) for end in source.ends]
+        self._maps = [
+            _map(graph, end.name) if source.known == "key" else None for end in source.ends
+        ]
+        self._unit = graph.time_unit
+        if source.time is not None:
+            form = reader.time_form(source.time)
+            if form.unit is not None and self._unit is None:
+                raise InvalidArgumentError(
+                    f"{form.where} holds times in {form.unit!r}, but the times of the graph have "
+                    "no unit: give numbers, or build the graph with timestamps"
+                )
+        self._kinds = [
+            "int64" if reader.number_type(one, "label") == "int64" else "float32"
+            for one in source.labels
+        ]
+        self._dropped, self._first = 0, ""
+
+    def read(self) -> Rows:
+        """Return the seeds of all rows."""
+        ids: list[list[Ids]] = [[np.empty(0, np.int64)] for _ in self._source.ends]
+        rows, times, labels = [np.empty(0, np.int64)], [], []
+        first = 0
+        for batch in self._table.batches(self._source.columns):
+            count = batch.rows.num_rows
+            found, places, kept = self._seeds(batch)
+            for own, some in zip(ids, found, strict=True):
+                own.append(some[kept])
+            rows.append(first + places[kept])
+            if self._source.time is not None:
+                times.append(self._times(batch)[places[kept]])
+            if self._kinds:
+                labels.append(self._labels(batch)[places[kept]])
+            first += count
+        if not first:
+            raise InputError(self._table.files[0], "holds no rows")
+        return Rows(
+            [np.concatenate(own) for own in ids], np.concatenate(rows),
+            np.concatenate(times) if times else None, np.concatenate(labels) if labels else None,
+            self._dropped, self._first,
+        )  # fmt: skip
+
+    def _seeds(self, batch: Batch) -> tuple[list[Ids], Ids, NDArray[np.bool_]]:
+        """Return ids by end, the row in the batch of each seed, and the mask of known seeds."""
+        places = np.arange(batch.rows.num_rows)
+        if any(end.is_list for end in self._source.ends):
+            batch, places = _flat(batch, [c for e in self._source.ends for c in e.columns])
+        kept = np.ones(len(places), np.bool_)
+        found = []
+        for number, end in enumerate(self._source.ends):
+            look = self._by_id if self._maps[number] is None else self._by_key
+            found.append(look(batch, number, end, kept))
+        return found, places, kept
+
+    def _by_key(self, batch: Batch, number: int, end: End, kept: NDArray[np.bool_]) -> Ids:
+        ids = self._maps[number]
+        assert ids is not None
+        block, known, impossible = self._reader.keys(batch, end.columns, ids.columns)
+        if not known.all():
+            raise batch.bad("the key is missing (null)", int(known.argmin()), end.columns[0])
+        found = ids.find(block)
+        if impossible is not None:
+            found[impossible] = -1
+        lost = kept & (found < 0)
+        if lost.any():
+            row = int(lost.argmax())
+            what = "node" if end.name is None else repr(end.name)
+            key = ids.columns.show(block, row)
+            self._lose(batch, lost, f"there is no {what} with the key {key}", end)
+            kept &= ~lost
+        return found
+
+    def _by_id(self, batch: Batch, number: int, end: End, kept: NDArray[np.bool_]) -> Ids:
+        found = self._reader.numbers(batch, end.columns[0], "int64", "id of a node")
+        count = self._counts[number]
+        lost = kept & ((found < 0) | (found >= count))
+        if lost.any():
+            value = found[int(lost.argmax())]
+            self._lose(batch, lost, f"the node {value} is not in 0..{count - 1}", end)
+            kept &= ~lost
+        return np.asarray(found, np.int64)
+
+    def _lose(self, batch: Batch, lost: NDArray[np.bool_], problem: str, end: End) -> None:
+        advice = "" if self._source.unknown == "drop" else '; unknown="drop" leaves such rows out'
+        error = batch.bad(problem + advice, int(lost.argmax()), end.columns[0])
+        if self._source.unknown == "error":
+            raise error
+        self._dropped += int(lost.sum())
+        self._first = self._first or str(error)
+
+    def _times(self, batch: Batch) -> NDArray[Any]:
+        assert self._source.time is not None
+        form = self._reader.time_form(self._source.time)
+        unit = None if form.is_float else self._unit
+        found = self._reader.times(batch, self._source.time, unit)
+        return found.view(np.int64) if found.dtype.kind == "M" else found
+
+    def _labels(self, batch: Batch) -> NDArray[Any]:
+        found = [
+            self._reader.numbers(batch, one, kind, "label", -1 if kind == "int64" else np.nan)
+            for one, kind in zip(self._source.labels, self._kinds, strict=True)
+        ]
+        return found[0] if len(found) == 1 else np.stack(found, axis=1)
+
+
+def _count(graph: Graph | HeteroGraph, end: End) -> int:
+    if isinstance(graph, Graph):
+        if end.name is not None:
+            raise InvalidArgumentError(
+                f"entity_table = {end.name!r}: the graph has nodes of one type: leave it out"
+            )
+        return graph.num_nodes
+    if end.name is None or end.name not in graph.node_types:
+        known = ", ".join(map(repr, graph.node_types))
+        raise InvalidArgumentError(
+            f"entity_table = {shown(end.name)} is no node type of the graph; there are: {known}"
+        )
+    return graph[end.name].num_nodes
+
+
+def _map(graph: Graph | HeteroGraph, name: str | None) -> IdMap:
+    if isinstance(graph, Graph):
+        return graph.ids
+    assert name is not None
+    return graph.ids[name]
+
+
+def _flat(batch: Batch, columns: Sequence[str]) -> tuple[Batch, Ids]:
+    """Return a batch with a row for each item of its lists, and the row that each was in."""
+    import pyarrow as pa
+    import pyarrow.types as pat
+
+    lists = {c: batch.rows.column(c) for c in columns if pat.is_list(batch.rows.column(c).type)
+             or pat.is_large_list(batch.rows.column(c).type)}  # fmt: skip
+    places = np.arange(batch.rows.num_rows)
+    if not lists:
+        return batch, places
+    sizes: NDArray[np.int64] | None = None
+    for name, column in lists.items():
+        own = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        if sizes is not None and not np.array_equal(own, sizes):
+            row = int((own != sizes).argmax())
+            raise batch.bad("the lists of a row differ in length", row, name)
+        sizes = own
+    assert sizes is not None
+    places = np.repeat(places, sizes)
+    index = pa.array(places)
+    arrays = [
+        lists[name].flatten() if name in lists else batch.rows.column(name).take(index)
+        for name in columns
+    ]
+    rows = pa.record_batch(arrays, names=list(columns))
+    return replace(batch, rows=rows, places=places), places

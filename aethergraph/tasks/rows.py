@@ -1,0 +1,187 @@
+"""Rows of a training table: what tasks of one entity and of two share."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._checks.arrays import as_ids, to_array
+from aethergraph._checks.options import shown
+from aethergraph._checks.times import as_seed_times
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.tasks.reading import Rows, Source, read_rows
+
+__all__ = ["Splits", "TaskRows", "torch_tensor"]
+
+Own = TypeVar("Own", bound="TaskRows")
+
+
+class Splits(NamedTuple, Generic[Own]):
+    """Rows of a task to train with, to validate with and to test with."""
+
+    train: Own
+    val: Own
+    test: Own
+
+
+class TaskRows:
+    """Seeds of a training table with their times and labels, in the order of the table.
+
+    Attributes:
+        rows: int64 [n], the row of the table that each seed is of.
+        time: int64 or float64 [n], times of the seeds in the unit of the graph; None without.
+        time_unit: unit of ``time``, or None.
+        labels: int64 or float32 [n], of several columns [n, k]; None without.
+        num_dropped: number of rows of the table that were left out, for a key that is unknown.
+        first_dropped: file, row and key of the first of these; "" if there are none.
+    """
+
+    rows: NDArray[np.int64]
+    time: NDArray[Any] | None
+    time_unit: str | None
+    labels: NDArray[Any] | None
+    num_dropped: int
+    first_dropped: str
+
+    def _read(self, graph: Graph | HeteroGraph, table: Any, source: Source) -> Rows:
+        """Read a table; keep all but the ids of the seeds."""
+        if not isinstance(graph, (Graph, HeteroGraph)):
+            raise InvalidArgumentError(
+                f"graph is a Graph or a HeteroGraph that was loaded, got {shown(graph)}"
+            )
+        found = read_rows(graph, table, source)
+        self.rows, self.time, self.labels = found.rows, found.time, found.labels
+        self.time_unit = graph.time_unit
+        self.num_dropped, self.first_dropped = found.num_dropped, found.first_dropped
+        return found
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self: Own, positions: ArrayLike) -> Own:
+        """Return the task of some seeds, by position or by mask.
+
+        Raises:
+            OutOfRangeError: a position is out of range.
+            InvalidArgumentError: neither integers nor a mask of all seeds.
+        """
+        chosen = to_array(positions, "positions")
+        if chosen.dtype == np.bool_ and chosen.shape == (len(self),):
+            chosen = np.flatnonzero(chosen)
+        if not chosen.size:
+            chosen = chosen.astype(np.int64)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"positions are integers, or a mask of {len(self)} seeds, got {chosen.dtype} of "
+                f"shape {chosen.shape}"
+            )
+        wrong = (chosen < 0) | (chosen >= len(self))
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise OutOfRangeError(
+                f"positions[{at}] = {chosen[at]} is not in 0..{len(self) - 1}",
+                position=at,
+                value=int(chosen[at]),
+            )
+        return self._only(chosen)
+
+    def _only(self: Own, chosen: NDArray[Any]) -> Own:
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.rows = self.rows[chosen]
+        new.time = None if self.time is None else self.time[chosen]
+        new.labels = None if self.labels is None else self.labels[chosen]
+        return new
+
+    def split(self: Own, *, val: Any, test: Any, train: Any = None) -> Splits[Own]:
+        """Split the seeds by time; each part begins at a time, and ends where the next begins.
+
+        Args:
+            val: time from which on seeds are to validate with.
+            test: time from which on they are to test with.
+            train: time from which on they are to train with; earlier ones are in no part. None:
+                all before ``val``.
+
+        Times are datetimes, dates, texts such as "2024-03-01" or numbers in the unit of the graph.
+
+        Raises:
+            InvalidArgumentError: the task has no times, or a time cannot be given in the unit of
+                the graph, or the three do not ascend.
+        """
+        if self.time is None:
+            raise InvalidArgumentError("the task has no times to split by: give time_col")
+        cuts = {"train": train, "val": val, "test": test}
+        counts = {name: self._count(name, one) for name, one in cuts.items() if one is not None}
+        if len({"val", "test"} & counts.keys()) < 2:
+            raise InvalidArgumentError("split needs the times at which val and test begin")
+        if sorted(counts.values()) != list(counts.values()):
+            given = ", ".join(f"{name} = {cuts[name]}" for name in counts)
+            raise InvalidArgumentError(f"the parts begin one after the other, not at {given}")
+        time = self.time
+        is_late, is_test = time >= counts["val"], time >= counts["test"]
+        is_early = ~is_late & (time >= counts.get("train", time.min() if len(time) else 0))
+        return Splits(self.take(is_early), self.take(is_late & ~is_test), self.take(is_test))
+
+    def _count(self, name: str, given: Any) -> Any:
+        assert self.time is not None
+        if isinstance(given, (str, dt.date)):
+            try:
+                given = np.datetime64(given)
+            except ValueError:
+                raise InvalidArgumentError(f"{name} = {shown(given)} is no time") from None
+        if isinstance(given, np.datetime64) and np.datetime_data(given.dtype)[0] in ("Y", "M"):
+            given = given.astype("datetime64[D]")
+        return as_seed_times([given], 1, name, self.time_unit, self.time.dtype)[0]
+
+    def gather_labels(self, ids: Any) -> NDArray[Any]:
+        """Return the labels of the seeds of a batch.
+
+        Args:
+            ids: positions in this task, ``input_id`` of a batch.
+
+        Raises:
+            InvalidArgumentError: the task has no labels.
+            OutOfRangeError: a position is out of range.
+        """
+        if self.labels is None:
+            raise InvalidArgumentError("the task has no labels: give target_col")
+        found = self.take(as_ids(ids, "ids")).labels
+        assert found is not None
+        return found
+
+    def __repr__(self) -> str:
+        values = {"time": self.time, "labels": self.labels}
+        has = "".join(f", {name}" for name, one in values.items() if one is not None)
+        return f"{type(self).__name__}({self._seeds()}, {len(self):,} seeds{has})"
+
+    def _seeds(self) -> str:
+        raise NotImplementedError
+
+
+def torch_tensor(array: NDArray[Any]) -> Any:
+    """Return a tensor over an array.
+
+    Raises:
+        UnsupportedError: torch is not installed.
+    """
+    try:
+        torch = import_module("torch")  # by name: mypyc would follow an import through all of it
+    except ImportError as error:
+        raise UnsupportedError(f"seeds as tensors need torch: {error}") from None
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def option_of(batch: Any, name: str) -> Any:
+    """Return a field of a batch; raise InvalidArgumentError where it has none."""
+    found = batch.get(name) if isinstance(batch, Mapping) else getattr(batch, name, None)
+    if found is None:
+        raise InvalidArgumentError(
+            f"the batch has no {name}: it is not of a loader around these seeds"
+        )
+    return found

@@ -1,0 +1,311 @@
+"""Training tables as seeds: against a dict, from every source, and what is wrong with them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from tasks.shop import DAY, make_shop, training_rows
+
+from aethergraph import Graph, HeteroGraph
+from aethergraph.convert import InputError, convert
+from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
+from aethergraph.tasks import LinkTask, Splits, TableTask, relbench_task
+
+OPTIONS: dict[str, Any] = {
+    "entity_table": "user", "entity_col": "user_id", "time_col": "date", "target_col": "churn",
+}  # fmt: skip
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> HeteroGraph:
+    return make_shop(tmp_path)
+
+
+def in_pandas(rows: dict[str, Any], folder: Path) -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(rows)
+
+
+def in_csv(rows: dict[str, Any], folder: Path) -> Any:
+    pacsv.write_csv(pa.table(rows), folder / "t.csv")
+    return folder / "t.csv"
+
+
+def in_parquet(rows: dict[str, Any], folder: Path) -> Any:
+    (folder / "parts").mkdir()
+    table = pa.table(rows)
+    for begin in (0, 25):
+        part = table.slice(begin, 25 if begin == 0 else None)
+        pq.write_table(part, folder / "parts" / f"{begin:02}.parquet", row_group_size=7)
+    return folder / "parts"
+
+
+def in_sqlite(rows: dict[str, Any], folder: Path) -> Any:
+    with sqlite3.connect(folder / "t.db") as connection:
+        connection.execute("CREATE TABLE t (user_id, date, churn, spent)")
+        dates = [str(day) for day in rows["date"]]
+        values = zip(rows["user_id"], dates, rows["churn"].tolist(), rows["spent"], strict=True)
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", values)
+    connection.close()
+    return {"sqlite": folder / "t.db", "query": "SELECT * FROM t ORDER BY rowid"}
+
+
+def in_memory(rows: dict[str, Any], folder: Path) -> Any:
+    return rows
+
+
+@pytest.mark.parametrize("source", [in_memory, in_pandas, in_csv, in_parquet, in_sqlite])
+def test_rows_become_seeds(
+    graph: HeteroGraph, tmp_path: Path, source: Callable[[dict[str, Any], Path], Any]
+) -> None:
+    rows = training_rows()
+    task = TableTask(graph, source(rows, tmp_path), **{**OPTIONS, "target_col": ["churn", "spent"]})
+    keys = graph.ids["user"].keys(np.arange(30))
+    ids = {key: number for number, key in enumerate(keys)}
+    assert task.nodes.tolist() == [ids[key] for key in rows["user_id"]]
+    assert task.time is not None and task.time.dtype == np.int64
+    assert task.time.tolist() == rows["date"].astype("datetime64[s]").view(np.int64).tolist()
+    assert task.labels is not None
+    expected = np.stack([rows["churn"], rows["spent"]], axis=1)
+    assert task.labels.tolist() == expected.astype(np.float32).tolist()
+    assert task.rows.tolist() == list(range(60)) and len(task) == 60 and task.time_unit == "s"
+
+
+def test_labels_keep_their_kind(graph: HeteroGraph) -> None:
+    rows = training_rows(4)
+    for column, values, dtype, found in (
+        ("churn", [1, 0, None, 1], np.int64, [1, 0, -1, 1]),
+        ("flag", [True, False, True, None], np.int64, [1, 0, 1, -1]),
+        ("spent", [0.5, None, 2.0, 1.25], np.float32, [0.5, np.nan, 2.0, 1.25]),
+    ):
+        task = TableTask(graph, {**rows, column: values}, **{**OPTIONS, "target_col": column})
+        assert task.labels is not None and task.labels.dtype == dtype
+        np.testing.assert_array_equal(task.labels, np.array(found, dtype))
+    assert TableTask(graph, rows, entity_table="user", entity_col="user_id").labels is None
+
+
+def test_composite_keys_and_ids(graph: HeteroGraph) -> None:
+    rows = {"a": [2, 0, 1], "b": ["p5", "p9", "p1"]}
+    task = TableTask(graph, rows, entity_table="product", entity_col=["a", "b"])
+    assert task.nodes.tolist() == [5, 9, 1] and task.time is None
+    task = TableTask(graph, {"n": [3, 0]}, entity_table="user", entity_col="n", entity_is="id")
+    assert task.nodes.tolist() == [3, 0]
+    with pytest.raises(InputError, match=r"row 2: column 'n': the node 30 is not in 0\.\.29"):
+        TableTask(graph, {"n": [3, 30]}, entity_table="user", entity_col="n", entity_is="id")
+
+
+def test_graphs_of_one_type(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("src,dst,at\na,b,3\nb,c,5\n")
+    convert(tmp_path / "e.csv", tmp_path / "g.aeg", ids="string", time_column="at")
+    graph = Graph.load(tmp_path / "g.aeg")
+    table = {"who": ["c", "a"], "at": [4, 6]}
+    task = TableTask(graph, table, entity_col="who", time_col="at")
+    assert task.nodes.tolist() == [2, 0]
+    assert task.time is not None and task.time.tolist() == [4, 6]
+    with pytest.raises(InvalidArgumentError, match="has nodes of one type"):
+        TableTask(graph, table, entity_table="node", entity_col="who")
+
+
+def test_unknown_keys_are_named_or_left_out(graph: HeteroGraph) -> None:
+    rows = training_rows()
+    rows["user_id"][7] = rows["user_id"][9] = "nobody"
+    with pytest.raises(InputError, match=r"row 8: column 'user_id': there is no 'user' .*'nobody'"):
+        TableTask(graph, rows, **OPTIONS)
+    task = TableTask(graph, rows, **OPTIONS, unknown="drop")
+    assert task.num_dropped == 2 and "row 8" in task.first_dropped and len(task) == 58
+    kept = [n for n in range(60) if n not in (7, 9)]
+    assert task.rows.tolist() == kept
+    assert task.labels is not None and task.labels.tolist() == rows["churn"][kept].tolist()
+
+
+def test_split_by_time(graph: HeteroGraph) -> None:
+    task = TableTask(graph, training_rows(), **OPTIONS)
+    assert task.time is not None
+    days = task.time.view("datetime64[s]")
+    cuts = [np.datetime64("2024-01-10"), np.datetime64("2024-02-15"), np.datetime64("2024-03-20")]
+    parts = task.split(train="2024-01-10", val=dt.date(2024, 2, 15), test=cuts[2])
+    expected = [
+        np.flatnonzero((days >= cuts[0]) & (days < cuts[1])),
+        np.flatnonzero((days >= cuts[1]) & (days < cuts[2])),
+        np.flatnonzero(days >= cuts[2]),
+    ]
+    for part, rows in zip(parts, expected, strict=True):
+        assert isinstance(part, TableTask) and len(part) > 0
+        assert part.rows.tolist() == rows.tolist()
+        assert part.nodes.tolist() == task.nodes[rows].tolist()
+        assert part.time is not None and part.time.tolist() == task.time[rows].tolist()
+        assert part.gather_labels([0]).tolist() == [training_rows()["churn"][rows[0]]]
+    whole = task.split(val="2024-02", test=dt.datetime(2024, 3, 1, 12))
+    assert sum(map(len, whole)) == 60
+    seconds = int(cuts[1].astype("datetime64[s]").view(np.int64))
+    assert len(task.split(val=seconds, test="2025-01-01").test) == 0
+
+
+def test_parts_and_pickles(graph: HeteroGraph) -> None:
+    task = TableTask(graph, training_rows(), **OPTIONS)
+    again = pickle.loads(pickle.dumps(task.take([5, 2])))
+    assert again.nodes.tolist() == task.nodes[[5, 2]].tolist()
+    assert repr(again) == "TableTask('user', 2 seeds, time, labels)"
+    assert len(task.take(np.zeros(60, bool))) == 0
+    with pytest.raises(OutOfRangeError, match=r"positions\[1\] = 60 is not in 0\.\.59"):
+        task.take([0, 60])
+    with pytest.raises(InvalidArgumentError, match="a mask of 60 seeds"):
+        task.take([0.5])
+
+
+LINKS: dict[str, Any] = {
+    "src_entity_table": "user", "src_entity_col": "user_id", "dst_entity_table": "order",
+    "dst_entity_col": "orders", "time_col": "date",
+}  # fmt: skip
+
+
+def test_links_of_lists(graph: HeteroGraph) -> None:
+    rows = {
+        "user_id": ["u1", "u2", "u3"], "date": training_rows(3)["date"],
+        "orders": pa.array([[4, 7], [], [9, 4, 4]]), "n": [1, 2, 3],
+    }  # fmt: skip
+    task = LinkTask(graph, rows, **LINKS, target_col="n")
+    users = graph.ids["user"].lookup(["u1", "u1", "u3", "u3", "u3"])
+    orders = graph.ids["order"].lookup([4, 7, 9, 4, 4])
+    assert task.links.tolist() == [users.tolist(), orders.tolist()]
+    assert task.rows.tolist() == [0, 0, 2, 2, 2] and task.edge_type == ("user", "to", "order")
+    assert task.labels is not None and task.labels.tolist() == [1, 1, 3, 3, 3]
+    times = rows["date"].astype("datetime64[s]").view(np.int64)
+    assert task.time is not None and task.time.tolist() == times[[0, 0, 2, 2, 2]].tolist()
+    assert task.take([4, 0]).links.tolist() == task.links[:, [4, 0]].tolist()
+    rows["orders"] = pa.array([[4, 7], [], [9, 4000, 4]])
+    with pytest.raises(InputError, match=r"row 3: column 'orders': there is no 'order' .* 4000"):
+        LinkTask(graph, rows, **LINKS)
+    task = LinkTask(graph, rows, **LINKS, unknown="drop")
+    assert task.rows.tolist() == [0, 0, 2, 2] and task.num_dropped == 1
+    rows["orders"] = pa.array([4, 7, 9])
+    assert LinkTask(graph, rows, **LINKS).rows.tolist() == [0, 1, 2]
+
+
+# ---- RelBench -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Table:
+    """Attributes of ``relbench.base.Table`` that are read."""
+
+    df: Any
+    time_col: str = "date"
+
+
+class EntityTask:
+    """Attributes of ``relbench.base.EntityTask``."""
+
+    entity_table, entity_col, time_col, target_col = "user", "user_id", "date", "churn"
+
+    def get_table(self, split: str) -> Table:
+        frame = pytest.importorskip("pandas").DataFrame(training_rows())
+        if split == "test":  # its labels are left out
+            return Table(frame[40:][["date", "user_id"]])
+        return Table(frame[:30] if split == "train" else frame[30:40])
+
+
+class RecommendationTask:
+    """Attributes of ``relbench.base.RecommendationTask``."""
+
+    src_entity_table, src_entity_col, dst_entity_table = "user", "user_id", "order"
+    dst_entity_col, time_col = "order_id", "date"
+
+    def get_table(self, split: str) -> Table:
+        frame = pytest.importorskip("pandas").DataFrame(training_rows(3))[["user_id", "date"]]
+        return Table(frame.assign(order_id=[[1, 2], [], [3]]))
+
+
+def test_tasks_of_relbench(graph: HeteroGraph) -> None:
+    parts = relbench_task(graph, EntityTask())
+    assert isinstance(parts, Splits) and [len(one) for one in parts] == [30, 10, 20]
+    whole = TableTask(graph, training_rows(), **OPTIONS)
+    assert isinstance(parts.val, TableTask)
+    assert parts.val.nodes.tolist() == whole.nodes[30:40].tolist()
+    assert parts.test.labels is None and parts.train.labels is not None
+    links = relbench_task(graph, RecommendationTask())
+    assert isinstance(links.train, LinkTask) and links.train.rows.tolist() == [0, 0, 2]
+    with pytest.raises(InvalidArgumentError, match="task has no get_table, entity_table"):
+        relbench_task(graph, 7)
+
+
+# ---- what is wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"entity_table": "usr"}, "entity_table = 'usr' is no node type of the graph"),
+        ({"entity_table": None}, "entity_table = None is no node type"),
+        ({"entity_col": "id"}, r"there is no column 'id' \(the task\)"),
+        ({"entity_col": []}, "entity_col is a column, or a list of columns"),
+        ({"entity_col": "churn"}, "keys of type str are needed"),
+        ({"time_col": "user_id"}, "does not hold times"),
+        ({"time_col": 3}, "time_col is a column"),
+        ({"target_col": "user_id"}, "a label is a number"),
+        ({"entity_is": "name"}, "entity_is"),
+        ({"unknown": "keep"}, "unknown"),
+    ],
+)
+def test_wrong_options_are_named(graph: HeteroGraph, change: dict[str, Any], error: str) -> None:
+    with pytest.raises((InputError, InvalidArgumentError), match=error):
+        TableTask(graph, training_rows(), **{**OPTIONS, **change})
+
+
+def test_wrong_rows_are_named(graph: HeteroGraph, tmp_path: Path) -> None:
+    for column, value, error in (
+        ("user_id", None, r"row 3: column 'user_id': the key is missing"),
+        ("date", None, r"row 3: column 'date': the time is missing"),
+        ("date", DAY.astype("datetime64[ms]") + 1, r"row 3: .*cannot be given in 's'"),
+    ):
+        rows = training_rows(5)
+        rows["date"] = list(rows["date"].astype("datetime64[ms]").astype(object))
+        rows[column][2] = value if value is None else value.astype(object)
+        with pytest.raises(InputError, match=error):
+            TableTask(graph, rows, **OPTIONS)
+    with pytest.raises(InputError, match="holds no rows"):
+        TableTask(graph, {one: rows[one][:0] for one in ("user_id",)},
+                  entity_table="user", entity_col="user_id")  # fmt: skip
+    with pytest.raises(InvalidArgumentError, match="graph is a Graph or a HeteroGraph"):
+        TableTask("shop.aeg", training_rows(), **OPTIONS)  # type: ignore[arg-type]
+    (tmp_path / "shop.user.ids").unlink()
+    with pytest.raises(MissingFileError, match=r"shop\.user\.ids"):
+        TableTask(HeteroGraph.load(tmp_path / "shop.aeg"), training_rows(), **OPTIONS)
+
+
+def test_times_without_a_unit(tmp_path: Path) -> None:
+    graph = Graph.from_edges(3, [0, 1], [1, 2], edge_time=[1, 2])
+    table = {"n": [0, 1], "at": [1, 2], "day": training_rows(2)["date"]}
+    options: dict[str, Any] = {"entity_col": "n", "entity_is": "id"}
+    assert TableTask(graph, table, **options, time_col="at").time_unit is None
+    with pytest.raises(InvalidArgumentError, match="the times of the graph have no unit"):
+        TableTask(graph, table, **options, time_col="day")
+    task = TableTask(graph, table, **options)
+    with pytest.raises(InvalidArgumentError, match="no times to split by"):
+        task.split(val=1, test=2)
+    with pytest.raises(InvalidArgumentError, match="the task has no labels"):
+        task.gather_labels([0])
+
+
+def test_wrong_cuts_are_named(graph: HeteroGraph) -> None:
+    task = TableTask(graph, training_rows(), **OPTIONS)
+    for cuts, error in (
+        ({"val": "2024-03-01", "test": "2024-02-01"}, "begin one after the other, not at val = "),
+        ({"val": "soon", "test": "2024-02-01"}, "val = 'soon' is no time"),
+        ({"val": "2024-01-01", "test": None}, "needs the times at which val and test begin"),
+        ({"val": "2024-01-01T00:00:00.5", "test": "2024-02-01"}, "cannot be given in the unit"),
+        ({"val": 1.5, "test": "2024-02-01"}, "the times are int64"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=error):
+            task.split(**cuts)
