@@ -69,7 +69,7 @@ def write_columns(
     layout = RowLayout(columns)
     found = column_statistics(
         layout, rows, {name: offsets for name, (offsets, _) in texts.items()},
-        {name: len(names) for name, names in categories.items()},
+        {name: len(names) for name, names in categories.items()}, task,
     )  # fmt: skip
     content = {
         "version": _VERSION,

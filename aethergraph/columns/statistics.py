@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph import _native as native
 from aethergraph.columns.layout import Column, RowLayout
 
 __all__ = ["column_statistics"]
@@ -19,7 +20,11 @@ _QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 
 
 def column_statistics(
-    layout: RowLayout, rows: Array, lengths: dict[str, Array], num_categories: dict[str, int]
+    layout: RowLayout,
+    rows: Array,
+    lengths: dict[str, Array],
+    num_categories: dict[str, int],
+    task: native.Task | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return the statistics of each column, see :class:`Column`.
 
@@ -28,9 +33,12 @@ def column_statistics(
         rows: uint8 [N, width], perhaps mapped.
         lengths: offsets of each text column, uint64 [N + 1].
         num_categories: number of categories by column of categories.
+        task: of the call that asks; it may be cancelled between some rows and the next.
     """
     parts = {one.name: _Sums(one, num_categories.get(one.name, 2)) for one in layout.columns}
     for begin in range(0, len(rows), _ROWS):
+        if task is not None:
+            task.check()
         some = np.ascontiguousarray(rows[begin : begin + _ROWS])
         for one in layout.columns:
             known = ~layout.nulls(some, one.name)

@@ -163,6 +163,8 @@ class KeyedJob:
         remark: Callable[[str], None],
     ) -> None:
         require_pyarrow()
+        for path in request.files:
+            check_readable(path)
         _refuse(request, ids)
         request.form.check_within_budget()
         self._request = request
@@ -288,8 +290,6 @@ def _key_type(ids: Ids) -> str:
 
 def _open(request: Request) -> Table:
     paths = [os.fspath(path) for path in request.files]
-    for path in paths:
-        check_readable(path)
     asked = request.reading["format"]
     kinds = [kind_of(path) if asked in (None, "auto") else _kind(asked) for path in paths]
     form = TextForm()

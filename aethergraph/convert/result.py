@@ -91,6 +91,6 @@ def sparse_error(place: str, num_nodes: int, num_edges: int) -> LimitError:
     """Return the error about the largest id, which is at ``place``."""
     return LimitError(
         f"{place}: the largest node id is {num_nodes - 1}, far above the {num_edges:,} edges; ids "
-        "should be 0..N-1 without gaps, map them first, for example with numpy.unique(ids, "
-        "return_inverse=True)"
+        "should be 0..N-1 without gaps: convert takes others with --ids int64 (ids=), or map them "
+        "first, for example with numpy.unique(ids, return_inverse=True)"
     )

@@ -18,7 +18,7 @@ from aethergraph import HeteroGraph
 from aethergraph.columns import ColumnStore
 from aethergraph.convert import ForeignKey, InputError, NodeTable, Schema, guess_schema, tables
 from aethergraph.convert.external.journal import Journal
-from aethergraph.convert.typed import features
+from aethergraph.convert.typed import api, features
 from aethergraph.convert.typed.schema import load_schema
 from aethergraph.convert.typed.sources import Batch
 from aethergraph.errors import FileChangedError, InvalidArgumentError, StorageError
@@ -219,6 +219,91 @@ def test_too_many_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(features, "MAX_CATEGORIES", 2)
     with pytest.raises(InputError, match="more than 2 categories"):
         tables(schema_of(users(), columns=KINDS), tmp_path / "g.aeg")
+
+
+def test_names_of_categories_are_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the memory, of which a name takes three times its bytes and 200."""
+    names = [f"{n:04}" + "x" * 996 for n in range(200)]
+    table = users()
+    table = table.set_column(table.column_names.index("country"), "country", pa.array(names))
+    for memory, fits in ((4 * 200 * 3200, True), (4 * 200 * 3200 - 4, False)):
+        monkeypatch.setattr(api, "working_memory", lambda *_, memory=memory: memory)
+        if fits:
+            tables(schema_of(table, columns=KINDS), tmp_path / "g.aeg")
+            continue
+        with pytest.raises(InputError, match=r"row 200: column 'country': the names .* 625.0 KiB"):
+            tables(schema_of(table, columns=KINDS), tmp_path / "h.aeg")
+    assert not list(tmp_path.glob("h.*"))
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet"])
+def test_any_budget_gives_the_same_files(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write(kind, users(700), tmp_path)
+    found = set()
+    for memory in (8_000, 30_000, 200_000, 64 << 20):
+        monkeypatch.setattr(api, "working_memory", lambda *_, memory=memory: memory)
+        tables(schema_of(source, columns=KINDS | {"age": "number"}), tmp_path / "g.aeg", force=True)
+        ends = (".aeg", ".user.ids", ".user.columns")
+        found.add(tuple((tmp_path / f"g{end}").read_bytes() for end in ends))
+    assert len(found) == 1
+
+
+def test_columns_without_any_value(tmp_path: Path) -> None:
+    """They are left out of "all" with a note; named, or with values elsewhere, they are errors."""
+    plain = users(30)
+    table = plain.append_column("gone", pa.nulls(30)).append_column("lost", pa.nulls(30))
+    result = tables(schema_of(table), tmp_path / "g.aeg")
+    assert "user: columns without any value left out: gone, lost" in result.notes
+    assert "gone" not in ColumnStore.load(tmp_path / "g.user.columns").columns
+    with pytest.raises(InputError, match=r"'gone' .* is of type null"):
+        tables(schema_of(table, columns=["gone"]), tmp_path / "h.aeg")
+    (tmp_path / "in").mkdir()
+    pq.write_table(table.slice(0, 15), tmp_path / "in" / "1.parquet")
+    some = table.set_column(table.column_names.index("gone"), "gone", pa.array(range(30)))
+    pq.write_table(some.slice(15), tmp_path / "in" / "2.parquet")
+    with pytest.raises(InputError, match=r"'gone' .* is of type null"):
+        tables(schema_of(tmp_path / "in"), tmp_path / "h.aeg")
+    only = plain.select(["id", "friend"]).append_column("gone", pa.nulls(30))
+    result = tables(schema_of(only), tmp_path / "only.aeg")
+    assert result.columns == {} and result.num_nodes == {"user": 30}
+
+
+def test_columns_of_one_name_are_named(tmp_path: Path) -> None:
+    table = users(30).append_column("age", pa.array(range(30)))
+    pq.write_table(table, tmp_path / "t.parquet")
+    for source in (table, tmp_path / "t.parquet"):
+        with pytest.raises(InputError, match="several columns are called 'age'"):
+            tables(schema_of(source, columns=["age"]), tmp_path / "g.aeg", force=True)
+        tables(schema_of(source, columns=["score"]), tmp_path / "g.aeg", force=True)
+
+
+def test_writing_columns_shows_progress_and_is_cancelled(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    seen: list[str] = []
+
+    def stages(name: str, unit: str) -> Callable[[int, int], None]:
+        def report(done: int, total: int) -> None:
+            seen.append(name)
+            if name == "Writing columns of user" and stop:
+                raise Stop
+
+        return report
+
+    stop = True
+    schema = schema_of(write("parquet", users(), tmp_path))
+    with pytest.raises(Stop):
+        tables(schema, tmp_path / "g.aeg", stages=stages)
+    assert not (tmp_path / "g.aeg").exists()
+    stop = False
+    tables(schema, tmp_path / "g.aeg", stages=stages)
+    assert "Writing columns of user" in seen
+    check(HeteroGraph.load(tmp_path / "g.aeg").columns["user"], users())
 
 
 @pytest.mark.parametrize("columns", [3, {"a": "word"}, ["a", "a"], [1]])

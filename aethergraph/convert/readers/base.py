@@ -64,9 +64,8 @@ FileFormat = Literal["csv", "tsv", "whitespace", "parquet", "npy", "gl"]
 
 INT64_MAX = 2**63 - 1
 MAP_NAMES = (
-    "; node ids are the integers 0..N-1: map names to them first, for example with "
-    "pandas.factorize or numpy.unique(names, return_inverse=True); 'aethergraph tables' takes "
-    "names as they are"
+    "; node ids are the integers 0..N-1: convert takes names with --ids string (ids=), or map "
+    "them first, for example with numpy.unique(names, return_inverse=True)"
 )
 
 _SUFFIXES: dict[str, FileFormat] = {

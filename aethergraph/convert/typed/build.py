@@ -15,6 +15,7 @@ goes on after a kill. The file equals the one that ``HeteroGraph.from_edges`` an
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ from aethergraph.storage.meta import EdgeType as EdgeMeta
 
 __all__ = ["TablesResult", "TypedBuild", "place_ids"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass
@@ -309,6 +310,9 @@ class TypedBuild:
         state = self._state["nodes"][name]
         count, rows = state["num_nodes"], sum(state["file_rows"])
         self.result.num_nodes[name] = count
+        if state["empty"]:
+            left_out = ", ".join(state["empty"])
+            self.result.notes.append(f"{name}: columns without any value left out: {left_out}")
         if rows and count > rows:
             self.result.notes.append(f"{name}: {count - rows:,} nodes of keys without a row")
 
@@ -362,7 +366,9 @@ class TypedBuild:
         for name, files in self._nodes.items():
             if files.columns is not None:
                 self.result.columns[name] = path = columns_path(self._output, name)
-                files.columns.write(path, None)
+                write = functools.partial(files.columns.write, path)
+                show = self._show(f"Writing columns of {name}", "B")
+                native.run_long(write, show, files.columns.nbytes)
         meta = self._meta()
         size = sum(_edge_bytes(one) for one in meta.edge_types)
 

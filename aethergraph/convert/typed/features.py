@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.typed.columns import ColumnReader
 from aethergraph.convert.typed.sources import Batch
+from aethergraph.storage.memory import format_size
 
 __all__ = ["ColumnParts", "ColumnScan", "column_of"]
 
@@ -28,6 +30,8 @@ Append = Callable[[str, Array], None]
 
 #: Names of categories are kept in memory, here and where they are used.
 MAX_CATEGORIES = 100_000
+#: Bytes that a category takes beside its name (dict, text object, code), and copies of its name.
+_CATEGORY_BYTES, _NAME_COPIES = 200, 3
 _FILL_ROWS = 1 << 16
 
 
@@ -91,12 +95,16 @@ class ColumnScan:
         reader: of the table.
         columns: what the columns are.
         append: called with a name of a file and rows to append to it.
+        room: bytes for the names of categories.
     """
 
-    def __init__(self, reader: ColumnReader, columns: list[Column], append: Append) -> None:
+    def __init__(
+        self, reader: ColumnReader, columns: list[Column], append: Append, room: int
+    ) -> None:
         self._reader = reader
         self._columns = columns
         self._append = append
+        self._room, self._held = room, 0
         self._layout = RowLayout(columns)
         self._codes: dict[str, dict[str, int]] = {
             one.name: {} for one in columns if one.kind == "category"
@@ -158,7 +166,16 @@ class ColumnScan:
             array = array.cast(array.type.value_type)
         coded = array.cast(pa.string()).dictionary_encode()
         codes = self._codes[name]
+        before = len(codes)
         own = [codes.setdefault(str(one), len(codes)) for one in coded.dictionary.to_pylist()]
+        self._held += (len(codes) - before) * _CATEGORY_BYTES
+        self._held += sum(_NAME_COPIES * len(one) for one in islice(codes, before, None))
+        if self._held > self._room:
+            raise batch.bad(
+                f"the names of categories take more than {format_size(self._room)}, their share of "
+                "the memory budget: give more, or keep the column as texts (of kind \"text\")",
+                batch.rows.num_rows - 1, name,
+            )  # fmt: skip
         if len(codes) > MAX_CATEGORIES:
             raise batch.bad(
                 f"there are more than {MAX_CATEGORIES:,} categories; as a column of kind "
@@ -224,6 +241,13 @@ class ColumnParts:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, for progress."""
+        folder, name = os.path.split(self._prefix)
+        files = (one for one in os.scandir(folder) if one.name.startswith(name))
+        return sum(one.stat().st_size for one in files if is_part(one.name[len(name) :]))
+
     def write(self, path: str, task: native.Task | None) -> None:
         """Write the file of the columns."""
         with open(f"{self._prefix}columns.json", encoding="utf-8") as file:
@@ -242,3 +266,8 @@ class ColumnParts:
         path = f"{self._prefix}{name}.npy"
         array: Array = np.load(path, mmap_mode="r")
         return array
+
+
+def is_part(name: str) -> bool:
+    """Return whether a work file of a node type is an array of its columns."""
+    return name == "columns.npy" or (name.startswith("text-") and name.endswith(".npy"))

@@ -22,6 +22,7 @@ from aethergraph.ids import DuplicateKeyError, IdMapBuilder, KeyColumns
 __all__ = ["NodeFiles", "scan_nodes"]
 
 _FILL_ROWS = 1 << 16
+_NAMES_SHARE = 4  # part of the memory that names of categories may take
 
 
 class NodeFiles:
@@ -88,10 +89,11 @@ def scan_nodes(
     """
     with ExitStack() as stack:
         builder = None
+        names = memory // _NAMES_SHARE if spec.columns else 0
         if keys is not None:
-            builder = IdMapBuilder(f"{prefix}ids", keys.types, memory, f"{prefix}keys")
+            builder = IdMapBuilder(f"{prefix}ids", keys.types, memory - names, f"{prefix}keys")
             stack.enter_context(builder)
-        scan = _Scan(spec, prefix, stack)
+        scan = _Scan(spec, prefix, stack, names)
         if table is not None:
             scan.read(table, builder, unit, show)
         rows = scan.num_rows
@@ -109,20 +111,23 @@ def scan_nodes(
             raise InputError(keeps[0][2].files[0], f"names no node of type {name!r}")
     return {
         "num_nodes": count, "file_rows": scan.file_rows, "arrays": scan.arrays,
-        "columns": scan.has_columns,
+        "columns": scan.has_columns, "empty": scan.empty,
     }  # fmt: skip
 
 
 class _Scan:
     """One pass over the table of a node type."""
 
-    def __init__(self, spec: NodeTable, prefix: str, stack: ExitStack) -> None:
+    def __init__(self, spec: NodeTable, prefix: str, stack: ExitStack, names: int) -> None:
         self.num_rows = 0
         self.file_rows: list[int] = []
         self.arrays: dict[str, str] = {}
         self._spec = spec
         self._prefix = prefix
         self._stack = stack
+        self._names = names
+        #: Columns that "all" left out, as all their values are null.
+        self.empty: list[str] = []
         self._files: list[str] = []
         self._columns: ColumnScan | None = None
         self._writers: dict[str, NpyWriter] = {}
@@ -141,12 +146,16 @@ class _Scan:
         spec, reader = self._spec, ColumnReader(table)
         key, labels = list(spec.key), list(spec.label)
         named = [*([spec.time] if spec.time else []), *spec.features, *labels]
+        chosen = spec.chosen_columns([*table.types])
+        if spec.columns == "all":
+            self.empty = [one for one in chosen if table.is_null(one)]
         kept = [
             column_of(reader, one, kind, table.name)
-            for one, kind in spec.chosen_columns([*table.types]).items()
+            for one, kind in chosen.items()
+            if one not in self.empty
         ]
         if kept:
-            self._columns = ColumnScan(reader, kept, self._append)
+            self._columns = ColumnScan(reader, kept, self._append, self._names)
             named += [one.name for one in kept]
         kinds = {one: _label_type(reader, one) for one in labels}
         self._files = table.files

@@ -108,7 +108,8 @@ class NodeTable:
         foreign: foreign keys by relation; a text is short for ``ForeignKey(text)``.
         columns: columns that are kept as they are, in a file of their own: a list of names, or a
             mapping of names to kinds ("number", "bool", "time", "category", "text"), or "all": all
-            but keys, foreign keys and labels. See :class:`aethergraph.columns.ColumnStore`.
+            but keys, foreign keys, labels and columns that Arrow gives the type null, as they have
+            no value. See :class:`aethergraph.columns.ColumnStore`.
     """
 
     source: Any = None

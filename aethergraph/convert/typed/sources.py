@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,6 +98,7 @@ class Table:
         self.name = name
         self.files = list(files)
         self._form = form or TextForm()
+        self._twice: set[str] = set()  # names that say nothing, as several columns have them
         self.is_text = "text" in kinds
         self._kinds = kinds
         self._data = data
@@ -109,7 +111,18 @@ class Table:
     def _schema(self, file: int) -> dict[str, Any]:
         """Return the types of the columns by name."""
         with _named_errors(self.files[file]):
-            return {field.name: field.type for field in self._open(file).schema}
+            schema = self._open(file).schema
+        self._twice |= {one for one, count in Counter(schema.names).items() if count > 1}
+        return {field.name: field.type for field in schema}
+
+    def is_null(self, column: str) -> bool:
+        """Return whether a column is of Arrow's type null, which has no values, in every file."""
+        import pyarrow.types as pat
+
+        if not pat.is_null(self.types[column]):
+            return False
+        schemas = map(self._schema, range(1, len(self.files)))
+        return all(column in one and pat.is_null(one[column]) for one in schemas)
 
     @property
     def num_rows(self) -> int:
@@ -133,6 +146,9 @@ class Table:
             InputError: it has not; the message lists those that exist.
         """
         _check_columns(self.files[0], self.types, columns, role)
+        for name in columns:
+            if name in self._twice:
+                raise InputError(self.files[0], f"several columns are called {name!r} ({role})")
 
     def batches(self, columns: Sequence[str], start: tuple[int, int] = (0, 0)) -> Iterator[Batch]:
         """Yield the rows of all files, from a file and a batch in it on.
