@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph._tracepoints import stage
 from aethergraph.protocols import RowSource
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups, SamplesAhead
 
@@ -81,7 +82,8 @@ class _Chunk(Generic[S, P]):
     def plan(self) -> P:
         """Return the plan of all samples; the previous chunk is finished and its plan closed."""
         if self._plan is None:
-            self._plan = self._make(self._samples)
+            with stage("plan"):
+                self._plan = self._make(self._samples)
             self._samples = ()
         return self._plan
 
@@ -115,6 +117,7 @@ def planned_map(
 
     def complete(ticket: tuple[S, _Chunk[S, P]]) -> R:
         sample, chunk = ticket
-        return finish(sample, chunk.plan())
+        with stage("batch"):
+            return finish(sample, chunk.plan())
 
     return prefetch_map(complete, tickets(), num_threads=min(num_threads, 1), depth=depth)
