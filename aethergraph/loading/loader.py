@@ -19,6 +19,7 @@ from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
+from aethergraph.loading.profiled import Profiled
 from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
@@ -72,7 +73,7 @@ class Batch:
         return np.stack((self.subgraph.row, self.subgraph.col))
 
 
-class SubgraphLoader:
+class SubgraphLoader(Profiled):
     """Loader of mini-batches; sampling and gathering run ahead in background threads.
 
     ::

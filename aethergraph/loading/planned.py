@@ -108,9 +108,13 @@ def planned_map(
         depth: most results computed ahead.
     """
 
+    def next_chunk() -> deque[S]:
+        with stage("wait", "plan"):
+            return deque(islice(samples, coming.num_samples))
+
     def tickets() -> Iterator[tuple[S, _Chunk[S, P]]]:
         with samples:
-            while chosen := deque(islice(samples, coming.num_samples)):
+            while chosen := next_chunk():
                 chunk = _Chunk(plan, tuple(chosen))
                 while chosen:
                     yield chosen.popleft(), chunk

@@ -34,6 +34,7 @@ from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import planned_map
+from aethergraph.loading.profiled import Profiled
 from aethergraph.pyg._batch import (
     as_data,
     check_names,
@@ -119,7 +120,7 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-class LoaderMixin:
+class LoaderMixin(Profiled):
     """Prefetching, keys and batch making of our loaders; comes before PyG's class in the bases."""
 
     #: What batches have of their seeds, so that no attribute can be called so.
