@@ -532,7 +532,8 @@ class LiveStore:
         with self.writing():
             if not rows and self._open is None:  # one native call is a commit of its own
                 self.live.drop_former(_LOOK_SECONDS)
-                return self.live.insert(kind.number, source, target, times, weights)[0]
+                with stage("commit"):
+                    return self.live.insert(kind.number, source, target, times, weights)[0]
             with self._changing():
                 ids, inserted = self.live.insert(kind.number, source, target, times, weights)
                 if inserted:

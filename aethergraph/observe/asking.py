@@ -6,6 +6,7 @@ import json
 import socket
 from typing import Any
 
+from aethergraph._checks.arrays import as_count
 from aethergraph.errors import FormatError, MissingFileError, StorageError
 from aethergraph.observe.place import connect, folder, opened_folder, processes
 
@@ -29,13 +30,15 @@ def ask(pid: int) -> dict[str, Any]:
     """Return the snapshot of another process, as :func:`aethergraph.observe.snapshot` there.
 
     Raises:
+        InvalidArgumentError: ``pid`` is no number of a process.
         MissingFileError: no process of that number is observed.
         StorageError: it does not answer.
         FormatError: its answer is no snapshot.
     """
+    number = as_count(pid, "pid")
     try:
         with opened_folder() as where:
-            link = None if where is None else connect(where, pid)
+            link = None if where is None else connect(where, number)
         if link is None:
             raise MissingFileError(
                 f"process {pid} shows no metrics in {folder()}: it has to call "

@@ -54,7 +54,8 @@ def opentelemetry(tracer_provider: Any = None) -> Spans:
     Their names are ``aethergraph.batch``, and in it ``sample`` (``draw`` in it is the core's part)
     and ``gather``, with the attribute ``aethergraph.of``, the name of what is gathered; ``wait``,
     ``plan``, ``build``, ``transform``, ``pin``; of live graphs ``transaction`` and in it
-    ``commit``, and ``merge``. Threads that work ahead have traces of their own; what the thread
+    ``commit``, and ``merge``. Edges that are inserted one by one have no span, which would take
+    longer than they do. Threads that work ahead have traces of their own; what the thread
     that iterates does is within its current span.
 
     Args:
