@@ -245,8 +245,7 @@ class LoaderMixin(Profiled):
         return own and self.prefetch_batches > 0 and isinstance(self._sampler(), KeyedSampler)
 
     def _filter_and_pin(self, out: Any) -> Any:
-        with stage("build"):
-            data = self.filter_fn(out)
+        data = self.filter_fn(out)
         if not (self.pin_memory and torch.cuda.is_available()):
             return data
         with stage("pin"):
@@ -338,6 +337,15 @@ class LoaderMixin(Profiled):
 
     def filter_fn(self, out: Any) -> Any:
         """Make the batch: topology, node and edge tensors, and what PyG's loaders add."""
+        with stage("build"):
+            data = self._build(out)
+        if self.transform is None:
+            return data
+        with stage("transform"):
+            return self.transform(data)
+
+    def _build(self, out: Any) -> Any:
+        """Make the batch, but for the user's ``transform``."""
         fetched = out.__dict__.pop("_fetched", None)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
@@ -351,10 +359,7 @@ class LoaderMixin(Profiled):
             batch = make_batch(store, out, fetched, order, self._counted)
             self._add_metadata(batch, out.metadata)
             data = as_data(batch, self.custom_cls)
-        if self.transform is None:
-            return data
-        with stage("transform"):
-            return self.transform(data)
+        return data
 
     def _sampler(self) -> BaseSampler:
         raise NotImplementedError
