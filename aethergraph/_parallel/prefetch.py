@@ -23,6 +23,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 from aethergraph._checks.arrays import as_integer
 from aethergraph._native.tasks import Task, cancel_with
 from aethergraph._parallel.threads import start_thread
+from aethergraph._tracepoints import stage
 from aethergraph.errors import ClosedError, InvalidArgumentError
 
 __all__ = ["PrefetchIterator", "prefetch_iter", "prefetch_map"]
@@ -147,7 +148,9 @@ class PrefetchIterator(Generic[T, R]):
             refused = self._workers is not None and not self._workers.threads
         if refused:
             _fill_slot(self._function, slot)
-        slot.ready.acquire()
+        if not slot.ready.acquire(blocking=False):
+            with stage("wait"):
+                slot.ready.acquire()
         if slot.error is not None:
             raise slot.error
         with self._lock:

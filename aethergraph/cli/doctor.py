@@ -30,6 +30,18 @@ PARTS = (
     ("typer", "typer", "the command line", "pip install 'aethergraph[cli]'"),
     ("rich", "rich", "tables and progress bars", "pip install 'aethergraph[cli]'"),
     ("matplotlib", "matplotlib", "stats --plot, demo", "pip install 'aethergraph[plot]'"),
+    (
+        "prometheus_client",
+        "prometheus-client",
+        "observe.prometheus",
+        "pip install 'aethergraph[observe]'",
+    ),
+    (
+        "opentelemetry",
+        "opentelemetry-api",
+        "observe.opentelemetry",
+        "pip install 'aethergraph[observe]'",
+    ),
     ("torch", "torch", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
     ("torch_geometric", "torch_geometric", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
     ("pyg_lib", "pyg-lib", "PyG's own sampler, for comparisons", "see PyG's installation page"),

@@ -12,7 +12,16 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from aethergraph.cli.terminal import command, count, duration, note, rate, stderr, stdout
+from aethergraph.cli.terminal import (
+    command,
+    count,
+    duration,
+    note,
+    rate,
+    show_metrics,
+    stderr,
+    stdout,
+)  # fmt: skip
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.errors import InvalidArgumentError
@@ -122,6 +131,7 @@ def ingest_command(
 
     Example: aethergraph ingest g.aegd kafka://localhost:9092/edges --schema edges.toml
     """
+    show_metrics()
     given = open_source(
         source, Schema.load(schema), name=name, until_end=until_end, options=_options(option)
     )

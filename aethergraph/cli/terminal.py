@@ -42,6 +42,7 @@ __all__ = [
     "print_table",
     "rate",
     "set_debug",
+    "show_metrics",
     "size",
     "stdout",
 ]
@@ -72,6 +73,16 @@ def stderr() -> Console:
 def note(text: str) -> None:
     """Print a remark on stderr."""
     stderr().print(f"[dim]note:[/dim] {escape(text)}")
+
+
+def show_metrics() -> None:
+    """Show what this process does to ``aethergraph top``; if that cannot be, say why and go on."""
+    from aethergraph import observe
+
+    try:
+        observe.enable()
+    except AetherError as error:
+        note(f"aethergraph top will not see this process: {error}")
 
 
 def print_json(value: Any) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice
+from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
@@ -277,6 +278,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
         self._store = store
         self._kind: EdgeKind = store.kinds[_KIND]
         self._path, self._storage, self._paging = None, "live", None
+        made(self)
 
     @property
     def paging(self) -> Paging | None:

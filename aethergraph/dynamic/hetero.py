@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_items, as_list, is_hashable, is_name, shown
+from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
@@ -251,6 +252,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     def _set_store(self, store: LiveStore) -> None:
         self._store = store
         self._path, self._storage, self._reader = None, "live", None
+        made(self)
 
     @property
     def paging(self) -> Paging | None:

@@ -10,6 +10,7 @@ from typing import Any
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.options import as_text
+from aethergraph._tracepoints import stage
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -134,8 +135,9 @@ class LiveGraph:
                 "this live graph is in memory only: open(path) keeps one in a directory, and "
                 "save(path) writes a copy"
             )
-        path = self._store.journal.checkpoint(progress, memory)
-        self._store.live.drop_former()
+        with stage("merge"):
+            path = self._store.journal.checkpoint(progress, memory)
+            self._store.live.drop_former()
         return path
 
     def set_offset(self, source: str, partition: int, following: int) -> None:

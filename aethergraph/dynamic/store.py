@@ -31,6 +31,7 @@ from aethergraph._checks.arrays import (
     describe_range,
 )
 from aethergraph._checks.options import as_flag, as_number, is_name, shown
+from aethergraph._tracepoints import stage
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
@@ -455,11 +456,12 @@ class LiveStore:
         self.live.begin()
         opened = self._open = _Transaction()
         try:
-            with self._undoing(opened):
+            with stage("transaction"), self._undoing(opened):
                 yield opened
-                for show in opened.show:
-                    show()
-                self.live.commit()
+                with stage("commit"):
+                    for show in opened.show:
+                        show()
+                    self.live.commit()
         finally:
             self._open = None
             self._reclaim()
@@ -566,7 +568,8 @@ class LiveStore:
         with self.writing():
             if not rows and self._open is None:  # one native call is a commit of its own
                 self.live.drop_former(_LOOK_SECONDS)
-                return self.live.insert(kind.number, source, target, times, weights)[0]
+                with stage("commit"):
+                    return self.live.insert(kind.number, source, target, times, weights)[0]
             with self._changing():
                 ids, inserted = self.live.insert(kind.number, source, target, times, weights)
                 if inserted:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty, stretches
+from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
 from aethergraph.features.store import as_row_source
@@ -198,6 +199,7 @@ class CachedRows(RowTable):
         self._array, self._guard = None, None
         self._code, self._dtype = self._cache.code, rows.array_dtype
         self._num_rows, self._row_shape = rows.num_rows, rows.row_shape
+        made(self)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the rows ``start .. stop - 1`` of the source; they do not go through the cache."""

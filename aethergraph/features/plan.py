@@ -67,6 +67,10 @@ class RowPlan:
         """Number of lists not gathered yet."""
         return len(self._ends) - self._next
 
+    def stats(self) -> native.PlanStats:
+        """Return the totals over all lists, which are known when the plan is made."""
+        return self._stats
+
     @property
     def hits(self) -> int:
         """Rows found in the cache, over all lists."""

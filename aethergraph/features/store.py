@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
+from aethergraph._tracepoints import made
 from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
@@ -212,7 +213,9 @@ class FeatureStore(RowTable):
     ) -> FeatureStore:
         origin = found.origin.stored("uring", cache)
         rows = open_rows(found, before, cache, progress)
-        return cls._over(rows, found.array.shape, origin, "uring")
+        self = cls._over(rows, found.array.shape, origin, "uring")
+        made(self)
+        return self
 
     @classmethod
     def from_section(

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from aethergraph import _native as native
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph._tracepoints import stage
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 
 __all__ = ["grouped_map"]
@@ -58,7 +59,7 @@ def grouped_map(
             yield chunk
 
     def sample(chunk: list[T]) -> tuple[int, Any, Iterator[tuple[C, native.NativeSample]]]:
-        with reading(None) as commit:
+        with stage("sample"), reading(None) as commit:
             prepared = [prepare(item) for item in chunk]
             samples = groups.sample([batch for _, batch in prepared], columns)
         return len(chunk), commit, zip((call for call, _ in prepared), samples, strict=True)
@@ -71,7 +72,7 @@ def grouped_map(
 
     def complete(ticket: tuple[Any, Iterator[tuple[C, native.NativeSample]]]) -> R:
         commit, samples = ticket
-        with reading(commit):
+        with stage("batch"), reading(commit):
             return finish(*next(samples))
 
     return prefetch_map(complete, tickets(), num_threads=threads, depth=depth)

@@ -13,11 +13,13 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
 from aethergraph._checks.options import as_choice, as_flag, as_list, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
+from aethergraph.loading.profiled import Profiled
 from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
@@ -71,7 +73,7 @@ class Batch:
         return np.stack((self.subgraph.row, self.subgraph.col))
 
 
-class SubgraphLoader:
+class SubgraphLoader(Profiled):
     """Loader of mini-batches; sampling and gathering run ahead in background threads.
 
     ::
@@ -206,10 +208,10 @@ class SubgraphLoader:
 
         def sample(number: int) -> tuple[Ids, SampledSubgraph]:
             index = index_of(number)
-            return index, self._draw(self.sampler.sample, index, mix_key(self.seed, epoch, number))
+            return index, self._sample(index, mix_key(self.seed, epoch, number))
 
         def make(number: int, end: Callable[[Ids, SampledSubgraph], R]) -> R:
-            with self.graph.reading(at):  # rows of the commit that was sampled
+            with stage("batch"), self.graph.reading(at):  # rows of the commit that was sampled
                 return end(*sample(number))
 
         own = as_two_step(self.sampler)
@@ -252,8 +254,12 @@ class SubgraphLoader:
 
     def collate(self, index: Ids, key: int) -> Batch:
         """Return the batch of the seeds at positions ``index``, drawn with ``key``."""
-        with self.graph.reading():
-            return self._assemble(index, self._draw(self.sampler.sample, index, key))
+        with stage("batch"), self.graph.reading():
+            return self._assemble(index, self._sample(index, key))
+
+    def _sample(self, index: Ids, key: int) -> SampledSubgraph:
+        with stage("sample"):
+            return self._draw(self.sampler.sample, index, key)
 
     def _draw(self, call: Callable[..., R], index: Ids, key: int) -> R:
         """Return ``call`` of the seeds at positions ``index``, and of their times if any."""
@@ -262,14 +268,15 @@ class SubgraphLoader:
         return call(self.seeds[index], key, seed_time=self.seed_time[index])
 
     def _assemble(self, index: Ids, subgraph: SampledSubgraph, plans: Plans | None = None) -> Batch:
-        def gather(store: RowSource, ids: Ids) -> NDArray[Any]:
+        def gather(name: str, store: RowSource, ids: Ids) -> NDArray[Any]:
             dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
             out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
             plan = None if plans is None else plans.get(id(store))
-            return gather_rows(store, ids, out) if plan is None else plan.gather(ids, out)
+            with stage("gather", name, store):
+                return gather_rows(store, ids, out) if plan is None else plan.gather(ids, out)
 
-        nodes = {name: gather(s, subgraph.node) for name, s in self._node_stores.items()}
-        edges = {name: gather(s, subgraph.edge) for name, s in self._edge_stores.items()}
+        nodes = {name: gather(name, s, subgraph.node) for name, s in self._node_stores.items()}
+        edges = {name: gather(name, s, subgraph.edge) for name, s in self._edge_stores.items()}
         return Batch(subgraph, self.seeds[index], index, nodes, edges)
 
 

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph._tracepoints import stage
 from aethergraph.protocols import RowSource
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups, SamplesAhead
 
@@ -81,7 +82,8 @@ class _Chunk(Generic[S, P]):
     def plan(self) -> P:
         """Return the plan of all samples; the previous chunk is finished and its plan closed."""
         if self._plan is None:
-            self._plan = self._make(self._samples)
+            with stage("plan"):
+                self._plan = self._make(self._samples)
             self._samples = ()
         return self._plan
 
@@ -106,15 +108,20 @@ def planned_map(
         depth: most results computed ahead.
     """
 
+    def next_chunk() -> deque[S]:
+        with stage("wait", "plan"):
+            return deque(islice(samples, coming.num_samples))
+
     def tickets() -> Iterator[tuple[S, _Chunk[S, P]]]:
         with samples:
-            while chosen := deque(islice(samples, coming.num_samples)):
+            while chosen := next_chunk():
                 chunk = _Chunk(plan, tuple(chosen))
                 while chosen:
                     yield chosen.popleft(), chunk
 
     def complete(ticket: tuple[S, _Chunk[S, P]]) -> R:
         sample, chunk = ticket
-        return finish(sample, chunk.plan())
+        with stage("batch"):
+            return finish(sample, chunk.plan())
 
     return prefetch_map(complete, tickets(), num_threads=min(num_threads, 1), depth=depth)

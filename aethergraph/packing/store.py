@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
+from aethergraph._tracepoints import made
 from aethergraph.errors import (
     CorruptFileError,
     FileChangedError,
@@ -306,6 +307,7 @@ class PackedFeatures(FeatureStore):
         self._packed = packed
         self._found = found.fingerprint, budget.limit
         self._source = found.source.get("path") or "from an array"
+        made(self)
         return self
 
     @property

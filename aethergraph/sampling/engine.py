@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runti
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
+from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
@@ -231,11 +232,12 @@ class NativeEngine(SampleEngine[S]):
             StorageError, CorruptFileError: the lists could not be read, or are damaged.
             FileChangedError: the mapped file was made shorter.
         """
-        sampler = self._take(batch.at)
-        try:
-            return self._sample(sampler, *batch[:5])
-        finally:
-            self._give_back(sampler)
+        with stage("draw", reads=self.groups and self.groups.paging):
+            sampler = self._take(batch.at)
+            try:
+                return self._sample(sampler, *batch[:5])
+            finally:
+                self._give_back(sampler)
 
     def pin(self, graph: AnyGraph | None = None) -> native.PinnedLists | None:
         """Return the lists as of the last commit, or as in ``graph``; None: they do not change."""

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._tracepoints import stage
 from aethergraph.storage.paging import Paging
 from aethergraph.storage.value_columns import RowsInStore, ValueColumn
 
@@ -165,9 +166,10 @@ class SampleGroups(Generic[S]):
         were pinned when they were prepared.
         """
         runs = [list(run) for _, run in groupby(batches, lambda batch: id(batch.at))]
-        if len(runs) > 1:
-            return chain.from_iterable([self._sample(run, columns) for run in runs])
-        return self._sample(batches, columns)
+        with stage("draw", reads=self._paging):
+            if len(runs) > 1:
+                return chain.from_iterable([self._sample(run, columns) for run in runs])
+            return self._sample(batches, columns)
 
     def _sample(
         self, batches: Sequence[native.NativeBatch], columns: EdgeColumns = ()
@@ -196,7 +198,9 @@ class SampleGroups(Generic[S]):
         count: int,
         values: Sequence[tuple[int, _ValuesRead]],
     ) -> Iterator[S]:
-        for number, sample in enumerate(samples, 1):
+        for number in range(1, count + 1):
+            with stage("draw"):  # completes it: the lists were read
+                sample = next(samples)
             if number == count:  # a caller who takes all samples may never ask for the end
                 self._paging.groups.note(group, group.memory, at_work=False)
                 if self._is_live:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._tracepoints import made
 from aethergraph.errors import FileChangedError, InvalidArgumentError
 from aethergraph.storage.budget import ADJACENCY_BYTES, Budget, Holdings
 from aethergraph.storage.memory import format_size
@@ -70,6 +71,7 @@ class Paging:
         self.ahead = Holdings()
         self.window_bytes = min(max(self.budget.limit // 128, _WINDOW_LEAST), _WINDOW_MOST)
         self.window_bytes -= self.window_bytes % 4096
+        made(self)
 
     def _check_same(self, file: native.NativeFile) -> None:
         """Raise if the path leads to another file by now; compare header and section table."""

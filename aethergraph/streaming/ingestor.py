@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_text, is_name
+from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.errors import (
     ClosedError,
@@ -193,6 +194,7 @@ class Ingestor:
         self._rounds = 0
         #: Error that ended it.
         self.failure: BaseException | None = None
+        made(self)
 
     # ---- running -----------------------------------------------------------------------------
 

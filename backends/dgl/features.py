@@ -21,6 +21,7 @@ from aethergraph._checks.options import as_flag
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_device, seed_ids
+from aethergraph._tracepoints import stage
 from aethergraph.features import as_row_source
 from aethergraph.loading.buffers import BufferPool
 
@@ -137,7 +138,8 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         return Fetch(read, ahead=waits or len(os.sched_getaffinity(0)) > 1)
 
     def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
-        rows = self._column.live().gather(self._rows_of(ids), BUFFERS)
+        with stage("gather", reads=self._column.rows):
+            rows = self._column.live().gather(self._rows_of(ids), BUFFERS)
         if pinned:
             rows = rows.pin_memory()
             kwargs = {"non_blocking": True, **kwargs}

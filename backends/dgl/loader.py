@@ -14,12 +14,13 @@ from torch.utils.data import IterableDataset
 import dgl.dataloading
 from aethergraph.dgl._ahead import Coming, SteppedSampler, look_ahead, takes_steps
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.loading.profiled import Profiled
 from dgl.dataloading.dataloader import create_tensorized_dataset
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader(dgl.dataloading.DataLoader):  # type: ignore[misc]
+class DataLoader(Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
     """DGL's ``DataLoader``, which samples coming batches together where that saves reading.
 
     ::

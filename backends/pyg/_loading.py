@@ -30,9 +30,11 @@ from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.random_seeds import SharedCount, check_seed
+from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import planned_map
+from aethergraph.loading.profiled import Profiled
 from aethergraph.pyg._batch import (
     as_data,
     check_names,
@@ -118,7 +120,7 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-class LoaderMixin:
+class LoaderMixin(Profiled):
     """Prefetching, keys and batch making of our loaders; comes before PyG's class in the bases."""
 
     #: What batches have of their seeds, so that no attribute can be called so.
@@ -244,7 +246,10 @@ class LoaderMixin:
 
     def _filter_and_pin(self, out: Any) -> Any:
         data = self.filter_fn(out)
-        return pin(data) if self.pin_memory and torch.cuda.is_available() else data
+        if not (self.pin_memory and torch.cuda.is_available()):
+            return data
+        with stage("pin"):
+            return pin(data)
 
     # ---- a batch ---------------------------------------------------------------------------
 
@@ -259,9 +264,13 @@ class LoaderMixin:
 
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
-        with self._reading():
-            out = self._sample(self.input_data[as_index(index)], self._epoch_key())
+        with stage("batch"), self._reading():
+            out = self._sample_staged(index, self._epoch_key())
             return self.filter_fn(out) if self.filter_per_worker else out
+
+    def _sample_staged(self, index: Any, key: int | None) -> Any:
+        with stage("sample"):
+            return self._sample(self.input_data[as_index(index)], key)
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
         """Yield sampler outputs of ``numbers``, sampled and fetched in background threads."""
@@ -300,8 +309,8 @@ class LoaderMixin:
         if groups is None:
 
             def make(index: Any) -> Any:
-                with self._reading():
-                    return end(self._sample(self.input_data[as_index(index)], key))
+                with stage("batch"), self._reading():
+                    return end(self._sample_staged(index, key))
 
             return prefetch_map(make, numbers, num_threads=self.num_sample_threads, depth=depth)
 
@@ -328,6 +337,15 @@ class LoaderMixin:
 
     def filter_fn(self, out: Any) -> Any:
         """Make the batch: topology, node and edge tensors, and what PyG's loaders add."""
+        with stage("build"):
+            data = self._build(out)
+        if self.transform is None:
+            return data
+        with stage("transform"):
+            return self.transform(data)
+
+    def _build(self, out: Any) -> Any:
+        """Make the batch, but for the user's ``transform``."""
         fetched = out.__dict__.pop("_fetched", None)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
@@ -341,7 +359,7 @@ class LoaderMixin:
             batch = make_batch(store, out, fetched, order, self._counted)
             self._add_metadata(batch, out.metadata)
             data = as_data(batch, self.custom_cls)
-        return data if self.transform is None else self.transform(data)
+        return data
 
     def _sampler(self) -> BaseSampler:
         raise NotImplementedError

@@ -32,6 +32,7 @@ from aethergraph._checks.arrays import refuse_masked
 from aethergraph._checks.options import as_flag
 from aethergraph._torch.feature_columns import Column, as_ids, as_row, wrap_row
 from aethergraph._torch.tensors import is_shared, shared_empty
+from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.graph.ids import check_ids
@@ -278,7 +279,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         node_columns, edge_columns = self.batch_columns()
         node = out.node.numpy()
         nodes = [
-            (name, column.gather(node, self._pool))
+            (name, self._gather(column, node, name))
             for name, column in node_columns
             if names.take(None, name)
         ]
@@ -286,7 +287,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         if edge_columns and out.edge is not None:
             edge = out.edge.numpy()
             edges = [
-                (name, column.gather(edge, self._pool))
+                (name, self._gather(column, edge, name))
                 for name, column in edge_columns
                 if names.take(EDGE_GROUP, name)
             ]
@@ -298,7 +299,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         for (group, name), column in self.columns():
             ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
             if ids is not None and names.take(group, name):
-                found.append((group, name, column.gather(ids.numpy(), self._pool)))
+                tensor = self._gather(column, ids.numpy(), _shown_name(group, name))
+                found.append((group, name, tensor))
         return TypedFetched(found)
 
     def find_values(self, group: Any, name: str) -> RowSource | Tensor | None:
@@ -472,8 +474,12 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 continue
             if ids is None or index is not seen:
                 seen, ids = index, as_ids(index, column.shape[0])
-            tensors.append(column.gather(ids, self._pool))
+            tensors.append(self._gather(column, ids, _shown_name(*_key(attr))))
         return tensors
+
+    def _gather(self, column: Column, ids: Ids, name: str) -> Tensor:
+        with stage("gather", name, column.rows):
+            return column.gather(ids, self._pool)
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         """Remove a tensor; a tensor of the graph is hidden here and stays in the graph."""
@@ -597,6 +603,13 @@ def _check_name(key: Key) -> None:
 def _key(attr: TensorAttr) -> Key:
     group = attr.group_name
     return (tuple(group) if isinstance(group, list) else group, attr.attr_name)
+
+
+def _shown_name(group: Any, name: str) -> str:
+    """Return the name of a tensor for observers: ``x``, or ``user.x`` of a type."""
+    if group is None or group == EDGE_GROUP:
+        return name
+    return f"{'-'.join(map(str, group)) if isinstance(group, tuple) else group}.{name}"
 
 
 def _as_tensor(values: Any) -> Tensor:

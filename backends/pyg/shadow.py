@@ -125,7 +125,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         out = yield from super()._steps(seeds, key)
         return _by_root(out, len(seeds.node))
 
-    def filter_fn(self, out: SamplerOutput) -> Batch:
+    def _build(self, out: SamplerOutput) -> Batch:
         """Make a ``Batch`` of a sampler's output, with the tensors of its nodes and edges."""
         fetched = out.__dict__.pop("_fetched", None)
         if self.transform_sampler_output is not None:
@@ -146,7 +146,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         batch.root_n_id, batch.input_id = roots, input_id
         if any(name == "y" for name, _ in fetched.nodes):
             batch.y = batch.y[roots]
-        return batch if self.transform is None else self.transform(batch)
+        return batch
 
 
 def _by_root(out: SamplerOutput, num_roots: int) -> SamplerOutput:

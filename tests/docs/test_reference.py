@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 MODULES = (
     "columns", "convert", "dgl", "dgl.graphbolt", "dynamic", "errors", "ids", "interop", "loading",
-    "packing", "protocols", "pyg", "sampling", "streaming", "testing", "testing.graphs",
+    "observe", "packing", "protocols", "pyg", "sampling", "streaming", "testing", "testing.graphs",
     "testing.oracle",
 )  # fmt: skip
 

@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A module may import from its own layer and from those before it, also inside a function.
 PYTHON_LAYERS = [
-    {"errors", "protocols"},
+    {"errors", "protocols", "_tracepoints"},
     {"_checks"},
+    {"observe"},
     {"_native"},
     {"_parallel"},
     {"storage"},

@@ -19,6 +19,7 @@ from aethergraph._checks.arrays import allocate, to_array
 from aethergraph._checks.options import is_hashable, shown
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import seed_ids
+from aethergraph._tracepoints import stage
 from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
 from aethergraph.dgl._schema import EdgeNumbers, Schema
 from aethergraph.dgl.features import BUFFERS, Fetch
@@ -102,7 +103,9 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         column = self._column.live()
         if ids is None:
             return self._all(column)
-        return column.gather(self._rows_of(seed_ids(ids, "ids")), BUFFERS).to(ids.device)
+        with stage("gather", reads=column.rows):
+            rows = column.gather(self._rows_of(seed_ids(ids, "ids")), BUFFERS)
+        return rows.to(ids.device)
 
     def read_async(self, ids: Tensor) -> Iterator[Fetch]:
         """Start reading rows in the background, as GraphBolt's fetching does from 2.4 on.

@@ -1,0 +1,129 @@
+"""Prometheus: a collector that reads the counts when it is scraped, and a server for it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_text
+from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
+from aethergraph.observe.metrics import METRICS
+from aethergraph.observe.registry import collect
+
+__all__ = ["Collector", "MetricsServer", "prometheus", "require"]
+
+
+def require(module: str, what: str, package: str) -> Any:
+    """Import a module of a library that need not be there.
+
+    Raises:
+        UnsupportedError: it is not installed; says how to get it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{what} needs {package}: pip install 'aethergraph[observe]' ({error})"
+        ) from None
+
+
+class Collector:
+    """Collector of prometheus-client with all metrics of this process.
+
+    ::
+
+        prometheus_client.REGISTRY.register(observe.Collector())   # beside those of your own
+
+    Raises:
+        UnsupportedError: prometheus-client is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._core = require("prometheus_client.core", "Collector", "prometheus-client")
+
+    def describe(self) -> list[Any]:
+        """Return nothing: objects, and so metrics, come and go."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families of metrics that have samples, read now."""
+        by_name: dict[str, list[Any]] = {}
+        for sample in collect():
+            by_name.setdefault(sample.name, []).append(sample)
+        for metric in METRICS:
+            if metric.name not in by_name:
+                continue
+            counts = metric.kind == "counter"
+            kind = self._core.CounterMetricFamily if counts else self._core.GaugeMetricFamily
+            labels = ["name", *metric.labels]
+            family = kind(metric.name, metric.help, labels=labels)
+            for sample in by_name[metric.name]:
+                family.add_metric([sample.labels[label] for label in labels], sample.value)
+            yield family
+
+
+class MetricsServer:
+    """Server of ``/metrics`` that :func:`prometheus` has started; a context manager.
+
+    Attributes:
+        address: address that it listens at.
+        port: port that it listens at.
+    """
+
+    def __init__(self, server: Any, thread: Any) -> None:
+        self._server, self._thread = server, thread
+        self.address, self.port = str(server.server_address[0]), int(server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Where the metrics are, for a browser or Prometheus."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}/metrics"
+
+    def close(self) -> None:
+        """End the server; its port is free afterwards."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> MetricsServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def prometheus(port: int, address: str = "127.0.0.1") -> MetricsServer:
+    """Serve the metrics of this process to Prometheus, from a thread.
+
+    Counts are read when the server is asked. Nobody is asked for a password: an address beyond this
+    machine shows names of files and rates to whoever can reach it.
+
+    Args:
+        port: port; 0: a free one, which the result names.
+        address: address to listen at.
+
+    Raises:
+        UnsupportedError: prometheus-client is not installed.
+        InvalidArgumentError: no port, or no address.
+        StorageError: the port is taken, or must not be used.
+    """
+    number, host = as_count(port, "port"), as_text(address, "address")
+    if number > 65535:
+        raise InvalidArgumentError(f"port = {number} is not in 0..65535")
+    if not host:
+        raise InvalidArgumentError("address must be one of this machine, such as '127.0.0.1'")
+    client = require("prometheus_client", "prometheus()", "prometheus-client")
+    registry = client.CollectorRegistry(auto_describe=False)
+    registry.register(Collector())
+    try:
+        server, thread = client.start_http_server(number, host, registry)
+    except (OSError, UnicodeError) as error:
+        raise StorageError(
+            getattr(error, "errno", None) or 0,
+            f"metrics cannot be served at {host}, port {number}: "
+            f"{getattr(error, 'strerror', None) or error}; give another port, or 0 for a free one",
+        ) from None
+    return MetricsServer(server, thread)

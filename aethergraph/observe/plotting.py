@@ -1,0 +1,53 @@
+"""Pictures of profiles; matplotlib is imported when one is drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
+
+__all__ = ["plot_parts"]
+
+_KINDS = (".png", ".pdf", ".svg")
+
+
+def plot_parts(
+    path: str | os.PathLike[str],
+    bars: Sequence[tuple[str, Sequence[tuple[str, float]]]],
+    title: str,
+) -> None:
+    """Draw stacked bars of milliseconds per batch.
+
+    Args:
+        path: the file, ``.png``, ``.pdf`` or ``.svg``.
+        bars: each with its label, and (label, milliseconds) of its pieces.
+        title: title of the picture.
+    """
+    if not isinstance(path, (str, os.PathLike)) or Path(path).suffix.lower() not in _KINDS:
+        raise InvalidArgumentError(f"path = {path!r} does not end in {', '.join(_KINDS)}")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UnsupportedError(
+            f"plot() needs matplotlib: pip install 'aethergraph[plot]' ({error})"
+        ) from None
+    figure: Any = Figure(figsize=(10, 1.6 + 1.4 * len(bars)), layout="constrained")
+    axes = figure.subplots(len(bars), 1, squeeze=False)
+    for (label, pieces), one in zip(bars, axes[:, 0], strict=True):
+        left = 0.0
+        for name, size in pieces:
+            shown = max(0.0, size)
+            one.barh([label], [shown], left=left, label=f"{name}: {size:.2f} ms")
+            left += shown
+        one.set_xlabel("ms per batch")
+        one.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+        one.set_yticks([])
+        one.set_title(label, fontsize="small", loc="left")
+    figure.suptitle(title)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise StorageError(error.errno, f"{os.fspath(path)}: {error.strerror}") from None

@@ -1,0 +1,97 @@
+"""Recorder: the own time of every stage, by thread, while a profile is made.
+
+A stage's own time is that without the stages in it, so that the own times of a thread add up to the
+time that it spent in stages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from aethergraph.observe.reading import wait_seconds
+
+__all__ = ["READING", "Key", "Recorder"]
+
+#: Stage and what it is of; with READING behind it: the part that it waited for reads.
+Key = tuple[str, ...]
+READING = "reading"
+
+
+class _Frame:
+    """A stage that has begun."""
+
+    __slots__ = ("began", "inner", "key", "reads", "waited")
+
+    def __init__(self, key: Key, reads: Any) -> None:
+        self.key, self.reads = key, reads
+        self.waited = None if reads is None else wait_seconds(reads)
+        self.inner = 0.0
+        self.began = time.perf_counter()
+
+
+class Recorder:
+    """Observer that keeps (calls, seconds of its own) of each stage and thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._frames: dict[int, list[_Frame]] = {}
+        self._is_stopped = False
+        #: Calls and seconds by thread and key.
+        self.times: dict[int, dict[Key, list[float]]] = {}
+
+    def begin(self, name: str, of: str = "", reads: Any = None) -> _Frame:
+        """Note that a stage begins in this thread."""
+        with self._lock:
+            frames = self._frames.setdefault(threading.get_ident(), [])
+            outer = frames[-1].key if frames else None
+        # Whoever waits within a wait waits for the outer thing.
+        key = outer if name == "wait" and outer and outer[0] == "wait" else (name, of)
+        frame = _Frame(key, reads)
+        frames.append(frame)
+        return frame
+
+    def end(self, begun: _Frame, error: BaseException | None = None) -> None:
+        """Note that a stage of this thread ends, and those in it that nobody has ended."""
+        now = time.perf_counter()
+        thread = threading.get_ident()
+        with self._lock:
+            frames = self._frames.get(thread, [])
+            if self._is_stopped or begun not in frames:
+                return
+            while frames:
+                frame = frames.pop()
+                self._add(thread, frame, now, frames[-1] if frames else None)
+                if frame is begun:
+                    return
+
+    def stop(self) -> float:
+        """Take no further notes; what is at work counts up to now. Return the time of it."""
+        with self._lock:
+            now = time.perf_counter()
+            self._is_stopped = True
+            for thread, frames in self._frames.items():
+                while frames:
+                    frame = frames.pop()
+                    self._add(thread, frame, now, frames[-1] if frames else None)
+        return now
+
+    def _add(self, thread: int, frame: _Frame, now: float, outer: _Frame | None) -> None:
+        whole = now - frame.began
+        own = max(0.0, whole - frame.inner)
+        if outer is not None:
+            outer.inner += whole
+        times = self.times.setdefault(thread, {})
+        if frame.waited is not None:
+            # Other threads may have waited for the same file meanwhile: no more than the stage had.
+            waited = min(own, max(0.0, (wait_seconds(frame.reads) or 0.0) - frame.waited))
+            own -= waited
+            _count(times, (*frame.key, READING), waited)
+        _count(times, frame.key, own)
+
+
+def _count(times: dict[Key, list[float]], key: Key, seconds: float) -> None:
+    total = times.setdefault(key, [0, 0.0])
+    total[0] += 1
+    total[1] += seconds

@@ -1,0 +1,215 @@
+"""What is observed: objects, by weak reference, and the totals of stages; and its snapshot."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+from aethergraph import _tracepoints as tracepoints
+from aethergraph._checks.options import as_text, is_name, shown
+from aethergraph.errors import AetherError, InvalidArgumentError
+from aethergraph.observe.metrics import METRICS
+from aethergraph.observe.reading import Sample, check_counts, read_counts
+from aethergraph.observe.totals import StageTotals
+
+__all__ = ["collect", "is_enabled", "observed", "snapshot", "start", "stop", "unwatch", "watch"]
+
+
+class _Watched:
+    """An object that is observed, by weak reference."""
+
+    __slots__ = ("given", "name", "thing")
+
+    def __init__(self, thing: weakref.ref[Any], name: str | None) -> None:
+        self.thing, self.given = thing, name is not None
+        #: None until someone asks: a live graph is made before it has a directory.
+        self.name = name
+
+
+_lock = threading.RLock()
+_watched: dict[int, _Watched] = {}
+_totals: StageTotals | None = None
+
+
+def _renew() -> None:
+    """Make the lock anew in a forked child, where another thread may have held it."""
+    global _lock
+    _lock = threading.RLock()
+    if _totals is not None:
+        _totals.renew()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def start() -> None:
+    """Observe what is made from now on, and add up stages; nothing happens if that is so."""
+    global _totals
+    with _lock:
+        if _totals is None:
+            _totals = StageTotals()
+            tracepoints.add_observer(_totals)
+            tracepoints.set_made(_add)
+
+
+def stop() -> None:
+    """Forget all that was observed."""
+    global _totals
+    with _lock:
+        tracepoints.set_made(None)
+        if _totals is not None:
+            tracepoints.remove_observer(_totals)
+        _totals = None
+        _watched.clear()
+
+
+def is_enabled() -> bool:
+    """Return whether :func:`enable` was called, and :func:`disable` not since."""
+    return _totals is not None
+
+
+def watch(thing: Any, name: str | None = None) -> str:
+    """Observe an object that keeps counts: its metrics have the label ``name`` from now on.
+
+    It is referred to weakly: what nothing else uses goes, and its metrics with it. Objects that are
+    made after :func:`enable` are watched by themselves; for those, this gives a better name.
+
+    Args:
+        thing: a ``FeatureStore`` or graph with ``storage="uring"``, ``CachedRows``,
+            ``PackedFeatures``, a plan, a live graph, an ``Ingestor``; or an object with a
+            ``stats()`` that returns statistics of one of these.
+        name: value of the label; None: the name of its file, or of its class, and a number if that
+            is taken.
+
+    Returns:
+        The name.
+
+    Raises:
+        InvalidArgumentError: the object counts nothing, cannot be referred to weakly, or the name
+            is taken by another object.
+    """
+    given = as_text(name, "name")
+    if given is not None and not is_name(given):
+        raise InvalidArgumentError(f"name = {shown(name)} is no name")
+    check_counts(thing)
+    with _lock:
+        others = {one.name for key, one in _watched.items() if key != id(thing)}
+        if given is not None and given in others:
+            raise InvalidArgumentError(f"name = {given!r} is taken by another object")
+        _add(thing, given)
+        return next(name for name, one in _named() if one is thing)
+
+
+def _add(thing: Any, name: str | None = None) -> None:
+    """Refer to an object; under a new name, if one is given."""
+    key = id(thing)
+    if name is None and key in _watched:
+        return
+
+    def forget(reference: weakref.ref[Any]) -> None:
+        found = _watched.get(key)
+        if found is not None and found.thing is reference:
+            _watched.pop(key, None)
+
+    try:
+        _watched[key] = _Watched(weakref.ref(thing, forget), name)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{type(thing).__name__} cannot be referred to weakly: give the object that has it"
+        ) from None
+
+
+def unwatch(thing: Any) -> None:
+    """Observe an object no more; nothing happens if it is not observed."""
+    _watched.pop(id(thing), None)
+
+
+def _named() -> list[tuple[str, Any]]:
+    """Return the objects with their names, those with a name of their user's first."""
+    with _lock:
+        found = [(one, one.thing()) for one in list(_watched.values())]
+        taken = {one.name for one, _ in found if one.name is not None}
+        for one, thing in found:
+            if one.name is None and thing is not None:
+                one.name = _free(_name_of(thing), taken)
+                taken.add(one.name)
+    found.sort(key=lambda pair: not pair[0].given)
+    return [(str(one.name), thing) for one, thing in found if thing is not None]
+
+
+def _name_of(thing: Any) -> str:
+    """Return what an object could be called: after its file, if it has one, or its class."""
+    for place, attribute in (
+        (getattr(thing, "reader", None), "path"), (thing, "path"), (thing, "directory"),
+        (getattr(thing, "source", None), "name"),  # of an Ingestor
+    ):  # fmt: skip
+        try:
+            found = getattr(place, attribute, None)
+        except AetherError:
+            continue
+        if isinstance(found, str) and found:
+            return os.path.basename(found.rstrip("/")) or found
+    return type(thing).__name__
+
+
+def _free(name: str, taken: set[str]) -> str:
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}-{number}" in taken:
+        number += 1
+    return f"{name}-{number}"
+
+
+def observed() -> dict[str, Any]:
+    """Return the objects that are observed, by name."""
+    return dict(_named())
+
+
+def collect() -> list[Sample]:
+    """Return the samples of all that is observed, as of now."""
+    samples: list[Sample] = []
+    seen: set[int] = set()
+    for name, thing in _named():  # parts that several have go with the first of them
+        samples += read_counts(thing, name, seen)
+    totals = _totals
+    return samples if totals is None else samples + totals.samples()
+
+
+def snapshot() -> dict[str, Any]:
+    """Return all metrics as of now, as a dictionary that JSON can hold.
+
+    ::
+
+        {"pid": 4711, "command": "python train.py", "time": 1750000000.0, "metrics": {
+            "aethergraph_rows_hits_total": {"kind": "counter", "unit": "rows", "help": "...",
+                "samples": [{"labels": {"name": "x.aef"}, "value": 1234}]}, ...}}
+
+    Metrics without a sample are left out. ``time`` is in seconds since 1970.
+    """
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for sample in collect():
+        by_name.setdefault(sample.name, []).append({"labels": sample.labels, "value": sample.value})
+    return {
+        "pid": os.getpid(),
+        "command": _command(),
+        "time": time.time(),
+        "metrics": {
+            metric.name: {
+                "kind": metric.kind,
+                "unit": metric.unit,
+                "help": metric.help,
+                "samples": by_name[metric.name],
+            }
+            for metric in METRICS
+            if metric.name in by_name
+        },
+    }
+
+
+def _command() -> str:
+    return " ".join([os.path.basename(sys.executable or "python"), *sys.argv])[:200]

@@ -1,0 +1,186 @@
+"""``aethergraph top``: what other processes do, once, as JSON, and on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from aethergraph import CachedRows, DynamicGraph, Graph, observe
+from aethergraph.cli.app import app
+from aethergraph.cli.process_tables import Section, sections
+from aethergraph.loading import SubgraphLoader
+
+runner = CliRunner()
+MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    observe.disable()
+
+
+def ae(*args: object, code: int = 0) -> str:
+    result = runner.invoke(app, [str(a) for a in args])
+    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
+    return str(result.stdout if code == 0 else result.stderr)
+
+
+def test_nobody_is_there() -> None:
+    assert "no process of yours is observed" in ae("top", code=1)
+    assert "process 12345678 shows no metrics" in " ".join(ae("top", 12345678, code=1).split())
+    assert "no process of yours" in ae("top", "--json", code=1)
+    ae("top", "--interval", 0, code=2)
+
+
+def test_json_and_once() -> None:
+    observe.enable()
+    rows = CachedRows(np.ones((10, 4), np.float32), "1M")
+    rows.gather([1, 2])
+    (found,) = json.loads(ae("top", "--json"))
+    assert found["pid"] == os.getpid()
+    assert found["metrics"]["aethergraph_cache_requested_total"]["samples"][0]["value"] == 2
+    assert json.loads(ae("top", os.getpid(), "--json"))[0]["pid"] == os.getpid()
+    text = ae("top", "--once", "--interval", 0.1)
+    assert str(os.getpid()) in text and "caches of sources" in text and "CachedRows" in text
+
+
+def snapshot(at: float, **values: float) -> dict[str, Any]:
+    names = {f"aethergraph_{name}": value for name, value in values.items()}
+    return {
+        "pid": 1, "command": "", "time": at,
+        "metrics": {
+            name: {"samples": [{"labels": {"name": "x"}, "value": value}]}
+            for name, value in names.items()
+        },
+    }  # fmt: skip
+
+
+def test_rates_are_differences() -> None:
+    before = snapshot(
+        10, rows_requested_total=1000, rows_hits_total=0, rows_device_bytes_total=0,
+        rows_wait_seconds_total=1.0, rows_used_bytes=1 << 20, rows_budget_bytes=4 << 20,
+    )  # fmt: skip
+    now = snapshot(
+        12, rows_requested_total=1400, rows_hits_total=300, rows_device_bytes_total=4096,
+        rows_wait_seconds_total=1.5, rows_used_bytes=2 << 20, rows_budget_bytes=4 << 20,
+    )  # fmt: skip
+    heads = ("rows", "rows/s", "hits", "read/s", "waits", "memory")
+    assert sections(now, before) == [
+        Section(
+            "rows on disk", heads,
+            [("x", "200", "75%", "2.0 KiB", "25%", "2.0 MiB of 4.0 MiB")],
+        )
+    ]  # fmt: skip
+    (alone,) = sections(now)
+    assert alone.rows[0] == ("x", "-", "21%", "-", "-", "2.0 MiB of 4.0 MiB")
+    # A counter that has become smaller is another object's: there is no rate yet.
+    (other,) = sections(before, {**now, "time": 8.0})
+    assert other.rows[0][1] == "-"
+
+
+def test_every_section(tmp_path: Path) -> None:
+    observe.enable()
+    rng = np.random.default_rng(0)
+    Graph.from_edges(50, *rng.integers(0, 50, (2, 500))).save(tmp_path / "g.aeg")
+    np.save(tmp_path / "x.npy", rng.random((50, 16), np.float32))
+    graph = Graph.load(tmp_path / "g.aeg", storage="uring", memory_budget="64M")
+    graph.load_features(tmp_path / "x.npy", storage="uring", memory_budget="1M")
+    with DynamicGraph.open(tmp_path / "live.aegd", 10) as live:
+        before = observe.snapshot()
+        for _ in SubgraphLoader(graph, [3], batch_size=10):
+            pass
+        live.insert_edges([0], [1])
+        found = {section.title: section for section in sections(observe.snapshot(), before)}
+    assert set(found) == {"stages", "live graphs", "lists on disk", "rows on disk"}
+    for section in found.values():
+        assert all(len(row) == len(section.heads) for row in section.rows)
+    assert [row[0] for row in found["rows on disk"].rows] == ["x.npy"]
+    assert found["live graphs"].rows[0][2] == "1"
+    assert "gather x" in [row[0] for row in found["stages"].rows]
+
+
+def test_ingest_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "edges.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
+    path = tmp_path / "edges.jsonl"
+    path.write_text("".join(json.dumps({"u": n % 10, "v": 1}) + "\n" for n in range(100)))
+    with subprocess.Popen(
+        [*MAIN, "ingest", str(tmp_path / "g.aegd"), str(path), "--schema",
+         str(tmp_path / "edges.toml"), "-n", "10"],
+    ) as ingest:  # fmt: skip
+        try:
+            until = time.monotonic() + 60
+            records = None
+            while records != 100:
+                assert time.monotonic() < until and ingest.poll() is None
+                time.sleep(0.05)
+                if ingest.pid in observe.list_processes():
+                    metrics = observe.ask(ingest.pid)["metrics"]
+                    found = metrics.get("aethergraph_ingest_records_total", {"samples": []})
+                    records = found["samples"][0]["value"] if found["samples"] else None
+            text = ae("top", ingest.pid, "--once", "--interval", 0.1)
+            assert "running" in text and "edges.jsonl" in text
+            assert "g.aegd" in text and "live graphs" in text
+        finally:
+            ingest.send_signal(signal.SIGINT)
+            assert ingest.wait(60) == 0
+    assert observe.list_processes() == []
+
+
+def test_ingest_goes_on_where_it_cannot_be_seen(tmp_path: Path, runtime: Path) -> None:
+    (runtime / "aethergraph").mkdir()
+    (runtime / "aethergraph").chmod(0o755)
+    (tmp_path / "edges.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
+    (tmp_path / "e.jsonl").write_text('{"u": 1, "v": 2}\n')
+    text = ae(
+        "ingest", tmp_path / "g.aegd", tmp_path / "e.jsonl", "--schema", tmp_path / "edges.toml",
+        "-n", 10, "--until-end",
+    )  # fmt: skip
+    assert "1 records" in text
+
+
+def test_on_a_terminal() -> None:
+    """It is drawn again and again, and ends with the process that it is about."""
+    with subprocess.Popen(
+        [sys.executable, "-c",
+         "import sys\nfrom aethergraph import observe\nobserve.enable()\n"
+         "print('ready', flush=True)\nsys.stdin.readline()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None and other.stdout.readline() == "ready\n"
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [*MAIN, "top", str(other.pid), "--interval", "0.1"],
+            stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"},
+        ) as top:  # fmt: skip
+            os.close(theirs)
+            text, until, is_ended = b"", time.monotonic() + 60, False
+            while top.poll() is None or select.select([ours], [], [], 0)[0]:
+                assert time.monotonic() < until, text
+                if select.select([ours], [], [], 0.1)[0]:
+                    try:
+                        text += os.read(ours, 1 << 16)
+                    except OSError:  # the terminal is closed
+                        break
+                if not is_ended and text.count(str(other.pid).encode()) >= 3:
+                    other.communicate("\n")
+                    is_ended = True
+            assert top.wait(60) == 0
+        os.close(ours)
+    assert f"process {other.pid} has ended".encode() in text

@@ -1,0 +1,38 @@
+"""A folder for sockets, graphs that count what they read, and an observer that ends off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aethergraph import Graph, observe
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    observe.disable()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with graph.aeg and x.npy of 500 nodes."""
+    rng = np.random.default_rng(0)
+    ends = rng.integers(0, 500, (2, 5000))
+    Graph.from_edges(500, *ends).save(tmp_path / "graph.aeg")
+    np.save(tmp_path / "x.npy", rng.random((500, 16), dtype=np.float32))
+    return tmp_path
+
+
+@pytest.fixture
+def paged(files: Path) -> Graph:
+    """A graph whose lists and features are read from files."""
+    graph = Graph.load(files / "graph.aeg", storage="uring", memory_budget="64M")
+    graph.load_features(files / "x.npy", storage="uring", memory_budget="1M")
+    return graph
