@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
-from aethergraph.tasks.rows import TaskRows, option_of, torch_tensor
+from aethergraph.tasks.rows import TaskRows, field_of, torch_tensor
 
 __all__ = ["LinkTask"]
 
@@ -99,13 +99,13 @@ class LinkTask(TaskRows):
         return found
 
     def attach_labels(self, batch: Any) -> Any:
-        """Set ``y`` of the seed links of a PyG batch to their labels; return it.
+        """Set ``y`` of a PyG batch to the labels of its seed links, and return it; a transform.
 
         Raises:
             InvalidArgumentError: the task has no labels, or the batch no ``input_id``.
         """
         store = batch if self.edge_type is None else batch[self.edge_type]
-        store.y = torch_tensor(self.gather_labels(option_of(store, "input_id")))
+        store.y = torch_tensor(self.gather_labels(field_of(store, "input_id")))
         return batch
 
     def _seeds(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,17 +18,27 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError, Unsupporte
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.reading import Rows, Source, read_rows
 
-__all__ = ["Splits", "TaskRows", "torch_tensor"]
+__all__ = ["Splits", "TaskRows", "field_of", "torch_tensor"]
 
 Own = TypeVar("Own", bound="TaskRows")
 
 
-class Splits(NamedTuple, Generic[Own]):
-    """Rows of a task to train with, to validate with and to test with."""
+@dataclass(frozen=True)
+class Splits(Generic[Own]):
+    """Rows of a task to train with, to validate with and to test with, in this order.
+
+    Attributes:
+        train: rows to train with.
+        val: rows to validate with.
+        test: rows to test with.
+    """
 
     train: Own
     val: Own
     test: Own
+
+    def __iter__(self) -> Iterator[Own]:
+        return iter((self.train, self.val, self.test))
 
 
 class TaskRows:
@@ -177,9 +188,9 @@ def torch_tensor(array: NDArray[Any]) -> Any:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def option_of(batch: Any, name: str) -> Any:
+def field_of(batch: Any, name: str) -> Any:
     """Return a field of a batch; raise InvalidArgumentError where it has none."""
-    found = batch.get(name) if isinstance(batch, Mapping) else getattr(batch, name, None)
+    found = getattr(batch, name, None)
     if found is None:
         raise InvalidArgumentError(
             f"the batch has no {name}: it is not of a loader around these seeds"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
-from aethergraph.tasks.rows import TaskRows, option_of, torch_tensor
+from aethergraph.tasks.rows import TaskRows, field_of, torch_tensor
 
 __all__ = ["TableTask"]
 
@@ -93,13 +93,15 @@ class TableTask(TaskRows):
         return found
 
     def attach_labels(self, batch: Any) -> Any:
-        """Set ``y`` of the seeds of a PyG batch to their labels; return it. A loader's transform.
+        """Set ``y`` of a PyG batch to the labels of its seeds, and return it; a loader's transform.
+
+        What the graph itself calls ``y`` is replaced.
 
         Raises:
             InvalidArgumentError: the task has no labels, or the batch no ``input_id``.
         """
         store = batch if self.entity_table is None else batch[self.entity_table]
-        store.y = torch_tensor(self.gather_labels(option_of(store, "input_id")))
+        store.y = torch_tensor(self.gather_labels(field_of(store, "input_id")))
         return batch
 
     def _seeds(self) -> str:

@@ -234,7 +234,8 @@ def test_bad_lines(text: str, message: str, line: int, column: int | None, tmp_p
 
 def test_names_are_refused_with_advice(tmp_path: Path) -> None:
     for text in ["alice,bob\ncarol,dave\n", "src,dst\nalice,bob\n"]:
-        with pytest.raises(InputError, match=r"'alice' is not a number; .*--ids string .*numpy\.unique"):
+        advice = r"'alice' is not a number; .*--ids string .*numpy\.unique"
+        with pytest.raises(InputError, match=advice):
             read_edges(write(tmp_path / "e.csv", text))
 
 

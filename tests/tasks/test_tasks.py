@@ -61,11 +61,19 @@ def in_sqlite(rows: dict[str, Any], folder: Path) -> Any:
     return {"sqlite": folder / "t.db", "query": "SELECT * FROM t ORDER BY rowid"}
 
 
+def in_duckdb(rows: dict[str, Any], folder: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("given", pa.table(rows))
+    connection.execute("CREATE TABLE t AS SELECT * FROM given")
+    return {"duckdb": connection, "table": "t"}
+
+
 def in_memory(rows: dict[str, Any], folder: Path) -> Any:
     return rows
 
 
-@pytest.mark.parametrize("source", [in_memory, in_pandas, in_csv, in_parquet, in_sqlite])
+@pytest.mark.parametrize("source", [in_memory, in_pandas, in_csv, in_parquet, in_sqlite, in_duckdb])
 def test_rows_become_seeds(
     graph: HeteroGraph, tmp_path: Path, source: Callable[[dict[str, Any], Path], Any]
 ) -> None:
@@ -282,6 +290,12 @@ def test_wrong_rows_are_named(graph: HeteroGraph, tmp_path: Path) -> None:
     (tmp_path / "shop.user.ids").unlink()
     with pytest.raises(MissingFileError, match=r"shop\.user\.ids"):
         TableTask(HeteroGraph.load(tmp_path / "shop.aeg"), training_rows(), **OPTIONS)
+
+
+def test_batches_of_other_loaders_are_named(graph: HeteroGraph) -> None:
+    task = TableTask(graph, training_rows(), **OPTIONS)
+    with pytest.raises(InvalidArgumentError, match="the batch has no input_id"):
+        task.attach_labels({"user": object()})
 
 
 def test_times_without_a_unit(tmp_path: Path) -> None:
