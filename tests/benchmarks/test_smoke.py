@@ -43,6 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "streaming",
         "walks",
         "context",
+        "observe",
         "compressed",
         "build",
         "end_to_end",
