@@ -79,9 +79,10 @@ def test_work_of_a_thread_ahead(files: Path) -> None:
     assert found.threads == 1
     own = {part.name: part for part in found.of("iterating")}
     ahead = {part.name: part for part in found.of("ahead")}
-    assert own["your step"].seconds >= 6 * STEP
-    assert ahead["sampling"].seconds >= 6 * SAMPLE
-    assert ahead["gathering slow"].seconds >= 6 * GATHER
+    assert own["your step"].seconds >= 6 * STEP  # ahead, one may have begun before
+
+    assert ahead["sampling"].seconds >= 5 * SAMPLE
+    assert ahead["gathering slow"].seconds >= 5 * GATHER
     assert ahead["idle"].seconds < 0.5 * found.seconds
     # The step is hidden behind the work ahead; two batches may have been ready.
     assert found.seconds >= 4 * (SAMPLE + GATHER)
