@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_text
+from aethergraph._checks.options import as_text, shown
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 from aethergraph.observe.metrics import METRICS
 from aethergraph.observe.registry import collect
@@ -103,7 +104,7 @@ def prometheus(port: int, address: str = "127.0.0.1") -> MetricsServer:
 
     Args:
         port: port; 0: a free one, which the result names.
-        address: address to listen at.
+        address: IP address to listen at.
 
     Raises:
         UnsupportedError: prometheus-client is not installed.
@@ -113,17 +114,21 @@ def prometheus(port: int, address: str = "127.0.0.1") -> MetricsServer:
     number, host = as_count(port, "port"), as_text(address, "address")
     if number > 65535:
         raise InvalidArgumentError(f"port = {number} is not in 0..65535")
-    if not host:
-        raise InvalidArgumentError("address must be one of this machine, such as '127.0.0.1'")
+    try:  # names are not looked up: that may take long, and may end elsewhere
+        ipaddress.ip_address(host or "")
+    except ValueError:
+        raise InvalidArgumentError(
+            f"address = {shown(host)} is no IP address of this machine, such as '127.0.0.1'"
+        ) from None
     client = require("prometheus_client", "prometheus()", "prometheus-client")
     registry = client.CollectorRegistry(auto_describe=False)
     registry.register(Collector())
     try:
         server, thread = client.start_http_server(number, host, registry)
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
         raise StorageError(
-            getattr(error, "errno", None) or 0,
+            error.errno,
             f"metrics cannot be served at {host}, port {number}: "
-            f"{getattr(error, 'strerror', None) or error}; give another port, or 0 for a free one",
+            f"{error.strerror or error}; give another port, or 0 for a free one",
         ) from None
     return MetricsServer(server, thread)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 
 __all__ = ["plot_parts"]
@@ -26,8 +27,12 @@ def plot_parts(
         bars: each with its label, and (label, milliseconds) of its pieces.
         title: title of the picture.
     """
-    if not isinstance(path, (str, os.PathLike)) or Path(path).suffix.lower() not in _KINDS:
-        raise InvalidArgumentError(f"path = {path!r} does not end in {', '.join(_KINDS)}")
+    try:
+        is_known = Path(path).suffix.lower() in _KINDS
+    except Exception:  # whatever an object of somebody else raises
+        is_known = False
+    if not is_known:
+        raise InvalidArgumentError(f"path = {shown(path)} does not end in {', '.join(_KINDS)}")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -39,9 +44,9 @@ def plot_parts(
     for (label, pieces), one in zip(bars, axes[:, 0], strict=True):
         left = 0.0
         for name, size in pieces:
-            shown = max(0.0, size)
-            one.barh([label], [shown], left=left, label=f"{name}: {size:.2f} ms")
-            left += shown
+            width = max(0.0, size)
+            one.barh([label], [width], left=left, label=f"{name}: {size:.2f} ms")
+            left += width
         one.set_xlabel("ms per batch")
         one.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
         one.set_yticks([])
@@ -51,3 +56,5 @@ def plot_parts(
         figure.savefig(path)
     except OSError as error:
         raise StorageError(error.errno, f"{os.fspath(path)}: {error.strerror}") from None
+    except ValueError as error:  # no name that a file can have
+        raise InvalidArgumentError(f"path = {shown(path)}: {error}") from None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from live_targets import live_targets
+from observe_targets import observe_targets
 from target import QUERIES, Target, methods, some, then
 from task_targets import task_targets
 
@@ -754,7 +755,7 @@ def _ondisk(folder: Path) -> Path:
 
 def targets() -> list[Target]:
     """Return all targets that can be called with the packages installed here."""
-    found = [*_core(), *_around(), *live_targets(), *task_targets()]
+    found = [*_core(), *_around(), *live_targets(), *task_targets(), *observe_targets()]
     for more in (_pyg, _dgl):
         try:
             found += list(more())

@@ -79,8 +79,8 @@ def test_work_of_a_thread_ahead(files: Path) -> None:
     assert found.threads == 1
     own = {part.name: part for part in found.of("iterating")}
     ahead = {part.name: part for part in found.of("ahead")}
-    assert own["your step"].seconds >= 6 * STEP  # ahead, one may have begun before
-
+    assert own["your step"].seconds >= 6 * STEP
+    # One of each may have begun before.
     assert ahead["sampling"].seconds >= 5 * SAMPLE
     assert ahead["gathering slow"].seconds >= 5 * GATHER
     assert ahead["idle"].seconds < 0.5 * found.seconds

@@ -73,14 +73,17 @@ def test_a_port_that_is_taken() -> None:
 
 @pytest.mark.parametrize(
     ("port", "address"),
-    [(-1, "127.0.0.1"), (65536, "127.0.0.1"), ("9", "127.0.0.1"), (0, ""), (0, 3), (0, None)],
-)
+    [
+        (-1, "127.0.0.1"), (65536, "127.0.0.1"), ("9", "127.0.0.1"), (0, ""), (0, 3), (0, None),
+        (0, "localhost"), (0, "a.example.org"), (0, "1.2.3"),
+    ],
+)  # fmt: skip
 def test_bad_arguments(port: Any, address: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         observe.prometheus(port, address)
 
 
-@pytest.mark.parametrize("address", ["no such host.invalid", "203.0.113.7", "a" * 300])
+@pytest.mark.parametrize("address", ["203.0.113.7", "2001:db8::1"])
 def test_addresses_of_others(address: str) -> None:
     with pytest.raises(StorageError, match="cannot be served"):
         observe.prometheus(0, address)
