@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from aethergraph.cli.terminal import command, show_metrics
+from aethergraph.cli.terminal import command, showing_metrics
 from aethergraph.demo import DemoOptions, LiveOptions, run_demo, run_live_demo
 
 __all__ = ["demo_command"]
@@ -94,8 +94,8 @@ def demo_command(
             learning_rate=0.01 if learning_rate is None else learning_rate,
             seed=seed,
         )
-        show_metrics()
-        run_live_demo(changing.quick() if quick else changing)
+        with showing_metrics():
+            run_live_demo(changing.quick() if quick else changing)
         return
     if edges and (features is None or labels is None):
         raise typer.BadParameter("needs --features and --labels as well", param_hint="--edges")

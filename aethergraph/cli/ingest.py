@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from aethergraph.cli.terminal import (
     duration,
     note,
     rate,
-    show_metrics,
+    showing_metrics,
     stderr,
     stdout,
 )  # fmt: skip
@@ -131,13 +132,14 @@ def ingest_command(
 
     Example: aethergraph ingest g.aegd kafka://localhost:9092/edges --schema edges.toml
     """
-    show_metrics()
     given = open_source(
         source, Schema.load(schema), name=name, until_end=until_end, options=_options(option)
     )
     new = {"order": order and order.value, "edge_time": edge_time, "edge_weight": edge_weight}
-    graph = _open_graph(directory, num_nodes, arena_mb, durability.value, new)
-    try:
+    with (
+        showing_metrics(),
+        closing(_open_graph(directory, num_nodes, arena_mb, durability.value, new)) as graph,
+    ):
         ingestor = Ingestor(
             graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
             max_bad=_number(max_bad), late=late.value, lateness=_number(lateness),
@@ -145,8 +147,6 @@ def ingest_command(
         )  # fmt: skip
         began = time.monotonic()
         stats = _watch(ingestor)
-    finally:
-        graph.close()
     seconds = time.monotonic() - began
     stdout().print(
         f"{directory}: {stats.records:,} records in {duration(seconds)}: {_summary(stats)}",

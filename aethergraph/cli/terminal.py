@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -38,11 +39,12 @@ __all__ = [
     "count",
     "duration",
     "note",
+    "printable",
     "print_json",
     "print_table",
     "rate",
     "set_debug",
-    "show_metrics",
+    "showing_metrics",
     "size",
     "stdout",
 ]
@@ -75,14 +77,26 @@ def note(text: str) -> None:
     stderr().print(f"[dim]note:[/dim] {escape(text)}")
 
 
-def show_metrics() -> None:
-    """Show what this process does to ``aethergraph top``; if that cannot be, say why and go on."""
+@contextmanager
+def showing_metrics() -> Iterator[None]:
+    """Let ``aethergraph top`` see this process in a block, or say why that cannot be."""
     from aethergraph import observe
 
+    was_enabled = observe.is_enabled()
     try:
         observe.enable()
     except AetherError as error:
         note(f"aethergraph top will not see this process: {error}")
+    try:
+        yield
+    finally:
+        if not was_enabled:
+            observe.disable()
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without what a terminal would take for commands."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aethergraph.cli.process_tables import sections
-from aethergraph.cli.terminal import command, print_json, stderr, stdout
+from aethergraph.cli.terminal import command, print_json, printable, stderr, stdout
 from aethergraph.errors import AetherError, MissingFileError
 
 __all__ = ["top_command"]
@@ -103,13 +103,13 @@ def _look(pid: int | None) -> dict[int, dict[str, Any]]:
 def _screen(now: dict[int, dict[str, Any]], before: dict[int, dict[str, Any]]) -> RenderableType:
     parts: list[RenderableType] = []
     for number, snapshot in now.items():
-        parts.append(Text(f"{number}  {snapshot['command']}", style="bold"))
+        parts.append(Text(printable(f"{number}  {snapshot['command']}"), style="bold"))
         for section in sections(snapshot, before.get(number)):
             table = Table(box=None, pad_edge=False, title=section.title, title_justify="left")
             for place, head in enumerate(section.heads):
                 table.add_column(head, justify="right" if place else "left", no_wrap=True)
             for row in section.rows:
-                table.add_row(*map(escape, row))
+                table.add_row(*(escape(printable(text)) for text in row))
             parts.append(table)
         parts.append(Text(""))
     return Group(*parts) if parts else Text(_NOBODY)

@@ -61,6 +61,14 @@ def test_json_and_once() -> None:
     assert str(os.getpid()) in text and "caches of sources" in text and "CachedRows" in text
 
 
+def test_names_are_no_commands_of_a_terminal() -> None:
+    observe.enable()
+    rows = CachedRows(np.ones((10, 4), np.float32), "1M")
+    observe.watch(rows, "a\x1b[2J[bold]b")
+    text = ae("top", "--once", "--interval", 0.1)
+    assert "\x1b" not in text and "a\N{REPLACEMENT CHARACTER}[2J[bold]b" in text
+
+
 def snapshot(at: float, **values: float) -> dict[str, Any]:
     names = {f"aethergraph_{name}": value for name, value in values.items()}
     return {
@@ -153,6 +161,7 @@ def test_ingest_goes_on_where_it_cannot_be_seen(tmp_path: Path, runtime: Path) -
         "-n", 10, "--until-end",
     )  # fmt: skip
     assert "1 records" in text
+    assert not observe.is_enabled()
 
 
 def test_on_a_terminal() -> None:
