@@ -658,6 +658,12 @@ class LiveStore:
                     self.journal.log_keys(node_type, begin, added.new)
             return added.ids, count
 
+    def find_keys(self, node_type: str, block: native.KeyBlock) -> Ids:
+        """Return the id of the node of each key, -1 where none has it, in the open transaction."""
+        with self.writing():
+            count = self._count_now(node_type)
+            return self.keys_of(node_type).find(block, native.hash_keys(block), count)
+
     def _count_now(self, node_type: str) -> int:
         """Return the number of nodes of a type, with those of the open transaction."""
         last = self.count_nodes(node_type, self.live.take_last())
