@@ -173,13 +173,21 @@ class KeyIndex:
         self._map.bits = (len(buckets) - 1).bit_length() - 1
         self._map.id_bytes = ids.dtype.itemsize
 
-    def find(self, queries: KeyBlock, task: Task | None = None) -> Ids:
+    def find(
+        self, queries: KeyBlock, task: Task | None = None, hashes: Hashes | None = None
+    ) -> Ids:
         """Return the id of each query, -1 where the map does not have it.
+
+        Args:
+            queries: the keys.
+            task: what the work is part of.
+            hashes: hash of each key, if it is known already.
 
         Raises:
             CorruptFileError: the map contradicts itself.
         """
-        hashes = hash_keys(queries)
+        if hashes is None:
+            hashes = hash_keys(queries)
         out = np.empty(len(queries), np.int64)
         err = new_error()
         begin_read(self._guard)

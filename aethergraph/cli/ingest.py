@@ -132,13 +132,14 @@ def ingest_command(
 
     Example: aethergraph ingest g.aegd kafka://localhost:9092/edges --schema edges.toml
     """
-    given = open_source(
-        source, Schema.load(schema), name=name, until_end=until_end, options=_options(option)
-    )
+    fields = Schema.load(schema)
+    given = open_source(source, fields, name=name, until_end=until_end, options=_options(option))
     new = {"order": order and order.value, "edge_time": edge_time, "edge_weight": edge_weight}
     with (
         showing_metrics(),
-        closing(_open_graph(directory, num_nodes, arena_mb, durability.value, new)) as graph,
+        closing(
+            _open_graph(directory, num_nodes, arena_mb, durability.value, new, fields)
+        ) as graph,
     ):
         ingestor = Ingestor(
             graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
@@ -169,16 +170,30 @@ def _number(text: str) -> Any:
 
 
 def _open_graph(
-    path: Path, num_nodes: int | None, arena_mb: int, durability: str, new: dict[str, Any]
+    path: Path,
+    num_nodes: int | None,
+    arena_mb: int,
+    durability: str,
+    new: dict[str, Any],
+    schema: Schema,
 ) -> Any:
     """Open the graph, of one type or of many; or make one."""
     options: dict[str, Any] = {"arena_mb": arena_mb, "durability": durability}
     if not is_live_directory(path):
-        if num_nodes is None:
+        kinds = set(schema.ids.values())
+        if num_nodes is None and not kinds:
             raise InvalidArgumentError(
-                f"there is no live graph in {path}: give --num-nodes to make one"
+                f"there is no live graph in {path}: give --num-nodes to make one, or ids in the "
+                "schema, if nodes have keys"
             )
-        return DynamicGraph.open(path, num_nodes, **options, **new)
+        if len(kinds) > 1:
+            raise InvalidArgumentError(
+                f"ids = {dict(schema.ids)}: nodes of one type have keys of one type; make a typed "
+                "graph in Python"
+            )
+        return DynamicGraph.open(
+            path, num_nodes, ids=kinds.pop() if kinds else None, **options, **new
+        )
     if list(LiveDirectory(path).description()["num_nodes"]) == ["node"]:
         return DynamicGraph.open(path, num_nodes, **options, **new)
     return DynamicHeteroGraph.open(path, **options)

@@ -7,6 +7,7 @@
       └── store.py           LiveStore: one writer, transactions, numbers of commits
             ├── forms.py, inputs.py       what is kept, and what a writer hands over, checked
             ├── kinds.py, ends.py         edge types, with their rows and ends by edge id
+            ├── keys.py                   keys of nodes, such as names, and the way back
             ├── native live graph         lists of edges, versioned (native/src/live)
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
             ├── base.py                   a graph file below what has changed

@@ -6,6 +6,7 @@
       graph.json       what the graph is: types, what is kept of edges, uuid; written once
       CURRENT          number of the commit that the base holds, and what else belongs to it (JSON)
       gen-000003.aeg   the base: an ordinary graph file, which Graph.load opens, too
+      gen-000003.user.ids  keys of its nodes of a type, if they have any (an IdMap)
       wal-1.log ...    the commits since (native/FORMAT.md, "Logs")
       rows-000001.aef  rows that an attribute of nodes began with
       LOCK             held by the process that writes, which is named in it
@@ -47,13 +48,14 @@ __all__ = ["LiveDirectory", "is_live_directory"]
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-_VERSION = 1
+#: Of graphs with keys; of others 1, which builds before that read.
+_VERSION = 2
 #: What an attempt to make a graph may have left.
 _LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
 _PLACES = ".places-"  # beside a base: where each edge is in it
 #: Bases and rows, and what a writer that was killed may have left of them.
-_OURS = re.compile(r"\.?(gen-\d{6,}\.aeg|rows-\d{6,}\.aef)(\..*)?")
+_OURS = re.compile(r"\.?(gen-\d{6,}\.(aeg|.+\.ids)|rows-\d{6,}\.aef)(\..*)?")
 
 
 def _named(call: Call) -> Call:
@@ -136,7 +138,8 @@ class LiveDirectory:
             description: what the graph is.
             base: what ``CURRENT`` says of its base, if it has one.
         """
-        found = {"version": _VERSION, "uuid": uuid.uuid4().hex, **description}
+        version = _VERSION if "ids" in description else 1
+        found = {"version": version, "uuid": uuid.uuid4().hex, **description}
         self.write_json("CURRENT", {"lsn": 0, "base": None, **base})
         self.write_json("graph.json", found)
         return found

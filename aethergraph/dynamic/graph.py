@@ -17,6 +17,7 @@ from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm
 from aethergraph.dynamic.journal import attach
+from aethergraph.dynamic.keys import LiveIds
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
@@ -150,6 +151,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        ids: str | None = None,
         progress: native.Progress | None = None,
     ) -> DynamicGraph:
         """Open the live graph in a directory, to write it; make one if there is none.
@@ -195,6 +197,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
             max_nodes: as in the constructor.
             huge_pages: as in the constructor.
             mlock: as in the constructor.
+            ids: type of the keys of nodes, ``"str"``, ``"int64"``, ``"uint64"``, ``"bytes"`` or
+                ``"uuid"``: each node has one, and :attr:`ids` knows them. The graph begins without
+                nodes; or over a base, with those of the map of ids that lies beside it. Of a graph
+                that is there, None or what it was made with.
             progress: called with (done, total).
 
         Raises:
@@ -222,7 +228,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
                     )
                 found = describe({"node": nodes}, {_KIND: form}, max_nodes)
             elif found is None:
-                if num_vertices is None:
+                nodes = 0 if num_vertices is None else as_count(num_vertices, "num_vertices")
+                if num_vertices is None and ids is None:
                     raise InvalidArgumentError(
                         f"there is no live graph in {LiveDirectory(path).path}: give num_vertices= "
                         "to make one, or base="
@@ -232,7 +239,6 @@ class DynamicGraph(LiveGraph, StoredGraph):
                     *given[2:],
                     8 if edge_id_bytes is None else edge_id_bytes,
                 )  # fmt: skip
-                nodes = as_count(num_vertices, "num_vertices")
                 found = describe({"node": nodes}, {_KIND: form}, max_nodes)
             else:
                 if list(found["num_nodes"]) != ["node"]:
@@ -253,7 +259,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
                 below,
             ), found  # fmt: skip
 
-        how = Opening(durability, interval_ms, base, storage, memory_budget, progress)
+        how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
         graph: DynamicGraph = open_store(path, how, make, _wrap)
         return graph
 
@@ -554,6 +560,25 @@ class DynamicGraph(LiveGraph, StoredGraph):
         into = self._kind.form.layout == "csc"
         found = self.in_degrees([node]) if into else self.out_degrees([node])
         return int(found[0])
+
+    @property
+    def ids(self) -> LiveIds:
+        """Ids of nodes by their keys, and the way back, of a graph that was opened with ``ids=``.
+
+        ::
+
+            graph = DynamicGraph.open("g.aegd", ids="str")
+            graph.insert_edges(graph.ids.add(["ann"]), graph.ids.add(["bob"]))
+            graph.ids.lookup(["bob"])                          # array([1])
+            graph.ids.keys([0])                                # ['ann']
+
+        A key is in the commit of its node: after a crash both are there, or none.
+
+        Raises:
+            UnsupportedError: its nodes have no keys.
+        """
+        self._store.keys_of("node")
+        return LiveIds(self._store, "node")
 
     @property
     def node_attrs(self) -> LiveAttributes:

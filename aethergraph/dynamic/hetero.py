@@ -18,6 +18,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.journal import attach
+from aethergraph.dynamic.keys import LiveIds
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
@@ -189,13 +190,15 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        ids: str | Mapping[str, str] | None = None,
         progress: native.Progress | None = None,
     ) -> DynamicHeteroGraph:
         """Open the live graph in a directory, to write it; make one if there is none.
 
         See :meth:`DynamicGraph.open`. ``num_nodes``, ``edge_types`` and what is kept of edges are
         for a graph that is made; of one that is there, None or what it was made with. One that
-        begins with a base has what the base has.
+        begins with a base has what the base has. ``ids`` is the type of the keys of all nodes, or
+        by node type, of some.
         """
         every = {
             "layout": layout, "order": order, "edge_time": edge_time,
@@ -240,7 +243,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
                 huge_pages=huge_pages, mlock=mlock, base=below,
             ), found  # fmt: skip
 
-        how = Opening(durability, interval_ms, base, storage, memory_budget, progress)
+        how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
         graph: DynamicHeteroGraph = open_store(path, how, make, _wrap)
         return graph
 
@@ -299,6 +302,15 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     def edge_types(self) -> list[EdgeType]:
         """Edge types, in the order in which sampling visits them."""
         return list(self.store.kinds)
+
+    @property
+    def ids(self) -> Mapping[str, LiveIds]:  # type: ignore[override]
+        """Ids of nodes by their keys, by node type: ``graph.ids["user"].lookup(["u17"])``.
+
+        Types whose nodes have no keys are not in it; see :attr:`DynamicGraph.ids`.
+        """
+        store = self.store
+        return {name: LiveIds(store, name) for name in store.keys}
 
     def __getitem__(self, name: Any) -> Any:
         """Return the view of a node type (a string) or an edge type (three strings)."""

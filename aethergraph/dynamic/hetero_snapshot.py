@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
+from aethergraph.dynamic.keys import NodeIds
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts
 from aethergraph.dynamic.snapshot import (
     OneCommit,
@@ -75,6 +76,13 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"the snapshot of commit {self._commit} was closed")
+
+    @property
+    def ids(self) -> Mapping[str, NodeIds]:  # type: ignore[override]
+        """Ids of nodes by their keys, by node type, as of this commit."""
+        self._check_open()
+        counts = {name: part.num_nodes for name, part in self._nodes.items()}
+        return {name: NodeIds(self._store, name, counts[name]) for name in self._store.keys}
 
     def __getitem__(self, name: Any) -> Any:
         """Return the view of a node type (a string) or an edge type (three strings)."""

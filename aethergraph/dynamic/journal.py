@@ -1,7 +1,7 @@
 """Journal: what a live graph's log has besides edges and nodes, and how a graph is opened again.
 
-The native log keeps edges and numbers of nodes (native/FORMAT.md, "Logs"). Rows, attributes and
-offsets of streams are notes in the same commits: a header in JSON, then the bytes of arrays::
+The native log keeps edges and numbers of nodes (native/FORMAT.md, "Logs"). Rows, attributes, keys
+and offsets of streams are notes in the same commits: a header in JSON, then the bytes of arrays::
 
     u32 bytes of the header | header, spaces up to a multiple of 8 | array | array ...
 
@@ -25,6 +25,7 @@ from aethergraph import _native as native
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeKind, rows_room
 from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.rows import GrowingRows
@@ -38,6 +39,8 @@ from aethergraph.errors import (
 )
 from aethergraph.features import FeatureStore
 from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.graph.id_files import ids_path
+from aethergraph.ids import IdMap
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage, log
 from aethergraph.storage.scratch import storage_error
@@ -46,7 +49,7 @@ __all__ = ["Journal", "attach"]
 
 Ids = NDArray[np.int64]
 
-_NODE_ROWS, _CHANGED_ROWS, _ROWS_BEGIN, _ROWS_END, _EDGE_ROWS, _OFFSET = range(1, 7)
+_NODE_ROWS, _CHANGED_ROWS, _ROWS_BEGIN, _ROWS_END, _EDGE_ROWS, _OFFSET, _KEYS = range(1, 8)
 _HEADER_BYTES = 4
 #: Nodes whose lists are read at once when weights and times are collected.
 _NODES_AT_ONCE = 1 << 16
@@ -120,7 +123,13 @@ class Journal:
         store.live.release_journal(lsn + 1)  # a crash may have come between a merge and this
         for kind in store.kinds.values():
             _collect_values(store, kind)
-        directory.remove_others({self.base or "", *self._row_files.values()})
+        for name, keys in store.keys.items():
+            if keys.end != (count := store.count_nodes(name, store.live.take_last())):
+                raise CorruptFileError(
+                    f"{directory.path}: {count} nodes of type {name!r} have {keys.end} keys"
+                )
+        used = {self.base or "", *self._row_files.values(), *current.get("ids", {}).values()}
+        directory.remove_others(used)
         store.journal = self
         self.publish()
 
@@ -147,12 +156,17 @@ class Journal:
             [list(name), kind.form.to_json(), {key: one.fd for key, one in kind.rows.items()}]
             for name, kind in store.kinds.items()
         ]
+        ids = {
+            name: [one.type, one.room, None if one.base is None else one.base.path, one.fd]
+            for name, one in store.keys.items()
+        }
         self.directory.publish(
             {
                 "owner": list(Owner.here()), "descriptors": store.live.descriptors,
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
                 "base": None if store.base is None else store.base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
+                "ids": ids,
             }
         )  # fmt: skip
 
@@ -206,6 +220,12 @@ class Journal:
         """Log the number of the next record of a stream."""
         self._note(_OFFSET, {"source": source, "partition": partition, "next": following})
 
+    def log_keys(self, node_type: str, begin: int, block: native.KeyBlock) -> None:
+        """Log the keys of nodes that are added."""
+        header = {"type": node_type, "begin": begin, "count": len(block)}
+        sizes = [] if block.offsets is None else [np.diff(block.offsets).astype(np.uint32)]
+        self._note(_KEYS, header, *sizes, block.data)
+
     def _note(self, kind: int, header: dict[str, Any], *arrays: NDArray[Any]) -> None:
         self._store.live.note(kind, _pack(header, *arrays))
 
@@ -225,6 +245,8 @@ class Journal:
         store = self._store
         if kind == _OFFSET:
             store.offsets[header["source"], header["partition"]] = header["next"]
+        elif kind == _KEYS:
+            _take_keys(store.keys[header["type"]], header, content, at)
         elif kind == _EDGE_ROWS:
             table = list(store.kinds.values())[header["kind"]].attrs[header["name"]]
             table.put(header["begin"], _rows_in(content, at, table))
@@ -293,9 +315,16 @@ class Journal:
         base = self.directory.next_base()
         path = self.directory.path / base
         write_base(snapshot.stored_parts(), path, memory=memory, progress=progress)
-        self._make_current(
-            base, {"lsn": lsn, "nodes": counts, "edge_ids": ends, "offsets": offsets}
-        )
+        ids = {name: ids_path(base, name) for name in store.keys}
+        try:
+            for name, file in ids.items():
+                store.keys[name].save(str(self.directory.path / file), counts[name], memory)
+        except BaseException:
+            for file in (base, *ids.values()):
+                (self.directory.path / file).unlink(missing_ok=True)
+            raise
+        state = {"lsn": lsn, "nodes": counts, "edge_ids": ends, "offsets": offsets}
+        self._make_current(base, {**state, "ids": ids} if ids else state)
         # Older files may be mapped by this graph and its readers: they go when it is opened again.
         self.base = base
         below = Base(path, self._storage, self._budget, ends=ends)
@@ -377,7 +406,7 @@ class Journal:
 
 
 def _leave_note(lsn: int, kind: int, content: bytes) -> None:
-    """Do nothing: rows and offsets are those of the graph already."""
+    """Do nothing: rows, keys and offsets are those of the graph already."""
 
 
 def attach(path: native.Path) -> LiveStore:
@@ -417,7 +446,26 @@ def attach(path: native.Path) -> LiveStore:
     return LiveStore.attached(
         owner, address["descriptors"], address["num_nodes"], rows, edges, rows_base, base,
         str(directory.path),
+        {
+            name: (kind, room, None if path is None else IdMap.load(path), fd)
+            for name, (kind, room, path, fd) in address.get("ids", {}).items()
+        },
     )  # fmt: skip
+
+
+def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: int) -> None:
+    begin, count, width = header["begin"], header["count"], keys.columns.width
+    if begin != keys.end:
+        raise ValueError(f"keys from {begin} on, where the next one is {keys.end}")
+    if width:
+        data = np.frombuffer(content, np.uint8, count * width, at)
+        keys.put(begin, native.KeyBlock(data, None, width))
+        return
+    offsets = np.zeros(count + 1, np.uint64)
+    np.cumsum(np.frombuffer(content, np.uint32, count, at), out=offsets[1:])
+    at += -(-4 * count // 8) * 8
+    data = np.frombuffer(content, np.uint8, int(offsets[-1]), at)
+    keys.put(begin, native.KeyBlock(data, offsets))
 
 
 def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = None) -> NDArray[Any]:

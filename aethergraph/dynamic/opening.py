@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice
+from aethergraph._checks.options import as_choice, as_items, shown
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import Journal
+from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeType
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import FileChangedError, InvalidArgumentError
+from aethergraph.graph.id_files import ids_path
+from aethergraph.ids import IdMap
+from aethergraph.ids.columns import check_types
 from aethergraph.storage.choice import Storage, check_storage
 
 __all__ = ["Durability", "Opening", "check_same_count", "describe", "open_store"]
@@ -37,6 +41,7 @@ class Opening:
         storage: where the lists of the base live.
         memory_budget: of ``storage="uring"``.
         progress: called with (done, total).
+        ids: type of the keys of nodes, or by node type; None: those that the graph has.
     """
 
     durability: Any
@@ -45,6 +50,7 @@ class Opening:
     storage: Storage
     memory_budget: int | str | None
     progress: native.Progress | None
+    ids: Any = None
 
     def __post_init__(self) -> None:
         as_choice(self.durability, tuple(native.DURABILITY), "durability")
@@ -71,6 +77,7 @@ def open_store(
         directory.check_empty()
         base = None if how.base is None else _open_base(how, how.base, own_ids=True)
         made = make(None, None, base)  # arguments are checked before anything is written
+        _begin_keys(made[0], made[1], how.ids)
     elif how.base is not None:
         raise InvalidArgumentError(
             f"{directory.path} holds a live graph already: base= is for one that is made"
@@ -81,6 +88,7 @@ def open_store(
         if found is not None:
             current = directory.read_json("CURRENT")
             made = make(found, current.get("nodes"), _base_of(directory, current, how))
+            _restore_keys(made[0], directory, current, found.get("ids", {}), how.ids)
         assert made is not None
         store, description = made
         if found is None:
@@ -118,6 +126,71 @@ def check_same_count(given: Any, own: int | None, name: str) -> None:
         )
 
 
+def _read_key_types(given: Any, node_types: Iterable[str]) -> dict[str, str]:
+    """Return the type of the keys by node type, checked."""
+    if given is None:
+        return {}
+    found = dict(as_items(given, "ids", "types of keys")) if isinstance(given, Mapping) else None
+    kinds = dict.fromkeys(node_types, given) if found is None else found
+    for name, kind in kinds.items():
+        if name not in node_types:
+            raise InvalidArgumentError(f"ids: there is no node type {shown(name)}")
+        if not isinstance(kind, str):
+            raise InvalidArgumentError(f"ids: {shown(kind)} is no type of keys, such as 'str'")
+        check_types(kind)
+    return kinds
+
+
+def _begin_keys(store: LiveStore, description: dict[str, Any], given: Any) -> None:
+    """Let the nodes of a new graph have keys, those of its base to begin with."""
+    kinds = _read_key_types(given, store.node_rows)
+    if kinds:
+        description["ids"] = kinds
+    for name, kind in kinds.items():
+        count, base = store.first_nodes[name], None
+        if store.base is not None and count:
+            own_name = store.base.graph.node_types[list(store.node_rows).index(name)]
+            base = _load_keys(ids_path(store.base.path, own_name), kind, count)
+        elif count:
+            raise InvalidArgumentError(
+                f"{count} nodes of type {name!r} would have no keys: with ids= a graph begins "
+                "without nodes, or over a base that has a map of ids"
+            )
+        store.keys[name] = GrowingKeys(kind, store.max_nodes, base)
+
+
+def _restore_keys(
+    store: LiveStore, directory: LiveDirectory, current: Mapping[str, Any], kinds: Any, given: Any
+) -> None:
+    """Give the nodes of a graph the keys that its base has."""
+    if given is not None and _read_key_types(given, store.node_rows) != kinds:
+        was = f"with ids = {shown(kinds)}" if kinds else "without ids"
+        raise InvalidArgumentError(f"the graph was made {was}, not {shown(given)}: leave it out")
+    for name, kind in kinds.items():
+        file = current.get("ids", {}).get(name)
+        base = None
+        if file is not None:
+            base = _load_keys(str(directory.path / file), kind, store.first_nodes[name])
+        store.keys[name] = GrowingKeys(kind, store.max_nodes, base)
+
+
+def _load_keys(path: str, kind: str, count: int) -> IdMap:
+    """Open the keys of a base.
+
+    Raises:
+        InvalidArgumentError: they are of another type.
+        FileChangedError: they are of another base.
+    """
+    found = IdMap.load(path)
+    if found.types != (kind,):
+        raise InvalidArgumentError(f"ids = {kind!r}, but the keys of {path} are {found.columns}")
+    if len(found) != count:
+        raise FileChangedError(
+            116, f"{path}: has {len(found):,} keys, but its base has {count:,} nodes", path
+        )
+    return found
+
+
 def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
     return Base(path, how.storage, how.memory_budget, progress=how.progress, **facts)
 
@@ -140,8 +213,10 @@ def _describe_base(store: LiveStore) -> dict[str, Any]:
     base = store.base
     if base is None:
         return {}
+    ids = {name: one.base.path for name, one in store.keys.items() if one.base is not None}
     return {
         "base": base.path, "own_ids": True, "fingerprint": base.fingerprint,
         "nodes": store.first_nodes, "edge_ids": [edges.end for edges in base.edges],
         "last_times": [edges.last_time for edges in base.edges],
+        **({"ids": ids} if ids else {}),
     }  # fmt: skip

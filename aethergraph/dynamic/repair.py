@@ -9,6 +9,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import CorruptFileError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.ids import IdMap
 
 __all__ = ["truncate_log", "verify_directory"]
 
@@ -35,6 +36,10 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
             with HeteroGraph.load(directory.path / base) as graph:
                 graph.verify(progress)
             found.append(base)
+        for file in current.get("ids", {}).values():
+            with IdMap.load(directory.path / file) as ids:
+                ids.verify(progress)
+            found.append(file)
         for file in sorted(directory.path.glob("rows-*.aef")):
             with FeatureStore.load(file) as rows:
                 rows.verify(progress)

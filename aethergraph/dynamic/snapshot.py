@@ -14,6 +14,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.forms import EDGE_ID
+from aethergraph.dynamic.keys import NodeIds
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
@@ -194,6 +195,18 @@ class Snapshot(OneCommit, StoredGraph):
     def end_edge_ids(self) -> int:
         """Number that all edge ids are below: the edges that were ever inserted."""
         return self._end_edge_ids
+
+    @property
+    def ids(self) -> NodeIds:
+        """Ids of nodes by their keys, and the way back, as of this commit.
+
+        Raises:
+            UnsupportedError: the nodes have no keys; see :attr:`DynamicGraph.ids`.
+        """
+        self._live()
+        node_type = self._kind.name[0]
+        self._store.keys_of(node_type)
+        return NodeIds(self._store, node_type, self._num_nodes)
 
     @property
     def native_snapshot(self) -> native.NativeSnapshot:

@@ -35,6 +35,7 @@ from aethergraph._tracepoints import stage
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, read_weights
+from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, rows_room, set_bases
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.sharing import Owner, open_descriptors
@@ -47,6 +48,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import as_row_source
+from aethergraph.ids import IdMap
 from aethergraph.protocols import FeatureSource, MemorySource, RowSource
 
 if TYPE_CHECKING:
@@ -263,6 +265,8 @@ class LiveStore:
             self.path: str | None = None
         #: Number of the next record by (source, partition), of streams that edges come from.
         self.offsets: dict[tuple[str, int], int] = {}
+        #: Keys by node type, of types whose nodes have any.
+        self.keys: dict[str, GrowingKeys] = {}
         _stores.add(self)
 
     # ---- other processes ---------------------------------------------------------------------
@@ -281,7 +285,8 @@ class LiveStore:
             for name, kind in self.kinds.items()
         }
         where = (Owner.here(), self.live.descriptors, self.first_nodes)
-        return _attach, (*where, rows, edges, self.rows_base, self.base, self.path)
+        keys = {name: (one.type, one.room, one.base, one.fd) for name, one in self.keys.items()}
+        return _attach, (*where, rows, edges, self.rows_base, self.base, self.path, keys)
 
     @classmethod
     def attached(
@@ -294,6 +299,7 @@ class LiveStore:
         rows_base: Base | None = None,
         base: Base | None = None,
         path: str | None = None,
+        keys: Mapping[str, tuple[str, int, IdMap | None, int]] | None = None,
     ) -> LiveStore:
         """Open the store of another process, for reading.
 
@@ -306,6 +312,7 @@ class LiveStore:
             rows_base: graph file that rows by edge id begin with, opened by this process.
             base: graph file that the lists are over.
             path: directory of the graph; None: it has none.
+            keys: by node type with keys their type, room, base and descriptor.
         """
         self = cls.__new__(cls)
         self.rows_base, self.base, self.path = rows_base, base, path
@@ -325,6 +332,10 @@ class LiveStore:
             self.kinds[name] = EdgeKind(name, number, form, opened, below)
         set_bases(live, self.kinds, base)
         self._set(live, is_writer=False)
+        self.keys = {
+            name: GrowingKeys(kind, room, below, open_descriptors(owner, [fd])[0])
+            for name, (kind, room, below, fd) in (keys or {}).items()
+        }
         live.follow = _follower(self)
         return self
 
@@ -610,17 +621,20 @@ class LiveStore:
 
     def add_nodes(self, node_type: str, count: int, attrs: Mapping[str, ArrayLike]) -> Ids:
         """Add nodes with their rows; return their ids."""
-        number = as_count(count, "count")
+        if node_type in self.keys:
+            raise InvalidArgumentError(
+                "each node has a key: graph.ids.add(keys) adds nodes, of a typed graph "
+                f"graph.ids[{node_type!r}].add(keys)"
+            )
+        return self._add_nodes(node_type, as_count(count, "count"), attrs)
+
+    def _add_nodes(self, node_type: str, number: int, attrs: Mapping[str, ArrayLike]) -> Ids:
         if self.relation_of(node_type) is None:
             raise UnsupportedError(
                 f"{node_type!r} is at the end of no edge type: such nodes cannot be added"
             )
         tables = self.node_rows[node_type]
-        for name in tables:
-            if name not in attrs:
-                raise InvalidArgumentError(
-                    f"nodes have the attribute {name!r}: give {name}= with {number} rows"
-                )
+        _check_given(tables, attrs, number)
         rows = {
             name: as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
         }
@@ -636,6 +650,58 @@ class LiveStore:
                     self.live.add_nodes(kind.number, *(number * is_end for is_end in ends))
             opened.added[node_type] += number
             return np.arange(begin, begin + number)
+
+    def keys_of(self, node_type: str) -> GrowingKeys:
+        """Return the keys of the nodes of a type.
+
+        Raises:
+            UnsupportedError: they have none.
+        """
+        if node_type not in self.keys:
+            raise UnsupportedError(
+                f"nodes of type {node_type!r} have no keys: make the graph by open(path, ids='str')"
+            )
+        return self.keys[node_type]
+
+    def add_keys(
+        self,
+        node_type: str,
+        block: native.KeyBlock,
+        attrs: Mapping[str, ArrayLike] | None = None,
+    ) -> tuple[Ids, int]:
+        """Return the id of the node of each key, and how many were added for keys without one.
+
+        Args:
+            node_type: type of the nodes.
+            block: the keys.
+            attrs: rows of each attribute, one per key; None: rows of new nodes are zeros.
+        """
+        keys, tables = self.keys_of(node_type), self.node_rows[node_type]
+        if attrs is not None:
+            _check_given(tables, attrs, len(block))
+        rows = {
+            name: as_rows(values, tables.get(name), name, len(block))
+            for name, values in (attrs or {}).items()
+        }
+        with self.writing(), self._changing() as opened:
+            before, begin = keys.tiers, self._count_now(node_type)
+            added = keys.add(block, begin)
+            count = len(added.new)
+            if count:
+                opened.undo.append(lambda: setattr(keys, "tiers", before))
+                first = {name: values[added.first] for name, values in rows.items()}
+                for name, one in tables.items():
+                    first.setdefault(name, np.zeros((count, *one.row_shape), one.dtype))
+                self._add_nodes(node_type, count, first)
+                if self.journal is not None:
+                    self.journal.log_keys(node_type, begin, added.new)
+            return added.ids, count
+
+    def find_keys(self, node_type: str, block: native.KeyBlock) -> Ids:
+        """Return the id of the node of each key, -1 where none has it, in the open transaction."""
+        with self.writing():
+            count = self._count_now(node_type)
+            return self.keys_of(node_type).find(block, native.hash_keys(block), count)
 
     def _count_now(self, node_type: str) -> int:
         """Return the number of nodes of a type, with those of the open transaction."""
@@ -733,6 +799,14 @@ class LiveStore:
             opened.undo.append(undo)
             if self.journal is not None:
                 self.journal.log_offset(source, partition, number)
+
+
+def _check_given(tables: Mapping[str, Any], attrs: Mapping[str, Any], count: int) -> None:
+    for name in tables:
+        if name not in attrs:
+            raise InvalidArgumentError(
+                f"nodes have the attribute {name!r}: give {name}= with {count} rows"
+            )
 
 
 def _attach(*state: Any) -> LiveStore:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
 from aethergraph.ids.columns import KeyColumns
+from aethergraph.ids.tiers import bucket_bits
 from aethergraph.storage.meta import FileMeta, KeysMeta, write_meta
 
 __all__ = ["DuplicateKeyError", "IdMapBuilder"]
@@ -35,7 +36,6 @@ _U8 = np.dtype(np.uint8)
 _LEAST = 1 << 16  # bytes of a run: with less memory the builder takes more than it should
 _PIECE = 1 << 19  # items that are copied together
 _MOST_FILES = 256
-_PER_BUCKET = 8  # hashes, on average
 _SHARE = 6  # memory of sorting keys, in times their bytes
 
 
@@ -327,7 +327,7 @@ class IdMapBuilder:
 
     def _buckets(self, count: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
         """Yield the first position of every bucket of hashes, and at last the number of keys."""
-        bits = max(0, (count // _PER_BUCKET - 1).bit_length()) if count >= _PER_BUCKET else 0
+        bits = bucket_bits(count)
         done = 0
         for first, hashes in _pieces(self._file("hashes")):
             tops = hashes >> np.uint64(64 - bits) if bits else np.zeros(len(hashes), np.uint64)

@@ -203,11 +203,17 @@ class IdMap:
             )
         return ids
 
-    def find(self, block: native.KeyBlock) -> Ids:
-        """Return the id of each key that was encoded before; -1 where the map does not have it."""
+    def find(self, block: native.KeyBlock, hashes: NDArray[np.uint64] | None = None) -> Ids:
+        """Return the id of each key that was encoded before; -1 where the map does not have it.
+
+        Args:
+            block: the keys.
+            hashes: hash of each key, if it is known already.
+        """
         ids = native.run_long(
-            lambda task: self._index.find(block, task), None, block.nbytes + 32 * len(block)
-        )
+            lambda task: self._index.find(block, task, hashes),
+            None, block.nbytes + 32 * len(block),
+        )  # fmt: skip
         if self._meta.first_id:
             ids[ids >= 0] += self._meta.first_id
         return ids
@@ -218,6 +224,10 @@ class IdMap:
         Raises:
             OutOfRangeError: an id is not in the map; names it and its position.
         """
+        return self._columns.decode(self.block(ids))
+
+    def block(self, ids: ArrayLike) -> native.KeyBlock:
+        """Return the key of each id as bytes; see :meth:`keys`."""
         self._check_open()
         wanted = as_ids(ids, "ids") - self._meta.first_id
         if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
@@ -230,7 +240,7 @@ class IdMap:
             places = self._places[wanted].astype(np.uint64)
             if len(places) and int(places.max()) >= len(self):
                 raise CorruptFileError(f"{self.path}: a key has a place that does not exist")
-            return self._columns.decode(self._keys.take(places, self._guard))
+            return self._keys.take(places, self._guard)
 
     # ---- the file ----------------------------------------------------------------------
 

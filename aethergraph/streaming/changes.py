@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count, describe_range
 from aethergraph._checks.options import shown
+from aethergraph._native import KeyBlock
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -31,10 +32,12 @@ from aethergraph.streaming.columns import (
     Ids,
     read_flags,
     read_integers,
+    read_keys,
     read_rows,
     read_times,
     read_weights,
 )
+from aethergraph.streaming.keyed import with_ids
 from aethergraph.streaming.records import BadRecord, IdMap, Records
 
 __all__ = ["Changes", "Target"]
@@ -63,6 +66,9 @@ class Changes:
     event_times: Ids | None = None
     #: Number of each record.
     offsets: Ids | None = None
+    #: Keys by end, where nodes have keys: ``src`` and ``dst`` are places in them until they are
+    #: written, as only a commit gives ids to new ones.
+    keys: tuple[KeyBlock | None, KeyBlock | None] = (None, None)
 
     def only(self, kept: NDArray[np.bool_] | slice) -> Changes:
         """Return some of the changes."""
@@ -73,7 +79,7 @@ class Changes:
         return Changes(
             self.kind, self.src[kept], cut(self.dst), cut(self.delete), cut(self.times),
             cut(self.weights), {name: rows[kept] for name, rows in self.attrs.items()},
-            cut(self.event_times), cut(self.offsets),
+            cut(self.event_times), cut(self.offsets), self.keys,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -112,6 +118,11 @@ class Target:
             self._id_maps = dict(id_map)
         elif id_map is not None:
             self._id_maps = dict.fromkeys(self._store.node_rows, id_map)
+        for name in self._id_maps:
+            if name in self._store.keys:
+                raise InvalidArgumentError(
+                    f"nodes of type {name!r} have keys, which the graph keeps: leave id_map out"
+                )
         self._relations: dict[str, Any] = {}
         for kind in self._store.kinds:
             self._relations[",".join(kind)] = kind
@@ -209,6 +220,28 @@ class Target:
                     )
             self._check_names(attrs, form.attrs, "edges", needed=True)
 
+    def check_keys(self, roles: Sequence[str], given: Mapping[str, str], kind: Any) -> None:
+        """Raise unless the types of keys of a schema are those of the nodes.
+
+        Raises:
+            InvalidArgumentError: they are not; names both.
+        """
+        if "node" in roles:
+            ends = [("node", self.node_type(kind))]
+        else:
+            kinds = self._store.kinds if "relation" in roles else [self.edge_type(kind)]
+            ends = [(role, one[at]) for one in kinds for role, at in (("src", 0), ("dst", 2))]
+        for role, node_type in ends:
+            own = self._store.keys.get(node_type)
+            wanted = None if own is None else own.type
+            if given.get(role) != wanted:
+                has = "no keys" if wanted is None else f"keys of type {wanted!r}"
+                advice = "leave ids= out" if wanted is None else f"give the schema ids={wanted!r}"
+                raise InvalidArgumentError(
+                    f"nodes of type {node_type!r} have {has}, but the schema says "
+                    f"{given.get(role)!r} of {role}: {advice}"
+                )
+
     def _check_names(self, attrs: Any, tables: Any, what: str, *, needed: bool) -> None:
         for name in attrs:
             if name not in tables:
@@ -274,20 +307,32 @@ class Target:
         assert records.offsets is not None
         offsets = np.asarray(records.offsets, np.int64)[rows]
         if isinstance(kind, str):
-            nodes = self._read_ids(column, "node", kind)
+            nodes, keys = self._read_ends(column, "node", kind)
             tables = self._store.node_rows[kind]
             attrs = self._read_attrs(column, tables, np.ones(len(rows), bool))
-            return Changes(kind, nodes, None, None, None, None, attrs, None, offsets)
+            return Changes(kind, nodes, None, None, None, None, attrs, None, offsets, (keys, None))
         form = self.form(kind)
-        src = self._read_ids(column, "src", kind[0])
-        dst = self._read_ids(column, "dst", kind[2])
+        src, src_keys = self._read_ends(column, "src", kind[0])
+        dst, dst_keys = self._read_ends(column, "dst", kind[2])
         delete = read_flags(column, "delete")
         inserted = np.ones(len(rows), bool) if delete is None else ~delete
         times = read_times(column, form, inserted)
         weights = read_weights(column, inserted) if form.has_weight else None
         attrs = self._read_attrs(column, form.attrs, inserted)
         kept = times if form.has_time else None
-        return Changes(kind, src, dst, delete, kept, weights, attrs, times, offsets)
+        return Changes(
+            kind, src, dst, delete, kept, weights, attrs, times, offsets, (src_keys, dst_keys)
+        )
+
+    def _read_ends(self, column: Column, role: str, node_type: str) -> tuple[Ids, KeyBlock | None]:
+        """Return ids; or keys, and the place of each in them."""
+        own = self._store.keys.get(node_type)
+        if own is None:
+            return self._read_ids(column, role, node_type), None
+        values = column.values(role)
+        assert values is not None
+        block = read_keys(column, role, values, own.columns)
+        return np.arange(len(block)), block
 
     def _read_ids(self, column: Column, role: str, node_type: str) -> Ids:
         keys = column.values(role)
@@ -333,7 +378,8 @@ class Target:
 
     def write(self, changes: Sequence[Changes]) -> dict[str, int]:
         """Make changes in the open transaction; return how many there were of each sort."""
-        counts = {"edges": 0, "deleted": 0, "rows": 0, "nodes": self._grow(changes)}
+        changes, added = with_ids(self._store, changes)
+        counts = {"edges": 0, "deleted": 0, "rows": 0, "nodes": added + self._grow(changes)}
         for kind in dict.fromkeys(one.kind for one in changes):
             own = [one for one in changes if one.kind == kind]
             if isinstance(kind, str):
@@ -354,6 +400,8 @@ class Target:
                     largest[node_type] = max(largest.get(node_type, -1), int(ids.max()))
         added = 0
         for node_type, most in largest.items():
+            if node_type in self._store.keys:
+                continue  # there is one for each key
             missing = most + 1 - self._count(node_type)
             if missing > 0:
                 rows = {

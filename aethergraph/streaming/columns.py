@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
+from aethergraph._native import KeyBlock
 from aethergraph.dynamic.forms import EdgeForm
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.ids import KeyColumns
 from aethergraph.streaming.records import Records
 
 __all__ = [
-    "Array", "Column", "Ids", "read_flags", "read_integers", "read_rows", "read_times",
-    "read_weights",
+    "Array", "Column", "Ids", "read_flags", "read_integers", "read_keys", "read_rows",
+    "read_times", "read_weights",
 ]  # fmt: skip
 
 Array: TypeAlias = NDArray[Any]
@@ -79,6 +82,42 @@ def read_integers(column: Column, role: str, values: Array, what: str = "integer
         else:
             found[at] = value
     return found
+
+
+def read_keys(column: Column, role: str, values: Array, types: KeyColumns) -> KeyBlock:
+    """Return a column as keys of a type; what is none is refused, and is an empty key or 0."""
+    if values.dtype.kind == "S" and types.types == ("str",):
+        values = np.array([_of_utf8(one) for one in values.tolist()], object)
+    try:
+        block, impossible = types.encode(values)
+    except (InvalidArgumentError, OutOfRangeError):
+        return _read_each_key(column, role, values, types)
+    if impossible is not None:
+        column.refuse_where(impossible, role, values, f"does not fit in keys of type {types}")
+    return block
+
+
+def _read_each_key(column: Column, role: str, values: Array, types: KeyColumns) -> KeyBlock:
+    none: Any = {"str": "", "bytes": b"", "uuid": UUID(int=0)}.get(types.types[0], 0)
+    found = np.empty(len(values), object)
+    for at, value in enumerate(values.tolist()):
+        found[at] = none
+        try:
+            types.encode_exactly([value])
+        except (InvalidArgumentError, OutOfRangeError):
+            label = column.label(role)
+            why = "is missing" if value is None else f"= {shown(value)} is no key of type {types}"
+            column.refuse(at, f"{label} {why}")
+        else:
+            found[at] = value
+    return types.encode_exactly(found)
+
+
+def _of_utf8(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def read_flags(column: Column, role: str) -> NDArray[np.bool_] | None:

@@ -75,7 +75,13 @@ def require(module: str, what: str, extra: str) -> Any:
 
 
 class Decoder:
-    """Base of the decoders of formats that have one record to a payload."""
+    """Base of the decoders of formats that have one record to a payload.
+
+    Attributes:
+        texts: fields that are texts, whatever they look like.
+    """
+
+    texts: frozenset[str] = frozenset()
 
     def decode(
         self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
@@ -172,7 +178,10 @@ class JsonDecoder(Decoder):
         text = b"\n".join(payloads)
         # Blocks end at line ends, and a payload may have some in it.
         options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        parsing = pajson.ParseOptions(newlines_in_values=True)
+        known = [(name, pa.string()) for name in self.texts if "." not in name]
+        parsing = pajson.ParseOptions(
+            newlines_in_values=True, explicit_schema=pa.schema(known) if known else None
+        )
         try:
             found = pajson.read_json(pa.BufferReader(text), options, parsing)
         except (pa.ArrowException, UnicodeError):
@@ -243,7 +252,9 @@ class CsvDecoder(Decoder):
 
     def with_names(self, line: bytes) -> CsvDecoder:
         """Return a decoder for lines below a first line with the names."""
-        return CsvDecoder(self._split(line), self.delimiter)
+        found = CsvDecoder(self._split(line), self.delimiter)
+        found.texts = self.texts
+        return found
 
     def _split(self, payload: bytes) -> list[str]:
         (found,) = csv.reader([payload.decode()], delimiter=self.delimiter, strict=True)
@@ -270,15 +281,19 @@ class CsvDecoder(Decoder):
                 pacsv.ConvertOptions(
                     include_columns=list(fields), strings_can_be_null=False, null_values=[],
                     timestamp_parsers=[], quoted_strings_can_be_null=False,
+                    column_types={name: pa.string() for name in self.texts},
                 ),
             )  # fmt: skip
         except (pa.ArrowException, UnicodeError):
             return None
         if found.num_rows != len(payloads) or not all(map(_is_plain, found.columns)):
             return None
-        if any(pa.types.is_string(kind) for kind in found.schema.types):
-            return None  # a column is of texts as soon as one of them is no number
-        return {name: arrow_column(found.column(name)) for name in fields}
+        for name, kind in zip(found.schema.names, found.schema.types, strict=True):
+            if pa.types.is_string(kind) and name not in self.texts:
+                return None  # a column is of texts as soon as one of them is no number
+        columns = {name: arrow_column(found.column(name)) for name in fields}
+        # What is empty is missing, which is looked for one by one.
+        return None if any("" in columns[name] for name in self.texts) else columns
 
     def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
         if self.names is None:
@@ -286,7 +301,10 @@ class CsvDecoder(Decoder):
         values = self._split(payload)
         if len(values) != len(self.names):
             raise ValueError(f"{len(values)} fields where there are {len(self.names)} columns")
-        return {name: _of_text(text) for name, text in zip(self.names, values, strict=True)}
+        return {
+            name: (text or None) if name in self.texts else _of_text(text)
+            for name, text in zip(self.names, values, strict=True)
+        }
 
 
 def _of_text(text: str) -> Any:

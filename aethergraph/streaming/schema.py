@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from aethergraph._checks.options import as_choice, is_name, shown
 from aethergraph._checks.times import check_unit
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
+from aethergraph.ids.columns import check_types
 from aethergraph.streaming.decode import (
     ArrowDecoder,
     AvroDecoder,
@@ -39,6 +40,8 @@ Array = NDArray[Any]
 _ENDS = ("src", "dst", "time", "weight", "delete", "relation", "node")
 #: What numpy has for no time.
 _NAT = -(2**63)
+#: Those that may be keys of nodes, and types of keys that are written as texts.
+_KEYED, _TEXTS = ("src", "dst", "node"), ("str", "uuid")
 _FORMATS = ("json", "csv", "avro", "struct", "arrow")
 
 
@@ -72,6 +75,9 @@ class Schema:
             values stand side by side.
         edge_type: edge type of all records.
         node_type: node type of all records with ``node``.
+        ids: type of the keys in ``src``, ``dst`` and ``node``, of a graph whose nodes have keys
+            (``DynamicGraph.open(path, ids="str")``): one type for all, or a table of types by
+            field; here the types by role.
         decoder: reader of the format.
     """
 
@@ -89,6 +95,7 @@ class Schema:
     attrs: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     edge_type: tuple[str, str, str] | None = None
     node_type: str | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     # ---- making ------------------------------------------------------------------------------
 
@@ -320,7 +327,9 @@ class SchemaSource:
 
     def check(self, target: Target) -> None:
         """Raise unless the graph takes what the schema brings."""
-        target.check_columns(self.schema.roles, self.schema.attrs, self.schema.kind)
+        schema = self.schema
+        target.check_columns(schema.roles, schema.attrs, schema.kind)
+        target.check_keys(schema.roles, schema.ids, schema.kind)
 
 
 def check_listener(name: Any, schema: Any, format: str) -> None:
@@ -368,7 +377,7 @@ def _toml() -> Any:
 
 
 def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
-    known = [*_ENDS, "time_unit", "delete_values", "attrs", "edge_type", "node_type"]
+    known = [*_ENDS, "time_unit", "delete_values", "attrs", "edge_type", "node_type", "ids"]
     for name in options:
         if name not in known:
             raise InvalidArgumentError(
@@ -405,7 +414,21 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
             )
         given["edge_type"] = tuple(kinds)
     given["attrs"] = _read_attrs(given.get("attrs", {}))
+    given["ids"] = ids = _read_ids(given.get("ids", {}), [r for r in _KEYED if r in given])
+    decoder.texts = frozenset(given[role] for role, own in ids.items() if own in _TEXTS)
     return Schema(kind, decoder, **given)
+
+
+def _read_ids(ids: Any, roles: list[str]) -> dict[str, str]:
+    """Return the types of keys by role."""
+    found = dict(ids) if isinstance(ids, Mapping) else dict.fromkeys(roles, ids)
+    for role, kind in found.items():
+        if role not in roles:
+            raise InvalidArgumentError(f"schema: ids has {shown(role)}, but the fields are {roles}")
+        if not isinstance(kind, str):
+            raise InvalidArgumentError(f"schema: ids = {shown(kind)} is no type of keys")
+        check_types(kind)
+    return found
 
 
 def _read_attrs(attrs: Any) -> dict[str, str | tuple[str, ...]]:

@@ -152,3 +152,18 @@ def test_schemas_that_are_wrong(tmp_path: Path) -> None:
         said = ae("ingest", tmp_path / "g", tmp_path / "e.jsonl", "--schema", tmp_path / "s.toml",
                   code=1 if "cannot" in message else 2)  # fmt: skip
         assert message in said and "s.toml" in said
+
+
+def test_a_graph_of_keys_is_made(tmp_path: Path) -> None:
+    file, schema = tmp_path / "e.csv", tmp_path / "s.toml"
+    file.write_text("from,to\n007,x y\nx y,8\n")
+    schema.write_text('format = "csv"\nsrc = "from"\ndst = "to"\nids = "str"\n')
+    said = ae("ingest", tmp_path / "g", file, "--schema", schema, "--until-end")
+    assert "2 edges, 3 new nodes" in said
+    with DynamicGraph.open(tmp_path / "g", arena_mb=64) as found:
+        assert sorted(found.ids.keys([0, 1, 2])) == ["007", "8", "x y"]
+    schema.write_text(
+        'format = "csv"\nsrc = "from"\ndst = "to"\nids = {src = "str", dst = "int64"}\n'
+    )
+    said = ae("ingest", tmp_path / "h", file, "--schema", schema, "--until-end", code=2)
+    assert "nodes of one type have keys of one type" in said

@@ -68,6 +68,14 @@ def _kept(folder: Path) -> Any:
     return _fill(ag.DynamicGraph.open(path, NODES, durability="none", **SMALL, **FORM))
 
 
+@cache
+def _keyed(folder: Path) -> Any:
+    path = tempfile.mkdtemp(dir=folder, prefix="keyed-")
+    graph = ag.DynamicGraph.open(path, ids="str", durability="none", **SMALL)
+    graph.ids.add(["a", "b"])
+    return graph
+
+
 def _opened(cls: Any, **options: Any) -> Callable[[Path], Any]:
     """Return what makes ``cls.open`` and its arguments; a directory that was made goes again."""
 
@@ -121,6 +129,10 @@ def live_targets() -> Iterator[Target]:
         lambda _: (ag.DynamicGraph, {"num_vertices": 3, **SMALL, **FORM}),
     )
     yield Target("DynamicGraph.open", _opened(ag.DynamicGraph, num_vertices=3))
+    yield Target("DynamicGraph.open (ids)", _opened(ag.DynamicGraph, ids="str"))
+    ids = {"lookup": {"keys": ["a", "b"]}, "keys": {"ids": [0, 1]}}
+    yield from methods("Snapshot.ids", lambda f: _keyed(f).snapshot().ids, ids)
+    yield from methods("DynamicGraph.ids", lambda f: _keyed(f).ids, {"add": {"keys": ["a", "c"]}})
     yield Target(
         "DynamicGraph.attach",
         lambda f: (ag.DynamicGraph.attach, {"path": _kept(f).directory}),

@@ -1,7 +1,8 @@
 """Directories of live graphs that were written once go on being opened.
 
-``tests/golden/live-v1.tar.xz`` has two directories, as ``native/FORMAT.md`` describes them. After a
-deliberate change of the format there is a new version with a file of its own; this one stays.
+``tests/golden/live-v1.tar.xz`` has two directories, as ``native/FORMAT.md`` describes them, and
+``live-v2.tar.xz`` one whose nodes have keys. After a deliberate change of the format there is a new
+version with a file of its own; these stay.
 
     AETHERGRAPH_WRITE_GOLDEN=1 pytest tests/core/dynamic/test_golden_directory.py
 """
@@ -20,7 +21,8 @@ import pytest
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.dynamic.repair import verify_directory
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "live-v1.tar.xz"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+FOLDERS = {"live-v1.tar.xz": ("one.aegd", "typed.aegd"), "live-v2.tar.xz": ("keys.aegd",)}
 VOTES, WRITES = ("user", "votes", "post"), ("user", "writes", "post")
 
 
@@ -83,10 +85,28 @@ def check_typed(graph: DynamicHeteroGraph) -> None:
     assert graph[VOTES].in_neighbors(0).tolist() == [3, 3]
 
 
+def write_keys(path: Path) -> None:
+    graph = DynamicHeteroGraph.open(
+        path, {"user": 0, "post": 0}, {VOTES: {"order": "time"}}, 16, layout="csc",
+        ids={"user": "str", "post": "int64"}, huge_pages=False, max_nodes=1000,
+    )  # fmt: skip
+    graph[VOTES].insert(graph.ids["user"].add(["ann", "bob"]), graph.ids["post"].add([7, -9]))
+    graph.merge()
+    graph[VOTES].insert(graph.ids["user"].add(["", "bob"]), graph.ids["post"].add([2**62, 7]))
+    graph.close()
+
+
+def check_keys(graph: DynamicHeteroGraph) -> None:
+    assert graph.ids["user"].lookup(["bob", "", "ann"]).tolist() == [1, 2, 0]
+    assert graph.ids["post"].keys([0, 1, 2]).tolist() == [7, -9, 2**62]
+    assert [graph[VOTES].in_neighbors(v).tolist() for v in range(3)] == [[0, 1], [1], [2]]
+
+
 def unpack(path: Path) -> Path:
     options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(path, **options)
+    for name in FOLDERS:
+        with tarfile.open(GOLDEN / name) as archive:
+            archive.extractall(path, **options)
     return path
 
 
@@ -96,11 +116,13 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.environ.get("AETHERGRAPH_WRITE_GOLDEN"):
         write_one(path / "one.aegd")
         write_typed(path / "typed.aegd")
-        with tarfile.open(GOLDEN, "w:xz") as archive:
-            for folder in ("one.aegd", "typed.aegd"):
-                for file in sorted((path / folder).iterdir()):
-                    if file.suffix != ".free":  # of no use to a reader
-                        archive.add(file, f"{folder}/{file.name}")
+        write_keys(path / "keys.aegd")
+        for name, folders in FOLDERS.items():
+            with tarfile.open(GOLDEN / name, "w:xz") as archive:
+                for folder in folders:
+                    for file in sorted((path / folder).iterdir()):
+                        if file.suffix != ".free":  # of no use to a reader
+                            archive.add(file, f"{folder}/{file.name}")
     return unpack(tmp_path_factory.mktemp("unpacked"))
 
 
@@ -117,6 +139,15 @@ def test_a_typed_directory_of_version_1_opens(golden: Path) -> None:
     for _ in range(2):
         graph = DynamicHeteroGraph.open(golden / "typed.aegd", arena_mb=16)
         check_typed(graph)
+        graph.close()
+
+
+def test_a_directory_of_version_2_opens(golden: Path) -> None:
+    path = golden / "keys.aegd"
+    assert "gen-000001.user.ids, gen-000001.post.ids" in verify_directory(path)
+    for _ in range(2):
+        graph = DynamicHeteroGraph.open(path, arena_mb=16)
+        check_keys(graph)
         graph.close()
 
 
@@ -157,6 +188,6 @@ def test_fields_that_are_not_known_are_left_alone(golden: Path, tmp_path: Path) 
     graph.close()
     found = json.loads((path / "graph.json").read_text())
     assert found["later"] == {"a": 1}
-    (path / "graph.json").write_text(json.dumps({**found, "version": 2}))
-    with pytest.raises(errors.VersionError, match="has version 2"):
+    (path / "graph.json").write_text(json.dumps({**found, "version": 3}))
+    with pytest.raises(errors.VersionError, match="has version 3"):
         DynamicHeteroGraph.open(path)

@@ -1,0 +1,311 @@
+"""Keys of the nodes of a live graph: strings or other ids from elsewhere, and the way back.
+
+::
+
+    base     an IdMap, a file: never written                   ids 0 .. base - 1
+    added    in shared memory, in the order of the ids         ids base ..
+    index    of what was added, KeyTiers; each process makes its own
+
+Every node of a type with keys has one. A key is written before the commit that adds its node, so
+whoever sees n nodes finds n keys, and passes by the others: of a commit to come, or of one that was
+undone, which the next keys are written over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids, describe_range
+from aethergraph._checks.options import as_choice
+from aethergraph.dynamic.shared import Region, SharedArrays
+from aethergraph.errors import LimitError, OutOfRangeError
+from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
+from aethergraph.ids.tiers import KeyTiers, first_of_each
+from aethergraph.storage.budget import Budget
+
+if TYPE_CHECKING:
+    from aethergraph.dynamic.store import LiveStore
+
+__all__ = ["AddedKeys", "GrowingKeys", "LiveIds", "NodeIds"]
+
+Ids = NDArray[np.int64]
+_U64 = np.dtype(np.uint64)
+_U8 = np.dtype(np.uint8)
+#: Address space for the bytes of keys: so many for each, and at most.
+_KEY_BYTES, _MOST_BYTES = 1024, 1 << 42
+#: Keys that are handed to the builder of a file at once.
+_AT_ONCE = 1 << 20
+
+
+class AddedKeys(NamedTuple):
+    """What :meth:`GrowingKeys.add` has done.
+
+    Attributes:
+        ids: id of each key that was given.
+        new: the keys that are new, in the order of their ids, which are the last ones.
+        first: place of each of these among the keys that were given.
+    """
+
+    ids: Ids
+    new: native.KeyBlock
+    first: NDArray[np.intp]
+
+
+class GrowingKeys:
+    """Keys of the nodes of one type; one thread of one process writes.
+
+    Args:
+        type: type of the keys, ``"str"``, ``"int64"``...
+        room: most keys there can be; memory is taken for those that are written.
+        base: keys of the first nodes; None: there are none.
+        fd: descriptor of the memory of another process; None: make it.
+    """
+
+    def __init__(
+        self, type: str, room: int, base: IdMap | None = None, fd: int | None = None
+    ) -> None:
+        self.columns, self.room, self.base = KeyColumns(type), room, base
+        self.num_base = 0 if base is None else len(base)
+        self._width = self.columns.width
+        added = max(0, room - self.num_base)
+        most = min(added * self._width if self._width else _KEY_BYTES * (added + 1024), _MOST_BYTES)
+        offsets = 0 if self._width else added + 1
+        self._shared = SharedArrays([Region((offsets,), _U64), Region((most,), _U8)], fd)
+        self._offsets, self._bytes = self._shared.arrays
+        #: Id behind the last key that was written.
+        self.end = self.num_base
+        self.tiers = KeyTiers(self.num_base)
+
+    @property
+    def type(self) -> str:
+        """Type of the keys."""
+        return self.columns.types[0]
+
+    @property
+    def fd(self) -> int:
+        """Descriptor of the memory, for other processes."""
+        return self._shared.fd
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    def _added(self, begin: int, end: int) -> native.KeyBlock:
+        """Return the added keys ``begin .. end - 1``, counted without the base."""
+        if self._width:
+            return native.KeyBlock(
+                self._bytes[begin * self._width : end * self._width], None, self._width
+            )
+        offsets = self._offsets[begin : end + 1]
+        first = offsets[0]
+        data = self._bytes[int(first) : int(offsets[-1])]
+        return native.KeyBlock(data, offsets - first if begin else offsets)
+
+    def find(self, block: native.KeyBlock, hashes: NDArray[np.uint64], count: int) -> Ids:
+        """Return the id of each key, -1 where none of the first ``count`` nodes has it."""
+        ids = np.full(len(block), -1) if self.base is None else self.base.find(block, hashes)
+        tiers = self._index(count)
+        if tiers.end == self.num_base:
+            return ids
+        left = np.flatnonzero(ids < 0)
+        if len(left) == len(ids):
+            ids = tiers.find(block, hashes)
+        elif len(left):
+            ids[left] = tiers.find(block.take(left.astype(np.uint64)), hashes[left])
+        ids[ids >= count] = -1
+        return ids
+
+    def _index(self, count: int) -> KeyTiers:
+        """Return an index of the first ``count`` keys at least.
+
+        Threads may make the same one at the same time, and one of them stays. A lock would do
+        harm: a forked child's copy of it may be held for ever.
+        """
+        tiers = self.tiers
+        if tiers.end < count:
+            block = self._added(tiers.end - self.num_base, count - self.num_base)
+            tiers = self.tiers = tiers.appended(block, native.hash_keys(block))
+        return tiers
+
+    def block(self, ids: Ids) -> native.KeyBlock:
+        """Return the keys of ids, which were checked."""
+        places = ids - self.num_base
+        of_base = places < 0
+        if self.base is not None and of_base.all():
+            return self.base.block(ids)
+        end = int(places.max()) + 1 if len(places) else 0
+        if not of_base.any():
+            return self._added(0, end).take(places.astype(np.uint64))
+        assert self.base is not None
+        parts = [self.base.block(ids[of_base])]
+        parts.append(self._added(0, end).take(places[~of_base].astype(np.uint64)))
+        order = np.empty(len(ids), np.uint64)
+        order[np.concatenate([np.flatnonzero(of_base), np.flatnonzero(~of_base)])] = np.arange(
+            len(ids), dtype=np.uint64
+        )
+        return native.KeyBlock.joined(parts).take(order)
+
+    # ---- writing -----------------------------------------------------------------------------
+
+    def add(self, block: native.KeyBlock, count: int) -> AddedKeys:
+        """Give ids from ``count`` on to the keys that no node has, and write these.
+
+        ``tiers`` is to be what it was before if their nodes are not added after all.
+
+        Raises:
+            LimitError: there is no room for them.
+        """
+        hashes = native.hash_keys(block)
+        ids = self.find(block, hashes, count)
+        unknown = np.flatnonzero(ids < 0)
+        if not len(unknown):
+            return AddedKeys(ids, block.rows(0, 0), unknown)
+        some, own = block.take(unknown.astype(np.uint64)), hashes[unknown]
+        first = first_of_each(some, own)
+        is_first = first == np.arange(len(first))
+        (new,) = np.nonzero(is_first)
+        ids[unknown] = count + (np.cumsum(is_first) - 1)[first]
+        keys = some.take(new.astype(np.uint64))
+        self.put(count, keys)
+        self.tiers = self._index(count).appended(keys, own[new])
+        return AddedKeys(ids, keys, unknown[new])
+
+    def put(self, begin: int, block: native.KeyBlock) -> None:
+        """Write the keys of nodes that no reader knows yet, from node ``begin`` on.
+
+        Raises:
+            LimitError: there is no room for them.
+        """
+        end, place = begin + len(block), begin - self.num_base
+        if end > self.room:
+            raise LimitError(f"key {end - 1} is above the last one there is room for: max_nodes")
+        at = place * self._width if self._width else int(self._offsets[place])
+        if at + len(block.data) > len(self._bytes):
+            raise LimitError(
+                f"{at + len(block.data)} bytes of keys are more than there is room for, "
+                f"{len(self._bytes)}"
+            )
+        self._bytes[at : at + len(block.data)] = block.data
+        if not self._width:
+            assert block.offsets is not None
+            ends = block.offsets[1:] - block.offsets[0] + np.uint64(at)
+            self._offsets[place + 1 : place + 1 + len(block)] = ends
+        self.end = end
+
+    def save(self, path: str, count: int, memory: int | str) -> None:
+        """Write the keys of the first ``count`` nodes into the file of an :class:`IdMap`.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        budget = Budget.parse(memory, "memory")
+        with IdMapBuilder(path, self.columns.types, budget.limit, f"{path}.building") as builder:
+            for begin in range(0, count, _AT_ONCE):
+                builder.add_block(self.block(np.arange(begin, min(begin + _AT_ONCE, count))))
+            builder.finish()
+
+
+class NodeIds:
+    """Ids of nodes by their keys, and keys by ids, as of one commit: ``snapshot.ids``.
+
+    ::
+
+        snapshot.ids.lookup(["u17", "u4"])             # array([17, 4])
+        snapshot.ids.lookup(["nobody"], missing="mark")    # array([-1])
+        snapshot.ids.keys([4])                         # ['u4']
+    """
+
+    def __init__(self, store: LiveStore, node_type: str, count: int | None) -> None:
+        self._store, self._type, self._count = store, node_type, count
+
+    def _keys(self) -> tuple[GrowingKeys, int]:
+        keys = self._store.keys_of(self._type)
+        if self._count is not None:
+            return keys, self._count
+        self._store.check_open()
+        return keys, self._store.take_nodes(self._type)[1]
+
+    def __len__(self) -> int:
+        return self._keys()[1]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Type of the keys: ``("str",)``, ``("int64",)``..."""
+        return self._keys()[0].columns.types
+
+    def lookup(self, keys: Any, *, missing: Literal["raise", "mark"] = "raise") -> Ids:
+        """Return the id of the node of each key, int64.
+
+        Args:
+            keys: a list, an array or a column of Arrow, pandas or Polars.
+            missing: "raise": a key that no node has is an error; "mark": its id is -1.
+
+        Raises:
+            OutOfRangeError: no node has a key; names the first one and its position.
+            InvalidArgumentError: keys of another type, or a missing value; names the position.
+        """
+        as_choice(missing, ("raise", "mark"), "missing")
+        own, count = self._keys()
+        block, impossible = own.columns.encode(keys)
+        ids = own.find(block, native.hash_keys(block), count)
+        if impossible is not None:
+            ids[impossible] = -1
+        if missing == "raise" and len(ids) and ids.min() < 0:
+            at = int((ids < 0).argmax())
+            raise OutOfRangeError(
+                f"no node has the key {own.columns.show(block, at)} (position {at}); "
+                "missing='mark' gives it the id -1",
+                position=at,
+            )
+        return ids
+
+    def keys(self, ids: ArrayLike) -> Any:
+        """Return the key of each node: an array of integers, or a list.
+
+        Raises:
+            OutOfRangeError: there is no such node; names it and its position.
+        """
+        own, count = self._keys()
+        wanted = as_ids(ids, "ids")
+        wrong = (wanted < 0) | (wanted >= count)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise OutOfRangeError(
+                f"ids[{at}] = {wanted[at]} is {describe_range(count)}",
+                position=at, value=int(wanted[at]),
+            )  # fmt: skip
+        return own.columns.decode(own.block(wanted))
+
+    def __repr__(self) -> str:
+        keys, count = self._keys()
+        return f"{type(self).__name__}({count:,} keys of type {keys.type})"
+
+
+class LiveIds(NodeIds):
+    """Ids of the nodes of a live graph by their keys, as of the last commit: ``graph.ids``."""
+
+    def __init__(self, store: LiveStore, node_type: str) -> None:
+        super().__init__(store, node_type, None)
+
+    def add(self, keys: Any, **attrs: ArrayLike) -> Ids:
+        """Return the id of the node of each key; add nodes for keys that have none.
+
+        ::
+
+            src, dst = graph.ids.add(["ann", "bob"]), graph.ids.add(["bob", "cy"])
+            graph.insert_edges(src, dst)
+
+        Args:
+            keys: as in :meth:`lookup`.
+            attrs: rows [n, ...] of each attribute of nodes, one per key; of nodes that are there
+                already nothing changes.
+
+        Raises:
+            InvalidArgumentError: keys of another type, or a missing one; or an attribute is
+                missing, unknown or of another shape.
+            LimitError: more than ``max_nodes``.
+        """
+        block = self._keys()[0].columns.encode_exactly(keys)
+        return self._store.add_keys(self._type, block, attrs)[0]
