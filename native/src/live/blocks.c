@@ -17,12 +17,13 @@
                        skip3 = lane3 < first ? wraps : 0;                                                    \
         for (; n >= AE_GROUP; n -= AE_GROUP) {                                                               \
             const uint8_t *from = src + (uint64_t)((s + n - AE_GROUP) / AE_GROUP) * group + offset;          \
-            type *to = &COLUMN(type, dst, offset, d + n - AE_GROUP);                                         \
+            uint8_t *to = dst + (uint64_t)((d + n - AE_GROUP) / AE_GROUP) * group + offset;                  \
             const type a = ((const type *)(const void *)from)[first];                                        \
             const type b = ((const type *)(const void *)(from + skip1))[lane1];                              \
             const type c = ((const type *)(const void *)(from + skip2))[lane2];                              \
             const type e = ((const type *)(const void *)(from + skip3))[lane3];                              \
-            to[0] = a, to[1] = b, to[2] = c, to[3] = e;                                                      \
+            const type moved[AE_GROUP] = {a, b, c, e};                                                       \
+            memcpy(to, moved, sizeof moved);                                                                 \
         }                                                                                                    \
         while (n-- > 0)                                                                                      \
             COLUMN(type, dst, offset, d + n) = COLUMN(const type, src, offset, s + n);                       \
