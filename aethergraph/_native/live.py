@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -409,7 +409,9 @@ class NativeLive:
         less than ``seconds`` ago.
         """
         if self._former and time.monotonic() - self._looked >= seconds:
-            self._former = [one for one in self._former if _count(one).snapshots]
+            for one in [one for one in self._former if not _count(one).snapshots]:
+                with suppress(ValueError):  # another thread looks as well
+                    self._former.remove(one)
             self._looked = time.monotonic()
 
 

@@ -9,7 +9,6 @@ The parts of each thread add up to the time that the profile took.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any, Literal, NamedTuple
@@ -65,7 +64,7 @@ class Profile:
     Attributes:
         batches: number of batches.
         seconds: time that they took, from the first request to the end of the last step.
-        threads: number of threads that worked ahead.
+        threads: most threads that worked ahead at the same time.
         parts: where the time went. Those of the thread that iterates add up to ``seconds``, those
             ahead to ``threads * seconds``; ``"rest"`` and ``"idle"`` are what is in no stage.
     """
@@ -196,13 +195,13 @@ def _endless(loader: Any) -> Generator[Any, None, None]:
 
 
 def _summary(recorder: Recorder, batches: int, seconds: float, has_workers: bool) -> Profile:
-    own = recorder.times.pop(threading.get_ident(), {})
+    own = recorder.take_own()
     if has_workers:  # the frame of next() is all that is known of them
         own["workers",] = own.pop(("loader", ""), [0, 0.0])
     parts = _parts("iterating", own)
     parts.append(_left("iterating", "rest", seconds, parts))
     ahead: dict[Key, list[float]] = {}
-    for times in recorder.times.values():
+    for times in recorder.times:
         for key, (calls, spent) in times.items():
             total = ahead.setdefault(key, [0, 0.0])
             total[0] += calls

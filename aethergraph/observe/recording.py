@@ -32,25 +32,50 @@ class _Frame:
 
 
 class Recorder:
-    """Observer that keeps (calls, seconds of its own) of each stage and thread."""
+    """Observer that keeps calls and own seconds of each stage, by thread.
+
+    The thread that makes it is the first.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._frames: dict[int, list[_Frame]] = {}
         self._is_stopped = False
-        #: Calls and seconds by thread and key.
-        self.times: dict[int, dict[Key, list[float]]] = {}
+        self._threads: list[threading.Thread] = []
+        self._places: dict[int, int] = {}
+        #: Calls and seconds by key, for as many threads as there were at once: one that begins
+        #: when another has ended, as with each epoch, takes its place.
+        self.times: list[dict[Key, list[float]]] = []
+        self._take_place(threading.get_ident(), threading.current_thread())
 
     def begin(self, name: str, of: str = "", reads: Any = None) -> _Frame:
         """Note that a stage begins in this thread."""
+        number, thread = threading.get_ident(), threading.current_thread()
         with self._lock:
-            frames = self._frames.setdefault(threading.get_ident(), [])
+            place = self._places.get(number)
+            if place is None or self._threads[place] is not thread:  # numbers are used again
+                self._take_place(number, thread)
+            frames = self._frames[number]
             outer = frames[-1].key if frames else None
         # Whoever waits within a wait waits for the outer thing.
         key = outer if name == "wait" and outer and outer[0] == "wait" else (name, of)
         frame = _Frame(key, reads)
         frames.append(frame)
         return frame
+
+    def _take_place(self, number: int, thread: threading.Thread) -> None:
+        self._frames[number] = []
+        ended = [place for place, one in enumerate(self._threads) if not one.is_alive()]
+        place = ended[0] if ended else len(self._threads)
+        if not ended:
+            self._threads.append(thread)
+            self.times.append({})
+        self._threads[place] = thread
+        self._places[number] = place
+
+    def take_own(self) -> dict[Key, list[float]]:
+        """Remove what the thread that made this has done from :attr:`times`, and return it."""
+        return self.times.pop(0)
 
     def end(self, begun: _Frame, error: BaseException | None = None) -> None:
         """Note that a stage of this thread ends, and those in it that nobody has ended."""
@@ -82,7 +107,7 @@ class Recorder:
         own = max(0.0, whole - frame.inner)
         if outer is not None:
             outer.inner += whole
-        times = self.times.setdefault(thread, {})
+        times = self.times[self._places[thread]]
         if frame.waited is not None:
             # Other threads may have waited for the same file meanwhile: no more than the stage had.
             waited = min(own, max(0.0, (wait_seconds(frame.reads) or 0.0) - frame.waited))

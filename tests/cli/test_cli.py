@@ -565,7 +565,9 @@ def test_interrupting_a_conversion_leaves_nothing(tmp_path: Path) -> None:
     _, err = child.communicate(timeout=300)
     if child.returncode != 0:  # else it was done already
         assert child.returncode == 130 and "interrupted" in err
-        assert [p.name for p in tmp_path.iterdir()] == ["edges.csv"]
+    left = {path.name for path in tmp_path.iterdir()} - {"edges.csv"}
+    if left:  # all but its last words was done
+        assert left == {"g.bin"} and Graph.load(tmp_path / "g.bin").num_edges == 4_000_000
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,35 @@ def test_batches_are_those_of_an_epoch(graph: Graph) -> None:
     profiled.profile(4, lambda batch: seen.append(batch.n_id), warmup=0)
     assert all(map(torch.equal, batches(plain), seen)) and len(seen) == 4
     assert all(map(torch.equal, batches(plain), batches(profiled)))
+
+
+@pytest.mark.forks
+def test_worker_processes_of_one_that_is_observed(
+    graph: Graph, tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    """Workers are forks of it: they go on by themselves, and leave its socket alone."""
+    graph.save(tmp_path / "g.aeg")
+    run_python(
+        """
+        import os, sys, threading
+        from aethergraph import observe
+        from aethergraph.pyg import NeighborLoader
+        observe.enable()
+        asking = threading.Event()
+
+        def ask():  # another thread has the locks now and then
+            while not asking.is_set():
+                observe.ask(os.getpid())
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        for _ in range(3):
+            loader = NeighborLoader(sys.argv[1], [3, 2], batch_size=100, num_workers=2)
+            assert len(list(loader)) == 4
+            assert observe.list_processes() == [os.getpid()]
+        asking.set()
+        thread.join()
+        """,
+        str(tmp_path / "g.aeg"),
+        XDG_RUNTIME_DIR=str(tmp_path),
+    )

@@ -126,7 +126,7 @@ def test_what_waits_for_reads_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
     recorder.end(stage)
     recorder.end(outer)
     recorder.stop()
-    (times,) = recorder.times.values()
+    (times,) = recorder.times
     assert times["gather", "x", "reading"] == [2, 3.0]
     assert times["gather", "x"] == [2, 1.0]
     assert times["batch", ""] == [1, 4.0]
@@ -153,7 +153,7 @@ def test_own_times_add_up(forest: list[Any]) -> None:
         work(tree, 0)
         whole += time.perf_counter() - began
     recorder.stop()
-    (times,) = recorder.times.values()
+    (times,) = recorder.times
     total = sum(seconds for _, seconds in times.values())
     assert 0 < total <= whole
 
@@ -176,9 +176,37 @@ def test_what_is_at_work_at_the_end_counts() -> None:
     recorder.stop()
     go.set()
     thread.join()
-    (times,) = recorder.times.values()
+    assert recorder.take_own() == {}
+    (times,) = recorder.times
     assert times["draw", ""][1] >= 0.03
     assert {calls for calls, _ in times.values()} == {1}  # nothing was added afterwards
+
+
+def test_threads_take_each_others_places() -> None:
+    """Three threads one after the other are one thread's time, two at once are two threads'."""
+    recorder, together = Recorder(), threading.Barrier(2)
+
+    def work(meet: bool) -> None:
+        begun = recorder.begin("gather")
+        if meet:
+            together.wait()
+        time.sleep(0.01)
+        recorder.end(begun)
+
+    for _ in range(3):
+        thread = threading.Thread(target=work, args=(False,))
+        thread.start()
+        thread.join()
+    assert len(recorder.times) == 2 and recorder.times[1]["gather", ""][0] == 3
+    threads = [threading.Thread(target=work, args=(True,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recorder.begin("step")
+    recorder.stop()
+    assert recorder.take_own().keys() == {("step", "")}
+    assert sorted(times["gather", ""][0] for times in recorder.times) == [1, 4]
 
 
 def test_waits_within_waits_are_the_outer_ones() -> None:
@@ -186,7 +214,7 @@ def test_waits_within_waits_are_the_outer_ones() -> None:
     outer = recorder.begin("wait", "plan")
     recorder.end(recorder.begin("wait"))
     recorder.end(outer)
-    (times,) = recorder.times.values()
+    (times,) = recorder.times
     assert set(times) == {("wait", "plan")}
 
 
