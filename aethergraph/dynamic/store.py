@@ -511,12 +511,13 @@ class LiveStore:
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
     ) -> int:
         """Insert an edge; return its id, or that of the edge that is there already."""
+        quick = attrs is None or (type(attrs) is dict and not attrs)
         if kind.is_plain:
-            quick = time is None and weight is None and not attrs
+            quick = quick and time is None and weight is None
         else:
             # Inside of a transaction it must be known that the edge is a new one.
-            quick = self._open is None or kind.form.order == "time"
-            quick = quick and not attrs and _is_quick(kind, time, weight)
+            quick = quick and (self._open is None or kind.form.order == "time")
+            quick = quick and _is_quick(kind, time, weight)
         if quick and self.is_writer and self._native is not None:
             try:
                 with self._lock:

@@ -404,7 +404,7 @@ def test_options_that_contradict(tmp_path: Path) -> None:
 
 def test_names_are_not_ids(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("src,dst\nann,bob\n")
-    with pytest.raises(InputError, match=r"line 2, column 1.*'ann' is not a number.*map names"):
+    with pytest.raises(InputError, match=r"line 2, column 1.*'ann' is not a number.*--ids string"):
         convert(tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G")
     assert os.listdir(tmp_path) == ["e.csv"]
 
