@@ -168,6 +168,7 @@ METRICS: tuple[Metric, ...] = (
         ("largest", "largest_time", "time", "Largest time of a record, in the graph's unit."),
     ),
 )  # fmt: skip
+"""All metrics of the package, by part."""
 """All metrics, in the order in which they are exported."""
 
 #: Fields of statistics that are no metrics of their own: texts (``reason``), labels of ``info``,
