@@ -15,7 +15,6 @@ keys came in chunks, nor on the memory.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -112,8 +111,11 @@ class IdMapBuilder:
 
     def close(self) -> None:
         """Remove the work files."""
+        # Here: it brings compressors with it, which importing the package need not.
+        from shutil import rmtree
+
         self._runs, self._held = [], []
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        rmtree(self._scratch, ignore_errors=True)
 
     # ---- add ---------------------------------------------------------------------------
 
