@@ -4,7 +4,8 @@
 
     graph.py, hetero.py      what users hold; live.py has what both have in common
       ├── opening.py         a graph in a directory, opened or made
-      └── store.py           LiveStore: one writer, transactions, numbers of commits
+      └── store.py           LiveStore: one writer, its changes and commits; transaction.py
+            ├── state.py                  what there is, in shared memory, for every process
             ├── forms.py, inputs.py       what is kept, and what a writer hands over, checked
             ├── kinds.py, ends.py         edge types, with their rows and ends by edge id
             ├── keys.py                   keys of nodes, such as names, and the way back

@@ -1,0 +1,364 @@
+"""LiveState: lists, rows and keys of a live graph in shared memory: made, attached, and read.
+
+::
+
+    LiveState ──┬── native live graph: the lists of every edge type
+                ├── GrowingRows: attributes of nodes and of edges
+                └── GrowingKeys: keys of nodes
+
+Another process opens the memory by descriptors. There, and in a forked child, it is for reading.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_flag, as_number
+from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.keys import GrowingKeys
+from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, set_bases
+from aethergraph.dynamic.rows import GrowingRows
+from aethergraph.dynamic.sharing import Owner, open_descriptors
+from aethergraph.dynamic.transaction import Transaction
+from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
+from aethergraph.ids import IdMap
+from aethergraph.protocols import MemorySource
+
+if TYPE_CHECKING:
+    from aethergraph.dynamic.journal import Journal
+
+__all__ = ["LiveState"]
+
+_MOST_NODES = 2**32 - 1
+
+Own = TypeVar("Own", bound="LiveState")
+
+
+def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
+    own = open_descriptors(owner, descriptors)
+    try:
+        return native.NativeLive.attach(own)
+    finally:
+        for descriptor in own:
+            os.close(descriptor)
+
+
+_stores: weakref.WeakSet[LiveState] = weakref.WeakSet()
+
+
+def _follower(store: LiveState) -> Callable[[], native.NativeLive | None]:
+    """Return :meth:`LiveState.follow` of a store, which it does not keep."""
+    kept = weakref.ref(store)
+
+    def follow() -> native.NativeLive | None:
+        found = kept()
+        return None if found is None else found.follow()
+
+    return follow
+
+
+def _forget_writers() -> None:
+    """Make the stores of a forked child readers: its copy of a lock may be held for ever."""
+    for store in _stores:
+        store.is_writer, store._lock, store.journal = False, threading.RLock(), None
+        if store._native is not None:
+            store._native.follow = _follower(store)
+
+
+os.register_at_fork(after_in_child=_forget_writers)
+
+
+class LiveState:
+    """Edges, rows and keys of a graph that changes, as far as a reader knows them.
+
+    Threads may share it. Readers take snapshots and wait for nobody.
+
+    Args:
+        num_nodes: nodes by node type, to begin with.
+        edges: what is kept of each edge type.
+        arena_bytes: memory for edges.
+        max_snapshot_age: seconds after which a snapshot may expire; None: none does.
+        max_nodes: most nodes of a type there can be; None: 2^32 - 1.
+        flags: ``native.LIVE_*``.
+        memory: where edges are stored; None: in shared memory.
+        base: graph file that the graph begins with; None: it begins without edges.
+    """
+
+    def __init__(
+        self,
+        num_nodes: Mapping[str, int],
+        edges: Mapping[EdgeType, EdgeForm],
+        *,
+        arena_bytes: int,
+        max_snapshot_age: float | None = None,
+        max_nodes: int | None = None,
+        flags: int = 0,
+        memory: MemorySource | None = None,
+        base: Base | None = None,
+    ) -> None:
+        #: Base of the lists, and the one that rows by edge id began with.
+        self.base = self.rows_base = base
+        self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
+        self.first_nodes = dict(num_nodes)
+        self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
+        self.kinds = make_kinds(edges, base)
+        age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
+        self._memory = (arena_bytes, age, flags, memory)
+        made = self.make_lists(base, num_nodes)
+        self._set(made, is_writer=True)
+
+    def make_lists(
+        self, base: Base | None, num_nodes: Mapping[str, int], first_commit: int = 1
+    ) -> native.NativeLive:
+        """Return a native graph of the same form over a base, as of its first commit."""
+        edges = [None] * len(self.kinds) if base is None else base.edges
+        relations = [
+            native.LiveRelation(
+                num_nodes[name[0]], num_nodes[name[2]], self.max_nodes, self.max_nodes,
+                kind.form.layout,
+                native.ORDER_ID if kind.form.order == "id" else native.ORDER_TIME,
+                kind.form.columns, kind.form.edge_id_bytes,
+                base_edges=0 if below is None else below.num_edges,
+                base_edge_ids=0 if below is None else below.end,
+            )
+            for (name, kind), below in zip(self.kinds.items(), edges, strict=True)
+        ]  # fmt: skip
+        arena_bytes, age, flags, memory = self._memory
+        made = native.NativeLive.create(
+            relations, arena_bytes, age, flags, first_commit,
+            None if memory is None else memory.live_memory, memory,
+        )  # fmt: skip
+        set_bases(made, self.kinds, base)
+        return made
+
+    @classmethod
+    def make(
+        cls: type[Own],
+        num_nodes: Mapping[str, int],
+        edges: Mapping[EdgeType, EdgeForm],
+        *,
+        arena_mb: Any,
+        max_snapshot_age: Any,
+        max_nodes: Any,
+        huge_pages: Any,
+        mlock: Any,
+        arena_memory: Any = None,
+        base: Base | None = None,
+    ) -> Own:
+        """Make a store of a user's options, which are checked.
+
+        Raises:
+            InvalidArgumentError: one is invalid; names it.
+        """
+        megabytes = as_count(arena_mb, "arena_mb")
+        if not 0 < megabytes <= 32 << 10:
+            raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
+        most = max(num_nodes.values(), default=0)
+        if most > _MOST_NODES:
+            raise InvalidArgumentError(f"{most} nodes are more than 2^32 - 1")
+        if max_nodes is not None:
+            if as_count(max_nodes, "max_nodes") < max(1, most):
+                raise InvalidArgumentError(
+                    f"max_nodes = {max_nodes} is below num_vertices = {most}"
+                )
+            if max_nodes > _MOST_NODES:
+                raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{_MOST_NODES}")
+        age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
+        if age is not None and not 0 < age < 1e9:
+            raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
+        flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
+        flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
+        if arena_memory is not None and not isinstance(arena_memory, MemorySource):
+            raise InvalidArgumentError(
+                f"arena_memory is of type {type(arena_memory).__name__}: give an object with a "
+                "member live_memory, an address (MemorySource)"
+            )
+        return cls(
+            num_nodes, edges, arena_bytes=megabytes << 20, max_snapshot_age=age,
+            max_nodes=max_nodes, flags=flags, memory=arena_memory, base=base,
+        )  # fmt: skip
+
+    def _set(self, live: native.NativeLive, *, is_writer: bool) -> None:
+        self._native: native.NativeLive | None = live
+        self.is_writer = is_writer
+        self._lock = threading.RLock()
+        self._open: Transaction | None = None
+        #: Log of the changes; None: the graph is in memory only.
+        self.journal: Journal | None = None
+        if is_writer:
+            #: Directory of the graph; None: it is in memory only.
+            self.path: str | None = None
+        #: Number of the next record by (source, partition), of streams that edges come from.
+        self.offsets: dict[tuple[str, int], int] = {}
+        #: Keys by node type, of types whose nodes have any.
+        self.keys: dict[str, GrowingKeys] = {}
+        _stores.add(self)
+
+    # ---- other processes ---------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where the memory is: the copy reads this graph as it changes."""
+        rows = {
+            kind: {
+                name: (one.row_shape, one.dtype_name, one.room, one.base, one.fd)
+                for name, one in table.items()
+            }
+            for kind, table in self.node_rows.items()
+        }
+        edges = {
+            name: (kind.form, {key: one.fd for key, one in kind.rows.items()})
+            for name, kind in self.kinds.items()
+        }
+        where = (Owner.here(), self.live.descriptors, self.first_nodes)
+        keys = {name: (one.type, one.room, one.base, one.fd) for name, one in self.keys.items()}
+        bases = (self.rows_base, self.base)
+        return _attach, (type(self), *where, rows, edges, *bases, self.path, keys)
+
+    @classmethod
+    def attached(
+        cls: type[Own],
+        owner: Owner,
+        descriptors: list[int],
+        num_nodes: dict[str, int],
+        rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
+        edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, int]]],
+        rows_base: Base | None = None,
+        base: Base | None = None,
+        path: str | None = None,
+        keys: Mapping[str, tuple[str, int, IdMap | None, int]] | None = None,
+    ) -> Own:
+        """Open the store of another process, for reading.
+
+        Args:
+            owner: the process.
+            descriptors: its descriptors of the native live graph.
+            num_nodes: nodes by type that the graph began with.
+            rows: by node type and attribute the shape of a row, dtype, room, base and descriptor.
+            edges: by edge type what is kept, and the descriptors of rows by name.
+            rows_base: graph file that rows by edge id begin with, opened by this process.
+            base: graph file that the lists are over.
+            path: directory of the graph; None: it has none.
+            keys: by node type with keys their type, room, base and descriptor.
+        """
+        self = cls.__new__(cls)
+        self.rows_base, self.base, self.path = rows_base, base, path
+        self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
+        live = _attach_lists(owner, descriptors)
+        self.node_rows = {
+            kind: {
+                name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
+                for name, (*form, fd) in table.items()
+            }
+            for kind, table in rows.items()
+        }
+        self.kinds = {}
+        for number, (name, (form, fds)) in enumerate(edges.items()):
+            opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
+            below = None if rows_base is None else rows_base.edges[number]
+            self.kinds[name] = EdgeKind(name, number, form, opened, below)
+        set_bases(live, self.kinds, base)
+        self._set(live, is_writer=False)
+        self.keys = {
+            name: GrowingKeys(kind, room, below, open_descriptors(owner, [fd])[0])
+            for name, (kind, room, below, fd) in (keys or {}).items()
+        }
+        live.follow = _follower(self)
+        return self
+
+    def follow(self) -> native.NativeLive | None:
+        """Return the lists that a reader goes on with after a merge; None: nobody has them."""
+        from aethergraph.dynamic.directory import LiveDirectory
+
+        if self.path is None:
+            return None
+        try:
+            address = LiveDirectory(self.path).address()
+            base = None if address["base"] is None else Base.from_json(address["base"])
+            live = _attach_lists(Owner(*address["owner"]), address["descriptors"])
+        except (ClosedError, StorageError):
+            return None  # the writer has closed it: there are no more commits
+        set_bases(live, self.kinds, base)
+        self.base = base
+        return live
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    @property
+    def live(self) -> native.NativeLive:
+        """Native live graph.
+
+        Raises:
+            ClosedError: the graph was closed.
+        """
+        if self._native is None:
+            raise ClosedError("the live graph was closed")
+        return self._native
+
+    def check_open(self) -> None:
+        """Raise ClosedError if the graph was closed."""
+        if self._native is None:
+            raise ClosedError("the live graph was closed")
+
+    def check_not_base(self, path: native.Path) -> None:
+        """Raise unless a file can be written at ``path`` without replacing what the lists are over.
+
+        Raises:
+            InvalidArgumentError: it is the base.
+        """
+        name = os.path.abspath(native.encode_path(path)[0])
+        for base in (self.base, self.rows_base):
+            if base is not None and os.path.realpath(name) == os.path.realpath(base.path):
+                raise InvalidArgumentError(
+                    f"{name} is the base of this live graph, which must stay as it is: give another"
+                    " path"
+                )
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._native is None
+
+    def close(self) -> None:
+        """Drop the store's own references; snapshots keep theirs."""
+        if self.journal is not None:
+            self.journal.close()
+            self.journal = None
+        self._native = None
+
+    def relation_of(self, node_type: str) -> tuple[int, bool] | None:
+        """Return a relation with nodes of that type, and whether they are its destinations."""
+        for name, kind in self.kinds.items():
+            if node_type in (name[0], name[2]):
+                return kind.number, name[0] != node_type
+        return None
+
+    def count_nodes(
+        self, node_type: str, snapshot: native.NativeSnapshot | native.NativeLive
+    ) -> int:
+        """Return the number of nodes of a type at the commit of a snapshot, or now."""
+        found = self.relation_of(node_type)
+        if found is None:
+            return self.first_nodes[node_type]
+        numbers = snapshot.describe(found[0])
+        return numbers.num_dst if found[1] else numbers.num_src
+
+    def take_nodes(self, node_type: str) -> tuple[native.NativeSnapshot, int]:
+        """Take a snapshot; return it with the number of nodes of a type."""
+        snapshot = self.live.take()
+        return snapshot, self.count_nodes(node_type, snapshot)
+
+    def take_edges(self, kind: EdgeKind) -> tuple[native.NativeSnapshot, int]:
+        """Take a snapshot; return it with the number that edge ids of a type are below."""
+        snapshot = self.live.take()
+        return snapshot, snapshot.describe(kind.number).end_edge_ids
+
+
+def _attach(cls: type[LiveState], *state: Any) -> LiveState:
+    return cls.attached(*state)

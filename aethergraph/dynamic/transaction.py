@@ -1,0 +1,37 @@
+"""What one transaction of a live graph has changed besides the lists, and how to take it back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["Transaction"]
+
+
+@dataclass
+class Transaction:
+    """Changes of the open transaction, besides those of the native graph."""
+
+    #: Take back each change of rows and offsets.
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    #: Let readers of the commit see changed rows. Not before the end: a native change that fails
+    #: undoes the lists at once, under the number of the commit, and those rows come back later.
+    show: list[Callable[[], None]] = field(default_factory=list)
+    #: Number of nodes that were added, by node type.
+    added: Counter[str] = field(default_factory=Counter)
+    #: Error that has undone it already.
+    failure: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise unless the transaction goes on.
+
+        Raises:
+            InvalidArgumentError: it was undone when a change failed.
+        """
+        if self.failure is not None:
+            raise InvalidArgumentError(
+                f"the transaction was undone when a change failed: {self.failure}"
+            ) from self.failure
