@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
-from aethergraph._checks.options import as_choice
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import LimitError, OutOfRangeError
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
@@ -246,20 +245,12 @@ class NodeIds:
             OutOfRangeError: no node has a key; names the first one and its position.
             InvalidArgumentError: keys of another type, or a missing value; names the position.
         """
-        as_choice(missing, ("raise", "mark"), "missing")
         own, count = self._keys()
-        block, impossible = own.columns.encode(keys)
-        ids = own.find(block, native.hash_keys(block), count)
-        if impossible is not None:
-            ids[impossible] = -1
-        if missing == "raise" and len(ids) and ids.min() < 0:
-            at = int((ids < 0).argmax())
-            raise OutOfRangeError(
-                f"no node has the key {own.columns.show(block, at)} (position {at}); "
-                "missing='mark' gives it the id -1",
-                position=at,
-            )
-        return ids
+
+        def find(block: native.KeyBlock) -> Ids:
+            return own.find(block, native.hash_keys(block), count)
+
+        return own.columns.look_up(keys, find, missing, "no node has the key")
 
     def keys(self, ids: ArrayLike) -> Any:
         """Return the key of each node: an array of integers, or a list.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice, as_items, shown
+from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
@@ -19,7 +19,7 @@ from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import FileChangedError, InvalidArgumentError
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
-from aethergraph.ids.columns import check_types
+from aethergraph.ids.columns import read_key_types
 from aethergraph.storage.choice import Storage, check_storage
 
 __all__ = ["Durability", "Opening", "check_same_count", "describe", "open_store"]
@@ -126,24 +126,9 @@ def check_same_count(given: Any, own: int | None, name: str) -> None:
         )
 
 
-def _read_key_types(given: Any, node_types: Iterable[str]) -> dict[str, str]:
-    """Return the type of the keys by node type, checked."""
-    if given is None:
-        return {}
-    found = dict(as_items(given, "ids", "types of keys")) if isinstance(given, Mapping) else None
-    kinds = dict.fromkeys(node_types, given) if found is None else found
-    for name, kind in kinds.items():
-        if name not in node_types:
-            raise InvalidArgumentError(f"ids: there is no node type {shown(name)}")
-        if not isinstance(kind, str):
-            raise InvalidArgumentError(f"ids: {shown(kind)} is no type of keys, such as 'str'")
-        check_types(kind)
-    return kinds
-
-
 def _begin_keys(store: LiveStore, description: dict[str, Any], given: Any) -> None:
     """Let the nodes of a new graph have keys, those of its base to begin with."""
-    kinds = _read_key_types(given, store.node_rows)
+    kinds = {} if given is None else read_key_types(given, store.node_rows, "node type")
     if kinds:
         description["ids"] = kinds
     for name, kind in kinds.items():
@@ -163,7 +148,7 @@ def _restore_keys(
     store: LiveStore, directory: LiveDirectory, current: Mapping[str, Any], kinds: Any, given: Any
 ) -> None:
     """Give the nodes of a graph the keys that its base has."""
-    if given is not None and _read_key_types(given, store.node_rows) != kinds:
+    if given is not None and read_key_types(given, store.node_rows, "node type") != kinds:
         was = f"with ids = {shown(kinds)}" if kinds else "without ids"
         raise InvalidArgumentError(f"the graph was made {was}, not {shown(given)}: leave it out")
     for name, kind in kinds.items():

@@ -14,22 +14,23 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_choice, shown
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
 
-__all__ = ["KEY_TYPES", "KeyColumns", "check_types"]
+__all__ = ["KEY_TYPES", "KeyColumns", "check_types", "read_key_types"]
 
 #: Types of a key column, and the bytes of a key; 0: any length.
 KEY_TYPES = {"int64": 8, "uint64": 8, "uuid": 16, "str": 0, "bytes": 0}
 _INT64_MAX = 2**63 - 1
 Mask = NDArray[np.bool_]
+Ids = NDArray[np.int64]
 
 
 def check_types(types: str | Sequence[str]) -> tuple[str, ...]:
@@ -48,6 +49,29 @@ def check_types(types: str | Sequence[str]) -> tuple[str, ...]:
             )
     if not found:
         raise InvalidArgumentError("a key needs the type of at least one column")
+    return found
+
+
+def read_key_types(given: Any, names: Collection[str], what: str) -> dict[str, str]:
+    """Return the type of the keys by name: one for all names, or a table of some.
+
+    Args:
+        given: what a user gave as ``ids``.
+        names: names that there are.
+        what: what they are names of, for messages, such as "node type".
+
+    Raises:
+        InvalidArgumentError: no type of keys, or a name that there is not.
+    """
+    found = dict(given) if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    for name, kind in found.items():
+        if name not in names:
+            raise InvalidArgumentError(
+                f"ids has {shown(name)}, which is no {what}: there are {', '.join(names)}"
+            )
+        if not isinstance(kind, str):
+            raise InvalidArgumentError(f"ids = {shown(kind)} is no type of keys, such as 'str'")
+        check_types(kind)
     return found
 
 
@@ -135,6 +159,39 @@ class KeyColumns:
             return tuple(_decode(part, kind) for part, kind in parts)
         except (UnicodeDecodeError, IndexError, ValueError):
             raise CorruptFileError(f"the keys are not of type {self}") from None
+
+    def look_up(
+        self,
+        keys: Any,
+        find: Callable[[native.KeyBlock], Ids],
+        missing: Literal["raise", "mark"],
+        refusal: str,
+    ) -> Ids:
+        """Return the id of each key of a user, int64 [n].
+
+        Args:
+            keys: as :meth:`encode` takes them.
+            find: returns the ids of keys, -1 where there is none.
+            missing: "raise": a key without an id is an error; "mark": its id is -1.
+            refusal: words of the error before the key.
+
+        Raises:
+            OutOfRangeError: a key has no id; names the first one and its position.
+            InvalidArgumentError: keys of another type, or a missing value; names the position.
+        """
+        as_choice(missing, ("raise", "mark"), "missing")
+        block, impossible = self.encode(keys)
+        ids = find(block)
+        if impossible is not None:
+            ids[impossible] = -1
+        if missing == "raise" and len(ids) and ids.min() < 0:
+            at = int((ids < 0).argmax())
+            raise OutOfRangeError(
+                f"{refusal} {self.show(block, at)} (position {at}); "
+                "missing='mark' gives it the id -1",
+                position=at,
+            )
+        return ids
 
     def show(self, block: native.KeyBlock, at: int) -> str:
         """Return key ``at`` of ``block`` for a message."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
-from aethergraph._checks.options import as_choice, as_flag
+from aethergraph._checks.options import as_flag
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -189,19 +189,7 @@ class IdMap:
             InvalidArgumentError: keys of another type, or a missing value; names the position.
         """
         self._check_open()
-        as_choice(missing, ("raise", "mark"), "missing")
-        block, impossible = self._columns.encode(keys)
-        ids = self.find(block)
-        if impossible is not None:
-            ids[impossible] = -1
-        if missing == "raise" and len(ids) and ids.min() < 0:
-            at = int((ids < 0).argmax())
-            raise OutOfRangeError(
-                f"{self.path} has no key {self._columns.show(block, at)} (position {at}); "
-                "missing='mark' gives it the id -1",
-                position=at,
-            )
-        return ids
+        return self._columns.look_up(keys, self.find, missing, f"{self.path} has no key")
 
     def find(self, block: native.KeyBlock, hashes: NDArray[np.uint64] | None = None) -> Ids:
         """Return the id of each key that was encoded before; -1 where the map does not have it.

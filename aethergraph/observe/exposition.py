@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
 from aethergraph._checks.arrays import as_count
+from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_text, shown
-from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, StorageError
 from aethergraph.observe.metrics import METRICS
 from aethergraph.observe.registry import collect
 
-__all__ = ["Collector", "MetricsServer", "prometheus", "require"]
-
-
-def require(module: str, what: str, package: str) -> Any:
-    """Import a module of a library that need not be there.
-
-    Raises:
-        UnsupportedError: it is not installed; says how to get it.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{what} needs {package}: pip install 'aethergraph[observe]' ({error})"
-        ) from None
+__all__ = ["Collector", "MetricsServer", "prometheus"]
 
 
 class Collector:
@@ -42,7 +28,9 @@ class Collector:
     """
 
     def __init__(self) -> None:
-        self._core = require("prometheus_client.core", "Collector", "prometheus-client")
+        self._core = require(
+            "prometheus_client.core", "Collector needs", "observe", "prometheus-client"
+        )
 
     def describe(self) -> list[Any]:
         """Return nothing: objects, and so metrics, come and go."""
@@ -120,7 +108,7 @@ def prometheus(port: int, address: str = "127.0.0.1") -> MetricsServer:
         raise InvalidArgumentError(
             f"address = {shown(host)} is no IP address of this machine, such as '127.0.0.1'"
         ) from None
-    client = require("prometheus_client", "prometheus()", "prometheus-client")
+    client = require("prometheus_client", "prometheus() needs", "observe", "prometheus-client")
     registry = client.CollectorRegistry(auto_describe=False)
     registry.register(Collector())
     try:

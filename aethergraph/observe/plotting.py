@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from aethergraph._checks.optional import require
 from aethergraph._checks.options import shown
-from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, StorageError
 
 __all__ = ["plot_parts"]
 
@@ -33,13 +33,8 @@ def plot_parts(
         is_known = False
     if not is_known:
         raise InvalidArgumentError(f"path = {shown(path)} does not end in {', '.join(_KINDS)}")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UnsupportedError(
-            f"plot() needs matplotlib: pip install 'aethergraph[plot]' ({error})"
-        ) from None
-    figure: Any = Figure(figsize=(10, 1.6 + 1.4 * len(bars)), layout="constrained")
+    drawing = require("matplotlib.figure", "plot() needs", "plot")
+    figure = drawing.Figure(figsize=(10, 1.6 + 1.4 * len(bars)), layout="constrained")
     axes = figure.subplots(len(bars), 1, squeeze=False)
     for (label, pieces), one in zip(bars, axes[:, 0], strict=True):
         left = 0.0

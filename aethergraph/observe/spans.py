@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aethergraph import _tracepoints as tracepoints
+from aethergraph._checks.optional import require
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.observe.exposition import require
 
 __all__ = ["Spans", "opentelemetry"]
 
@@ -19,8 +19,12 @@ class Spans:
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
-        self._trace = require("opentelemetry.trace", "opentelemetry()", "opentelemetry-api")
-        self._context = require("opentelemetry.context", "opentelemetry()", "opentelemetry-api")
+        self._trace = require(
+            "opentelemetry.trace", "opentelemetry() needs", "observe", "opentelemetry-api"
+        )
+        self._context = require(
+            "opentelemetry.context", "opentelemetry() needs", "observe", "opentelemetry-api"
+        )
 
     def begin(self, name: str, of: str, reads: Any) -> tuple[Any, Any]:
         """Begin a span within the current one of this thread."""
@@ -69,7 +73,7 @@ def opentelemetry(tracer_provider: Any = None) -> Spans:
         UnsupportedError: opentelemetry-api is not installed.
         InvalidArgumentError: no provider of tracers.
     """
-    trace = require("opentelemetry.trace", "opentelemetry()", "opentelemetry-api")
+    trace = require("opentelemetry.trace", "opentelemetry() needs", "observe", "opentelemetry-api")
     provider = trace.get_tracer_provider() if tracer_provider is None else tracer_provider
     if not callable(getattr(provider, "get_tracer", None)):
         raise InvalidArgumentError(

@@ -21,8 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.optional import require
 from aethergraph._checks.options import shown
-from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
+from aethergraph.errors import AetherError, InvalidArgumentError
 
 __all__ = [
     "ArrowDecoder",
@@ -56,22 +57,6 @@ class Table:
     columns: dict[str, Array]
     rows: NDArray[np.int64]
     bad: list[tuple[int, str]] = field(default_factory=list)
-
-
-def require(module: str, what: str, extra: str) -> Any:
-    """Import a module.
-
-    Raises:
-        UnsupportedError: it is not installed; says how to get it.
-    """
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{what} need {module.split('.')[0]}: pip install 'aethergraph[{extra}]' ({error})"
-        ) from None
 
 
 class Decoder:
@@ -332,7 +317,7 @@ class AvroDecoder(Decoder):
     def __init__(
         self, schema: Any = None, registry: str | Callable[[int], Any] | None = None
     ) -> None:
-        require("fastavro", "Avro records", "stream")
+        require("fastavro", "Avro records need", "stream")
         from fastavro import parse_schema
 
         if (schema is None) == (registry is None):
@@ -463,7 +448,7 @@ class ArrowDecoder(Decoder):
         self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
     ) -> Table:
         """Return the fields of payloads as columns."""
-        pa = require("pyarrow", "Arrow records", "stream")
+        pa = require("pyarrow", "Arrow records need", "stream")
         parts: list[dict[str, Array]] = []
         counts: list[tuple[int, int]] = []
         bad: list[tuple[int, str]] = []

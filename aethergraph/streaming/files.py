@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_flag, as_text
 from aethergraph.errors import ClosedError, FormatError, InvalidArgumentError, SourceError
 from aethergraph.streaming.decode import (
@@ -22,7 +23,6 @@ from aethergraph.streaming.decode import (
     StructDecoder,
     Table,
     arrow_columns,
-    require,
 )
 from aethergraph.streaming.records import BadRecord, Records
 from aethergraph.streaming.schema import Schema, SchemaSource
@@ -375,7 +375,7 @@ class _ArrowFile(_File):
         return 0 if self.is_done else 1
 
     def read(self) -> Records | None:
-        pa = require("pyarrow", "Parquet and Arrow files", "stream")
+        pa = require("pyarrow", "Parquet and Arrow files need", "stream")
         try:
             if self._batches is None:
                 self._batches = self._open(pa)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count
+from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.decode import require
 from aethergraph.streaming.records import Records
 from aethergraph.streaming.schema import Schema, SchemaSource
 
@@ -74,7 +74,7 @@ class KafkaSource(SchemaSource):
         timeout: float = 10.0,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        require("confluent_kafka", "topics of Kafka", "stream")
+        require("confluent_kafka", "topics of Kafka need", "stream")
         for what, value in (("topic", topic), ("bootstrap", bootstrap)):
             if not is_name(value):
                 raise InvalidArgumentError(f"{what} = {shown(value)} is no text")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aethergraph._checks.options import as_choice, is_name, shown
 from aethergraph._checks.times import check_unit
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
-from aethergraph.ids.columns import check_types
+from aethergraph.ids.columns import read_key_types
 from aethergraph.streaming.decode import (
     ArrowDecoder,
     AvroDecoder,
@@ -414,21 +414,10 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
             )
         given["edge_type"] = tuple(kinds)
     given["attrs"] = _read_attrs(given.get("attrs", {}))
-    given["ids"] = ids = _read_ids(given.get("ids", {}), [r for r in _KEYED if r in given])
+    roles = [role for role in _KEYED if role in given]
+    given["ids"] = ids = read_key_types(given.get("ids", {}), roles, "field of the schema")
     decoder.texts = frozenset(given[role] for role, own in ids.items() if own in _TEXTS)
     return Schema(kind, decoder, **given)
-
-
-def _read_ids(ids: Any, roles: list[str]) -> dict[str, str]:
-    """Return the types of keys by role."""
-    found = dict(ids) if isinstance(ids, Mapping) else dict.fromkeys(roles, ids)
-    for role, kind in found.items():
-        if role not in roles:
-            raise InvalidArgumentError(f"schema: ids has {shown(role)}, but the fields are {roles}")
-        if not isinstance(kind, str):
-            raise InvalidArgumentError(f"schema: ids = {shown(kind)} is no type of keys")
-        check_types(kind)
-    return found
 
 
 def _read_attrs(attrs: Any) -> dict[str, str | tuple[str, ...]]:

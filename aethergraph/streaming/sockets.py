@@ -30,9 +30,10 @@ from typing import Any
 import numpy as np
 
 from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_text, shown
 from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.decode import Table, arrow_columns, require
+from aethergraph.streaming.decode import Table, arrow_columns
 from aethergraph.streaming.records import Records
 from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
 
@@ -134,7 +135,7 @@ class SocketSource(SchemaSource):
         tls: tuple[str | Path, str | Path] | None = None,
         max_message: int = 64 << 20,
     ) -> None:
-        require("pyarrow", "sockets", "stream")
+        require("pyarrow", "sockets need", "stream")
         check_listener(name, schema, "arrow")
         if host not in _LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(

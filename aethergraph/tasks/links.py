@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
-from aethergraph.tasks.rows import TaskRows, field_of, torch_tensor
+from aethergraph.tasks.rows import TaskRows, torch_tensor
 
 __all__ = ["LinkTask"]
 
@@ -52,6 +52,8 @@ class LinkTask(TaskRows):
         InputError: as :class:`TableTask`.
         InvalidArgumentError: as :class:`TableTask`.
     """
+
+    _kind = "links"
 
     def __init__(
         self,
@@ -98,15 +100,6 @@ class LinkTask(TaskRows):
             found["edge_label_time"] = torch_tensor(self.time)
         return found
 
-    def attach_labels(self, batch: Any) -> Any:
-        """Set ``y`` of a PyG batch to the labels of its seed links, and return it; a transform.
-
-        Raises:
-            InvalidArgumentError: the task has no labels, or the batch no ``input_id``.
-        """
-        store = batch if self.edge_type is None else batch[self.edge_type]
-        store.y = torch_tensor(self.gather_labels(field_of(store, "input_id")))
-        return batch
-
-    def _seeds(self) -> str:
-        return "links" if self.edge_type is None else repr(self.edge_type)
+    @property
+    def _seed_type(self) -> Any:
+        return self.edge_type

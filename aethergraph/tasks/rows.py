@@ -18,7 +18,7 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError, Unsupporte
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.reading import Rows, Source, read_rows
 
-__all__ = ["Splits", "TaskRows", "field_of", "torch_tensor"]
+__all__ = ["Splits", "TaskRows", "torch_tensor"]
 
 Own = TypeVar("Own", bound="TaskRows")
 
@@ -53,6 +53,8 @@ class TaskRows:
         first_dropped: file, row and key of the first of these; "" if there are none.
     """
 
+    #: What the seeds are, in words.
+    _kind: str
     rows: NDArray[np.int64]
     time: NDArray[Any] | None
     time_unit: str | None
@@ -169,9 +171,24 @@ class TaskRows:
     def __repr__(self) -> str:
         values = {"time": self.time, "labels": self.labels}
         has = "".join(f", {name}" for name, one in values.items() if one is not None)
-        return f"{type(self).__name__}({self._seeds()}, {len(self):,} seeds{has})"
+        seeds = self._kind if self._seed_type is None else repr(self._seed_type)
+        return f"{type(self).__name__}({seeds}, {len(self):,} seeds{has})"
 
-    def _seeds(self) -> str:
+    def attach_labels(self, batch: Any) -> Any:
+        """Set ``y`` of a PyG batch to the labels of its seeds, and return it; a loader's transform.
+
+        What the graph itself calls ``y`` is replaced.
+
+        Raises:
+            InvalidArgumentError: the task has no labels, or the batch no ``input_id``.
+        """
+        store = batch if self._seed_type is None else batch[self._seed_type]
+        store.y = torch_tensor(self.gather_labels(_field_of(store, "input_id")))
+        return batch
+
+    @property
+    def _seed_type(self) -> Any:
+        """Node type or edge type of the seeds; None of a graph of one type."""
         raise NotImplementedError
 
 
@@ -188,7 +205,7 @@ def torch_tensor(array: NDArray[Any]) -> Any:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def field_of(batch: Any, name: str) -> Any:
+def _field_of(batch: Any, name: str) -> Any:
     """Return a field of a batch; raise InvalidArgumentError where it has none."""
     found = getattr(batch, name, None)
     if found is None:

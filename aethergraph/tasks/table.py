@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
-from aethergraph.tasks.rows import TaskRows, field_of, torch_tensor
+from aethergraph.tasks.rows import TaskRows, torch_tensor
 
 __all__ = ["TableTask"]
 
@@ -56,6 +56,8 @@ class TableTask(TaskRows):
         InvalidArgumentError: an option is wrong; the graph has no such node type or no map of ids.
     """
 
+    _kind = "nodes"
+
     def __init__(
         self,
         graph: Graph | HeteroGraph,
@@ -92,17 +94,6 @@ class TableTask(TaskRows):
             found["input_time"] = torch_tensor(self.time)
         return found
 
-    def attach_labels(self, batch: Any) -> Any:
-        """Set ``y`` of a PyG batch to the labels of its seeds, and return it; a loader's transform.
-
-        What the graph itself calls ``y`` is replaced.
-
-        Raises:
-            InvalidArgumentError: the task has no labels, or the batch no ``input_id``.
-        """
-        store = batch if self.entity_table is None else batch[self.entity_table]
-        store.y = torch_tensor(self.gather_labels(field_of(store, "input_id")))
-        return batch
-
-    def _seeds(self) -> str:
-        return "nodes" if self.entity_table is None else repr(self.entity_table)
+    @property
+    def _seed_type(self) -> Any:
+        return self.entity_table
