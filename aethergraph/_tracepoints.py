@@ -38,7 +38,7 @@ _NOTHING = nullcontext()
 
 
 class _Stage:
-    """A stage, for the observers that there are when it begins."""
+    """Stage of work, for the observers that there are when it begins."""
 
     __slots__ = ("_begun", "_name", "_of", "_reads")
 

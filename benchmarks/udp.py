@@ -39,7 +39,7 @@ Receive = Callable[[Callable[[], bool]], int]
 
 @contextmanager
 def cable() -> Iterator[tuple[str, str]]:
-    """A virtual cable: the interface here, and the namespace of its far end."""
+    """Make a virtual cable; yield the interface here, and the namespace of its far end."""
     near, far, space = f"ben{os.getpid() % 10**6}", f"bef{os.getpid() % 10**6}", f"ab-{os.getpid()}"
 
     def ip(*words: str) -> None:
@@ -60,7 +60,7 @@ def cable() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def receiver(name: str, interface: str) -> Iterator[tuple[int, Receive]]:
-    """The port of a contender, and what receives there."""
+    """Yield the port of a contender, and what receives there."""
     from aethergraph.streaming import Schema, UdpSource
 
     if name == NAMES[0]:

@@ -123,3 +123,15 @@ def full_graph() -> Graph:
     graph.node_attrs["y"] = rng.integers(0, 5, num_nodes)
     graph.node_attrs["train_mask"] = rng.random(num_nodes) < 0.5
     return graph
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder for the sockets of observed processes; end observing afterwards."""
+    from aethergraph import observe
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    observe.disable()

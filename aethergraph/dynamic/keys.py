@@ -41,7 +41,7 @@ _AT_ONCE = 1 << 20
 
 
 class AddedKeys(NamedTuple):
-    """What :meth:`GrowingKeys.add` has done.
+    """Result of :meth:`GrowingKeys.add`.
 
     Attributes:
         ids: id of each key that was given.

@@ -67,7 +67,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the metrics are, for a browser or Prometheus."""
+        """Address of the metrics, for a browser or Prometheus."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}/metrics"
 

@@ -59,7 +59,9 @@ class Part(NamedTuple):
 
 
 class Profile:
-    """Where the time of batches went; made by :func:`profile`. ``print`` shows a table.
+    """Profile of batches: the time of each part of the work; made by :func:`profile`.
+
+    ``print`` shows a table.
 
     Attributes:
         batches: number of batches.

@@ -20,7 +20,7 @@ READING = "reading"
 
 
 class _Frame:
-    """A stage that has begun."""
+    """Stage that has begun."""
 
     __slots__ = ("began", "inner", "key", "reads", "waited")
 

@@ -20,7 +20,7 @@ __all__ = ["collect", "is_enabled", "observed", "snapshot", "start", "stop", "un
 
 
 class _Watched:
-    """An object that is observed, by weak reference."""
+    """Object that is observed, by weak reference."""
 
     __slots__ = ("given", "name", "thing")
 

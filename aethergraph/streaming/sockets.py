@@ -84,7 +84,7 @@ class _Bounded:
 
 
 class _TooLongError(Exception):
-    """A message is longer than it may be."""
+    """Error of a message that is longer than it may be."""
 
 
 class SocketSource(SchemaSource):

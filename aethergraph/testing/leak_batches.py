@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass
 class SampledTrees:
-    """A sample as arrays by type; None is the type where there is one.
+    """Sample as arrays by type; None stands for the type of a graph that has one.
 
     Attributes:
         nodes: ids by node type.

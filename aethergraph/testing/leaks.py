@@ -27,7 +27,7 @@ __all__ = ["LeakError", "LeakReport", "check_no_leak"]
 
 
 class LeakError(AetherError, AssertionError):
-    """A sample holds what its seed may not know; the first offence of a batch.
+    """Error of a sample that holds what its seed may not know: the first offence of a batch.
 
     Attributes:
         what: "node" or "edge".

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,7 @@ runner = CliRunner()
 MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
 
 
-@pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    yield folder
-    observe.disable()
+pytestmark = pytest.mark.usefixtures("runtime")
 
 
 def ae(*args: object, code: int = 0) -> str:

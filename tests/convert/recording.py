@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from aethergraph.convert.external.journal import Journal
 
-__all__ = ["Interrupt", "Recording"]
+__all__ = ["Interrupt", "Recording", "kill_at_recording"]
 
 
 class Interrupt(BaseException):
@@ -36,3 +39,22 @@ class Recording:
                 record(journal, **state)
 
         monkeypatch.setattr(Journal, "record", interrupted)
+
+
+def kill_at_recording(number: int, call: str) -> None:
+    """Run a line of Python in a process that is killed behind its ``number``-th recording."""
+    code = f"""
+import os, signal
+from aethergraph.convert import convert, tables
+from aethergraph.convert.external.journal import Journal
+record, left = Journal.record, [{number}]
+def killed(self, **state):
+    record(self, **state)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+Journal.record = killed
+{call}
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import textwrap
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from convert.recording import Interrupt, Recording
+from convert.recording import Interrupt, Recording, kill_at_recording
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -267,21 +263,9 @@ def test_killed_and_run_again(tmp_path: Path) -> None:
     output = tmp_path / "g.aeg"
     table = made(20_000)
     pacsv.write_csv(pa.table(table), tmp_path / "e.csv")
-    code = textwrap.dedent(f"""
-        import os, signal
-        from aethergraph.convert import convert
-        from aethergraph.convert.external.journal import Journal
-        record, left = Journal.record, [3]
-        def killed(self, **state):
-            record(self, **state)
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
-        Journal.record = killed
-        convert({str(tmp_path / "e.csv")!r}, {str(output)!r}, ids="string", layout="both")
-    """)
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
-    assert done.returncode == -signal.SIGKILL and not output.exists()
+    source = str(tmp_path / "e.csv")
+    kill_at_recording(3, f"convert({source!r}, {str(output)!r}, ids='string', layout='both')")
+    assert not output.exists()
     with pytest.raises(InvalidArgumentError, match="ids was 'string' and is 'uuid'"):
         convert(tmp_path / "e.csv", output, ids="uuid", layout="both")
     remarks: list[str] = []

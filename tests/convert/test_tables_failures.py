@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from convert.recording import Interrupt, Recording
+from convert.recording import Interrupt, Recording, kill_at_recording
 from convert.shop_tables import (
     DTYPES,
     TOML,
@@ -364,21 +360,9 @@ def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch
 def test_killed_and_run_again(shop_files: Path) -> None:
     """A process that is killed while it sorts edges; another one goes on."""
     output = shop_files / "g.aeg"
-    code = textwrap.dedent(f"""
-        import os, signal
-        from aethergraph.convert import tables
-        from aethergraph.convert.external.journal import Journal
-        record, left = Journal.record, [9]
-        def killed(self, **state):
-            record(self, **state)
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
-        Journal.record = killed
-        tables({str(shop_files / "shop.toml")!r}, {str(output)!r})
-    """)
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
-    assert done.returncode == -signal.SIGKILL and not output.exists()
+    schema = str(shop_files / "shop.toml")
+    kill_at_recording(9, f"tables({schema!r}, {str(output)!r})")
+    assert not output.exists()
     remarks: list[str] = []
     tables(shop_files / "shop.toml", output, remark=remarks.append)
     assert "going on with an interrupted build" in remarks[0]

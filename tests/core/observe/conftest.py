@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aethergraph import Graph, observe
+from aethergraph import Graph
 
 
 @pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    yield folder
-    observe.disable()
+def in_a_folder_of_its_own(runtime: Path) -> None:
+    """Let every test here have the folder."""
 
 
 @pytest.fixture

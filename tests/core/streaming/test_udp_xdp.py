@@ -73,7 +73,7 @@ class Cable:
         )
 
     def program(self) -> str:
-        """What the system says of a program at the near end; empty without one."""
+        """Return the system's words about a program at the near end; empty without one."""
         command = ["ip", "-o", "link", "show", self.near]
         text = subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=30
