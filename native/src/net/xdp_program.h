@@ -5,7 +5,7 @@
  *              yes -> the AF_XDP socket of the frame's queue, if the map has one
  *              no  -> the system, as ever
  *
- * 25 instructions, written here and loaded by bpf(2): no compiler and no library at run time. It is
+ * 27 instructions, written here and loaded by bpf(2): no compiler and no library at run time. It is
  * attached through a link, so the kernel detaches it when the last descriptor is closed, which
  * killing the process does, too.
  *
