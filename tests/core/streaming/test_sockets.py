@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, Schema, SocketSource
+from aethergraph.streaming import Ingestor, Schema, SocketSource, pushed, sockets
 from aethergraph.testing import SourceContract
 
 pa = pytest.importorskip("pyarrow")
@@ -199,8 +200,96 @@ def test_nonsense_after_the_greeting() -> None:
         source.close()
 
 
-def test_tls(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+def test_messages_are_not_larger_than_allowed() -> None:
+    source = SocketSource("events", SCHEMA, max_message="4K")
+    source.open({})
+    try:
+        for size in (2**31 - 1, 5000):  # of the description of a message
+            one = Sender(source.port, 0)
+            one.socket.sendall(struct.pack("<Ii", 0xFFFFFFFF, size))
+            said = json.loads(one.file.readline())["error"]
+            assert said.startswith(f"a message of {size} bytes, where 4096 are allowed: send sma")
+            one.close()
+        many = Sender(source.port, 0)  # and of its content
+        with suppress(OSError):
+            many.send(300, 300)
+        assert "a message of 4800 bytes, where 4096" in json.loads(many.file.readline())["error"]
+        few = Sender(source.port, 0)
+        assert few.answer == {"next": 0}
+        few.send(300, 200)
+        found = 0
+        while found < 300:
+            found += sum(one.count for one in source.poll(WAIT) or ())
+    finally:
+        source.close()
+    for bad in (-1, "much"):
+        with pytest.raises(errors.InvalidArgumentError, match="max_message"):
+            SocketSource("events", SCHEMA, max_message=bad)
+
+
+def test_strangers_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushed, "MOST_SENDERS", 2)
+    monkeypatch.setattr(sockets, "_STRANGERS", 3)
+    source = SocketSource("events", SCHEMA, token="t")
+    source.open({})
+    address = ("127.0.0.1", source.port)
+    try:
+        silent = [socket.create_connection(address, timeout=WAIT) for _ in range(10)]
+        senders = [Sender(source.port, number, token="t") for number in range(2)]
+        assert [one.answer for one in senders] == [{"next": 0}] * 2
+        third = Sender(source.port, 2, token="t")
+        assert third.answer == {"error": "there are 2 senders already, and not more at once"}
+        assert Sender(source.port, 1, token="t").answer == {"next": 0}  # in place of the one before
+        assert [one.recv(1) for one in silent[:7]] == [b""] * 7  # the oldest were ended
+        for one in silent:
+            one.close()
+    finally:
+        source.close()
+
+
+def test_a_greeting_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_GREETING", 0.3)
+    source = SocketSource("events", SCHEMA)
+    source.open({})
+    try:
+        with socket.create_connection(("127.0.0.1", source.port), timeout=WAIT) as one:
+            began = time.monotonic()
+            with suppress(OSError):
+                for _ in range(100):  # byte by byte: none of them is late
+                    one.sendall(b" ")
+                    time.sleep(0.05)
+            assert time.monotonic() - began < 4
+            with suppress(ConnectionError):
+                assert b"next" not in one.recv(100)
+    finally:
+        source.close()
+
+
+def test_a_client_that_does_not_listen_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, source, hearing = small(), SocketSource("events", SCHEMA), threading.Event()
+    say = sockets._Connection.say
+
+    def slowly(one: Any, **line: Any) -> None:
+        if one.partition == 0 and line.get("next"):
+            hearing.wait(WAIT)
+        say(one, **line)
+
+    monkeypatch.setattr(sockets._Connection, "say", slowly)
+    with Ingestor(graph, source) as ingestor:
+        deaf, other = Sender(source.port, 0), Sender(source.port, 1)
+        deaf.send(10)
+        ingestor.drain(WAIT)
+        other.send(10)
+        assert other.told(10) == 10
+        hearing.set()
+        assert deaf.told(10) == 10
+    assert graph.num_edges == 20
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
     try:
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
@@ -210,10 +299,49 @@ def test_tls(tmp_path: Path) -> None:
         )  # fmt: skip
     except FileNotFoundError:
         pytest.skip("no openssl to make a certificate: install it")
+    return certificate, key
+
+
+def test_too_many_are_told_so_in_tls(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushed, "MOST_SENDERS", 1)
+    trusting = ssl.create_default_context(cafile=str(certificate[0]))
+    source = SocketSource("events", SCHEMA, tls=certificate)
+    source.open({})
+    try:
+        first = Sender(source.port, 0, trusting)
+        assert first.answer == {"next": 0}
+        assert "there are 1 senders already" in Sender(source.port, 1, trusting).answer["error"]
+    finally:
+        source.close()
+
+
+def test_closed_during_a_handshake(certificate: tuple[Path, Path]) -> None:
+    source = SocketSource("events", SCHEMA, tls=certificate)
+    source.open({})
+    address = ("127.0.0.1", source.port)
+    waiting = [socket.create_connection(address, timeout=WAIT) for _ in range(3)]
+    waiting[1].sendall(b"\x16\x03\x01")  # it has begun
+    until = time.monotonic() + WAIT
+    while len(source._strangers) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    began = time.monotonic()
+    source.close()
+    assert time.monotonic() - began < 5  # a handshake may take ten seconds
+    assert not any(thread.is_alive() for thread in source._threads)
+    for one in waiting:
+        with suppress(ConnectionError):
+            assert one.recv(1) == b""
+        one.close()
+
+
+def test_tls(certificate: tuple[Path, Path]) -> None:
     graph = small()
-    source = SocketSource("events", SCHEMA, token="t", tls=(certificate, key), host="0.0.0.0")
+    source = SocketSource("events", SCHEMA, token="t", tls=certificate, host="0.0.0.0")
     with Ingestor(graph, source):
-        trusting = ssl.create_default_context(cafile=str(certificate))
+        trusting = ssl.create_default_context(cafile=str(certificate[0]))
         sender = Sender(source.port, 0, trusting, token="t")
         sender.send(100)
         assert sender.told(100) == 100
