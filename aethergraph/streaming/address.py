@@ -10,12 +10,20 @@ from urllib.parse import unquote, urlsplit
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.streaming.files import FileSource
+from aethergraph.streaming.flight import FlightSource
 from aethergraph.streaming.kafka import KafkaSource
 from aethergraph.streaming.records import Source
 from aethergraph.streaming.schema import Schema
 from aethergraph.streaming.sockets import SocketSource
 
 __all__ = ["open_source"]
+
+#: What listens, by the scheme of its address.
+_LISTENERS: dict[str, type[SocketSource] | type[FlightSource]] = {
+    "tcp": SocketSource,
+    "grpc": FlightSource,
+    "grpc+tls": FlightSource,
+}
 
 
 def open_source(
@@ -29,13 +37,14 @@ def open_source(
     """Return the source at an address.
 
     Args:
-        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"`` to listen at; or
-            the path of a file or folder.
+        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"``,
+            ``"grpc://host:port"`` or ``"grpc+tls://host:port"`` to listen at; or the path of a file
+            or folder.
         schema: fields of the records.
         name: name under which the graph keeps the offsets; None: that of the topic or file.
         until_end: end behind what is there now.
-        options: options of librdkafka; ``token_file``, ``cert`` and ``key`` of a socket; or
-            ``pattern`` of a folder.
+        options: options of librdkafka; ``token_file``, ``cert``, ``key`` and
+            ``max_message`` of what listens; or ``pattern`` of a folder.
 
     Raises:
         InvalidArgumentError: it is no address of a source.
@@ -51,36 +60,46 @@ def open_source(
         return KafkaSource(
             topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given
         )
-    if address.startswith("tcp://"):
-        return _open_socket(address, schema, name, given)
+    for scheme, listener in _LISTENERS.items():
+        if address.startswith(f"{scheme}://"):
+            return _listen(listener, scheme, address, schema, name, given)
     scheme = address.split("://", 1)[0] if "://" in address else "file"
     if scheme != "file":
         raise InvalidArgumentError(
-            f"{shown(address)}: there are kafka://HOST:PORT/TOPIC, tcp://HOST:PORT, and paths of "
-            "files and folders"
+            f"{shown(address)}: there are kafka://HOST:PORT/TOPIC, tcp://HOST:PORT, "
+            "grpc://HOST:PORT, grpc+tls://HOST:PORT, and paths of files and folders"
         )
     _check_known(given, "files", ("pattern",))
     path = Path(address.removeprefix("file://"))
     return FileSource(path, schema, name=name, follow=not until_end, **given)
 
 
-def _open_socket(
-    address: str, schema: Schema, name: str | None, options: Mapping[str, Any]
-) -> SocketSource:
-    _check_known(options, "sockets", ("token_file", "cert", "key"))
+def _listen(
+    listener: type[SocketSource] | type[FlightSource],
+    scheme: str,
+    address: str,
+    schema: Schema,
+    name: str | None,
+    options: Mapping[str, Any],
+) -> Source:
+    _check_known(options, f"{scheme}://", ("token_file", "cert", "key", "max_message"))
     parts = urlsplit(address)
     try:
         port = parts.port
     except ValueError:
         port = None
     if not parts.hostname or port is None or parts.path.strip("/"):
-        raise InvalidArgumentError(f"{shown(address)} is not tcp://HOST:PORT")
+        raise InvalidArgumentError(f"{shown(address)} is not {scheme}://HOST:PORT")
     if name is None:
         raise InvalidArgumentError(
-            "give --name: the graph keeps the numbers of the rows of a socket under it"
+            "give --name: the graph keeps the numbers of the rows that it is sent under it"
         )
     if ("cert" in options) != ("key" in options):
         raise InvalidArgumentError("give cert= and key=, the files of both")
+    if scheme.startswith("grpc") and ("cert" in options) != (scheme == "grpc+tls"):
+        raise InvalidArgumentError(
+            f"{shown(address)}: grpc+tls:// needs cert= and key=, and grpc:// takes none"
+        )
     token = None
     if "token_file" in options:
         try:
@@ -90,7 +109,8 @@ def _open_socket(
         if not token:
             raise InvalidArgumentError(f"token_file: {options['token_file']} is empty")
     tls = (options["cert"], options["key"]) if "cert" in options else None
-    return SocketSource(name, schema, host=parts.hostname, port=port, token=token, tls=tls)
+    most = {"max_message": options["max_message"]} if "max_message" in options else {}
+    return listener(name, schema, host=parts.hostname, port=port, token=token, tls=tls, **most)
 
 
 def _check_known(options: Mapping[str, Any], what: str, known: tuple[str, ...]) -> None:

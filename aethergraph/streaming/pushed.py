@@ -34,6 +34,8 @@ __all__ = ["MOST_SENDERS", "LimitedFile", "PushedSource", "Sender"]
 
 #: Batches of a partition that wait to be polled; senders at once.
 _WAITING, MOST_SENDERS = 16, 256
+#: Seconds that closing waits for senders to hear what is on disk.
+_FAREWELL = 1.0
 
 
 @dataclass(eq=False)
@@ -90,8 +92,14 @@ class PushedSource(SchemaSource):
             self._waiting, self._paused, self._is_open = {}, frozenset(), True
 
     def _end(self) -> list[Sender]:
-        """Take no more rows; return those who were sending."""
+        """Take no more rows; return those who were sending, once they know what is on disk."""
+        until = time.monotonic() + _FAREWELL
         with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+            while any(self._on_disk.get(s.partition, 0) > s.told for s in self._senders):
+                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                    break
             self._is_open = False
             senders, self._senders = list(self._senders), set()
             for one in senders:

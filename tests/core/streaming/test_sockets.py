@@ -6,7 +6,6 @@ import json
 import socket
 import ssl
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ingesting import make_certificate
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, SocketSource, pushed, sockets
@@ -288,18 +288,7 @@ def test_a_client_that_does_not_listen_holds_up_nobody(monkeypatch: pytest.Monke
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    try:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
-             "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost"],
-            check=True, capture_output=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        pytest.skip("no openssl to make a certificate: install it")
-    return certificate, key
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_too_many_are_told_so_in_tls(
