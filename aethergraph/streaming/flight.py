@@ -29,13 +29,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_text, shown
+from aethergraph._checks.options import shown
 from aethergraph.errors import AetherError, InvalidArgumentError, SourceError
 from aethergraph.streaming.decode import arrow_columns, require
 from aethergraph.streaming.pushed import PushedSource, Sender
-from aethergraph.streaming.schema import Schema, check_listener
-from aethergraph.streaming.sockets import check_open_to_others
+from aethergraph.streaming.schema import Schema
 
 __all__ = ["FlightSource"]
 
@@ -113,11 +111,7 @@ class FlightSource(PushedSource):
         max_message: int | str = "256M",
     ) -> None:
         require("pyarrow.flight", "Flight streams", "stream")
-        check_listener(name, schema, "arrow")
-        check_open_to_others(host, token, tls)
-        super().__init__(name, schema, max_message)
-        self._host, self.port = host, as_count(port, "port")
-        self._token = as_text(token, "token")
+        super().__init__(name, schema, host, port, token, tls, max_message)
         self._tls: list[tuple[bytes, bytes]] | None = None
         if tls is not None:
             try:
@@ -135,7 +129,7 @@ class FlightSource(PushedSource):
         from pyarrow import flight
 
         self.close()
-        self._check_free()
+        self._bound().close()  # says why nobody can listen there, which the server would not
         at = flight.Location.for_grpc_tcp if self._tls is None else flight.Location.for_grpc_tls
         self._begin_at(offsets)
         try:
@@ -149,16 +143,6 @@ class FlightSource(PushedSource):
             raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
         server.serve_stream = self._serve
         self._server, self.port = server, server.port
-
-    def _check_free(self) -> None:
-        """Raise if nobody can listen there; the server would not say why."""
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                one.bind((self._host, self.port))
-            except (OSError, OverflowError) as error:
-                raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
 
     def close(self) -> None:
         """End all streams."""

@@ -14,6 +14,7 @@ then. So each row is in the graph once, whichever side is killed.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from abc import abstractmethod
@@ -24,11 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from aethergraph.errors import ClosedError, LimitError
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_text, shown
+from aethergraph.errors import ClosedError, InvalidArgumentError, LimitError, SourceError
 from aethergraph.storage.memory import parse_size
 from aethergraph.streaming.decode import Table, arrow_columns
 from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema, SchemaSource
+from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
 
 __all__ = ["MOST_SENDERS", "LimitedFile", "PushedSource", "Sender"]
 
@@ -36,6 +39,7 @@ __all__ = ["MOST_SENDERS", "LimitedFile", "PushedSource", "Sender"]
 _WAITING, MOST_SENDERS = 16, 256
 #: Seconds that closing waits for senders to hear what is on disk.
 _FAREWELL = 1.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(eq=False)
@@ -63,17 +67,39 @@ class PushedSource(SchemaSource):
 
     Args:
         name: name under which the graph keeps the offsets.
-        schema: fields of the rows.
+        schema: fields of the rows, made by :meth:`Schema.arrow`.
+        host: address to listen at.
+        port: port to listen at; 0: any that is free.
+        token: text that senders must give.
+        tls: files of certificate and key, for check only: others than loopback need both.
         max_message: most bytes of a message.
 
     Attributes:
+        port: port that it listens at.
         needs_disk: True: what is acknowledged must be on disk.
     """
 
     needs_disk = True
 
-    def __init__(self, name: str, schema: Schema, max_message: int | str) -> None:
+    def __init__(
+        self,
+        name: str,
+        schema: Schema,
+        host: str,
+        port: int,
+        token: str | None,
+        tls: Any,
+        max_message: int | str,
+    ) -> None:
+        check_listener(name, schema, "arrow")
+        if host not in _LOOPBACK and (token is None or tls is None):
+            raise InvalidArgumentError(
+                f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
+                "127.0.0.1"
+            )
         self.name, self.schema = name, schema
+        self._host, self.port = host, as_count(port, "port")
+        self._token = as_text(token, "token")
         self.max_message = parse_size(max_message, "max_message")
         self._is_open = False
         self._changed = threading.Condition()
@@ -85,6 +111,23 @@ class PushedSource(SchemaSource):
         self._senders: set[Sender] = set()
 
     # ---- Source --------------------------------------------------------------------------------
+
+    def _bound(self) -> socket.socket:
+        """Return a socket at the address that it listens at.
+
+        Raises:
+            SourceError: nobody can listen there; says why.
+        """
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((self._host, self.port))
+            found.listen()
+        except (OSError, OverflowError) as error:
+            found.close()
+            raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
+        return found
 
     def _begin_at(self, offsets: Mapping[int, int]) -> None:
         with self._changed:

@@ -26,32 +26,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_text, shown
-from aethergraph.errors import AetherError, InvalidArgumentError, SourceError
+from aethergraph._checks.arrays import as_integer
+from aethergraph._checks.options import shown
+from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.streaming.decode import require
 from aethergraph.streaming.pushed import LimitedFile, PushedSource, Sender
-from aethergraph.streaming.schema import Schema, check_listener
+from aethergraph.streaming.schema import Schema
 
-__all__ = ["SocketSource", "check_open_to_others"]
+__all__ = ["SocketSource"]
 
 #: Bytes of a line, and seconds until a client must have said who it is.
 _LINE, _GREETING = 1 << 16, 10.0
 #: Connections at once that have not said so yet. More are ended, the oldest ones.
 _STRANGERS = 64
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-def check_open_to_others(host: str, token: Any, tls: Any) -> None:
-    """Raise unless an address is of this host only, or who comes from elsewhere must prove it.
-
-    Raises:
-        InvalidArgumentError: there is no token, or no TLS.
-    """
-    if host not in _LOOPBACK and (token is None or tls is None):
-        raise InvalidArgumentError(
-            f"host = {shown(host)} is open to others: give token= and tls=, or listen at 127.0.0.1"
-        )
 
 
 @dataclass(eq=False)
@@ -117,11 +104,7 @@ class SocketSource(PushedSource):
         max_message: int | str = "256M",
     ) -> None:
         require("pyarrow", "sockets", "stream")
-        check_listener(name, schema, "arrow")
-        check_open_to_others(host, token, tls)
-        super().__init__(name, schema, max_message)
-        self._host, self.port = host, as_count(port, "port")
-        self._token = as_text(token, "token")
+        super().__init__(name, schema, host, port, token, tls, max_message)
         self._tls: ssl.SSLContext | None = None
         if tls is not None:
             self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -139,15 +122,7 @@ class SocketSource(PushedSource):
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen; clients are told to begin at these numbers."""
         self.close()
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        server = socket.socket(family, socket.SOCK_STREAM)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            server.bind((self._host, self.port))
-            server.listen()
-        except (OSError, OverflowError) as error:
-            server.close()
-            raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
+        server = self._bound()
         self.port = server.getsockname()[1]
         self._begin_at(offsets)
         self._server = server

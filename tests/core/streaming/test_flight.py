@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ingesting import make_certificate
+from ingesting import Fed, make_certificate
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FlightSource, Ingestor, Schema, pushed
@@ -81,22 +81,7 @@ class Sender:
         self.client.close()
 
 
-class Fed(FlightSource):
-    """Source whose clients send all they have whenever it is opened."""
-
-    counts: Sequence[int] = ()
-
-    def open(self, offsets: Any) -> None:
-        super().open(offsets)
-        for number, count in enumerate(self.counts):
-            self._next.setdefault(number, 0)
-            threading.Thread(target=self.feed, args=(number, count), daemon=True).start()
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until and any(
-            self._next[n] < min(c, 1) for n, c in enumerate(self.counts)
-        ):
-            time.sleep(0.001)
-
+class Sent(Fed, FlightSource):
     def feed(self, number: int, count: int) -> None:
         with suppress(pa.ArrowException, OSError, AssertionError):
             sender = Sender(self.port, number)
@@ -107,7 +92,7 @@ class Fed(FlightSource):
 
 class TestFlightSource(SourceContract):
     def make(self, counts: Sequence[int]) -> Any:
-        source = Fed("events", SCHEMA)
+        source = Sent("events", SCHEMA)
         source.counts = counts
         return source
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ingesting import make_certificate
+from ingesting import Fed, make_certificate
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, SocketSource, pushed, sockets
@@ -61,22 +61,7 @@ class Sender:
         self.socket.close()
 
 
-class Fed(SocketSource):
-    """Source whose clients send all they have whenever it is opened."""
-
-    counts: Sequence[int] = ()
-
-    def open(self, offsets: Any) -> None:
-        super().open(offsets)
-        for number, count in enumerate(self.counts):
-            self._next.setdefault(number, 0)
-            threading.Thread(target=self.feed, args=(number, count), daemon=True).start()
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until and any(
-            self._next[n] < min(c, 1) for n, c in enumerate(self.counts)
-        ):
-            time.sleep(0.001)
-
+class Sent(Fed, SocketSource):
     def feed(self, number: int, count: int) -> None:
         with suppress(OSError, ValueError, KeyError):
             sender = Sender(self.port, number)
@@ -87,7 +72,7 @@ class Fed(SocketSource):
 
 class TestSocketSource(SourceContract):
     def make(self, counts: Sequence[int]) -> Any:
-        source = Fed("events", SCHEMA)
+        source = Sent("events", SCHEMA)
         source.counts = counts
         return source
 
