@@ -15,7 +15,9 @@ from "next" on. So each row is in the graph once, whichever side is killed.
 from __future__ import annotations
 
 import hmac
+import io
 import json
+import select
 import socket
 import ssl
 import threading
@@ -37,8 +39,65 @@ __all__ = ["SocketSource"]
 
 #: Bytes of a line, and seconds until a client must have said who it is.
 _LINE, _GREETING = 1 << 16, 10.0
+#: Bytes that are read at once.
+_BUFFER = 1 << 18
 #: Connections at once that have not said so yet. More are ended, the oldest ones.
 _STRANGERS = 64
+
+
+class _Wire(io.RawIOBase):
+    """Bytes of a connection that one thread reads while another writes.
+
+    TLS has one state for both directions, which is not for two threads at once. So they take turns,
+    and wait for the other end outside of them.
+
+    Attributes:
+        until: time at which the other end must have answered; None: there is none.
+    """
+
+    def __init__(self, connection: socket.socket, until: float | None) -> None:
+        self._socket, self._turn, self.until = connection, threading.Lock(), until
+        connection.setblocking(False)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what there is, waiting for the first byte; return its number of bytes, 0 at the end.
+
+        Raises:
+            OSError: the connection has broken; or it took too long.
+        """
+        return self._try(lambda: self._socket.recv_into(buffer), select.POLLIN)
+
+    def send(self, content: bytes) -> None:
+        """Write all of it.
+
+        Raises:
+            OSError: as :meth:`readinto`.
+        """
+        left = memoryview(content)
+        while left:
+            some = left
+            left = left[self._try(lambda: self._socket.send(some), select.POLLOUT) :]  # noqa: B023
+
+    def _try(self, call: Callable[[], int], event: int) -> int:
+        while True:
+            with self._turn:
+                try:
+                    return call()
+                except ssl.SSLWantReadError:
+                    event = select.POLLIN
+                except ssl.SSLWantWriteError:
+                    event = select.POLLOUT
+                except BlockingIOError:
+                    pass
+            look = select.poll()
+            look.register(self._socket, event)
+            left = None if self.until is None else 1000 * max(0.0, self.until - time.monotonic())
+            if not look.poll(left):
+                raise TimeoutError
 
 
 @dataclass(eq=False)
@@ -46,12 +105,14 @@ class _Connection(Sender):
     """Connection that sends the rows of a partition."""
 
     socket: socket.socket = field(kw_only=True)
+    wire: _Wire | None = None
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self, **line: Any) -> None:
         """Send a message; nothing if it is gone."""
         with suppress(OSError), self.writing:
-            self.socket.sendall(json.dumps(line).encode() + b"\n")
+            if self.wire is not None:
+                self.wire.send(json.dumps(line).encode() + b"\n")
 
     def leave(self) -> None:
         """Let its thread, which may be in a handshake, find that it is at its end."""
@@ -174,13 +235,14 @@ class SocketSource(PushedSource):
             until = time.monotonic() + _GREETING
             if self._tls is not None:
                 self._shake_hands(one, self._tls)
-            with one.socket.makefile("rb") as file:
-                refusal = self._greet(one, _first_line(one.socket, file, until))
-                if refusal is not None:
-                    one.say(error=refusal)
-                    return
-                one.socket.settimeout(None)
-                self._receive(one, file)
+            wire = one.wire = _Wire(one.socket, until)
+            file = io.BufferedReader(wire, _BUFFER)
+            refusal = self._greet(one, file.readline(_LINE))
+            if refusal is not None:
+                one.say(error=refusal)
+                return
+            wire.until = None
+            self._receive(one, file)
         except (OSError, ValueError):  # it is gone; what came whole stays
             pass
         finally:
@@ -236,15 +298,3 @@ class SocketSource(PushedSource):
             one.say(error=f"no Arrow IPC stream: {error}")
             return
         self._wait_until_told(one)
-
-
-def _first_line(connection: socket.socket, file: Any, until: float) -> bytes:
-    """Return the first line that a client sends, or what came of it, by a time."""
-    line = b""
-    while not line.endswith(b"\n") and len(line) < _LINE:
-        connection.settimeout(max(0.001, until - time.monotonic()))
-        here = file.peek(1)
-        if not here:
-            break
-        line += file.readline(min(len(here), _LINE - len(line)))
-    return line

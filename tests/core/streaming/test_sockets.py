@@ -311,6 +311,20 @@ def test_closed_during_a_handshake(certificate: tuple[Path, Path]) -> None:
         one.close()
 
 
+def test_tls_in_both_directions_at_once(certificate: tuple[Path, Path]) -> None:
+    graph, source = small(), SocketSource("events", SCHEMA, tls=certificate)
+    trusting = ssl.create_default_context(cafile=str(certificate[0]))
+    with Ingestor(graph, source, batch=50, linger=0):  # an answer to every batch
+        senders = [Sender(source.port, number, trusting) for number in range(2)]
+        for sender in senders:
+            sender.send(9000, 50)
+        for sender in senders:
+            assert sender.told(9000) == 9000
+    src, dst, _ = graph.snapshot().edge_list()
+    wanted = [(u, v) for u in range(2) for v in range(9000)]
+    assert sorted(zip(src.tolist(), dst.tolist(), strict=True)) == wanted
+
+
 def test_tls(certificate: tuple[Path, Path]) -> None:
     graph = small()
     source = SocketSource("events", SCHEMA, token="t", tls=certificate, host="0.0.0.0")
