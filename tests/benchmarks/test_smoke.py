@@ -39,6 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "live_base",
         "live_peers",
         "streaming",
+        "keys",
         "walks",
         "context",
         "compressed",
