@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import pickle
 import random
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from ingesting import run_killed
 from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroGraph, errors
 from aethergraph import _native as native
 from aethergraph.convert import NodeTable, Schema, tables
+from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.repair import verify_directory
 from aethergraph.ids import KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
@@ -97,7 +100,7 @@ class _Failure(Exception):
 
 @pytest.mark.parametrize("kind", ["str", "int64"])
 @given(steps)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_keys_and_edges_agree(
     tmp_path_factory: pytest.TempPathFactory, kind: str, some: list[dict[str, Any]]
 ) -> None:
@@ -360,3 +363,70 @@ def test_damage_is_found(tmp_path: Path) -> None:
     assert graph.ids.lookup(["b"]).tolist() == [1]
     graph.close()
     other.close()
+
+
+def test_a_merge_that_fails_leaves_what_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make(tmp_path / "g")
+    graph.ids.add(["a", "b"])
+    before = sorted(path.name for path in (tmp_path / "g").iterdir())
+
+    def fail(*_: Any) -> None:
+        raise errors.DiskFullError(28, "no space", "ids")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GrowingKeys, "save", fail)
+        with pytest.raises(errors.DiskFullError):
+            graph.merge()
+    assert sorted(path.name for path in (tmp_path / "g").iterdir()) == before
+    assert graph.ids.add(["c", "a"]).tolist() == [2, 0]
+    graph.merge()
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g", **SMALL) as again:
+        assert again.ids.keys([0, 1, 2]) == ["a", "b", "c"]
+
+
+def test_a_log_that_refuses_adds_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make(tmp_path / "g")
+    graph.ids.add(["a"])
+    journal = graph.store.journal
+    assert journal is not None
+
+    def fail(*_: Any) -> None:
+        raise errors.StorageError(5, "broken", "wal")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "log_keys", fail)
+        with pytest.raises(errors.StorageError):
+            graph.ids.add(["b", "c"])
+    assert (graph.num_nodes, graph.ids.lookup(["b"], missing="mark").tolist()) == (1, [-1])
+    assert graph.ids.add(["c"]).tolist() == [1]
+    graph.close()
+
+
+def test_copies_and_forked_children(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.ids.add(["a"])
+    graph.merge()
+    graph.close()
+    graph = make(tmp_path / "g")
+    graph.ids.add(["b"])
+    copy = pickle.loads(pickle.dumps(graph))
+    context = multiprocessing.get_context("fork")
+    asked, told = context.Pipe()
+
+    def child() -> None:
+        asked.recv()
+        asked.send(graph.ids.lookup(["c", "b", "a"]).tolist())
+
+    process = context.Process(target=child)
+    process.start()
+    graph.ids.add(["c"])
+    told.send("now")
+    assert told.recv() == [2, 1, 0]
+    process.join()
+    assert copy.ids.lookup(["c", "a"]).tolist() == [2, 0] and copy.ids.keys([1]) == ["b"]
+    with pytest.raises(errors.UnsupportedError, match="can only read"):
+        copy.ids.add(["d"])
+    graph.close()
