@@ -349,7 +349,7 @@ INGEST = """
 import sys
 from aethergraph import DynamicGraph
 from aethergraph.streaming import FlightSource, Ingestor, Schema
-graph = DynamicGraph.open(sys.argv[1], 10_000, 64, order="time", layout="csc", durability="none",
+graph = DynamicGraph.open(sys.argv[1], 1_000_000, 64, order="time", layout="csc", durability="none",
                           huge_pages=False)
 source = FlightSource("events", Schema.arrow(src="u", dst="v"), port=int(sys.argv[2]))
 with Ingestor(graph, source, batch=100, linger=0):
