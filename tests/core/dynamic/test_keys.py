@@ -106,7 +106,11 @@ def test_keys_and_edges_agree(
 ) -> None:
     path = tmp_path_factory.mktemp("keys") / "g"
     name: Any = (lambda n: f"k{n}" * (n % 3)) if kind == "str" else (lambda n: n - 2**63)
-    graph, model, edges = make(path, kind, order="time"), dict[Any, int](), list[Any]()
+    graph, model, edges = (
+        make(path, kind, order="time", durability="none"),
+        dict[Any, int](),
+        list[Any](),
+    )
     held = []
     for step in some:
         pairs = [(name(u), name(v)) for u, v in step["pairs"]]

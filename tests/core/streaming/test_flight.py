@@ -362,7 +362,7 @@ graph.close()
 def test_servers_that_are_killed(tmp_path: Path) -> None:
     """Each row is in the graph once, and none that was acknowledged is lost."""
     rng, port, told = np.random.default_rng(9), 0, [0, 0]
-    kills = int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+    kills = int(os.environ.get("AETHERGRAPH_KILLS", "3"))
     for kill in range(kills + 1):
         command = [sys.executable, "-c", INGEST, str(tmp_path / "g"), str(port)]
         with subprocess.Popen(
