@@ -267,6 +267,12 @@ def test_over_a_base_of_tables(tmp_path: Path) -> None:
         tmp_path / "h", base=tmp_path / "blog.aeg", ids={"user": "str"}, **SMALL
     )
     assert some["post"].add(2).tolist() == [2, 3] and list(some.ids) == ["user"]
+    for ids in (some.ids, some.snapshot().ids):
+        assert "user" in ids and "post" not in ids and len(ids) == 1
+        with pytest.raises(errors.UnsupportedError, match="nodes of type 'post' have no keys"):
+            ids["post"]
+        with pytest.raises(errors.InvalidArgumentError, match="film"):
+            ids["film"]
     some.close()
 
 
