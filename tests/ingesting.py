@@ -1,16 +1,20 @@
-"""Live graphs that streams are taken into: their edges, and processes that are killed meanwhile."""
+"""Live graphs that streams are taken into: their edges, kills meanwhile, and a certificate."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-__all__ = ["edges", "run_killed"]
+__all__ = ["Fed", "edges", "make_certificate", "run_killed"]
 
 
 def edges(graph: Any) -> list[tuple[int, int]]:
@@ -46,3 +50,40 @@ def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> 
         if kills < most:
             assert process.returncode in (0, -signal.SIGKILL)
     return kills, most
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of localhost and its key."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    try:
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
+             "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    except FileNotFoundError:
+        pytest.skip("no openssl to make a certificate: install it")
+    return certificate, key
+
+
+class Fed:
+    """Mixed into a source that is sent to: clients send all they have whenever it is opened."""
+
+    counts: Sequence[int] = ()
+
+    def open(self, offsets: Any) -> None:
+        super().open(offsets)  # type: ignore[misc]
+        ends: dict[int, int] = self._next  # type: ignore[attr-defined]
+        for number, count in enumerate(self.counts):
+            ends.setdefault(number, 0)
+            threading.Thread(target=self.feed, args=(number, count), daemon=True).start()
+        until = time.monotonic() + 60
+        while time.monotonic() < until and any(
+            ends[n] < min(count, 1) for n, count in enumerate(self.counts)
+        ):
+            time.sleep(0.001)
+
+    def feed(self, number: int, count: int) -> None:
+        """Send the edges (number, 0), (number, 1)... up to ``count``."""
+        raise NotImplementedError

@@ -62,15 +62,16 @@ def ingest_command(
     source: Annotated[
         str,
         typer.Argument(
-            help="kafka://HOST:PORT/TOPIC, tcp://HOST:PORT or udp://HOST:PORT to listen at, "
-            "or a file or folder."
+            help="kafka://HOST:PORT/TOPIC, a file or folder; or tcp://HOST:PORT, "
+            "grpc[+tls]://HOST:PORT or udp://HOST:PORT to listen at.",
         ),
     ],
     schema: Annotated[Path, typer.Option(help="What fields mean, in TOML or JSON.")],
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="KEY=VALUE: of librdkafka; token_file, cert, key of a socket; pattern of a folder."
+            help="KEY=VALUE: of librdkafka; token_file, cert, key, max_message of what listens; "
+            "pattern of a folder."
         ),
     ] = None,
     name: Annotated[

@@ -23,6 +23,14 @@
 from aethergraph.dynamic.graph import DynamicGraph
 from aethergraph.dynamic.hetero import DynamicHeteroGraph
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
+from aethergraph.dynamic.keys import LiveIds, NodeIds
 from aethergraph.dynamic.snapshot import Snapshot
 
-__all__ = ["DynamicGraph", "DynamicHeteroGraph", "HeteroSnapshot", "Snapshot"]
+__all__ = [
+    "DynamicGraph",
+    "DynamicHeteroGraph",
+    "HeteroSnapshot",
+    "LiveIds",
+    "NodeIds",
+    "Snapshot",
+]

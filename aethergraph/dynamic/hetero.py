@@ -18,7 +18,7 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.journal import attach
-from aethergraph.dynamic.keys import LiveIds
+from aethergraph.dynamic.keys import IdsByType, LiveIds
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
@@ -304,13 +304,13 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         return list(self.store.kinds)
 
     @property
-    def ids(self) -> Mapping[str, LiveIds]:  # type: ignore[override]
+    def ids(self) -> IdsByType[LiveIds]:  # type: ignore[override]
         """Ids of nodes by their keys, by node type: ``graph.ids["user"].lookup(["u17"])``.
 
         Types whose nodes have no keys are not in it; see :attr:`DynamicGraph.ids`.
         """
         store = self.store
-        return {name: LiveIds(store, name) for name in store.keys}
+        return IdsByType(store, lambda name: LiveIds(store, name))
 
     def __getitem__(self, name: Any) -> Any:
         """Return the view of a node type (a string) or an edge type (three strings)."""

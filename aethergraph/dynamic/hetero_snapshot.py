@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph.dynamic.keys import NodeIds
+from aethergraph.dynamic.keys import IdsByType, NodeIds
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts
 from aethergraph.dynamic.snapshot import (
     OneCommit,
@@ -78,11 +78,12 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             raise ClosedError(f"the snapshot of commit {self._commit} was closed")
 
     @property
-    def ids(self) -> Mapping[str, NodeIds]:  # type: ignore[override]
+    def ids(self) -> IdsByType[NodeIds]:  # type: ignore[override]
         """Ids of nodes by their keys, by node type, as of this commit."""
         self._check_open()
+        store = self._store
         counts = {name: part.num_nodes for name, part in self._nodes.items()}
-        return {name: NodeIds(self._store, name, counts[name]) for name in self._store.keys}
+        return IdsByType(store, lambda name: NodeIds(store, name, counts[name]))
 
     def __getitem__(self, name: Any) -> Any:
         """Return the view of a node type (a string) or an edge type (three strings)."""

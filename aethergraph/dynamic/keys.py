@@ -13,15 +13,18 @@ undone, which the next keys are written over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
+from aethergraph._checks.options import is_name
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import LimitError, OutOfRangeError
+from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
 from aethergraph.storage.budget import Budget
@@ -29,7 +32,7 @@ from aethergraph.storage.budget import Budget
 if TYPE_CHECKING:
     from aethergraph.dynamic.store import LiveStore
 
-__all__ = ["AddedKeys", "GrowingKeys", "LiveIds", "NodeIds"]
+__all__ = ["AddedKeys", "GrowingKeys", "IdsByType", "LiveIds", "NodeIds"]
 
 Ids = NDArray[np.int64]
 _U64 = np.dtype(np.uint64)
@@ -300,3 +303,36 @@ class LiveIds(NodeIds):
         """
         block = self._keys()[0].columns.encode_exactly(keys)
         return self._store.add_keys(self._type, block, attrs)[0]
+
+
+N = TypeVar("N", bound=NodeIds)
+
+
+class IdsByType(Mapping[str, N]):
+    """Ids of nodes by their keys, by node type; types whose nodes have no keys are not in it.
+
+    Args:
+        store: the graph.
+        make: returns the ids of a type.
+    """
+
+    def __init__(self, store: LiveStore, make: Callable[[str], N]) -> None:
+        self._store, self._make = store, make
+
+    def __getitem__(self, name: str) -> N:
+        if not is_name(name) or name not in self._store.node_rows:
+            raise unknown_type("node type", name, self._store.node_rows)
+        self._store.keys_of(name)
+        return self._make(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._store.keys))
+
+    def __len__(self) -> int:
+        return len(self._store.keys)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"

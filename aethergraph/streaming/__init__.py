@@ -6,16 +6,19 @@
       │                                      │          │
       │  MemorySource   FileSource           │          └─ set_offset(): where to go on
       │  KafkaSource    SocketSource         └─ bad or late: dead letter file
+      │  UdpSource      FlightSource
       │
       └─ Schema: bytes to columns
 
 records.py has the protocol, decode.py and schema.py what reads bytes, changes.py what is checked
 against the graph, column by column (columns.py), and written, event_time.py the watermark,
-ingestor.py the loop, arguments.py its options. kafka.py, files.py, sockets.py, udp.py and memory.py
-have a source each; address.py finds one by its address.
+keyed.py has ids for keys of nodes, ingestor.py the loop, arguments.py its options. kafka.py,
+files.py, sockets.py, flight.py, udp.py and memory.py have a source each, pushed.py what those have
+in common that are sent to; address.py finds one by its address.
 """
 
 from aethergraph.streaming.files import FileSource
+from aethergraph.streaming.flight import FlightSource
 from aethergraph.streaming.ingestor import Ingestor, IngestStats
 from aethergraph.streaming.kafka import KafkaSource
 from aethergraph.streaming.memory import MemorySource
@@ -27,6 +30,7 @@ from aethergraph.streaming.udp import UdpSource, pack_datagram
 __all__ = [
     "BadRecord",
     "FileSource",
+    "FlightSource",
     "IdMap",
     "IngestStats",
     "Ingestor",

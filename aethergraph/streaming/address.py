@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.streaming.files import FileSource
+from aethergraph.streaming.flight import FlightSource
 from aethergraph.streaming.kafka import KafkaSource
 from aethergraph.streaming.records import Source
 from aethergraph.streaming.schema import Schema
@@ -17,6 +18,13 @@ from aethergraph.streaming.sockets import SocketSource
 from aethergraph.streaming.udp import UdpSource
 
 __all__ = ["open_source"]
+
+#: What listens, by the scheme of its address.
+_LISTENERS: dict[str, type[SocketSource] | type[FlightSource]] = {
+    "tcp": SocketSource,
+    "grpc": FlightSource,
+    "grpc+tls": FlightSource,
+}
 
 
 def open_source(
@@ -30,13 +38,15 @@ def open_source(
     """Return the source at an address.
 
     Args:
-        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"`` or
-            ``"udp://host:port"`` to listen at; or the path of a file or folder.
+        address: ``"kafka://host:port,host:port/topic"``; ``"tcp://host:port"``,
+            ``"grpc://host:port"``, ``"grpc+tls://host:port"`` or ``"udp://host:port"`` to listen
+            at; or the path of a file or folder.
         schema: fields of the records.
         name: name under which the graph keeps the offsets; None: that of the topic or file.
         until_end: end behind what is there now.
-        options: options of librdkafka; ``token_file``, ``cert`` and ``key`` of a socket;
-            ``af_xdp`` and ``trust_network="yes"`` of datagrams; or ``pattern`` of a folder.
+        options: options of librdkafka; ``token_file``, ``cert``, ``key`` and ``max_message`` of
+            what is connected to; ``af_xdp`` and ``trust_network="yes"`` of datagrams; or
+            ``pattern`` of a folder.
 
     Raises:
         InvalidArgumentError: it is no address of a source.
@@ -52,28 +62,39 @@ def open_source(
         return KafkaSource(
             topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given
         )
-    if address.startswith("tcp://"):
-        return _open_socket(address, schema, name, given)
+    for scheme, listener in _LISTENERS.items():
+        if address.startswith(f"{scheme}://"):
+            return _listen(listener, scheme, address, schema, name, given)
     if address.startswith("udp://"):
         return _open_datagrams(address, schema, name, given)
     scheme = address.split("://", 1)[0] if "://" in address else "file"
     if scheme != "file":
         raise InvalidArgumentError(
             f"{shown(address)}: there are kafka://HOST:PORT/TOPIC, tcp://HOST:PORT, "
-            "udp://HOST:PORT, and paths of files and folders"
+            "grpc://HOST:PORT, grpc+tls://HOST:PORT, udp://HOST:PORT, and paths of files and "
+            "folders"
         )
     _check_known(given, "files", ("pattern",))
     path = Path(address.removeprefix("file://"))
     return FileSource(path, schema, name=name, follow=not until_end, **given)
 
 
-def _open_socket(
-    address: str, schema: Schema, name: str | None, options: Mapping[str, Any]
-) -> SocketSource:
-    _check_known(options, "sockets", ("token_file", "cert", "key"))
+def _listen(
+    listener: type[SocketSource] | type[FlightSource],
+    scheme: str,
+    address: str,
+    schema: Schema,
+    name: str | None,
+    options: Mapping[str, Any],
+) -> Source:
+    _check_known(options, f"{scheme}://", ("token_file", "cert", "key", "max_message"))
     host, port, name = _parse_listener(address, name)
     if ("cert" in options) != ("key" in options):
         raise InvalidArgumentError("give cert= and key=, the files of both")
+    if scheme.startswith("grpc") and ("cert" in options) != (scheme == "grpc+tls"):
+        raise InvalidArgumentError(
+            f"{shown(address)}: grpc+tls:// needs cert= and key=, and grpc:// takes none"
+        )
     token = None
     if "token_file" in options:
         try:
@@ -83,7 +104,8 @@ def _open_socket(
         if not token:
             raise InvalidArgumentError(f"token_file: {options['token_file']} is empty")
     tls = (options["cert"], options["key"]) if "cert" in options else None
-    return SocketSource(name, schema, host=host, port=port, token=token, tls=tls)
+    most = {"max_message": options["max_message"]} if "max_message" in options else {}
+    return listener(name, schema, host=host, port=port, token=token, tls=tls, **most)
 
 
 def _open_datagrams(

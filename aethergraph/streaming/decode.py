@@ -34,7 +34,6 @@ __all__ = [
     "StructDecoder",
     "Table",
     "arrow_columns",
-    "require",
 ]
 
 Array: TypeAlias = NDArray[Any]

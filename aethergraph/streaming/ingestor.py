@@ -131,7 +131,7 @@ class Ingestor:
         new_nodes: most nodes that a commit may add for ids that the graph does not have; their
             rows are zeros. 0: such records are bad.
         id_map: numbers of nodes by the ids in the records; by node type for a typed graph. Nodes
-            are added as it gives numbers.
+            are added as it gives numbers. A graph whose nodes have keys (``ids=``) needs none.
 
     Raises:
         InvalidArgumentError: an argument is invalid, or the schema does not fit the graph.

@@ -15,79 +15,112 @@ from "next" on. So each row is in the graph once, whichever side is killed.
 from __future__ import annotations
 
 import hmac
+import io
 import json
+import select
 import socket
 import ssl
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.optional import require
-from aethergraph._checks.options import as_text, shown
-from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError, SourceError
-from aethergraph.streaming.decode import Table, arrow_columns
-from aethergraph.streaming.records import Records
-from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
+from aethergraph._checks.options import shown
+from aethergraph.errors import AetherError, InvalidArgumentError
+from aethergraph.streaming.pushed import LimitedFile, PushedSource, Sender
+from aethergraph.streaming.schema import Schema
 
 __all__ = ["SocketSource"]
 
-#: Bytes of a line, and seconds that its first one may take to come.
+#: Bytes of a line, and seconds until a client must have said who it is.
 _LINE, _GREETING = 1 << 16, 10.0
-#: Batches of a partition that wait to be polled; connections at once, and those among them that
-#: have not said who they are.
-_WAITING, _CONNECTIONS, _STRANGERS = 16, 256, 64
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+#: Bytes that are read at once.
+_BUFFER = 1 << 18
+#: Connections at once that have not said so yet. More are ended, the oldest ones.
+_STRANGERS = 64
+
+
+class _Wire(io.RawIOBase):
+    """Bytes of a connection that one thread reads while another writes.
+
+    TLS has one state for both directions, which is not for two threads at once. So they take turns,
+    and wait for the other end outside of them.
+
+    Attributes:
+        until: time at which the other end must have answered; None: there is none.
+    """
+
+    def __init__(self, connection: socket.socket, until: float | None) -> None:
+        self._socket, self._turn, self.until = connection, threading.Lock(), until
+        connection.setblocking(False)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what there is, waiting for the first byte; return its number of bytes, 0 at the end.
+
+        Raises:
+            OSError: the connection has broken; or it took too long.
+        """
+        return self._try(lambda: self._socket.recv_into(buffer), select.POLLIN)
+
+    def send(self, content: bytes) -> None:
+        """Write all of it.
+
+        Raises:
+            OSError: as :meth:`readinto`.
+        """
+        left = memoryview(content)
+        while left:
+            some = left
+            left = left[self._try(lambda: self._socket.send(some), select.POLLOUT) :]  # noqa: B023
+
+    def _try(self, call: Callable[[], int], event: int) -> int:
+        while True:
+            with self._turn:
+                try:
+                    return call()
+                except ssl.SSLWantReadError:
+                    event = select.POLLIN
+                except ssl.SSLWantWriteError:
+                    event = select.POLLOUT
+                except BlockingIOError:
+                    pass
+            look = select.poll()
+            look.register(self._socket, event)
+            left = None if self.until is None else 1000 * max(0.0, self.until - time.monotonic())
+            if not look.poll(left):
+                raise TimeoutError
 
 
 @dataclass(eq=False)
-class _Connection:
+class _Connection(Sender):
     """Connection that sends the rows of a partition."""
 
-    socket: socket.socket
-    partition: int = -1
-    is_current: bool = True
-    #: Number of the row behind its last one.
-    end_row: int = 0
+    socket: socket.socket = field(kw_only=True)
+    wire: _Wire | None = None
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self, **line: Any) -> None:
+        """Send a message; nothing if it is gone."""
         with suppress(OSError), self.writing:
-            self.socket.sendall(json.dumps(line).encode() + b"\n")
+            if self.wire is not None:
+                self.wire.send(json.dumps(line).encode() + b"\n")
 
-    def end(self) -> None:
+    def leave(self) -> None:
+        """Let its thread, which may be in a handshake, find that it is at its end."""
         with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)  # not that of TLS, which waits
 
 
-class _Bounded:
-    """File that refuses to read what is announced as longer than a message may be."""
-
-    closed = False
-
-    def __init__(self, file: Any, most: int) -> None:
-        self._file, self._most = file, most
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= self._most:
-            raise _TooLongError(f"a message of {size} bytes, where {self._most} are the most")
-        found: bytes = self._file.read(size)
-        return found
-
-
-class _TooLongError(Exception):
-    """Error of a message that is longer than it may be."""
-
-
-class SocketSource(SchemaSource):
+class SocketSource(PushedSource):
     r"""Stream of rows that other programs send over TCP, as Arrow IPC streams.
 
     ::
@@ -114,15 +147,11 @@ class SocketSource(SchemaSource):
         port: port to listen at; 0: any that is free, see :attr:`port`.
         token: text that clients must give.
         tls: files of certificate and key in PEM.
-        max_message: bytes of a message, which is a batch of rows, at most; a client that announces
-            more is told so, and its connection ends.
+        max_message: most bytes of a message of a stream, a number or a text such as ``"1G"``.
 
     Attributes:
         port: port that it listens at.
-        needs_disk: True: what is acknowledged must be on disk.
     """
-
-    needs_disk = True
 
     def __init__(
         self,
@@ -133,19 +162,10 @@ class SocketSource(SchemaSource):
         port: int = 0,
         token: str | None = None,
         tls: tuple[str | Path, str | Path] | None = None,
-        max_message: int = 64 << 20,
+        max_message: int | str = "256M",
     ) -> None:
         require("pyarrow", "sockets need", "stream")
-        check_listener(name, schema, "arrow")
-        if host not in _LOOPBACK and (token is None or tls is None):
-            raise InvalidArgumentError(
-                f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
-                "127.0.0.1"
-            )
-        self.name, self.schema = name, schema
-        self._host, self.port = host, as_count(port, "port")
-        self._token = as_text(token, "token")
-        self._max_message = as_count(max_message, "max_message")
+        super().__init__(name, schema, host, port, token, tls, max_message)
         self._tls: ssl.SSLContext | None = None
         if tls is not None:
             self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -154,95 +174,34 @@ class SocketSource(SchemaSource):
             except (OSError, TypeError, ValueError) as error:
                 raise InvalidArgumentError(f"tls = {shown(tls)}: {error}") from None
         self._server: socket.socket | None = None
-        self._changed = threading.Condition()
-        self._waiting: dict[int, deque[Records]] = {}
-        self._next: dict[int, int] = {}
-        self._read: dict[int, int] = {}
-        self._told: dict[int, int] = {}
-        self._paused: frozenset[int] = frozenset()
-        self._strangers: deque[_Connection] = deque()
-        self._connections: set[_Connection] = set()
+        #: Connections that have not said who they are, the oldest first.
+        self._strangers: list[_Connection] = []
         self._threads: set[threading.Thread] = set()
-        self._failure: AetherError | None = None
 
     # ---- Source --------------------------------------------------------------------------------
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen; clients are told to begin at these numbers."""
         self.close()
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        server = socket.socket(family, socket.SOCK_STREAM)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            server.bind((self._host, self.port))
-            server.listen()
-        except (OSError, OverflowError) as error:
-            server.close()
-            raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
+        server = self._bound()
         self.port = server.getsockname()[1]
-        self._next, self._read, self._told = dict(offsets), dict(offsets), dict(offsets)
-        self._waiting, self._paused, self._failure = {}, frozenset(), None
+        self._begin_at(offsets)
         self._server = server
         self._begin(self._accept, server)
 
-    def poll(self, timeout: float) -> Sequence[Records] | None:
-        """Return the rows that have come."""
-        until = time.monotonic() + timeout
-        with self._changed:
-            while True:
-                if self._server is None:
-                    raise ClosedError(f"the source {self.name!r} is not open")
-                if self._failure is not None:
-                    raise self._failure
-                found = []
-                for partition, waiting in self._waiting.items():
-                    while waiting and partition not in self._paused:
-                        found.append(waiting.popleft())
-                        self._read[partition] = found[-1].following
-                if found:
-                    self._changed.notify_all()
-                    return found
-                left = until - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    return []
-
-    def pause(self, partitions: Iterable[int]) -> None:
-        """Return no rows of these partitions; their clients wait when enough is on its way."""
-        with self._changed:
-            self._paused = frozenset(partitions)
-            self._changed.notify_all()
-
-    def lag(self) -> dict[int, int]:
-        """Return the number of rows of each partition that have come and were not read yet."""
-        with self._changed:
-            return {p: end - self._read.get(p, 0) for p, end in self._next.items()}
-
-    def acknowledge(self, offsets: Mapping[int, int]) -> None:
-        """Tell the clients what is on disk."""
-        with self._changed:
-            told = [one for one in self._connections if one.is_current and one.partition in offsets]
-        for one in told:
-            one.say(next=offsets[one.partition])
-        with self._changed:
-            self._told.update(offsets)
-            self._changed.notify_all()
-
     def close(self) -> None:
         """End all connections."""
+        ended = self._end()
         with self._changed:
             server, self._server = self._server, None
-            connections = [*self._connections, *self._strangers]
-            self._connections, self._strangers = set(), deque()
-            for one in connections:
-                one.is_current = False
-            self._changed.notify_all()
+            strangers, self._strangers = self._strangers, []
         if server is None:
             return
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
         server.close()
-        for one in connections:
-            one.end()
+        for one in (*ended, *strangers):
+            one.leave()
         for thread in list(self._threads):
             thread.join(_GREETING)
 
@@ -259,54 +218,54 @@ class SocketSource(SchemaSource):
                 client, _ = server.accept()
             except OSError:  # it was closed
                 return
+            one = _Connection(socket=client)
             with self._changed:
                 if self._server is not server:
                     client.close()
                     return
-                one = _Connection(client)
                 self._strangers.append(one)
-                # Whoever says nothing holds no place that another could have.
-                oldest = self._strangers.popleft() if len(self._strangers) > _STRANGERS else None
-                if oldest is not None:
-                    oldest.is_current = False
+                # Whoever has the token gets in, even if many without it knock.
+                oldest = self._strangers.pop(0) if len(self._strangers) > _STRANGERS else None
             if oldest is not None:
-                oldest.end()
+                oldest.leave()
             self._begin(self._serve, one)
 
     def _serve(self, one: _Connection) -> None:
         try:
-            one.socket.settimeout(_GREETING)
-            if self._tls is not None and not self._shake_hands(one, self._tls):
+            until = time.monotonic() + _GREETING
+            if self._tls is not None:
+                self._shake_hands(one, self._tls)
+            wire = one.wire = _Wire(one.socket, until)
+            file = io.BufferedReader(wire, _BUFFER)
+            refusal = self._greet(one, file.readline(_LINE))
+            if refusal is not None:
+                one.say(error=refusal)
                 return
-            with one.socket.makefile("rb") as file:
-                greeting = self._greet(one, file.readline(_LINE))
-                if greeting is not None:
-                    one.say(error=greeting)
-                    return
-                one.socket.settimeout(None)
-                self._receive(one, file)
+            wire.until = None
+            self._receive(one, file)
         except (OSError, ValueError):  # it is gone; what came whole stays
             pass
         finally:
-            with self._changed:
-                self._connections.discard(one)
-                with suppress(ValueError):
-                    self._strangers.remove(one)
-            one.end()
+            self._forget(one)
+            self._end_sending(one)
+            one.leave()
+            if one.telling is not None:
+                one.telling.join()
+            one.socket.close()
 
-    def _shake_hands(self, one: _Connection, tls: ssl.SSLContext) -> bool:
-        """Begin TLS; return False if the connection has ended meanwhile."""
-        with self._changed:  # close() is to end the socket that the handshake is made on
-            if not one.is_current:
-                return False
-            one.socket = tls.wrap_socket(
-                one.socket, server_side=True, do_handshake_on_connect=False
-            )
-        try:
-            one.socket.do_handshake()
-        except AttributeError:  # what ssl raises once another thread has shut the socket down
-            return False
-        return True
+    def _shake_hands(self, one: _Connection, tls: ssl.SSLContext) -> None:
+        with self._changed:  # close() finds one socket or the other
+            if one not in self._strangers:
+                raise ConnectionAbortedError
+            wrapped = tls.wrap_socket(one.socket, server_side=True, do_handshake_on_connect=False)
+            one.socket = wrapped
+        wrapped.settimeout(_GREETING)
+        wrapped.do_handshake()
+
+    def _forget(self, one: _Connection) -> None:
+        with self._changed:
+            if one in self._strangers:
+                self._strangers.remove(one)
 
     def _greet(self, one: _Connection, line: bytes) -> str | None:
         """Begin a connection; return why that is not possible."""
@@ -320,65 +279,22 @@ class SocketSource(SchemaSource):
             isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())
         ):
             return "the token is wrong"
-        if not 0 <= partition < 2**63:
-            return f"partition = {partition} is not in 0..2**63 - 1"
-        with self._changed:
-            if not one.is_current:
-                return "there are too many connections"
-            self._strangers.remove(one)
-            # The connection before may be dead without knowing.
-            before = {other for other in self._connections if other.partition == partition}
-            if len(self._connections - before) >= _CONNECTIONS:
-                return f"there are {_CONNECTIONS} connections already"
-            self._connections.add(one)
-            for other in before:
-                other.is_current = False
-            one.partition = partition
-            following = self._next.setdefault(partition, 0)
-            self._read.setdefault(partition, 0)
-            self._changed.notify_all()
-        for other in before:
-            other.end()
-        one.say(next=following)
-        return None
+        self._forget(one)
+        return self._begin_sending(one, partition)
 
     def _receive(self, one: _Connection, file: Any) -> None:
         import pyarrow as pa
 
+        limited = LimitedFile(file, self.max_message)
         try:
             while file.peek(1):  # one stream after the other, until the client has ended
-                bounded = pa.PythonFile(_Bounded(file, self._max_message), "r")
-                for batch in pa.ipc.open_stream(bounded):
-                    columns = arrow_columns(batch, self.schema.fields)
-                    if batch.num_rows and not self._put(one, batch, columns):
+                for batch in pa.ipc.open_stream(limited):
+                    if batch.num_rows and not self._put(one, batch):
                         return
-        except (AetherError, _TooLongError) as error:
+        except AetherError as error:
             one.say(error=str(error))
             return
         except (pa.ArrowException, OSError, ValueError) as error:
             one.say(error=f"no Arrow IPC stream: {error}")
             return
-        with self._changed:  # it may wait to hear that all is on disk
-            while one.is_current and self._told.get(one.partition, 0) < one.end_row:
-                self._changed.wait()
-
-    def _put(self, one: _Connection, batch: Any, columns: dict[str, Any]) -> bool:
-        """Hand a batch over; return False if the connection has ended meanwhile."""
-
-        def row(at: int) -> bytes:
-            return json.dumps(batch.slice(at, 1).to_pylist()[0], default=str).encode()
-
-        with self._changed:
-            waiting = self._waiting.setdefault(one.partition, deque())
-            while one.is_current and len(waiting) >= _WAITING:
-                self._changed.wait()
-            if not one.is_current or self._server is None:
-                return False
-            begin = self._next[one.partition]
-            end = self._next[one.partition] = one.end_row = begin + batch.num_rows
-            table = Table(columns, np.arange(batch.num_rows))
-            waiting.append(
-                self.schema.records(table, one.partition, end, np.arange(begin, end), (), row)
-            )
-            self._changed.notify_all()
-            return True
+        self._wait_until_told(one)

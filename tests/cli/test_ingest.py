@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ingesting import make_certificate
 from kafka_broker import running_broker
 from typer.testing import CliRunner
 
@@ -167,3 +169,46 @@ def test_a_graph_of_keys_is_made(tmp_path: Path) -> None:
     )
     said = ae("ingest", tmp_path / "h", file, "--schema", schema, "--until-end", code=2)
     assert "nodes of one type have keys of one type" in said
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
+    pa, flight = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.flight")
+    certificate, key = make_certificate(tmp_path)
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "s.toml").write_text('format = "arrow"\nsrc = "u"\ndst = "v"\nids = "str"\n')
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    address = f"grpc+tls://localhost:{port}"
+    options = [f"token_file={tmp_path / 'token'}", f"cert={certificate}", f"key={key}"]
+    command = [
+        *MAIN, "ingest", str(tmp_path / "g"), address, "--name", "put", "--schema",
+        str(tmp_path / "s.toml"), *(text for one in options for text in ("--option", one)),
+    ]  # fmt: skip
+    rows = pa.table({"u": ["ann", "bob"], "v": ["bob", "cy"]})
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stderr=quiet, stdout=quiet) as process:
+        try:
+            until = time.monotonic() + 60
+            while not listens(port):
+                assert time.monotonic() < until and process.poll() is None
+                time.sleep(0.05)
+            client = flight.connect(address, tls_root_certs=certificate.read_bytes())
+            call = flight.FlightCallOptions(
+                headers=[(b"authorization", b"Bearer secret")], timeout=60
+            )
+            partition = flight.FlightDescriptor.for_path("0")
+            writer, answers = client.do_put(partition, rows.schema, call)
+            assert json.loads(answers.read().to_pybytes()) == {"next": 0}
+            writer.write_table(rows)
+            assert json.loads(answers.read().to_pybytes()) == {"next": 2}
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    with DynamicGraph.open(tmp_path / "g", arena_mb=64) as found:
+        assert found.ids.keys(found.in_neighbors(found.ids.lookup(["cy"])[0])) == ["bob"]

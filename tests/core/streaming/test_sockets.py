@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
+import struct
 import threading
 import time
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ingesting import Fed, make_certificate
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, Schema, SocketSource, sockets
+from aethergraph.streaming import Ingestor, Schema, SocketSource, pushed, sockets
 from aethergraph.testing import SourceContract
 
 pa = pytest.importorskip("pyarrow")
@@ -60,22 +61,7 @@ class Sender:
         self.socket.close()
 
 
-class Fed(SocketSource):
-    """Source whose clients send all they have whenever it is opened."""
-
-    counts: Sequence[int] = ()
-
-    def open(self, offsets: Any) -> None:
-        super().open(offsets)
-        for number, count in enumerate(self.counts):
-            self._next.setdefault(number, 0)
-            threading.Thread(target=self.feed, args=(number, count), daemon=True).start()
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until and any(
-            self._next[n] < min(c, 1) for n, c in enumerate(self.counts)
-        ):
-            time.sleep(0.001)
-
+class Sent(Fed, SocketSource):
     def feed(self, number: int, count: int) -> None:
         with suppress(OSError, ValueError, KeyError):
             sender = Sender(self.port, number)
@@ -86,7 +72,7 @@ class Fed(SocketSource):
 
 class TestSocketSource(SourceContract):
     def make(self, counts: Sequence[int]) -> Any:
-        source = Fed("events", SCHEMA)
+        source = Sent("events", SCHEMA)
         source.counts = counts
         return source
 
@@ -199,27 +185,151 @@ def test_nonsense_after_the_greeting() -> None:
         source.close()
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Return files of a certificate for localhost and of its key."""
-    key, certificate = folder / "key.pem", folder / "cert.pem"
+def test_messages_are_not_larger_than_allowed() -> None:
+    source = SocketSource("events", SCHEMA, max_message="4K")
+    source.open({})
     try:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
-             "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost"],
-            check=True, capture_output=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        pytest.skip("no openssl to make a certificate: install it")
-    return certificate, key
+        for size in (2**31 - 1, 5000):  # of the description of a message
+            one = Sender(source.port, 0)
+            one.socket.sendall(struct.pack("<Ii", 0xFFFFFFFF, size))
+            said = json.loads(one.file.readline())["error"]
+            assert said.startswith(f"a message of {size} bytes, where 4096 are allowed: send sma")
+            one.close()
+        many = Sender(source.port, 0)  # and of its content
+        with suppress(OSError):
+            many.send(300, 300)
+        assert "a message of 4800 bytes, where 4096" in json.loads(many.file.readline())["error"]
+        few = Sender(source.port, 0)
+        assert few.answer == {"next": 0}
+        few.send(300, 200)
+        found = 0
+        while found < 300:
+            found += sum(one.count for one in source.poll(WAIT) or ())
+    finally:
+        source.close()
+    for bad in (-1, "much"):
+        with pytest.raises(errors.InvalidArgumentError, match="max_message"):
+            SocketSource("events", SCHEMA, max_message=bad)
 
 
-def test_tls(tmp_path: Path) -> None:
-    certificate, key = make_certificate(tmp_path)
+def test_strangers_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushed, "MOST_SENDERS", 2)
+    monkeypatch.setattr(sockets, "_STRANGERS", 3)
+    source = SocketSource("events", SCHEMA, token="t")
+    source.open({})
+    address = ("127.0.0.1", source.port)
+    try:
+        silent = [socket.create_connection(address, timeout=WAIT) for _ in range(10)]
+        senders = [Sender(source.port, number, token="t") for number in range(2)]
+        assert [one.answer for one in senders] == [{"next": 0}] * 2
+        third = Sender(source.port, 2, token="t")
+        assert third.answer == {"error": "there are 2 senders already, and not more at once"}
+        assert Sender(source.port, 1, token="t").answer == {"next": 0}  # in place of the one before
+        assert [one.recv(1) for one in silent[:7]] == [b""] * 7  # the oldest were ended
+        for one in silent:
+            one.close()
+    finally:
+        source.close()
+
+
+def test_a_greeting_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_GREETING", 0.3)
+    source = SocketSource("events", SCHEMA)
+    source.open({})
+    try:
+        with socket.create_connection(("127.0.0.1", source.port), timeout=WAIT) as one:
+            began = time.monotonic()
+            with suppress(OSError):
+                for _ in range(100):  # byte by byte: none of them is late
+                    one.sendall(b" ")
+                    time.sleep(0.05)
+            assert time.monotonic() - began < 4
+            with suppress(ConnectionError):
+                assert b"next" not in one.recv(100)
+    finally:
+        source.close()
+
+
+def test_a_client_that_does_not_listen_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, source, hearing = small(), SocketSource("events", SCHEMA), threading.Event()
+    say = sockets._Connection.say
+
+    def slowly(one: Any, **line: Any) -> None:
+        if one.partition == 0 and line.get("next"):
+            hearing.wait(WAIT)
+        say(one, **line)
+
+    monkeypatch.setattr(sockets._Connection, "say", slowly)
+    with Ingestor(graph, source) as ingestor:
+        deaf, other = Sender(source.port, 0), Sender(source.port, 1)
+        deaf.send(10)
+        ingestor.drain(WAIT)
+        other.send(10)
+        assert other.told(10) == 10
+        hearing.set()
+        assert deaf.told(10) == 10
+    assert graph.num_edges == 20
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def test_too_many_are_told_so_in_tls(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushed, "MOST_SENDERS", 1)
+    trusting = ssl.create_default_context(cafile=str(certificate[0]))
+    source = SocketSource("events", SCHEMA, tls=certificate)
+    source.open({})
+    try:
+        first = Sender(source.port, 0, trusting)
+        assert first.answer == {"next": 0}
+        assert "there are 1 senders already" in Sender(source.port, 1, trusting).answer["error"]
+    finally:
+        source.close()
+
+
+def test_closed_during_a_handshake(certificate: tuple[Path, Path]) -> None:
+    source = SocketSource("events", SCHEMA, tls=certificate)
+    source.open({})
+    address = ("127.0.0.1", source.port)
+    waiting = [socket.create_connection(address, timeout=WAIT) for _ in range(3)]
+    waiting[1].sendall(b"\x16\x03\x01")  # it has begun
+    until = time.monotonic() + WAIT
+    while len(source._strangers) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    began = time.monotonic()
+    source.close()
+    assert time.monotonic() - began < 5  # a handshake may take ten seconds
+    assert not any(thread.is_alive() for thread in source._threads)
+    for one in waiting:
+        with suppress(ConnectionError):
+            assert one.recv(1) == b""
+        one.close()
+
+
+def test_tls_in_both_directions_at_once(certificate: tuple[Path, Path]) -> None:
+    graph, source = small(), SocketSource("events", SCHEMA, tls=certificate)
+    trusting = ssl.create_default_context(cafile=str(certificate[0]))
+    with Ingestor(graph, source, batch=50, linger=0):  # an answer to every batch
+        senders = [Sender(source.port, number, trusting) for number in range(2)]
+        for sender in senders:
+            sender.send(9000, 50)
+        for sender in senders:
+            assert sender.told(9000) == 9000
+    src, dst, _ = graph.snapshot().edge_list()
+    wanted = [(u, v) for u in range(2) for v in range(9000)]
+    assert sorted(zip(src.tolist(), dst.tolist(), strict=True)) == wanted
+
+
+def test_tls(certificate: tuple[Path, Path]) -> None:
     graph = small()
-    source = SocketSource("events", SCHEMA, token="t", tls=(certificate, key), host="0.0.0.0")
+    source = SocketSource("events", SCHEMA, token="t", tls=certificate, host="0.0.0.0")
     with Ingestor(graph, source):
-        trusting = ssl.create_default_context(cafile=str(certificate))
+        trusting = ssl.create_default_context(cafile=str(certificate[0]))
         sender = Sender(source.port, 0, trusting, token="t")
         sender.send(100)
         assert sender.told(100) == 100
@@ -228,74 +338,6 @@ def test_tls(tmp_path: Path) -> None:
         with pytest.raises(ssl.SSLError):  # a certificate that is not trusted
             Sender(source.port, 0, ssl.create_default_context(), token="t")
     assert graph.num_edges == 100
-
-
-def test_messages_that_are_too_long() -> None:
-    source = SocketSource("e", SCHEMA, max_message=10_000)
-    source.open({})
-    try:
-        sender = Sender(source.port, 0)
-        sender.send(500)  # 100 rows each
-        rows = 0
-        while rows < 500:
-            rows += sum(one.count for one in source.poll(WAIT) or ())
-        with suppress(OSError):
-            sender.send(10_500, 10_000)
-        assert "bytes, where 10000 are the most" in json.loads(sender.file.readline())["error"]
-        sender.close()
-        announced = Sender(source.port, 1)
-        announced.file.write(b"\xff\xff\xff\xff" + (1 << 30).to_bytes(4, "little"))
-        announced.file.flush()
-        error = json.loads(announced.file.readline())["error"]
-        assert error == "a message of 1073741824 bytes, where 10000 are the most"
-        announced.close()
-    finally:
-        source.close()
-
-
-def test_strangers_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who says nothing goes when others come, and counts for nothing."""
-    monkeypatch.setattr(sockets, "_STRANGERS", 3)
-    monkeypatch.setattr(sockets, "_CONNECTIONS", 2)
-    source = SocketSource("e", SCHEMA, token="word")
-    source.open({})
-    try:
-        silent = [socket.create_connection(("127.0.0.1", source.port), WAIT) for _ in range(10)]
-        senders = [Sender(source.port, number, token="word") for number in range(2)]
-        assert [one.answer for one in senders] == [{"next": 0}] * 2
-        assert Sender(source.port, 2, token="wrong").answer == {"error": "the token is wrong"}
-        third = Sender(source.port, 2, token="word")
-        assert third.answer == {"error": "there are 2 connections already"}
-        again = Sender(source.port, 1, token="word")  # in the place of the one before
-        assert again.answer == {"next": 0}
-        assert silent[0].recv(10) == b""  # ended
-        senders[0].close()
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until:
-            answer = Sender(source.port, 2, token="word").answer
-            if answer == {"next": 0}:
-                break
-            time.sleep(0.01)
-        assert answer == {"next": 0}
-        for one in silent:
-            one.close()
-    finally:
-        source.close()
-
-
-def test_closed_while_hands_are_shaken(tmp_path: Path) -> None:
-    source = SocketSource("e", SCHEMA, tls=make_certificate(tmp_path))
-    source.open({})
-    silent = [socket.create_connection(("127.0.0.1", source.port), WAIT) for _ in range(3)]
-    until = time.monotonic() + WAIT
-    while len(source._strangers) < 3 and time.monotonic() < until:
-        time.sleep(0.001)
-    begin = time.monotonic()
-    source.close()
-    assert time.monotonic() - begin < 5  # and not the ten seconds that a greeting may take
-    assert not any(thread.is_alive() for thread in source._threads)
-    for one in silent:
-        one.close()
 
 
 def test_bad_arguments() -> None:

@@ -1,0 +1,317 @@
+"""PushedSource: what sources have in common whose records are sent to them, by many at once.
+
+::
+
+    sender ──rows──> waiting, of a partition ──poll()──> the ingestor ──> a commit
+       │    <─wait──       a bounded queue                                    │
+       └──────<─ "next": rows before it are on disk <── acknowledge() <───────┘
+
+A row has the number that follows the one before in its partition, whoever sent that. A sender is
+told the number to begin with, and the one behind the last row that is on disk; it keeps rows until
+then. So each row is in the graph once, whichever side is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_text, shown
+from aethergraph.errors import ClosedError, InvalidArgumentError, LimitError, SourceError
+from aethergraph.storage.memory import parse_size
+from aethergraph.streaming.decode import Table, arrow_columns
+from aethergraph.streaming.records import Records
+from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
+
+__all__ = ["MOST_SENDERS", "LimitedFile", "PushedSource", "Sender"]
+
+#: Batches of a partition that wait to be polled; senders at once.
+_WAITING, MOST_SENDERS = 16, 256
+#: Seconds that closing waits for senders to hear what is on disk.
+_FAREWELL = 1.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(eq=False)
+class Sender:
+    """One that sends the rows of a partition."""
+
+    partition: int = -1
+    #: False: another one sends the partition now, or the source was closed.
+    is_current: bool = True
+    #: Number of the row behind its last one, and of the row that it was told last.
+    end_row: int = 0
+    told: int = 0
+    telling: threading.Thread | None = field(default=None, repr=False)
+
+    @abstractmethod
+    def say(self, **line: Any) -> None:
+        """Send a message; nothing if it is gone."""
+
+    def leave(self) -> None:
+        """Break off, as another one sends the partition now. Does not wait."""
+
+
+class PushedSource(SchemaSource):
+    """Base of sources that rows of Arrow are sent to.
+
+    Args:
+        name: name under which the graph keeps the offsets.
+        schema: fields of the rows, made by :meth:`Schema.arrow`.
+        host: address to listen at.
+        port: port to listen at; 0: any that is free.
+        token: text that senders must give.
+        tls: files of certificate and key, for check only: others than loopback need both.
+        max_message: most bytes of a message.
+
+    Attributes:
+        port: port that it listens at.
+        needs_disk: True: what is acknowledged must be on disk.
+    """
+
+    needs_disk = True
+
+    def __init__(
+        self,
+        name: str,
+        schema: Schema,
+        host: str,
+        port: int,
+        token: str | None,
+        tls: Any,
+        max_message: int | str,
+    ) -> None:
+        check_listener(name, schema, "arrow")
+        if host not in _LOOPBACK and (token is None or tls is None):
+            raise InvalidArgumentError(
+                f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
+                "127.0.0.1"
+            )
+        self.name, self.schema = name, schema
+        self._host, self.port = host, as_count(port, "port")
+        self._token = as_text(token, "token")
+        self.max_message = parse_size(max_message, "max_message")
+        self._is_open = False
+        self._changed = threading.Condition()
+        self._waiting: dict[int, deque[Records]] = {}
+        self._next: dict[int, int] = {}
+        self._read: dict[int, int] = {}
+        self._on_disk: dict[int, int] = {}
+        self._paused: frozenset[int] = frozenset()
+        self._senders: set[Sender] = set()
+
+    # ---- Source --------------------------------------------------------------------------------
+
+    def _bound(self) -> socket.socket:
+        """Return a socket at the address that it listens at.
+
+        Raises:
+            SourceError: nobody can listen there; says why.
+        """
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((self._host, self.port))
+            found.listen()
+        except (OSError, OverflowError) as error:
+            found.close()
+            raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
+        return found
+
+    def _begin_at(self, offsets: Mapping[int, int]) -> None:
+        with self._changed:
+            self._next, self._read, self._on_disk = dict(offsets), dict(offsets), dict(offsets)
+            self._waiting, self._paused, self._is_open = {}, frozenset(), True
+
+    def _end(self) -> list[Sender]:
+        """Take no more rows; return those who were sending, once they know what is on disk."""
+        until = time.monotonic() + _FAREWELL
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+            while any(self._on_disk.get(s.partition, 0) > s.told for s in self._senders):
+                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                    break
+            self._is_open = False
+            senders, self._senders = list(self._senders), set()
+            for one in senders:
+                one.is_current = False
+            self._changed.notify_all()
+        return senders
+
+    def poll(self, timeout: float) -> Sequence[Records] | None:
+        """Return the rows that have come."""
+        until = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                if not self._is_open:
+                    raise ClosedError(f"the source {self.name!r} is not open")
+                found = []
+                for partition, waiting in self._waiting.items():
+                    while waiting and partition not in self._paused:
+                        found.append(waiting.popleft())
+                        self._read[partition] = found[-1].following
+                if found:
+                    self._changed.notify_all()
+                    return found
+                left = until - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    return []
+
+    def pause(self, partitions: Iterable[int]) -> None:
+        """Return no rows of these partitions; their senders wait when enough is on its way."""
+        with self._changed:
+            self._paused = frozenset(partitions)
+            self._changed.notify_all()
+
+    def lag(self) -> dict[int, int]:
+        """Return the number of rows of each partition that have come and were not read yet."""
+        with self._changed:
+            return {p: end - self._read.get(p, 0) for p, end in self._next.items()}
+
+    def acknowledge(self, offsets: Mapping[int, int]) -> None:
+        """Let the senders be told what is on disk, each by a thread of its own."""
+        with self._changed:
+            self._on_disk.update(offsets)
+            self._changed.notify_all()
+
+    # ---- senders -----------------------------------------------------------------------------
+
+    def _begin_sending(self, one: Sender, partition: int) -> str | None:
+        """Let a sender have a partition, and tell it where to begin; return why it cannot."""
+        if not 0 <= partition < 2**63:
+            return f"partition = {partition} is not in 0..2**63 - 1"
+        with self._changed:
+            if not self._is_open:
+                return "the source was closed"
+            # The one before may be dead without knowing.
+            before = [other for other in self._senders if other.partition == partition]
+            if len(self._senders) - len(before) >= MOST_SENDERS:
+                return f"there are {MOST_SENDERS} senders already, and not more at once"
+            for other in before:
+                other.is_current = False
+            self._senders = self._senders.difference(before) | {one}
+            one.partition = partition
+            one.told = self._next.setdefault(partition, 0)
+            self._read.setdefault(partition, 0)
+            self._changed.notify_all()
+        for other in before:
+            other.leave()
+        one.say(next=one.told)
+        one.telling = threading.Thread(target=self._tell, args=(one,), daemon=True)
+        one.telling.start()
+        return None
+
+    def _tell(self, one: Sender) -> None:
+        """Tell a sender what is on disk. One that does not listen holds up nobody else."""
+        while True:
+            with self._changed:
+                while one.is_current and self._on_disk.get(one.partition, 0) <= one.told:
+                    self._changed.wait()
+                if not one.is_current:
+                    return
+                number = self._on_disk[one.partition]
+            one.say(next=number)
+            with self._changed:
+                one.told = number
+                self._changed.notify_all()
+
+    def _end_sending(self, one: Sender) -> None:
+        with self._changed:
+            one.is_current = False
+            self._senders.discard(one)
+            self._changed.notify_all()
+
+    def _wait_until_told(self, one: Sender) -> None:
+        """Wait until a sender has heard that all it has sent is on disk."""
+        with self._changed:
+            while one.is_current and one.told < one.end_row:
+                self._changed.wait()
+
+    def _put(self, one: Sender, batch: Any, first: int | None = None) -> bool:
+        """Hand a batch over; return False if the sender is not the current one any more.
+
+        Args:
+            one: the sender.
+            batch: record batch.
+            first: number of its first row; None: that which follows the one before.
+
+        Raises:
+            LimitError: the batch is larger than a message may be.
+            InvalidArgumentError: it has not the fields of the schema.
+            ValueError: rows before it are missing.
+        """
+        if batch.nbytes > self.max_message:
+            raise LimitError(_too_large(batch.nbytes, self.max_message))
+        columns = arrow_columns(batch, self.schema.fields)
+        with self._changed:
+            waiting = self._waiting.setdefault(one.partition, deque())
+            while one.is_current and len(waiting) >= _WAITING:
+                self._changed.wait()
+            if not one.is_current or not self._is_open:
+                return False
+            begin = self._next[one.partition]
+            end = begin + batch.num_rows
+            if first is not None:
+                if first > begin:
+                    raise ValueError(
+                        f"the batch begins with row {first}, but the next one is {begin}"
+                    )
+                end = first + batch.num_rows
+                skipped = min(begin - first, batch.num_rows)  # they are here already
+                if skipped:
+                    batch = batch.slice(skipped)
+                    columns = {name: values[skipped:] for name, values in columns.items()}
+            if batch.num_rows:
+                self._next[one.partition] = one.end_row = end
+                waiting.append(self._records(batch, columns, one.partition, begin, end))
+            one.end_row = max(one.end_row, end)
+            self._changed.notify_all()
+            return True
+
+    def _records(
+        self, batch: Any, columns: dict[str, Any], partition: int, begin: int, end: int
+    ) -> Records:
+        def row(at: int) -> bytes:
+            return json.dumps(batch.slice(at, 1).to_pylist()[0], default=str).encode()
+
+        table = Table(columns, np.arange(batch.num_rows))
+        return self.schema.records(table, partition, end, np.arange(begin, end), (), row)
+
+
+def _too_large(size: int, most: int) -> str:
+    return (
+        f"a message of {size} bytes, where {most} are allowed: send smaller batches, or give the "
+        "source a larger max_message="
+    )
+
+
+class LimitedFile:
+    """File whose reads are refused where they are larger than a message may be."""
+
+    closed = False
+
+    def __init__(self, file: Any, most: int) -> None:
+        self._file, self._most = file, most
+
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes.
+
+        Raises:
+            LimitError: more than a message may have.
+        """
+        if not 0 <= size <= self._most:
+            raise LimitError(_too_large(size, self._most))
+        found: bytes = self._file.read(size)
+        return found
