@@ -33,7 +33,7 @@ from torch.utils.data import get_worker_info
 
 from aethergraph.sampling.keys import mix_key
 
-__all__ = ["current_iteration", "iteration_key", "next_iteration_key"]
+__all__ = ["Iteration", "find_iteration", "iteration_key", "next_iteration_key"]
 
 _MASK = (1 << 64) - 1
 
@@ -58,7 +58,7 @@ def _codes() -> tuple[CodeType, CodeType, CodeType, CodeType] | None:
 
 
 _CODES = _codes()
-#: Names of what :func:`_find_place` looks for among the callers; most frames have others.
+#: Names of what :func:`_find_iteration` looks for among the callers; most frames have others.
 _NAMES = {code.co_name for code in _CODES or ()} | {"thread_worker"}
 
 #: Fetcher of this worker process, and the number of fetchers before it.
@@ -66,48 +66,60 @@ _fetcher: weakref.ref[Any] | None = None
 _num_before = -1
 
 #: Fetcher and iterator by the buffer of a thread that works ahead.
-_places_ahead: weakref.WeakKeyDictionary[Any, tuple[Callable[[], Any], ...]]
-_places_ahead = weakref.WeakKeyDictionary()
+_ahead: weakref.WeakKeyDictionary[Any, tuple[Callable[[], Any], ...]]
+_ahead = weakref.WeakKeyDictionary()
 _has_warned = False
 
 
-def iteration_key() -> int | None:
+class Iteration(NamedTuple):
+    """Iteration that a call is made for.
+
+    Attributes:
+        fetcher: fetcher that the call is made from; None beside it.
+        iterator: iterator of the loader; None in a worker.
+    """
+
+    fetcher: Any
+    iterator: Any
+
+    @property
+    def identity(self) -> object:
+        """Object that is there as long as the iteration; two iterations have two of them."""
+        found: object = self.iterator if self.fetcher is None else self.fetcher
+        return found
+
+
+def find_iteration() -> Iteration | None:
+    """Return the iteration that asks for a batch; None outside of any ``DataLoader``."""
+    return None if _CODES is None else _find_iteration(sys._getframe(1))
+
+
+def iteration_key(iteration: Iteration | None = None) -> int | None:
     """Return the number of 64 bits that stands for the iteration that asks for a batch.
+
+    Args:
+        iteration: what :func:`find_iteration` returned, if it was asked before.
 
     Returns:
         None outside of any ``DataLoader``.
     """
-    place = None if _CODES is None else _find_place(sys._getframe(1))
+    if iteration is None and _CODES is not None:
+        iteration = _find_iteration(sys._getframe(1))
     info = get_worker_info()
-    if place is None:
+    if iteration is None:
         if _CODES is None and info is None:
             _warn()
         return None if info is None else (info.seed - info.id) & _MASK
-    if place.iterator is not None:
-        seed = getattr(place.iterator, "_base_seed", None)
+    if iteration.iterator is not None:
+        seed = getattr(iteration.iterator, "_base_seed", None)
         if seed is None:
             _warn()
         return None if seed is None else int(seed) & _MASK
     if info is None:
         return None
     seed = (info.seed - info.id) & _MASK
-    number = _count_fetchers(place.fetcher)
+    number = _count_fetchers(iteration.fetcher)
     return mix_key(seed, number) if number else seed
-
-
-def current_iteration() -> object | None:
-    """Return an object that is there as long as the iteration that asks for a batch.
-
-    Two iterations have two of them, also where their keys are equal.
-
-    Returns:
-        None outside of any ``DataLoader``.
-    """
-    place = None if _CODES is None else _find_place(sys._getframe(1))
-    if place is None:
-        return None
-    found: object = place.iterator if place.fetcher is None else place.fetcher
-    return found
 
 
 def next_iteration_key(generator: torch.Generator | None) -> int:
@@ -123,18 +135,10 @@ def next_iteration_key(generator: torch.Generator | None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=copy)) & _MASK
 
 
-class _Place(NamedTuple):
-    """The fetcher that a call is made from, None beside it, and its iterator, None in a worker."""
-
-    fetcher: Any
-    iterator: Any
+_NOWHERE = Iteration(None, None)
 
 
-_NOWHERE = _Place(None, None)
-
-
-def _find_place(frame: FrameType | None) -> _Place | None:
-    """Find the iteration that a call is made for."""
+def _find_iteration(frame: FrameType | None) -> Iteration | None:
     assert _CODES is not None
     fetch, fetch_iterable, next_batch, work = _CODES
     fetcher = None
@@ -145,27 +149,27 @@ def _find_place(frame: FrameType | None) -> _Place | None:
         elif code is fetch or code is fetch_iterable:
             fetcher = fetcher or frame.f_locals["self"]
         elif code is next_batch:
-            return _Place(fetcher, frame.f_locals["self"])
+            return Iteration(fetcher, frame.f_locals["self"])
         elif code is work:  # a forked worker has its parent's frames below
-            return None if fetcher is None else _Place(fetcher, None)
+            return None if fetcher is None else Iteration(fetcher, None)
         elif code.co_name == "thread_worker" and "prefetch_data" in code.co_varnames:
-            return _find_place_ahead(frame)
+            return _find_iteration_ahead(frame)
         frame = frame.f_back
     return None
 
 
-def _find_place_ahead(frame: FrameType) -> _Place | None:
+def _find_iteration_ahead(frame: FrameType) -> Iteration | None:
     """Find the iteration that the thread of a ``Prefetcher`` works for."""
     data = frame.f_locals["prefetch_data"]
-    if data not in _places_ahead:
+    if data not in _ahead:
         waiting = _find_waiting(data)
         if waiting is None:
             _warn()
-        place = None if waiting is None else _find_place(waiting)
+        found = None if waiting is None else _find_iteration(waiting)
         # Weak ones, since the iterator holds what holds the key.
-        _places_ahead[data] = tuple(map(_weakly, place or _NOWHERE))
-    place = _Place(*(one() for one in _places_ahead[data]))
-    return None if place == _NOWHERE else place
+        _ahead[data] = tuple(map(_weakly, found or _NOWHERE))
+    found = Iteration(*(one() for one in _ahead[data]))
+    return None if found == _NOWHERE else found
 
 
 def _weakly(one: Any) -> Callable[[], Any]:

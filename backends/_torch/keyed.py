@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from aethergraph._checks.arrays import as_integer
-from aethergraph._torch.iteration import iteration_key
+from aethergraph._torch.iteration import Iteration, iteration_key
 from aethergraph._torch.random_seeds import MainSeed, SharedCount
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import mix_key
@@ -61,19 +61,24 @@ class Keyed:
         self._shared_epoch.value = value
         self._first_iteration.value = _DONE
 
-    def start_key(self) -> int | None:
+    def start_key(self, iteration: Iteration | None = None) -> int | None:
         """Return the key that replaces the seed for the batch that is asked for now.
 
         None means the seed itself: the sampler's, or outside of a loader torch's.
+
+        Args:
+            iteration: the iteration that asks for it, if it is known.
         """
         if self.seed is None:
-            return iteration_key()
+            return iteration_key(iteration)
         if self._first_iteration.value != _DONE:
-            self._watch(iteration_key())
+            self._watch(iteration_key(iteration))
         return None
 
-    def _batch_key(self, loader_key: int | None, *content: int) -> int:
-        start = self.start_key() if loader_key is None else loader_key
+    def _batch_key(
+        self, loader_key: int | None, *content: int, iteration: Iteration | None = None
+    ) -> int:
+        start = self.start_key(iteration) if loader_key is None else loader_key
         if start is None:
             start = self._main_seed.value()
         return mix_key(start, self._shared_epoch.value, *content)

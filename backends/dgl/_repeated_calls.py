@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed
 from torch.utils.data import get_worker_info
 
-from aethergraph._torch.iteration import current_iteration
+from aethergraph._torch.iteration import Iteration, find_iteration
 
 __all__ = ["Calls", "Repeats"]
 
@@ -29,10 +29,9 @@ class Repeats:
         self._last: Any = None
         self._count = 0
 
-    def parts(self, epoch: int, content: list[int]) -> list[int]:
+    def parts(self, epoch: int, content: list[int], iteration: Iteration | None) -> list[int]:
         """Return ``content``, with a number added from the second equal call on."""
-        iteration = current_iteration()
-        call = epoch, None if iteration is None else weakref.ref(iteration), content
+        call = epoch, None if iteration is None else weakref.ref(iteration.identity), content
         self._count = self._count + 1 if call == self._last else 0
         self._last = call
         return [*content, self._count] if self._count else content
@@ -50,10 +49,10 @@ class Calls:
         if epoch != self._epoch:
             self._epoch = epoch
             self._start()
-        iteration = current_iteration()
+        iteration = find_iteration()
         counter: Iterator[int] = self._outside
         if iteration is not None:  # iterators that take turns have a counter each
-            counter = self._inside.setdefault(iteration, itertools.count())
+            counter = self._inside.setdefault(iteration.identity, itertools.count())
         return _process(), next(counter)
 
     def __reduce__(self) -> tuple[type[Calls], tuple[()]]:

@@ -18,6 +18,7 @@ import dgl
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_flag, as_text, shown
+from aethergraph._torch.iteration import find_iteration
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import (
     check_cpu,
@@ -316,8 +317,9 @@ class GraphStorage(Keyed, Queries):
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
         options = DrawOptions(replace=replace, num_threads=self.num_threads)
         excluded = self._schema.excluded_ids(exclude_edges, "exclude_edges")
-        content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds))
-        key = self._batch_key(None, *content)
+        iteration = find_iteration()
+        content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds), iteration)
+        key = self._batch_key(None, *content, iteration=iteration)
         walk = self._walks.get(native.NativeSample, fanouts, options, layout, prob=prob)
         sample = walk.sample(seeds, key, exclude=excluded)
         node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))

@@ -66,7 +66,8 @@ def test_calls_of_other_versions(
         "random_seed": torch.tensor([11]), "contribution": 0.0,
     }  # fmt: skip
     places, named = CALLS[version][method]
-    monkeypatch.setitem(_signatures.SIGNATURES, method, signature(SIGNATURES[version][method]))
+    reader = _signatures.call_reader(signature(SIGNATURES[version][method]))
+    monkeypatch.setitem(_signatures._READERS, method, reader)
     found = getattr(SamplingGraph(timed(), seed=5), method)(
         *(values[place] for place in places),
         **{name: values[value] for name, value in named.items()},
@@ -191,3 +192,15 @@ def test_layers_without_some_edges_may_be_waited_for() -> None:
     left = layer.exclude_edges(pair)
     assert len(left.original_edge_ids) < len(layer.original_edge_ids)
     assert same(layer.exclude_edges(pair, True, async_op=True).wait(), left)
+
+
+def test_calls_that_do_not_fit() -> None:
+    sampling, fanouts = SamplingGraph(make_graph()), torch.tensor([3])
+    for args, options, message in (
+        ((NODES,), {}, "missing a required argument: 'fanouts'"),
+        ((NODES, fanouts), {"fanouts": fanouts}, "multiple values for argument 'fanouts'"),
+        ((NODES, fanouts), {"fan": fanouts}, "unexpected keyword argument 'fan'"),
+        ((NODES, fanouts, False, None, None, None), {}, "too many positional arguments"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            sampling.sample_neighbors(*args, **options)

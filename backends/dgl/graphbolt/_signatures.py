@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import dgl.graphbolt as gb
 from aethergraph._checks.options import as_flag
 
-__all__ = ["SIGNATURES", "Finished", "as_graphbolt", "read_call"]
+__all__ = ["SIGNATURES", "Finished", "as_graphbolt", "call_reader"]
 
 Result = TypeVar("Result")
 
@@ -29,6 +29,9 @@ SIGNATURES: dict[str, inspect.Signature] = {
     )
     if hasattr(gb.FusedCSCSamplingGraph, name)
 }
+
+#: What reads the arguments of a call, by the method.
+_READERS: dict[str, Callable[..., dict[str, Any]]] = {}
 
 #: Our names of arguments that were renamed.
 _NAMES = {
@@ -56,28 +59,39 @@ def as_graphbolt(method: Callable[..., Result]) -> Callable[..., Result | Finish
 
     ``async_op=True`` gives a finished object, whose ``wait()`` returns the result.
     """
-    own = inspect.signature(method)
+    name = method.__name__
+    signature = SIGNATURES.get(name) or inspect.signature(method)
+    _READERS[name] = call_reader(signature)
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Result | Finished:
-        given = read_call(SIGNATURES.get(method.__name__, own), self, *args, **options)
-        waiting = as_flag(given.pop("async_op", False), "async_op")
+        given = _READERS[name](self, *args, **options)
+        waiting = "async_op" in given and as_flag(given.pop("async_op"), "async_op")
         result = method(self, **given)
         return Finished(result) if waiting else result
 
     # Readers of the signature, such as help(), are to find what a call takes.
-    call.__signature__ = SIGNATURES.get(method.__name__, own)  # type: ignore[attr-defined]
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
-def read_call(signature: inspect.Signature, *args: Any, **options: Any) -> dict[str, Any]:
-    """Return the arguments of a call, but ``self``, by their names here.
+def call_reader(signature: inspect.Signature) -> Callable[..., dict[str, Any]]:
+    """Return a function that returns the arguments of a call, but ``self``, by their names here.
 
-    Raises:
-        TypeError: arguments that the signature does not have, or lacks.
+    It raises TypeError for arguments that the signature does not have, or lacks.
     """
-    given = dict(signature.bind(*args, **options).arguments)
-    given.pop("self")
-    found = {_NAMES.get(name, name): value for name, value in given.items()}
-    found.pop("ids_are_optional", None)  # original edge ids are always given
-    return found
+    _, *parameters = signature.parameters.values()
+    names = {one.name: _NAMES.get(one.name, one.name) for one in parameters}
+    places = [names[one.name] for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    needed = {names[one.name] for one in parameters if one.default is one.empty}
+
+    def read(*args: Any, **options: Any) -> dict[str, Any]:
+        # Binding a signature takes longer than a small sample: that is for calls that do not fit.
+        found = dict(zip(places, args[1:], strict=False))
+        found.update((names[name], value) for name, value in options.items() if name in names)
+        if len(found) != len(args) - 1 + len(options) or not needed <= found.keys():
+            signature.bind(*args, **options)
+        found.pop("ids_are_optional", None)  # original edge ids are always given
+        return found
+
+    return read

@@ -16,6 +16,7 @@ from torch import Tensor
 from aethergraph import _native as native
 from aethergraph._checks.arrays import allocate, as_ids
 from aethergraph._checks.options import as_flag, as_list, as_number, as_text, shown
+from aethergraph._torch.iteration import find_iteration
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.dgl._arguments import (
@@ -401,8 +402,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         return torch.from_numpy(drawn).to(device=src.device, dtype=src.dtype)
 
     def _hop_key(self, nodes: Mapping[str, Ids], *more: int) -> int:
-        content = [*hop_hashes(self._schema, nodes), *more]
-        return self.batch_key(*self._repeats.parts(self.epoch, content))
+        content, iteration = [*hop_hashes(self._schema, nodes), *more], find_iteration()
+        parts = self._repeats.parts(self.epoch, content, iteration)
+        return self._batch_key(None, *parts, iteration=iteration)
 
     def _layer_key(
         self,
