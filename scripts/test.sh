@@ -37,8 +37,9 @@ STAGES=(
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
     "docs|the documentation with its reference, built; every public name is in it"
+    "dgl-install|[dgl,cli] as documented, with its quickstart, on DGL 2.1, torch 2.2 and numpy 1 (downloads 1 GB once)"
     "versions|build on the other CPython versions found (3.10 to 3.13), core tests on the oldest and newest"
-    "dgl|[dgl,cli] as documented; both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1 (downloads 1 GB once)"
+    "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1"
 )
 
 # Too long for every change: they run when they are named.
@@ -115,8 +116,9 @@ stage_build() {
         --exclude='*.egg-info' --exclude=__pycache__ -cf - . | tar -C "$BASE/src" -xf -
     (cd "$BASE/src" && run "$PY" -m build --sdist --no-isolation --outdir "$DIST" . >"$LOGS/sdist.log" 2>&1) ||
         { tail -n 40 "$LOGS/sdist.log"; return 1; }
+    AETHERGRAPH_NO_MYPYC=1 build_wheel "$PY" interpreted >"$LOGS/interpreted-wheel.log" 2>&1 &
     build_wheel "$PY" compiled
-    AETHERGRAPH_NO_MYPYC=1 build_wheel "$PY" interpreted
+    wait "$!" || { tail -n 40 "$LOGS/interpreted-wheel.log"; return 1; }
 }
 
 # build_wheel PYTHON NAME: from the source archive into $DIST/NAME.
@@ -241,7 +243,7 @@ editable_module() {
 stage_install() {
     local wheel
     wheel=$(echo "$DIST"/compiled/*.whl)
-    fresh_install bare "$BASE/src" # compiled in isolation, as `pip install .` does
+    fresh_install bare "$(echo "$DIST"/*.tar.gz)" # compiled in isolation, as `pip install .` does
     run "$BASE/install-bare/bin/python" examples/numpy_only.py --quick
     fresh_install fsspec "${wheel}[fsspec]"
     # From its own folder: Python would take the package from the present one.
@@ -333,12 +335,16 @@ find_python() {
 }
 
 # DGL's newest release on PyPI is for CPython 3.10 to 3.12, torch 2.2 and numpy 1.
-stage_dgl() {
-    local fresh=$BASE/dgl python
-    python=$(find_python 3.11 || find_python 3.12 || find_python 3.10) || {
-        note "DGL 2.1 is there for CPython 3.10 to 3.12, of which none was found: skipped"
-        return 0
+dgl_python() {
+    find_python 3.11 || find_python 3.12 || find_python 3.10 || {
+        note "DGL 2.1 is there for CPython 3.10 to 3.12, of which none was found: skipped" >&2
+        return 1
     }
+}
+
+stage_dgl_install() {
+    local fresh=$BASE/dgl python
+    python=$(dgl_python) || return 0
     [ -x "$fresh/bin/python" ] || run "$python" -m venv "$fresh"
     run "$fresh/bin/python" -m pip install -q --upgrade pip
     if ! "$fresh/bin/python" -c 'import torch' >/dev/null 2>&1; then
@@ -353,6 +359,12 @@ stage_dgl() {
     install_wheel "$fresh/bin/python" dgl
     export DGLBACKEND=pytorch
     quickstart "$fresh" interpreted "$TESTS/docs" -k 'dgl or commands'
+}
+
+stage_dgl() {
+    local fresh=$BASE/dgl
+    dgl_python >/dev/null || return 0
+    export DGLBACKEND=pytorch
     "$PY" scripts/print_requirements.py test >"$BASE/requirements-dgl.txt"
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
     run "$fresh/bin/python" -m pip check
@@ -397,16 +409,47 @@ total_passed=0
 total_failed=0
 stages_failed=0
 
-run_stage() {
-    local name=$1 title=$2 log=$LOGS/$1.log start=$SECONDS rc passed failed state
-    heading "[$name] $title"
+# do_stage NAME: run it; its status and the seconds that it took go into its .done file.
+do_stage() {
+    local start=$SECONDS rc=0
+    # Not in a condition: bash would then ignore `set -e` inside the stage.
     (
         set -euo pipefail
         cd "$ROOT"
         choose_python || true # the system stage installs one
-        "stage_${name//-/_}"
-    ) 2>&1 </dev/null | tee "$log"
-    rc=${PIPESTATUS[0]}
+        "stage_${1//-/_}"
+    ) 2>&1 </dev/null
+    rc=$?
+    echo "$rc $((SECONDS - start))" >"$LOGS/$1.done"
+}
+
+run_stage() {
+    heading "[$1] $2"
+    do_stage "$1" | tee "$LOGS/$1.log"
+    end_stage "$1"
+}
+
+# run_beside STAGE...: stages that keep one core busy each, at the same time; shown in their order.
+run_beside() {
+    local entry name pids=() i=0
+    note "at the same time: ${*%%|*}"
+    for entry; do
+        do_stage "${entry%%|*}" >"$LOGS/${entry%%|*}.log" &
+        pids+=("$!")
+    done
+    for entry; do
+        name=${entry%%|*}
+        wait "${pids[i++]}"
+        heading "[$name] ${entry#*|}"
+        cat "$LOGS/$name.log"
+        end_stage "$name"
+    done
+}
+
+# end_stage NAME: count what it has done.
+end_stage() {
+    local name=$1 log=$LOGS/$1.log rc seconds passed failed state
+    read -r rc seconds <"$LOGS/$name.done"
     read -r passed failed < <(count_tests "$log")
     state=ok
     if [ "$rc" != 0 ]; then
@@ -418,7 +461,7 @@ run_stage() {
     fi
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
-    results+=("$(printf '%-12s %-12s %4d s  %d passed, %d failed' "$name" "$state" $((SECONDS - start)) "$passed" "$failed")")
+    results+=("$(printf '%-12s %-12s %4d s  %d passed, %d failed' "$name" "$state" "$seconds" "$passed" "$failed")")
 }
 
 main() {
@@ -448,9 +491,17 @@ main() {
         printf '%s\n' "${STAGES[@]}" "${NAMED_STAGES[@]}" | grep -q "^$name|" || die "no stage '$name' (see --list)"
     done
 
-    for entry in "${plan[@]}"; do
-        # Not in a condition: bash would then ignore `set -e` inside the stage.
-        run_stage "${entry%%|*}" "${entry#*|}"
+    local i count
+    for ((i = 0; i < ${#plan[@]}; i += count)); do
+        count=1
+        while [ $((i + count)) -lt ${#plan[@]} ] && one_core "${plan[i]}" && one_core "${plan[i + count]}"; do
+            count=$((count + 1))
+        done
+        if [ "$count" = 1 ]; then
+            run_stage "${plan[i]%%|*}" "${plan[i]#*|}"
+        else
+            run_beside "${plan[@]:i:count}"
+        fi
         if [ "$stages_failed" != 0 ] && [ -z "$keep_going" ]; then
             note "stopping here; --keep-going runs the remaining stages too"
             break
@@ -464,14 +515,18 @@ main() {
     [ "$stages_failed" = 0 ]
 }
 
+# one_core ENTRY: a stage that mostly installs and compiles, in folders of its own.
+one_core() { [[ ${1%%|*} =~ ^(wheel|install|docs|dgl-install)$ ]]; }
+
 # needed STAGE WANTED...: a prerequisite of a wanted stage that has not been done yet.
 needed() {
     local stage=$1
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|hostile|soak|interpreted|python-asan|wheel|install|docs|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|hostile|soak|interpreted|python-asan|wheel|install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|hostile|soak|interpreted|python-asan|wheel|install|dgl-install|versions|dgl)\  ]] ;;
+    dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
     *) false ;;
     esac
 }
