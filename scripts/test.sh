@@ -281,6 +281,7 @@ quickstart() {
 
 stage_docs() {
     local fresh=$BASE/docs
+    install_wheel "$PY" compiled
     [ -x "$fresh/bin/python" ] || run "$PYTHON" -m venv "$fresh"
     "$PY" scripts/print_requirements.py docs >"$BASE/requirements-docs.txt"
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-docs.txt"
@@ -525,7 +526,7 @@ needed() {
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
     environment) [[ " $* " =~ \ (build|lint|python|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|hostile|soak|interpreted|python-asan|wheel|install|dgl-install|versions|dgl)\  ]] ;;
+    build) [[ " $* " =~ \ (python|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] ;;
     dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
     *) false ;;
     esac

@@ -199,8 +199,10 @@ class _Runner:
         patience = 6 * SECONDS if begin == self._retried else SECONDS
         self._retried = begin
         deadline = time.monotonic() + 120  # for imports
+        look = select.poll()  # and not select(), which knows 1024 descriptors
+        look.register(out, select.POLLIN)
         while True:
-            ready, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
+            ready = look.poll(1000 * max(0.0, deadline - time.monotonic()))
             if not ready:
                 if (begin == at and patience > SECONDS) or not working:
                     self._fail(at, f"hangs for more than {patience:g} s")
