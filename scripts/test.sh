@@ -44,6 +44,7 @@ STAGES=(
 
 # Too long for every change: they run when they are named.
 NAMED_STAGES=(
+    "benchmarks|every benchmark with --quick (the stage python runs half of them)"
     "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
@@ -193,6 +194,11 @@ stage_hostile() {
     install_wheel "$PY" compiled
     # One process: interrupts are timed.
     PYTEST_JOBS=0 AETHERGRAPH_HOSTILE=all run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
+}
+
+stage_benchmarks() {
+    install_wheel "$PY" compiled
+    PYTEST_JOBS=0 AETHERGRAPH_BENCHMARKS=all run_pytest "$VENV" compiled "$TESTS/benchmarks"
 }
 
 stage_soak() {
@@ -525,8 +531,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|benchmarks|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] ;;
     dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
     *) false ;;
     esac

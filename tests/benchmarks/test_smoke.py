@@ -31,28 +31,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("benchmarks")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "floor",
-        "io",
-        "gather",
-        "live",
-        "live_base",
-        "live_peers",
-        "streaming",
-        "keys",
-        "walks",
-        "context",
-        "observe",
-        "compressed",
-        "build",
-        "end_to_end",
-        "growth",
-        "load_time",
-        "accuracy",
-    ],
+#: Those that take long run where all of them are asked for; a few of each kind always do.
+rare = pytest.mark.skipif(
+    "AETHERGRAPH_BENCHMARKS" not in os.environ, reason="takes long: ./scripts/test.sh benchmarks"
 )
+OFTEN = (
+    "floor", "io", "gather", "live", "live_base", "streaming", "keys", "walks", "context",
+    "observe", "compressed",
+)  # fmt: skip
+RARELY = ("live_peers", "build", "end_to_end", "growth", "load_time", "accuracy")
+
+
+@pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=rare) for name in RARELY)])
 def test_quick_run(name: str, data: Path) -> None:
     check(run_quick(name, data), name)
     assert (data / f"{name}.png").stat().st_size > 1000
@@ -68,6 +58,7 @@ def test_datagrams(data: Path) -> None:
     check(json.loads((data / "udp.json").read_text()), "udp")
 
 
+@rare
 def test_building_within_a_budget(data: Path) -> None:
     arguments = ("--quick", "--times", "3", "--dir", str(data), "--out", str(data))
     done = run("build_bounded", *arguments)
@@ -127,6 +118,7 @@ def test_samplers_do_the_same_work(name: str, data: Path) -> None:
         assert ours["edges_per_batch"] == mapped["edges_per_batch"] > edges["aethergraph memory"]
 
 
+@rare
 def test_links(data: Path) -> None:
     document = run_quick("links", data)
     check(document, "links")
@@ -149,6 +141,7 @@ def test_memory_limit(data: Path) -> None:
     assert ours["status"] == 0 and ours["batches"] == 5
 
 
+@rare
 def test_out_of_core(data: Path) -> None:
     document = run_limited("outofcore", data)
     (contenders,) = document["data"]["limits"].values()
@@ -160,6 +153,7 @@ def test_out_of_core(data: Path) -> None:
             assert not on_a_device or measured["device_bytes"] > 0, name
 
 
+@rare
 def test_modes_out_of_core(data: Path) -> None:
     document = run_limited("outofcore_modes", data)
     assert len(document["data"]["modes"]) == 11
@@ -177,6 +171,7 @@ def test_values_out_of_core(data: Path) -> None:
     assert held["graph_bytes"] < 1 << 20 < held["value_bytes"]
 
 
+@rare
 def test_training_beyond_memory(data: Path) -> None:
     document = run_limited("train_beyond_memory", data)
     runs = document["data"]["runs"]
@@ -189,6 +184,7 @@ def test_training_beyond_memory(data: Path) -> None:
     assert accuracy[1:] == pytest.approx(accuracy[:1], abs=0.02)  # the same batches
 
 
+@rare
 def test_gathering_out_of_core(data: Path) -> None:
     document = run_limited("outofcore_gather", data)
     for contenders in document["data"]["runs"].values():
@@ -200,6 +196,7 @@ def test_gathering_out_of_core(data: Path) -> None:
         assert 0 < case["hot"] <= case["belady"]
 
 
+@rare
 def test_planning(data: Path) -> None:
     document = run_limited("planning", data)
     runs = {name: one[0] for name, one in document["data"]["runs"].items()}

@@ -69,7 +69,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("kind", "storage"),
-    [("stock", "mmap"), ("stock", "uring"), ("workers", "uring"), ("own", "uring")],
+    [("stock", "mmap"), ("workers", "uring"), ("own", "uring")],
 )
 def test_killed_training_starts_again(tmp_path: Path, kind: str, storage: str) -> None:
     make_files(tmp_path)

@@ -222,7 +222,6 @@ def file_stores(folder: Path, of: str, times: Array) -> tuple[FeatureStore, Grap
         *((workers, of, place) for workers in ({}, FORK) for of in ("node", "edge")
           for place in ("file", "data")),
         (SPAWN, "edge", "file"),
-        (SPAWN, "node", "data"),
     ],
 )  # fmt: skip
 def test_node_loaders(workers: dict[str, Any], of: str, place: str, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from aethergraph import (
 )
 from aethergraph.loading import SubgraphLoader
 
+pytestmark = pytest.mark.any_python
+
 NODES = 60
 STORAGES: list[dict[str, Any]] = [
     {"storage": "mmap"},

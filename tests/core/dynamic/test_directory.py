@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 
+pytestmark = pytest.mark.any_python
+
 NODES = 6
 
 

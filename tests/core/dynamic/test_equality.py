@@ -27,6 +27,8 @@ from aethergraph import (
 )
 from aethergraph.sampling import random_fanout
 
+pytestmark = pytest.mark.any_python
+
 NODES = 40
 FORMS = {
     "id": Form("id"),

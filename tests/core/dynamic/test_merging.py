@@ -23,6 +23,8 @@ from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.dynamic import journal, merge
 from aethergraph.dynamic.directory import LiveDirectory
 
+pytestmark = pytest.mark.any_python
+
 NODES = 200
 
 

@@ -33,7 +33,11 @@ KILLS = int(os.environ.get("AETHERGRAPH_KILLS", "12"))
 SEED = time.time_ns() % 2**32 if "AETHERGRAPH_SOAK" in os.environ else 7
 FORK = multiprocessing.get_context("fork")
 
-pytestmark = [pytest.mark.forks, pytest.mark.timeout(600 + 4 * SECONDS + 2 * KILLS)]
+pytestmark = [
+    pytest.mark.any_python,
+    pytest.mark.forks,
+    pytest.mark.timeout(600 + 4 * SECONDS + 2 * KILLS),
+]
 
 
 def is_ready(descriptor: int, seconds: float) -> bool:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, Graph, NeighborSampler
 
+pytestmark = pytest.mark.any_python
+
 NODES = 3000
 HUBS = 3
 KINDS: dict[str, dict[str, Any]] = {

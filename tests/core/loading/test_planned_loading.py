@@ -14,6 +14,8 @@ from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.loading import SubgraphLoader
 from aethergraph.loading.planned import Coming, planned_map
 
+pytestmark = pytest.mark.any_python
+
 NODES = 3000
 
 

@@ -19,6 +19,8 @@ from aethergraph import errors
 from aethergraph._native import FileReader, io_problem
 from aethergraph._native.memory import buffer_alloc
 
+pytestmark = pytest.mark.any_python
+
 SIZE = 300_001
 CONTENT = np.random.default_rng(4).integers(0, 256, SIZE).astype(np.uint8)
 MODES = [

@@ -15,6 +15,8 @@ from aethergraph import _native as native
 from aethergraph.loading import SubgraphLoader
 from aethergraph.storage.budget import Holdings
 
+pytestmark = pytest.mark.any_python
+
 BUDGET = 48 << 20
 SEEDS = [np.arange(n, n + 2000) % 30_000 for n in range(0, 400_000, 1000)]
 
