@@ -23,7 +23,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -35,6 +34,7 @@ import numpy as np
 from harness import common
 from harness.cgroups import AnonymousPeak, cgroup, parse_size
 from harness.common import Cell, Report
+from harness.disk import DiskPeak
 from numpy.typing import NDArray
 
 KINDS = ("csv", "parquet", "npy")
@@ -155,35 +155,6 @@ class Setting:
         return self.edges // self.times
 
 
-class DiskPeak:
-    """Looks ten times a second at what the files take that a build has written."""
-
-    def __init__(self, output: Path) -> None:
-        self.bytes = 0
-        self._output = output
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def _look(self) -> None:
-        while not self._end.wait(0.1):
-            taken = 0
-            places = (f"{self._output.name}.building/*", f".{self._output.name}*")
-            for path in (path for place in places for path in self._output.parent.glob(place)):
-                try:
-                    taken += 512 * path.stat().st_blocks
-                except FileNotFoundError:
-                    continue
-            self.bytes = max(self.bytes, taken)
-
-    def __enter__(self) -> DiskPeak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-
 def run(name: str, path: Path, output: Path, setting: Setting) -> dict[str, Any] | None:
     """What the child measured; None if it was killed."""
     common.drop_from_cache(path)
@@ -191,7 +162,8 @@ def run(name: str, path: Path, output: Path, setting: Setting) -> dict[str, Any]
     command = [sys.executable, __file__, "--child", name, str(path), str(setting.times)]
     command += [str(output), setting.budget]
     charged: dict[str, Any] = {}
-    with DiskPeak(output) as disk, ExitStack() as stack:
+    places = (f"{output.name}.building/*", f".{output.name}*")
+    with DiskPeak(output.parent, places) as disk, ExitStack() as stack:
         enter = None
         if name == BOUNDED and os.geteuid() == 0:
             group = stack.enter_context(cgroup(parse_size(setting.budget)))

@@ -63,12 +63,13 @@ class NoStrayAttributes:
             raise AttributeError(message, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        hint = type(self).__dict__.get("_ATTACH")
-        if hint is not None and not name.startswith("_") and not hasattr(type(self), name):
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name!r}: attach values with "
-                f"{hint.format(name)}"
-            )
+        if not name.startswith("_") and not hasattr(type(self), name):
+            hint = type(self).__dict__.get("_ATTACH")
+            if hint is not None:
+                raise AttributeError(
+                    f"{type(self).__name__} has no attribute {name!r}: attach values with "
+                    f"{hint.format(name)}"
+                )
         super().__setattr__(name, value)
 
 

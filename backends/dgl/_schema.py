@@ -237,10 +237,11 @@ class Schema:
     def node_ids(self, nodes: Any, name: str) -> dict[str, Ids]:
         """Read ids by node type from a tensor, a mask or a dict; their range is not checked."""
         given = nodes if isinstance(nodes, Mapping) else {self._only_ntype(nodes, name): nodes}
-        return {
-            self.ntype(ntype): _as_ids(ids, name, self.num_nodes(self.ntype(ntype)))
-            for ntype, ids in given.items()
-        }
+        found = {}
+        for key, ids in given.items():
+            ntype = self.ntype(key)
+            found[ntype] = _as_ids(ids, name, self.num_nodes, ntype)
+        return found
 
     def edge_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids]:
         """Convert users' edge ids to the graph's own, by edge type."""
@@ -249,7 +250,7 @@ class Schema:
         for etype, ids in given.items():
             kind = self.etype(etype)
             label = name if self.is_homogeneous else f"{name}[{kind!r}]"
-            shown = _as_ids(ids, label, self.num_edges(kind))
+            shown = _as_ids(ids, label, self.num_edges, kind)
             found[kind] = self.numbers[kind].own(shown, label)
         return found
 
@@ -268,7 +269,7 @@ class Schema:
         for etype, ids in given.items():
             kind = self.etype(etype)
             label = name if self.is_homogeneous else f"{name}[{kind!r}]"
-            shown = _as_ids(ids, label, self.num_edges(kind))
+            shown = _as_ids(ids, label, self.num_edges, kind)
             found[kind] = self.numbers[kind].own_known(shown, label)
         return found
 
@@ -289,11 +290,12 @@ class Schema:
         )
 
 
-def _as_ids(ids: Any, name: str, count: int) -> Ids:
+def _as_ids(ids: Any, name: str, count_of: Callable[[Any], int], kind: Any) -> Ids:
     if isinstance(ids, Tensor) and ids.dtype != torch.bool:
         return seed_ids(ids, name) if ids.numel() else np.empty(0, np.int64)
     array = read_array(ids, name)
     if array.dtype == bool:
+        count = count_of(kind)
         if array.shape != (count,):
             raise InvalidArgumentError(f"{name}: a mask needs shape ({count},), got {array.shape}")
         return np.flatnonzero(array)

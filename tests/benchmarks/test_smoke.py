@@ -71,6 +71,16 @@ def test_building_within_a_budget(data: Path) -> None:
     assert not (data / "build_bounded").exists()
 
 
+def test_tables(data: Path) -> None:
+    pytest.importorskip("duckdb")
+    done = run("tables", "--quick", "--kills", "2", "--dir", str(data), "--out", str(data))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((data / "tables.json").read_text())
+    check(document, "tables")
+    assert document["data"]["killed"]["same"]
+    assert [row[-1] for row in document["tables"][0]["rows"]] == ["the same edges"] * 2
+
+
 def test_what_was_built_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph with one other edge, or with two edges in another order, is not that of the input."""
     monkeypatch.syspath_prepend(str(ROOT))
