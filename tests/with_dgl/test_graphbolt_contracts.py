@@ -31,7 +31,7 @@ Lists = Callable[[int], tuple[Any, Any]]
 class KeyedGraph(SamplingGraph):
     """Takes the key that it is given, not one of seed, epoch and nodes."""
 
-    def batch_key(self, *content: int) -> int:
+    def _batch_key(self, loader_key: int | None, *content: int, iteration: Any = None) -> int:
         return KEY.get()
 
 
