@@ -41,6 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "live_base",
         "live_peers",
         "streaming",
+        "streaming_training",
         "keys",
         "walks",
         "context",
