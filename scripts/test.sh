@@ -199,6 +199,9 @@ stage_soak() {
     # One process: the writer and its readers are the load.
     PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \
         run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
+    # Ingestors are killed a hundred times each, brokers go away twenty times.
+    AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
+        run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
 }
