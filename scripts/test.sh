@@ -46,6 +46,7 @@ STAGES=(
 NAMED_STAGES=(
     "benchmarks|every benchmark with --quick (the stage python runs half of them)"
     "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
+    "flink|Flink's file sink, killed and going on from its checkpoints, into a live graph (downloads 330 MB once)"
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
 
@@ -206,8 +207,33 @@ stage_soak() {
     # One process: the writer and its readers are the load.
     PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \
         run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
+    # Ingestors are killed a hundred times each, brokers go away twenty times.
+    AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
+        run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
+}
+
+stage_flink() {
+    has javac || { note "installing: default-jdk-headless"; apt_install default-jdk-headless; }
+    note "$(javac -version 2>&1)"
+    local wheels=$BASE/flink
+    if [ ! -e "$wheels/complete" ]; then
+        run "$PY" -m pip download -q --no-deps -d "$wheels" apache-flink-libraries==2.3.0
+        # Of the package for Python, what runs a job.
+        "$PY" - "$wheels" <<'END'
+import sys, zipfile
+from pathlib import Path
+folder = Path(sys.argv[1])
+(wheel,) = folder.glob("*.whl")
+with zipfile.ZipFile(wheel) as content:
+    content.extractall(folder, [one for one in content.namelist() if one.startswith("pyflink/lib/")])
+wheel.unlink()
+(folder / "complete").touch()
+END
+    fi
+    install_wheel "$PY" compiled
+    PYTEST_JOBS=0 AETHERGRAPH_FLINK=$wheels/pyflink/lib run_pytest "$VENV" compiled "$TESTS/core/streaming/test_flink.py" -s
 }
 
 stage_python_asan() {
@@ -531,8 +557,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|benchmarks|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] ;;
     dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
     *) false ;;
     esac

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-__all__ = ["Fed", "edges", "make_certificate", "run_killed"]
+__all__ = ["Fed", "edges", "make_certificate", "most_kills", "run_killed"]
 
 
 def edges(graph: Any) -> list[tuple[int, int]]:
@@ -23,19 +23,23 @@ def edges(graph: Any) -> list[tuple[int, int]]:
     return sorted(zip(src.tolist(), dst.tolist(), strict=True))
 
 
+def most_kills() -> int:
+    """Return how often a process is killed at most: AETHERGRAPH_KILLS, or 6."""
+    return int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+
+
 def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> tuple[int, int]:
     """Run a command again and again until it prints ``done``; kill it meanwhile.
 
     Args:
         command: prints a line now and then, and ``done`` at its end.
-        rng: draws when it is killed.
+        rng: draws when it is killed: up to 3 ms after one of its first lines.
         lines: it is killed before it has printed so many.
 
     Returns:
-        How often it was killed, and how often at most: AETHERGRAPH_KILLS, or 6.
+        How often it was killed, and how often at most: :func:`most_kills`.
     """
-    kills, is_done = 0, False
-    most = int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+    kills, is_done, most = 0, False, most_kills()
     while not is_done:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -44,6 +48,7 @@ def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> 
                 is_done = line == "done\n"
                 left -= 1
                 if left <= 0:
+                    time.sleep(float(rng.uniform(0, 0.003)))
                     process.send_signal(signal.SIGKILL)
                     kills += 1
                     break

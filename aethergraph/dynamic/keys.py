@@ -13,7 +13,10 @@ undone, which the next keys are written over.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,7 +26,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
 from aethergraph._checks.options import is_name
 from aethergraph.dynamic.shared import Region, SharedArrays
-from aethergraph.errors import LimitError, OutOfRangeError
+from aethergraph.errors import LimitError, OutOfRangeError, StorageError
+from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
@@ -32,7 +36,7 @@ from aethergraph.storage.budget import Budget
 if TYPE_CHECKING:
     from aethergraph.dynamic.store import LiveStore
 
-__all__ = ["AddedKeys", "GrowingKeys", "IdsByType", "LiveIds", "NodeIds"]
+__all__ = ["AddedKeys", "GrowingKeys", "IdsByType", "LiveIds", "NodeIds", "saving_keys"]
 
 Ids = NDArray[np.int64]
 _U64 = np.dtype(np.uint64)
@@ -207,6 +211,40 @@ class GrowingKeys:
             for begin in range(0, count, _AT_ONCE):
                 builder.add_block(self.block(np.arange(begin, min(begin + _AT_ONCE, count))))
             builder.finish()
+
+
+@contextmanager
+def saving_keys(
+    path: str, keys: Mapping[str, GrowingKeys], counts: Mapping[str, int], memory: int | str
+) -> Iterator[None]:
+    """Write keys beside a graph file, as ``convert`` does; the block writes the graph.
+
+    They get their names when the block has ended. If it fails, what was there before is left.
+
+    Args:
+        path: path of the graph file.
+        keys: keys by node type.
+        counts: number of nodes by type.
+        memory: as in :meth:`GrowingKeys.save`.
+
+    Raises:
+        DiskFullError, StorageError: a file cannot be written.
+    """
+    written = {ids_path(path, name): f"{ids_path(path, name)}.new" for name in keys}
+    try:
+        for (name, own), file in zip(keys.items(), written.values(), strict=True):
+            own.save(file, counts[name], memory)
+        yield
+        for final, file in written.items():
+            try:
+                os.replace(file, final)
+            except OSError as error:
+                text = f"{final}: {error.strerror}"
+                raise StorageError(error.errno or errno.EIO, text, final) from None
+    finally:
+        for file in written.values():
+            with suppress(OSError):
+                os.unlink(file)
 
 
 class NodeIds:

@@ -14,7 +14,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.attrs import SnapshotRows
 from aethergraph.dynamic.forms import EDGE_ID
-from aethergraph.dynamic.keys import NodeIds
+from aethergraph.dynamic.keys import NodeIds, saving_keys
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
@@ -131,7 +131,8 @@ class OneCommit:
 
         The file is that of ``to_graph().save(path)``, and appears complete and at once, or not at
         all. Reads and writes of the live graph go on meanwhile. Edge types may have lists of
-        different kinds, which ``to_graph()`` refuses.
+        different kinds, which ``to_graph()`` refuses. The keys of nodes that have some are in files
+        beside it, ``g.node.ids`` beside ``g.aeg``: ``Graph.load("g.aeg").ids`` finds them.
 
         Args:
             path: the file to write, by convention ``*.aeg``.
@@ -148,10 +149,12 @@ class OneCommit:
             SnapshotExpiredError: the snapshot was held too long.
         """
         self._store.check_not_base(path)
-        write_base(
-            self.stored_parts(), path, memory=memory, compress=compress, attrs=attrs,
-            progress=progress,
-        )  # fmt: skip
+        parts, keys = self.stored_parts(), self._store.keys
+        counts = {name: parts.nodes[name].num_nodes for name in keys}
+        with saving_keys(native.encode_path(path)[0], keys, counts, memory):
+            write_base(
+                parts, path, memory=memory, compress=compress, attrs=attrs, progress=progress
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(

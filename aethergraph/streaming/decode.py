@@ -1,4 +1,4 @@
-"""From the bytes of records to columns: JSON, CSV, Avro, structs of numpy, Arrow.
+"""From the bytes of records to columns: JSON, CSV, structs of numpy, Arrow; Avro is in avro.py.
 
 A decoder takes payloads and returns a Table: a column for each field that is wanted, and the
 payloads that it could not read. Values are not judged here. A column of dtype object holds Python's
@@ -11,10 +11,9 @@ is wrong with any of them; else one by one, which tells the bad ones from the ot
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -27,13 +26,13 @@ from aethergraph.errors import AetherError, InvalidArgumentError
 
 __all__ = [
     "ArrowDecoder",
-    "AvroDecoder",
     "CsvDecoder",
     "Decoder",
     "JsonDecoder",
     "StructDecoder",
     "Table",
     "arrow_columns",
+    "one_line",
 ]
 
 Array: TypeAlias = NDArray[Any]
@@ -66,6 +65,8 @@ class Decoder:
     """
 
     texts: frozenset[str] = frozenset()
+    #: The format says of each value whether it is an integer: none is guessed.
+    is_typed = False
 
     def decode(
         self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
@@ -79,8 +80,9 @@ class Decoder:
         """
         if payloads:
             columns = self._decode_all(payloads, fields)
-            if columns is not None and not any(
-                _is_blurred(column) for name, column in columns.items() if name not in numbers
+            if columns is not None and (
+                self.is_typed
+                or not any(_is_blurred(columns[name]) for name in columns if name not in numbers)
             ):
                 return Table(columns, np.arange(len(payloads)))
         return self._decode_each(payloads, fields)
@@ -104,7 +106,7 @@ class Decoder:
             except AetherError:
                 raise
             except Exception as error:  # decoders raise many kinds
-                bad.append((number, f"cannot be read: {_one_line(error)}"))
+                bad.append((number, f"cannot be read: {one_line(error)}"))
                 continue
             rows.append(number)
             for name, path in paths:
@@ -121,7 +123,8 @@ def _is_blurred(column: Array) -> bool:
     return column.dtype.kind == "f" and bool((column == np.floor(column)).any())
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Return what an exception says, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
@@ -301,93 +304,6 @@ def _of_text(text: str) -> Any:
     return {"": None, "true": True, "false": False}.get(text.lower(), text)
 
 
-# ---- Avro ----------------------------------------------------------------------------------------
-
-
-class AvroDecoder(Decoder):
-    """Decoder of one Avro datum to a payload, perhaps behind the header of a schema registry.
-
-    Args:
-        schema: Avro schema that records were written with; None: the registry has it.
-        registry: returns the schema of a number; or the address of a registry. Payloads then
-            begin with a byte 0 and the number of their schema in four bytes.
-    """
-
-    def __init__(
-        self, schema: Any = None, registry: str | Callable[[int], Any] | None = None
-    ) -> None:
-        require("fastavro", "Avro records need", "stream")
-        from fastavro import parse_schema
-
-        if (schema is None) == (registry is None):
-            raise InvalidArgumentError("avro: give schema= or registry=, one of them")
-        self._schema: Any = None
-        if schema is not None:
-            try:
-                if isinstance(schema, str):
-                    schema = json.loads(schema)
-                self._schema = parse_schema(schema)
-            except Exception as error:  # fastavro raises many kinds
-                raise InvalidArgumentError(f"avro: bad schema: {_one_line(error)}") from None
-        self._look_up = _Registry(registry) if isinstance(registry, str) else registry
-        self._known: dict[int, Any] = {}
-
-    def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
-        from fastavro import schemaless_reader
-
-        stream = io.BytesIO(payload)
-        schema = self._schema
-        if schema is None:
-            head = stream.read(5)
-            if len(head) < 5 or head[0] != 0:
-                raise ValueError("it does not begin with the header of a schema registry")
-            schema = self._schema_of(int.from_bytes(head[1:], "big"))
-        found = schemaless_reader(stream, schema, None)
-        rest = len(payload) - stream.tell()
-        if rest:
-            raise ValueError(f"{rest} bytes are left behind the record: another schema wrote it")
-        if not isinstance(found, dict):
-            raise ValueError(f"{shown(found)} is no record")
-        return found
-
-    def _schema_of(self, number: int) -> Any:
-        if number not in self._known:
-            from fastavro import parse_schema
-
-            assert self._look_up is not None
-            found = self._look_up(number)
-            self._known[number] = parse_schema(
-                json.loads(found) if isinstance(found, str) else found
-            )
-        return self._known[number]
-
-
-class _Registry:
-    """Schema registry that is asked by HTTP."""
-
-    def __init__(self, url: str) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise InvalidArgumentError(f"avro: registry = {shown(url)} is no http(s) address")
-        self.url = url.rstrip("/")
-
-    def __call__(self, number: int) -> Any:
-        from urllib.error import HTTPError, URLError
-        from urllib.request import urlopen
-
-        from aethergraph.errors import SourceError
-
-        address = f"{self.url}/schemas/ids/{number}"
-        try:
-            with urlopen(address, timeout=10) as answer:
-                return json.loads(answer.read())["schema"]
-        except HTTPError as error:
-            if error.code == 404:
-                raise ValueError(f"the registry {self.url} has no schema {number}") from None
-            raise SourceError(f"{address}: {error}") from None
-        except (URLError, OSError, ValueError, KeyError) as error:
-            raise SourceError(f"{address}: {error}") from None
-
-
 # ---- structs -------------------------------------------------------------------------------------
 
 
@@ -455,7 +371,7 @@ class ArrowDecoder(Decoder):
             try:
                 found = pa.ipc.open_stream(pa.BufferReader(payload)).read_all()
             except (pa.ArrowException, OSError, ValueError) as error:
-                bad.append((number, f"is no Arrow IPC stream: {_one_line(error)}"))
+                bad.append((number, f"is no Arrow IPC stream: {one_line(error)}"))
                 continue
             parts.append(arrow_columns(found, fields))
             counts.append((number, found.num_rows))

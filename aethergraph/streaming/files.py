@@ -46,9 +46,10 @@ class FileSource(SchemaSource):
         FileSource("out/", Schema.arrow(src="user", dst="post"), pattern="*.parquet")
 
     Each file is a partition. Records are numbered by bytes in text and structs, and by rows in
-    Parquet and Arrow. A line counts when its end is there. The files of a folder are read in the
-    order of their names; they must be whole when they get their names, that is, be written beside
-    and renamed. Names that begin with ``.`` or ``_`` or end with ``.tmp`` are left alone.
+    Parquet and Arrow. A line counts when its end is there. The files of a folder and of those in it
+    are read in the order of their names; they must be whole when they get their names, that is, be
+    written beside and renamed. Names that begin with ``.`` or ``_`` or end with ``.tmp`` are left
+    alone.
 
     Args:
         path: the file or the folder.
@@ -57,7 +58,7 @@ class FileSource(SchemaSource):
         name: name under which the graph keeps the offsets; None: the name of the file or folder.
         follow: wait for more at the end; False: that is the end of the stream.
         growing: files get longer; None: yes if the path is a file.
-        pattern: names of the files in a folder.
+        pattern: names of the files in a folder, without the folders that lie in it.
         interval: seconds between two looks for more.
     """
 
@@ -151,13 +152,7 @@ class FileSource(SchemaSource):
         if not self._is_folder:
             names = [self.path.name] if self.path.exists() else []
         else:
-            try:
-                with os.scandir(self.path) as found:
-                    names = sorted(one.name for one in found if self._is_wanted(one))
-            except OSError as error:
-                raise SourceError(
-                    error.errno, f"{self.path}: {error.strerror}", str(self.path)
-                ) from None
+            names = sorted(self._names(self.path, ""))
         new = [name for name in names if name not in self._by_name]
         for name in new:
             self._add(name)
@@ -165,11 +160,23 @@ class FileSource(SchemaSource):
             self._by_name = dict(sorted(self._by_name.items()))
         return bool(new)
 
-    def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
-        name = entry.name
-        if any(fnmatch.fnmatch(name, one) for one in _UNFINISHED):
-            return False
-        return fnmatch.fnmatch(name, self._pattern) and entry.is_file()
+    def _names(self, folder: Path, before: str) -> Iterator[str]:
+        """Yield the names of the finished files in a folder and those below, ``before`` them."""
+        try:
+            with os.scandir(folder) as found:
+                entries = list(found)
+        except OSError as error:
+            if before and isinstance(error, FileNotFoundError):
+                return  # what was in it had been read, and may go
+            raise SourceError(error.errno, f"{folder}: {error.strerror}", str(folder)) from None
+        for entry in entries:
+            name = entry.name
+            if any(fnmatch.fnmatch(name, one) for one in _UNFINISHED):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._names(folder / name, f"{before}{name}/")
+            elif fnmatch.fnmatch(name, self._pattern) and entry.is_file():
+                yield before + name
 
     def _add(self, name: str) -> None:
         # The number is that of the name, whatever other files there are.

@@ -295,10 +295,16 @@ class KafkaSource(SchemaSource):
         first, end = found if found is not None else (0, 0)
         return int(first), int(end)
 
-    def _seek(self, partition: int, place: int) -> None:
+    def _restart(self, partition: int) -> None:
+        """Read a partition from its next message on, after librdkafka has stopped reading it."""
         from confluent_kafka import TopicPartition
 
-        self._consumer.seek(TopicPartition(self.topic, partition, place))
+        place = TopicPartition(self.topic, partition, self._next[partition])
+        # To seek is refused for a partition that is not being read.
+        self._consumer.incremental_unassign([place])
+        self._consumer.incremental_assign([place])
+        if partition in self._paused:
+            self._consumer.pause([place])
 
     def _pass_gap(self, partition: int, place: int, first: int) -> int:
         """Go on with the first message that is there, or refuse to."""
@@ -359,7 +365,7 @@ class KafkaSource(SchemaSource):
             )
         if place < first:
             self._next[partition] = self._pass_gap(partition, place, first)
-        self._seek(partition, self._next[partition])
+        self._restart(partition)
 
 
 def _text(error: Any) -> str:

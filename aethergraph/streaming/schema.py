@@ -18,9 +18,9 @@ from aethergraph._checks.options import as_choice, is_name, shown
 from aethergraph._checks.times import check_unit
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
 from aethergraph.ids.columns import read_key_types
+from aethergraph.streaming.avro import AvroDecoder
 from aethergraph.streaming.decode import (
     ArrowDecoder,
-    AvroDecoder,
     CsvDecoder,
     Decoder,
     JsonDecoder,

@@ -39,7 +39,9 @@ OFTEN = (
     "floor", "io", "gather", "live", "live_base", "streaming", "keys", "walks", "context",
     "observe", "compressed",
 )  # fmt: skip
-RARELY = ("live_peers", "build", "end_to_end", "growth", "load_time", "accuracy")
+RARELY = (
+    "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time", "accuracy",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=rare) for name in RARELY)])

@@ -9,7 +9,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +188,52 @@ def test_on_a_terminal() -> None:
             assert top.wait(60) == 0
         os.close(ours)
     assert f"process {other.pid} has ended".encode() in text
+
+
+# ---- writers of live graphs, and pages of Prometheus ---------------------------------------------
+
+
+def test_the_writer_of_a_live_graph(tmp_path: Path) -> None:
+    path = tmp_path / "live.aegd"
+    assert "no such directory; give the number" in " ".join(ae("top", path, code=1).split())
+    observe.enable()
+    with DynamicGraph.open(path, 10, huge_pages=False):
+        (found,) = json.loads(ae("top", path, "--json"))
+        assert found["pid"] == os.getpid()
+        assert "live graphs" in ae("top", path, "--once", "--interval", 0.1)
+    assert "no process writes a live graph there" in " ".join(ae("top", path, code=1).split())
+
+
+def test_a_page_of_prometheus() -> None:
+    pytest.importorskip("prometheus_client")
+    observe.enable()
+    rows = CachedRows(np.ones((10, 4), np.float32), "1M")
+    observe.watch(rows, 'a "b"\\\n{c}=1,')
+    rows.gather([1, 2])
+    with observe.prometheus(0) as server:
+        (found,) = json.loads(ae("top", server.url, "--json"))
+        wanted = observe.snapshot()["metrics"]
+        name = "aethergraph_cache_requested_total"
+        assert found["metrics"][name] == wanted[name]
+        assert set(found["metrics"]) == set(wanted)
+        assert "caches of sources" in ae("top", server.url, "--once", "--interval", 0.1)
+        url = server.url
+    assert "cannot be read" in ae("top", url, code=1)
+
+
+def test_a_page_of_something_else() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"up 1\naethergraph_rows_hits_total{name= x\n\xff\n{} 1\n" * 3)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        text = ae("top", f"http://127.0.0.1:{server.server_port}/metrics", code=1)
+        server.shutdown()
+    assert "no metrics of aethergraph" in " ".join(text.split())
+    assert "cannot be read" in ae("top", "http://", code=1)

@@ -92,6 +92,26 @@ def test_a_folder_that_fills_by_renaming(tmp_path: Path) -> None:
     assert ends(graph) == [*range(40), 100]
 
 
+def test_folders_in_the_folder(tmp_path: Path) -> None:
+    """As Flink's file sink makes one an hour, and Spark one for each value of a column."""
+    graph = small()
+    folder, other = tmp_path / "in", tmp_path / "other"
+    for number, name in enumerate(("day=1/a", "day=2/hour=3/a", "_delta_log/a", ".staging/a", "a")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(line(1, number))
+    other.mkdir()
+    (other / "a").write_text(line(1, 9))
+    (folder / "linked").symlink_to(other)
+    Ingestor(graph, FileSource(folder, JSON, follow=False)).run()
+    assert ends(graph) == [0, 1, 4] and len(graph.offsets("in")) == 3
+    source = FileSource(folder, JSON, name="errors", follow=False)
+    source.open({})
+    assert sorted(source.describe(one) for one in source.lag()) == [
+        "file a", "file day=1/a", "file day=2/hour=3/a",
+    ]  # fmt: skip
+    source.close()
+
+
 def test_files_may_only_grow(tmp_path: Path) -> None:
     path, graph = tmp_path / "e.jsonl", small()
     path.write_text("".join(line(1, v) for v in range(10)))

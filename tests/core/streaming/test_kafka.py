@@ -1,4 +1,4 @@
-"""KafkaSource against a real broker of Kafka's protocol, and faults with librdkafka's mock one."""
+"""KafkaSource against a real broker of Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ingesting import edges, run_killed
-from kafka_broker import Broker, free_port, running_broker, send
+from ingesting import edges, most_kills, run_killed
+from kafka_broker import JSON, Broker, free_port, kafka_source, records, running_broker
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, KafkaSource, Schema
@@ -23,7 +22,6 @@ from aethergraph.testing import SourceContract
 
 WAIT = 60
 numbers = count()
-JSON = Schema.json(src="u", dst="v")
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +35,8 @@ def topic(broker: Broker) -> str:
     return f"edges-{os.getpid()}-{next(numbers)}"
 
 
-def records(u: int, begin: int, end: int) -> list[bytes]:
-    return [json.dumps({"u": u, "v": v}).encode() for v in range(begin, end)]
-
-
 def small(nodes: int = 10_000) -> DynamicGraph:
     return DynamicGraph(nodes, 64, order="time", layout="csc", huge_pages=False)
-
-
-def kafka_source(topic: str, address: str, schema: Schema = JSON, **options: Any) -> KafkaSource:
-    """The broker here waits for each partition that has nothing new, one after the other."""
-    own = {"fetch.wait.max.ms": 20, **options.pop("options", {})}
-    return KafkaSource(topic, address, schema, options=own, **options)
 
 
 class TestKafkaSource(SourceContract):
@@ -83,9 +71,10 @@ def test_edges_come_while_the_graph_is_read(broker: Broker, topic: str) -> None:
 INGEST = """
 import sys
 from aethergraph import DynamicGraph
-from aethergraph.streaming import Ingestor, KafkaSource, Schema
+from aethergraph.streaming import Ingestor, KafkaSource, Schema, kafka
+kafka._AT_ONCE = 300
 path, topic, address = sys.argv[1:4]
-graph = DynamicGraph.open(path, 10000, 64, order="time", layout="csc", huge_pages=False)
+graph = DynamicGraph.open(path, 1_000_000, 64, order="time", layout="csc", huge_pages=False)
 source = KafkaSource(topic, address, Schema.json(src="u", dst="v"), stop_at_end=True,
                      options={"fetch.wait.max.ms": 20})
 ingestor = Ingestor(graph, source, batch=100, linger=0)
@@ -103,14 +92,15 @@ print("done", flush=True)
 def test_killed_anywhere_each_message_is_there_once(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
+    size = 1500 * max(most_kills(), 6)  # of which at most twelve commits are made between kills
     broker.make_topic(topic, 4)
     for number in range(4):
-        broker.send(topic, number, records(number, 0, 10_000))
+        broker.send(topic, number, records(number, 0, size))
     rng = np.random.default_rng(5)
     command = [sys.executable, "-c", INGEST, str(tmp_path / "g"), topic, broker.address]
-    kills, _ = run_killed(command, rng, 4)
+    kills, most = run_killed(command, rng, 4)
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=64, huge_pages=False)
-    assert kills and edges(graph) == [(u, v) for u in range(4) for v in range(10_000)]
+    assert kills == most and edges(graph) == [(u, v) for u in range(4) for v in range(size)]
     graph.close()
 
 
@@ -184,115 +174,6 @@ def test_it_begins_at_the_end_if_asked(broker: Broker, topic: str) -> None:
         broker.send(topic, 0, records(0, 10, 15))
         ingestor.drain(WAIT)
     assert edges(graph) == [(0, v) for v in range(10, 15)]
-
-
-# ---- faults --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def mock() -> Iterator[Any]:
-    """Address of a cluster that librdkafka plays, with three brokers; and its producer."""
-    kafka = pytest.importorskip("confluent_kafka", reason="pip install 'aethergraph[stream]'")
-    producer = kafka.Producer({"bootstrap.servers": "x:1", "test.mock.num.brokers": 3})
-    found = producer.list_topics(timeout=WAIT)
-    yield ",".join(f"{one.host}:{one.port}" for one in found.brokers.values())
-    del producer  # the cluster ends with it
-
-
-def test_several_brokers(mock: str) -> None:
-    source = kafka_source("edges", mock, JSON, stop_at_end=True, timeout=30)
-    for number in range(4):
-        send(mock, "edges", number, records(number, 0, 2000))
-    graph = small()
-    Ingestor(graph, source).run()
-    assert edges(graph) == [(u, v) for u in range(4) for v in range(2000)]
-
-
-def test_a_topic_that_was_made_anew(mock: str) -> None:
-    send(mock, "edges", 0, records(0, 0, 20))
-    graph = small()
-    graph.set_offset("edges", 0, 500)
-    with pytest.raises(errors.SourceError, match="ends at offset 20, but 500 was to come"):
-        Ingestor(graph, kafka_source("edges", mock, JSON, timeout=30)).run()
-
-
-def test_a_broker_that_goes_and_comes_back(topic: str) -> None:
-    with running_broker() as own:
-        own.make_topic(topic, 1)
-        own.send(topic, 0, records(0, 0, 100))
-        graph = small()
-        options = {"reconnect.backoff.max.ms": 200}
-        source = kafka_source(topic, own.address, JSON, options=options, timeout=2)
-        with Ingestor(graph, source) as ingestor:
-            ingestor.drain(WAIT)
-            assert graph.num_edges == 100
-            own.kill()
-            until = time.monotonic() + WAIT
-            while ingestor.stats().state != "stalled" and time.monotonic() < until:
-                time.sleep(0.05)
-            assert ingestor.stats().state == "stalled" and ingestor.stats().reason
-            # It comes back with the same messages and some more, as a broker with a disk would.
-            own.start()
-            own.make_topic(topic, 1)
-            own.send(topic, 0, records(0, 0, 150))
-            while graph.num_edges < 150 and time.monotonic() < until:
-                ingestor.check()
-                time.sleep(0.05)
-            assert ingestor.stats().state == "running"
-        assert edges(graph) == [(0, v) for v in range(150)]
-
-
-class Gone:
-    """Consumer whose topic has lost its first messages."""
-
-    def __init__(self, inner: Any, first: int) -> None:
-        self.inner, self.first = inner, first
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def get_watermark_offsets(self, place: Any, **options: Any) -> Any:
-        return (self.first, self.inner.get_watermark_offsets(place, **options)[1])
-
-
-def test_messages_that_are_gone(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import confluent_kafka
-
-    broker.make_topic(topic, 1)
-    broker.send(topic, 0, records(0, 0, 100))
-    graph = small()
-    with graph.transaction():
-        graph.insert_edges(np.zeros(10, int), np.arange(10))
-        graph.set_offset(topic, 0, 10)
-    make = confluent_kafka.Consumer
-    monkeypatch.setattr(confluent_kafka, "Consumer", lambda options: Gone(make(options), 40))
-    with pytest.raises(errors.SourceError, match=r"partition 0: the messages 10\.\.39 are gone"):
-        Ingestor(graph, kafka_source(topic, broker.address, JSON)).run()
-    assert graph.offsets(topic) == {0: 10}
-    source = kafka_source(topic, broker.address, JSON, on_gap="earliest", stop_at_end=True)
-    Ingestor(graph, source).run()
-    assert source.gaps == {0: 30}
-    assert edges(graph) == [(0, v) for v in [*range(10), *range(40, 100)]]
-
-
-def test_new_partitions_are_found(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker here cannot add partitions: the source is told of one at first."""
-    monkeypatch.setattr("aethergraph.streaming.kafka._REFRESH", 0.2)
-    broker.make_topic(topic, 2)
-    for number in range(2):
-        broker.send(topic, number, records(number, 0, 50))
-    source, graph = kafka_source(topic, broker.address, JSON), small()
-    find = source._find_partitions
-    monkeypatch.setattr(source, "_find_partitions", lambda timeout: find(timeout) - {1})
-    with Ingestor(graph, source):
-        until = time.monotonic() + WAIT
-        while graph.num_edges < 100 and time.monotonic() < until:
-            time.sleep(0.05)
-    assert edges(graph) == [(u, v) for u in range(2) for v in range(50)]
 
 
 def test_training_goes_on_beside_a_fast_topic(broker: Broker, topic: str) -> None:

@@ -1,0 +1,362 @@
+"""Avro records to columns.
+
+Records of one schema that are numbers, flags and texts, perhaps with nulls, are read column by
+column: each record has a place in the bytes of all, and a field moves all places at once::
+
+    places   00 ......02 ......05 ......09      n records, one after the other
+    field 1  ^^       ^        ^^       ^       a long: one or two bytes here
+    field 2    ^       ^^        ^^^     ^^     the next one begins where it ended
+
+So the work is that of numpy, a few calls to a field. Where anything is wrong, or is more than that
+(arrays, maps, other unions and logical types), fastavro reads the records one by one, and tells
+the bad ones. What is bad does not depend on which of the two it was.
+
+The format: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph._checks.optional import require
+from aethergraph._checks.options import shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.streaming.decode import Array, Decoder, Payloads, one_line
+
+__all__ = ["AvroDecoder"]
+
+#: Bytes of the header of a schema registry: 0, and the number of the schema.
+_HEADER = 5
+#: Bytes that follow the last record, so that what is cut off is read from something.
+_PADDING = 16
+#: Times of Avro that are counts since 1970 in UTC, by their logical types.
+_TIMES = {"timestamp-millis": "datetime64[ms]", "timestamp-micros": "datetime64[us]"}
+#: Times from year 1 to 9999, which fastavro can read.
+_FIRST, _LAST = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12-31", "D")
+_FIXED = {"float": "<f4", "double": "<f8"}
+
+
+class AvroDecoder(Decoder):
+    """Decoder of one Avro datum to a payload, perhaps behind the header of a schema registry.
+
+    Args:
+        schema: Avro schema that records were written with; None: the registry has it.
+        registry: returns the schema of a number; or the address of a registry. Payloads then
+            begin with a byte 0 and the number of their schema in four bytes.
+    """
+
+    is_typed = True
+
+    def __init__(
+        self, schema: Any = None, registry: str | Callable[[int], Any] | None = None
+    ) -> None:
+        require("fastavro", "Avro records need", "stream")
+        from fastavro import parse_schema
+
+        if (schema is None) == (registry is None):
+            raise InvalidArgumentError("avro: give schema= or registry=, one of them")
+        self._schema: Any = None
+        if schema is not None:
+            try:
+                if isinstance(schema, str):
+                    schema = json.loads(schema)
+                self._schema = parse_schema(schema)
+            except Exception as error:  # fastavro raises many kinds
+                raise InvalidArgumentError(f"avro: bad schema: {one_line(error)}") from None
+        self._look_up = _Registry(registry) if isinstance(registry, str) else registry
+        self._known: dict[int, Any] = {}
+        #: Fields of the last schema that was read by columns, None if it cannot be.
+        self._plan: tuple[Any, list[_Field] | None] = None, None
+
+    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+        ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
+        starts = np.concatenate([[0], ends[:-1]])
+        content = b"".join(payloads)
+        places = _Places(np.frombuffer(content + bytes(_PADDING), np.uint8), starts, ends)
+        try:
+            schema = self._schema
+            if schema is None:
+                heads = places.take(_HEADER)
+                if heads[0, 0] or (heads != heads[0]).any():
+                    return None
+                schema = self._schema_of(int.from_bytes(heads[0, 1:].tobytes(), "big"))
+            if self._plan[0] is not schema:
+                self._plan = schema, _plan(schema)
+            plan = self._plan[1]
+            if plan is None:
+                return None
+            return _read(plan, places, content, fields)
+        except (_NotByColumns, UnicodeDecodeError, ValueError):
+            return None
+
+    def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
+        from fastavro import schemaless_reader
+
+        stream = io.BytesIO(payload)
+        schema = self._schema
+        if schema is None:
+            head = stream.read(5)
+            if len(head) < 5 or head[0] != 0:
+                raise ValueError("it does not begin with the header of a schema registry")
+            schema = self._schema_of(int.from_bytes(head[1:], "big"))
+        found = schemaless_reader(stream, schema, None)
+        rest = len(payload) - stream.tell()
+        if rest:
+            raise ValueError(f"{rest} bytes are left behind the record: another schema wrote it")
+        if not isinstance(found, dict):
+            raise ValueError(f"{shown(found)} is no record")
+        return found
+
+    def _schema_of(self, number: int) -> Any:
+        if number not in self._known:
+            from fastavro import parse_schema
+
+            assert self._look_up is not None
+            found = self._look_up(number)
+            self._known[number] = parse_schema(
+                json.loads(found) if isinstance(found, str) else found
+            )
+        return self._known[number]
+
+
+# ---- by columns ----------------------------------------------------------------------------------
+
+
+class _NotByColumns(Exception):
+    """These records are to be read one by one."""
+
+
+@dataclass
+class _Field:
+    """A field of plain values.
+
+    Attributes:
+        path: its name, behind those of the records around it: ``"a.b"``.
+        kind: its type in Avro.
+        logical: its logical type, if it has one.
+        null: number of null in a union of it and null, if it is one.
+        size: bytes of a value of a ``fixed``, symbols of an ``enum``.
+    """
+
+    path: str
+    kind: str
+    logical: str | None = None
+    null: int | None = None
+    size: int = 0
+
+
+def _plan(schema: Any, path: str = "", null: int | None = None) -> list[_Field] | None:
+    """Return the fields of a schema in their order; None if some are not plain."""
+    logical = None
+    size = 0
+    if isinstance(schema, list):
+        if len(schema) != 2 or "null" not in schema or null is not None:
+            return None
+        null = schema.index("null")
+        return _plan(schema[1 - null], path, null)
+    if isinstance(schema, Mapping):
+        logical = schema.get("logicalType")
+        size = schema.get("size", len(schema.get("symbols", ())))
+        if schema["type"] == "record":
+            if null is not None:
+                return None
+            found = []
+            for one in schema["fields"]:
+                name = f"{path}.{one['name']}" if path else one["name"]
+                inner = _plan(one["type"], name)
+                if inner is None:
+                    return None
+                found += inner
+            return found
+        schema = schema["type"]
+    if not path or schema not in _KINDS:
+        return None
+    if logical is not None and (schema != "long" or logical not in _TIMES):
+        return None
+    return [_Field(path, schema, logical, null, size)]
+
+
+class _Places:
+    """Places of records in their bytes, which fields move on.
+
+    Args:
+        content: bytes of all records, and some more.
+        at: place of each record, int64 [n].
+        ends: where each record ends, int64 [n].
+    """
+
+    def __init__(
+        self, content: NDArray[np.uint8], at: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> None:
+        self.content, self.at, self.ends = content, at, ends
+        #: Number of bytes before each that are not ASCII.
+        self._beyond_ascii: NDArray[np.int64] | None = None
+
+    def skip(self, sizes: Any) -> None:
+        """Move on by some bytes each."""
+        if np.any(sizes < 0) or np.any(sizes > self.ends - self.at):
+            raise _NotByColumns
+        self.at = self.at + sizes
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """Return the next bytes of each record, uint8 [n, size]."""
+        begin = self.at
+        self.skip(np.int64(size))
+        found: NDArray[np.uint8] = self.content[begin[:, None] + np.arange(size)]
+        return found
+
+    def check_texts(self, begins: NDArray[np.int64], content: bytes) -> None:
+        """Check that texts which begin there and end at the places are UTF-8."""
+        if self._beyond_ascii is None:
+            self._beyond_ascii = np.concatenate([[0], np.cumsum(self.content > 127)])
+        beyond = self._beyond_ascii[self.at] != self._beyond_ascii[begins]
+        for begin, end in zip(begins[beyond].tolist(), self.at[beyond].tolist(), strict=True):
+            content[begin:end].decode()
+
+    def integers(self) -> NDArray[np.int64]:
+        """Return the next integer of each record: seven bits to a byte, the lowest first."""
+        at = self.at
+        byte = self.content[at]
+        at = at + 1
+        value = (byte & 127).astype(np.uint64)
+        more = np.flatnonzero(byte > 127)
+        shift = 7
+        while len(more):
+            byte = self.content[np.minimum(at[more], len(self.content) - 1)]
+            if shift == 63 and (byte > 1).any():  # of 64 bits, one is left
+                raise _NotByColumns
+            value[more] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+            at[more] += 1
+            more = more[byte > 127]
+            shift += 7
+        if (at > self.ends).any():
+            raise _NotByColumns
+        self.at = at
+        found: NDArray[np.int64] = (value >> np.uint64(1)).view(np.int64)
+        found ^= -(value & np.uint64(1)).view(np.int64)
+        return found
+
+
+def _read(
+    plan: Sequence[_Field], places: _Places, content: bytes, fields: Sequence[str]
+) -> dict[str, Array]:
+    """Return columns of the fields that are wanted."""
+    if not set(fields) <= {one.path for one in plan}:
+        raise _NotByColumns
+    columns = {}
+    for one in plan:
+        if one.null is not None:
+            branch = places.integers()
+            is_null = branch == one.null
+            if is_null.any():
+                if one.path in fields or ((branch != 0) & (branch != 1)).any():
+                    raise _NotByColumns
+                rows = np.flatnonzero(~is_null)
+                some = _Places(places.content, places.at[rows], places.ends[rows])
+                _KINDS[one.kind](one, some, content)
+                places.at[rows] = some.at
+                continue
+            if (branch != 1 - one.null).any():
+                raise _NotByColumns
+        read = _KINDS[one.kind](one, places, content)
+        if one.path in fields:
+            columns[one.path] = read()
+    if (places.at != places.ends).any():
+        raise _NotByColumns
+    return columns
+
+
+def _integers(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
+    found = places.integers()
+    if field.logical is None:
+        return lambda: found
+    times = found.view(_TIMES[field.logical])
+    if ((times < _FIRST) | (times > _LAST)).any():
+        raise _NotByColumns
+    return lambda: times
+
+
+def _numbers(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
+    kind = np.dtype(_FIXED[field.kind])
+    found = places.take(kind.itemsize)
+    # As fastavro's: numbers of Python, which have eight bytes.
+    return lambda: np.ascontiguousarray(found).view(kind)[:, 0].astype(np.float64)
+
+
+def _flags(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
+    found = places.take(1)[:, 0]
+    if (found > 1).any():
+        raise _NotByColumns
+    return lambda: found == 1
+
+
+def _texts(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
+    sizes = places.integers()
+    begins = places.at
+    places.skip(sizes)
+    places.check_texts(begins, content)
+
+    def column() -> Array:
+        pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+        found = np.empty(len(begins), object)
+        found[:] = [content[begin:end].decode() for begin, end in pairs]
+        return found
+
+    return column
+
+
+def _skipped(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
+    """Pass over values that are read one by one where they are wanted."""
+    if field.kind == "enum":
+        symbols = places.integers()
+        if ((symbols < 0) | (symbols >= field.size)).any():
+            raise _NotByColumns
+    else:
+        places.skip(np.int64(field.size) if field.kind == "fixed" else places.integers())
+
+    def column() -> Array:
+        raise _NotByColumns
+
+    return column
+
+
+_KINDS: dict[str, Callable[[_Field, _Places, bytes], Callable[[], Array]]] = {
+    "int": _integers, "long": _integers, "float": _numbers, "double": _numbers,
+    "boolean": _flags, "string": _texts, "bytes": _skipped, "enum": _skipped, "fixed": _skipped,
+}  # fmt: skip
+
+
+# ---- registry ------------------------------------------------------------------------------------
+
+
+class _Registry:
+    """Schema registry that is asked by HTTP."""
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidArgumentError(f"avro: registry = {shown(url)} is no http(s) address")
+        self.url = url.rstrip("/")
+
+    def __call__(self, number: int) -> Any:
+        from urllib.error import HTTPError, URLError
+        from urllib.request import urlopen
+
+        from aethergraph.errors import SourceError
+
+        address = f"{self.url}/schemas/ids/{number}"
+        try:
+            with urlopen(address, timeout=10) as answer:
+                return json.loads(answer.read())["schema"]
+        except HTTPError as error:
+            if error.code == 404:
+                raise ValueError(f"the registry {self.url} has no schema {number}") from None
+            raise SourceError(f"{address}: {error}") from None
+        except (URLError, OSError, ValueError, KeyError) as error:
+            raise SourceError(f"{address}: {error}") from None

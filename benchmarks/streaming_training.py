@@ -1,0 +1,364 @@
+"""Training beside a stream: by how much it is slower, and how far the graph lags behind the topic.
+
+    python benchmarks/streaming_training.py [--quick] [--rate 200000] [--rounds 7] [--minutes 10]
+
+The first result is streaming_training, the second streaming_lag; --rounds 0 or --minutes 0 leaves
+one of them out.
+
+The broker is a process on the same machine. A turn is a process that trains GraphSAGE on a live
+graph with two million edges, batches of 512 nodes and [10, 5] neighbours, torch with one thread,
+for some seconds:
+
+    alone             nothing else goes on
+    beside a process  another process takes edges from the topic into the graph, at the rate
+    beside a thread   a thread of the same process does, so that both take turns at Python
+
+Where there are several cores, training has one to itself, and the stream has all others. Wall
+time is what a user waits. Where other programs want the same core, the thread waits for it: Linux
+counts how long (/proc/thread-self/schedstat), and without that is what training takes on a quiet
+machine, with its waits for the other thread of its process. Processor time is without these, too.
+
+The lag: a producer sends 20,000 edges a second, ten times as many for two seconds out of twenty,
+and nothing for four; a reader notes four times a second how many messages wait, and how long ago
+the newest edge of the graph was sent.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import common
+from harness.common import Ratio, Report
+from harness.kafka import (
+    DTYPE,
+    ENDS,
+    NODES,
+    PARTITIONS,
+    QUICK,
+    broker,
+    make_topic,
+    producer,
+    random_edges,
+    send,
+)  # fmt: skip
+
+ALONE, THREAD, PROCESS = "alone", "beside a thread", "beside a process"
+GRAPH: dict[str, Any] = {"order": "time", "layout": "csc", "edge_time": "int64"}
+FEATURES, CLASSES, LINGER = 64, 16, "20ms"
+#: Seconds of the pattern of the uneven load, and edges a second in each of its parts.
+PATTERN = ((8.0, 1.0), (2.0, 10.0), (6.0, 1.0), (4.0, 0.0))
+BASE_RATE = 20_000
+
+
+def make_graph(path: Path, edges: int) -> None:
+    from aethergraph import DynamicGraph
+
+    records = random_edges(edges, seed=1)
+    graph = DynamicGraph.open(path, NODES, 2048, **GRAPH)
+    for some in np.array_split(records, max(1, edges // 100_000)):
+        graph.insert_edges(some["src"], some["dst"], time=np.zeros(len(some), np.int64))
+    graph.close()
+
+
+class Throttled:
+    """A source that gives so many records a second at most."""
+
+    def __init__(self, inner: Any, rate: float) -> None:
+        self.inner, self.rate, self.given, self.begin = inner, rate, 0, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def poll(self, timeout: float) -> Any:
+        now = time.monotonic()
+        self.begin = self.begin or now
+        early = self.given / self.rate - (now - self.begin)
+        if early > 0:
+            time.sleep(min(early, timeout))
+            if early > timeout:
+                return []
+        found = self.inner.poll(timeout)
+        self.given += sum(one.count for one in found or ())
+        return found
+
+
+def ingestor(graph: Any, address: str, topic: str, rate: float | None) -> Any:
+    from aethergraph.streaming import Ingestor, KafkaSource, Schema
+
+    source: Any = KafkaSource(topic, address, Schema.struct(DTYPE, **ENDS), options=QUICK)
+    return Ingestor(graph, source if rate is None else Throttled(source, rate), linger=LINGER)
+
+
+def ingest_until(
+    path: Path, address: str, topic: str, rate: float | None, cores: set[int], stop: Any, out: Any
+) -> None:
+    """Ingest in this process until ``stop`` is set; note state in ``out`` meanwhile."""
+    from aethergraph import DynamicGraph
+
+    os.sched_setaffinity(0, cores)
+    graph = DynamicGraph.open(path)
+    with ingestor(graph, address, topic, rate) as running:
+        out.put("running")
+        begin = time.monotonic()
+        while not stop.wait(0.25):
+            running.check()
+            now = running.stats()
+            delay = None if now.largest is None else time.time() - now.largest / 1e6
+            out.put((time.monotonic() - begin, sum(now.lag.values()), delay, now.records))
+    out.put(None)
+    graph.close()
+
+
+def train_for(
+    path: Path, address: str, mode: str, rate: float, seconds: float, core: int, out: Any
+) -> None:
+    """Train for some seconds; put steps, seconds, processor seconds and edges that came."""
+    import torch
+    from torch_geometric.nn import SAGEConv
+
+    from aethergraph import DynamicGraph
+    from aethergraph.pyg import NeighborLoader
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    graph = DynamicGraph.attach(path) if mode == PROCESS else DynamicGraph.open(path)
+    before = graph.num_edges
+    running = ingestor(graph, address, "edges", rate).start() if mode == THREAD else None
+    os.sched_setaffinity(0, {core})
+    x = torch.randn(NODES, FEATURES)
+    y = torch.randint(CLASSES, (NODES,))
+    first, second = SAGEConv(FEATURES, 64), SAGEConv(64, CLASSES)
+    optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()])
+    loader = NeighborLoader(graph, [10, 5], batch_size=512, shuffle=True, num_workers=0)
+    batches = iter(loader)
+
+    def step() -> None:
+        nonlocal batches
+        try:
+            batch = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            batch = next(batches)
+        hidden = first(x[batch.n_id], batch.edge_index).relu()
+        scores = second(hidden, batch.edge_index)[: batch.batch_size]
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(scores, y[batch.n_id[: batch.batch_size]]).backward()
+        optimizer.step()
+
+    for _ in range(20):
+        step()
+    waited, steps = queued(), 0
+    at_first, begin, used = graph.num_edges, time.perf_counter(), time.thread_time()
+    while time.perf_counter() - begin < seconds:
+        step()
+        steps += 1
+    wall, used = time.perf_counter() - begin, time.thread_time() - used
+    edges = (graph.num_edges - at_first) / wall
+    out.put((steps, wall, wall - (queued() - waited), used, edges))
+    if running is not None:
+        running.stop()
+    assert mode == ALONE or graph.num_edges > before
+    graph.close()
+
+
+def queued() -> float:
+    """Seconds that this thread could have run and had no core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
+def turn(address: str, mode: str, args: Any, base: int, rate: float) -> dict[str, float]:
+    """Train in a process of its own, on a new graph."""
+    spawn = multiprocessing.get_context("spawn")
+    out, notes, stop = spawn.Queue(), spawn.Queue(), spawn.Event()
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        path = Path(folder) / "g"
+        make_graph(path, base)
+        writer = None
+        if mode == PROCESS:
+            given = (path, address, "edges", rate, others(args.core), stop, notes)
+            writer = spawn.Process(target=ingest_until, args=given, daemon=True)
+            writer.start()
+            notes.get(timeout=60)
+        given_too = (path, address, mode, rate, args.seconds, args.core, out)
+        trainer = spawn.Process(target=train_for, args=given_too, daemon=True)
+        trainer.start()
+        steps, wall, own, used, found = out.get(timeout=300)
+        stop.set()
+        if writer is not None:
+            while notes.get(timeout=60) is not None:
+                pass
+            writer.join()
+        trainer.join()
+    return {"wall": wall / steps, "own": own / steps, "processor": used / steps, "edges": found}
+
+
+def others(core: int) -> set[int]:
+    """Cores for all but training."""
+    return (os.sched_getaffinity(0) - {core}) or {core}
+
+
+# ---- lag ----------------------------------------------------------
+
+
+def produce_unevenly(address: str, topic: str, seconds: float, cores: set[int], out: Any) -> None:
+    os.sched_setaffinity(0, cores)
+    made, begin, sent, owed = producer(address), time.monotonic(), 0, 0.0
+    edges = random_edges(1 << 16, seed=2)
+    length, last = sum(part for part, _ in PATTERN), begin
+    while (now := time.monotonic()) - begin < seconds:
+        place, rate = (now - begin) % length, 0.0
+        for part, factor in PATTERN:
+            if place < part:
+                rate = factor * BASE_RATE
+                break
+            place -= part
+        owed += rate * (now - last)
+        last = now
+        stamp = int(time.time() * 1e6)
+        for _ in range(int(owed)):
+            one = edges[sent % len(edges)]
+            one["time"] = stamp
+            made.produce(topic, one.tobytes(), partition=sent % PARTITIONS)
+            sent += 1
+        owed -= int(owed)
+        made.poll(0)
+        time.sleep(0.01)
+    made.flush(60)
+    out.put(sent)
+
+
+def follow_uneven_load(address: str, args: Any, minutes: float) -> dict[str, Any]:
+    """Return what a reader noted: seconds, messages that wait, seconds behind, records."""
+    spawn = multiprocessing.get_context("spawn")
+    notes, sent, stop = spawn.Queue(), spawn.Queue(), spawn.Event()
+    make_topic(address, "uneven")
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        path = Path(folder) / "g"
+        make_graph(path, 1000)
+        cores = others(args.core)
+        writer = spawn.Process(
+            target=ingest_until, args=(path, address, "uneven", None, {args.core}, stop, notes)
+        )
+        writer.start()
+        notes.get(timeout=60)
+        sender = spawn.Process(
+            target=produce_unevenly, args=(address, "uneven", 60 * minutes, cores, sent)
+        )
+        sender.start()
+        total = sent.get(timeout=60 * minutes + 120)
+        until, found = time.monotonic() + 60, []
+        while (one := notes.get(timeout=60)) is not None:
+            found.append(one)
+            if one[3] >= total or time.monotonic() > until:
+                stop.set()
+        writer.join()
+        sender.join()
+    columns = [list(column) for column in zip(*found, strict=True)]
+    names = ("seconds", "waiting", "behind", "records")
+    return {"sent": total, **dict(zip(names, columns, strict=True))}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--rate", type=float, default=200_000, help="edges per second beside it")
+    made.add_argument("--rounds", type=int, help="turns of each contender")
+    made.add_argument("--seconds", type=float, help="length of a turn")
+    made.add_argument("--minutes", type=float, help="length of the uneven load; 0: none")
+    args = common.parse(made, argv)
+    rounds = args.rounds if args.rounds is not None else (1 if args.quick else 7)
+    args.seconds = args.seconds or (1.0 if args.quick else 8.0)
+    minutes = args.minutes if args.minutes is not None else (0.05 if args.quick else 10.0)
+    with broker() as address:
+        if rounds:
+            report_training(address, args, rounds)
+        if minutes:
+            report_lag(address, args, minutes)
+
+
+def report_training(address: str, args: Any, rounds: int) -> None:
+    report = Report("streaming_training", "Training beside a stream", args)
+    base, rate = (50_000, 20_000.0) if args.quick else (2_000_000, args.rate)
+    modes = [ALONE, PROCESS, THREAD]
+    taken: dict[str, list[dict[str, float]]] = {mode: [] for mode in modes}
+    # More than a turn with its beginning and its warm-up takes.
+    records = random_edges(int(rate * (args.seconds + 20)))
+    send(address, "edges", (one.tobytes() for one in records))
+    for number in range(rounds):
+        for place in range(len(modes)):
+            mode = modes[(place + number) % len(modes)]
+            taken[mode].append(turn(address, mode, args, base, rate))
+    report.data = {"turns": taken}
+    report.parameters = {"rounds": rounds, "rate": rate, "edges": base}
+    kinds = {"wall": "wall", "own": "without waits for a core", "processor": "processor"}
+
+    def values(mode: str, what: str) -> list[float]:
+        return [one[what] for one in taken[mode]]
+
+    rows: list[list[common.Cell]] = []
+    for mode in modes:
+        each = [1e3 * float(np.median(values(mode, what))) for what in kinds]
+        ratios = [str(Ratio.paired(values(mode, what), values(ALONE, what))) for what in kinds]
+        rows.append([mode, float(np.median(values(mode, "edges"))) / 1e3, *each, *ratios])
+    report.table(
+        "milliseconds for a step of training, median; and as many times as long as alone",
+        ["contender", "thousand edges/s beside it", *kinds.values(),
+         *(f"{name}, times" for name in kinds.values())],
+        rows,
+    )  # fmt: skip
+
+    def draw(axes: Sequence[Any]) -> None:
+        names = [str(row[0]) for row in rows]
+        for axis, at in zip(axes, (3, 4), strict=True):
+            times = [float(str(row[at])) for row in rows]
+            common.bars(axis, names, times, f"ms for a step, {list(kinds.values())[at - 2]}")
+
+    common.plot(report, 2, draw)
+    report.finish()
+
+
+def report_lag(address: str, args: Any, minutes: float) -> None:
+    report = Report("streaming_lag", "How far a live graph lags behind its stream", args)
+    report.data = lag = follow_uneven_load(address, args, minutes)
+    report.parameters = {"minutes": minutes, "pattern": PATTERN, "rate": BASE_RATE}
+    report.table(
+        f"over {minutes:g} minutes of uneven load, {lag['sent']:,} messages",
+        ["", "median", "99th of 100", "most"],
+        [[name, *(float(np.percentile(values, q)) for q in (50, 99, 100))]
+         for name, values in (("messages waiting", lag["waiting"]),
+                              ("milliseconds behind, while edges come", behind(lag)))],
+    )  # fmt: skip
+
+    def draw(axes: Sequence[Any]) -> None:
+        seconds, records = np.array(lag["seconds"]), np.array(lag["records"])
+        rate = np.diff(records, prepend=0) / np.diff(seconds, prepend=0) / 1e3
+        for axis, values, name in (
+            (axes[0], rate, "thousand edges/s into the graph"),
+            (axes[1], np.array(lag["waiting"]) / 1e3, "thousand messages waiting"),
+        ):
+            axis.plot(seconds, values, lw=0.6)
+            axis.set_xlabel("seconds")
+            axis.set_ylabel(name)
+
+    common.plot(report, 2, draw)
+    report.finish()
+
+
+def behind(lag: dict[str, Any]) -> list[float]:
+    """Milliseconds since the newest edge was sent, where others have come since the last look."""
+    records, delays = lag["records"], lag["behind"]
+    return [
+        1e3 * delays[at]
+        for at in range(1, len(records))
+        if records[at] > records[at - 1] and delays[at] is not None
+    ] or [0.0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""KafkaSource where brokers go and come back, answer with errors, or have lost messages."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from cut_connections import Relay
+from ingesting import edges
+from kafka_broker import kafka_source, new_broker, records, running_broker, send
+from kafka_mock import FETCH, LIST_OFFSETS, MockCluster, mock_cluster
+
+from aethergraph import DynamicGraph, errors
+from aethergraph.streaming import Ingestor, Schema
+
+WAIT = 60
+#: How often brokers go away at random moments.
+CUTS = int(os.environ.get("AETHERGRAPH_CUTS", "3"))
+#: Waits that are right for brokers that are away for milliseconds.
+SOON = {
+    "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 20,
+    "topic.metadata.refresh.fast.interval.ms": 20, "fetch.error.backoff.ms": 20, "log_level": 0,
+}  # fmt: skip
+
+
+def small() -> DynamicGraph:
+    return DynamicGraph(100_000, 64, order="time", layout="csc", huge_pages=False)
+
+
+def wait_for_edges(ingestor: Ingestor, wanted: int) -> None:
+    until = time.monotonic() + WAIT
+    while ingestor.graph.num_edges < wanted and time.monotonic() < until:
+        ingestor.check()
+        time.sleep(0.002)
+    assert ingestor.graph.num_edges >= wanted, ingestor.stats()
+
+
+# ---- brokers that are away -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def mock() -> Iterator[MockCluster]:
+    """Three brokers that librdkafka plays, with the topic ``edges`` of four partitions."""
+    with mock_cluster(3) as cluster:
+        cluster.make_topic("edges", 4)
+        yield cluster
+
+
+def test_several_brokers(mock: MockCluster) -> None:
+    source = kafka_source("edges", mock.address, stop_at_end=True, timeout=30)
+    for number in range(4):
+        send(mock.address, "edges", number, records(number, 0, 2000))
+    graph = small()
+    Ingestor(graph, source).run()
+    assert edges(graph) == [(u, v) for u in range(4) for v in range(2000)]
+
+
+def test_brokers_go_away_and_come_back_at_random(mock: MockCluster) -> None:
+    """Partitions move to other brokers meanwhile, or wait for theirs."""
+    rng, graph, size = np.random.default_rng(7), small(), 1000
+    with Ingestor(graph, kafka_source("edges", mock.address, options=SOON), linger=0) as ingestor:
+        for cut in range(CUTS):
+            for number in range(4):
+                send(mock.address, "edges", number, records(number, size * cut, size * (cut + 1)))
+            time.sleep(float(rng.uniform(0, 0.01)))
+            down = rng.permutation(3)[: rng.integers(1, 4)] + 1  # one of them, two, or all
+            for broker in down.tolist():
+                mock.set_down(broker)
+            mock.set_leader("edges", int(rng.integers(4)), int(rng.integers(3)) + 1)
+            time.sleep(float(rng.uniform(0, 0.1)))
+            for broker in down.tolist():
+                mock.set_up(broker)
+        wait_for_edges(ingestor, 4 * size * CUTS)
+    assert edges(graph) == [(u, v) for u in range(4) for v in range(size * CUTS)]
+
+
+def test_connections_cut_in_the_middle_of_answers() -> None:
+    """A real broker, as those see it who read from it while it is killed again and again."""
+    broker, rng, size = new_broker(), np.random.default_rng(8), 1500 * CUTS
+    relay = Relay(broker.port)
+    broker.told = relay.port
+    broker.start()
+    try:
+        broker.make_topic("edges", 4)
+        for number in range(4):
+            broker.send("edges", number, records(number, 0, size))
+        graph = small()
+        options = {**SOON, "fetch.message.max.bytes": 20_000}
+        source = kafka_source("edges", broker.address, options=options, timeout=WAIT)
+        relay.open(int(rng.integers(20_000, 60_000)))  # it does not begin without a broker
+        with Ingestor(graph, source, batch=100, linger=0) as ingestor:
+            for cut in range(CUTS):
+                assert relay.was_cut.wait(WAIT)
+                ingestor.check()
+                assert graph.num_edges < 4 * size
+                time.sleep(float(rng.uniform(0, 0.1)))
+                # Of some 150,000 bytes for each.
+                relay.open(int(rng.integers(1, 60_000)) if cut < CUTS - 1 else None)
+            wait_for_edges(ingestor, 4 * size)
+        assert edges(graph) == [(u, v) for u in range(4) for v in range(size)]
+        assert graph.offsets("edges") == dict.fromkeys(range(4), size)
+    finally:
+        broker.kill()
+        relay.close()
+
+
+def test_a_broker_that_goes_and_comes_back() -> None:
+    with running_broker() as own:
+        topic = "edges"
+        own.make_topic(topic, 1)
+        own.send(topic, 0, records(0, 0, 100))
+        graph = small()
+        options = {"reconnect.backoff.max.ms": 200}
+        source = kafka_source(topic, own.address, options=options, timeout=2)
+        with Ingestor(graph, source) as ingestor:
+            ingestor.drain(WAIT)
+            assert graph.num_edges == 100
+            own.kill()
+            until = time.monotonic() + WAIT
+            while ingestor.stats().state != "stalled" and time.monotonic() < until:
+                time.sleep(0.05)
+            assert ingestor.stats().state == "stalled" and ingestor.stats().reason
+            # It comes back with the same messages and some more, as a broker with a disk would.
+            own.start()
+            own.make_topic(topic, 1)
+            own.send(topic, 0, records(0, 0, 150))
+            while graph.num_edges < 150 and time.monotonic() < until:
+                ingestor.check()
+                time.sleep(0.05)
+            assert ingestor.stats().state == "running"
+        assert edges(graph) == [(0, v) for v in range(150)]
+
+
+# ---- what brokers answer -------------------------------------------------------------------------
+
+PASSING = {
+    3: "unknown topic, as one that was just made", 5: "no leader yet", 6: "not the leader",
+    7: "timed out", 9: "no replica", 56: "its disk failed", 74: "an old leader", 76: "a new leader",
+    78: "the offset is not known yet",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_errors_that_pass_over(mock: MockCluster, code: int) -> None:
+    graph = small()
+    with Ingestor(graph, kafka_source("edges", mock.address, options=SOON), linger=0) as ingestor:
+        for part in range(3):
+            for request in (FETCH, LIST_OFFSETS) if code != 3 else (LIST_OFFSETS,):
+                mock.answer(request, [code] * 2)
+            for number in range(4):
+                send(mock.address, "edges", number, records(number, 100 * part, 100 * (part + 1)))
+            wait_for_edges(ingestor, 400 * (part + 1))
+    assert edges(graph) == [(u, v) for u in range(4) for v in range(300)]
+    assert ingestor.stats().state == "stopped"
+
+
+def test_errors_that_do_not_pass_over(mock: MockCluster) -> None:
+    send(mock.address, "edges", 0, records(0, 0, 10))
+    graph = small()
+    with pytest.raises(errors.SourceError, match=r"topic 'edges' at .*uthoriz"):
+        with Ingestor(graph, kafka_source("edges", mock.address, options=SOON)) as ingestor:
+            wait_for_edges(ingestor, 10)
+            mock.answer(FETCH, [29] * 20)
+            send(mock.address, "edges", 0, records(0, 10, 20))
+            wait_for_edges(ingestor, 1000)
+    assert edges(graph) == [(0, v) for v in range(graph.num_edges)]
+
+
+def test_an_offset_that_is_said_to_be_gone_and_is_not(mock: MockCluster) -> None:
+    graph = small()
+    with Ingestor(graph, kafka_source("edges", mock.address, options=SOON)) as ingestor:
+        for part in range(4):
+            mock.answer(FETCH, [1])
+            for number in range(4):
+                send(mock.address, "edges", number, records(number, 100 * part, 100 * (part + 1)))
+            wait_for_edges(ingestor, 400 * (part + 1))
+    assert edges(graph) == [(u, v) for u in range(4) for v in range(400)]
+
+
+def test_a_topic_that_was_made_anew(mock: MockCluster) -> None:
+    send(mock.address, "edges", 0, records(0, 0, 20))
+    graph = small()
+    graph.set_offset("edges", 0, 500)
+    with pytest.raises(errors.SourceError, match="ends at offset 20, but 500 was to come"):
+        Ingestor(graph, kafka_source("edges", mock.address, timeout=30)).run()
+
+
+def test_messages_that_are_gone(mock: MockCluster) -> None:
+    for part in range(10):  # they go by batches
+        send(mock.address, "edges", 0, records(0, 10 * part, 10 * (part + 1)))
+    mock.delete_records("edges", 0, 40)
+    graph = small()
+    with graph.transaction():
+        graph.insert_edges(np.zeros(10, int), np.arange(10))
+        graph.set_offset("edges", 0, 10)
+    with pytest.raises(errors.SourceError, match=r"partition 0: the messages 10\.\.39 are gone"):
+        Ingestor(graph, kafka_source("edges", mock.address)).run()
+    assert graph.offsets("edges") == {0: 10}
+    source = kafka_source("edges", mock.address, on_gap="earliest", stop_at_end=True)
+    Ingestor(graph, source).run()
+    assert source.gaps == {0: 30}
+    assert edges(graph) == [(0, v) for v in [*range(10), *range(40, 100)]]
+
+
+@pytest.mark.parametrize("on_gap", ["error", "earliest"])
+def test_messages_that_go_while_it_reads(mock: MockCluster, on_gap: Any) -> None:
+    source, found = kafka_source("edges", mock.address, on_gap=on_gap, options=SOON), []
+
+    def read_until(wanted: int) -> list[int]:
+        until = time.monotonic() + WAIT
+        while len(found) < wanted and time.monotonic() < until:
+            for one in source.poll(0.05) or ():
+                found.extend(one.columns["dst"].tolist())
+        return found
+
+    send(mock.address, "edges", 0, records(0, 0, 10))
+    source.open({})
+    try:
+        assert read_until(10) == list(range(10))
+        source.pause([0])  # it is slow, and the brokers keep little
+        for part in range(1, 4):
+            send(mock.address, "edges", 0, records(0, 10 * part, 10 * (part + 1)))
+        mock.delete_records("edges", 0, 30)
+        source.pause([])
+        if on_gap == "error":
+            with pytest.raises(errors.SourceError, match=r"the messages 10\.\.29 are gone"):
+                read_until(20)
+        else:
+            assert read_until(20) == [*range(10), *range(30, 40)] and source.gaps == {0: 20}
+    finally:
+        source.close()
+
+
+# ---- partitions ----------------------------------------------------------------------------------
+
+
+def test_two_graphs_take_one_topic(mock: MockCluster) -> None:
+    """Both are of one group of consumers: no partition goes from one of them to the other."""
+    graphs = [small(), small()]
+    sources = [kafka_source("edges", mock.address, options=SOON) for _ in graphs]
+    with Ingestor(graphs[0], sources[0]) as first:
+        send(mock.address, "edges", 0, records(0, 0, 100))
+        wait_for_edges(first, 100)
+        with Ingestor(graphs[1], sources[1]) as second:
+            send(mock.address, "edges", 1, records(1, 0, 100))
+            wait_for_edges(first, 200)
+            wait_for_edges(second, 200)
+    assert edges(graphs[0]) == edges(graphs[1]) == [(u, v) for u in range(2) for v in range(100)]
+
+
+def test_an_idle_partition_and_late_messages(mock: MockCluster) -> None:
+    schema = Schema.json(src="u", dst="v", time="t")
+
+    def event(u: int, v: int, t: int) -> bytes:
+        return b'{"u": %d, "v": %d, "t": %d}' % (u, v, t)
+
+    graph = DynamicGraph(1000, 64, order="time", edge_time="int64", huge_pages=False)
+    source = kafka_source("edges", mock.address, schema, options=SOON)
+    with Ingestor(graph, source, lateness=5, idle="200ms") as ingestor:
+        for number in range(2):
+            send(mock.address, "edges", number, [event(number, t, t) for t in range(10)])
+        wait_for_edges(ingestor, 20)
+        assert ingestor.watermark is None or ingestor.watermark <= 4
+        until, sent = time.monotonic() + WAIT, 10
+        while (ingestor.watermark or 0) < 5 and time.monotonic() < until:
+            send(mock.address, "edges", 0, [event(0, sent, sent)])
+            sent += 1
+            time.sleep(0.02)
+        assert (ingestor.watermark or 0) >= 5  # partitions 1, 2 and 3 are idle
+        send(mock.address, "edges", 1, [event(1, 500, 4)])
+        wait_for_edges(ingestor, 11 + sent)
+        assert ingestor.stats().late == 1 and (ingestor.watermark or 0) >= 5
+    assert (1, 500) in edges(graph)
+
+
+def test_new_partitions_are_found(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker here can add partitions: the source is told of one at first."""
+    monkeypatch.setattr("aethergraph.streaming.kafka._REFRESH", 0.2)
+    for number in range(2):
+        send(mock.address, "edges", number, records(number, 0, 50))
+    source, graph = kafka_source("edges", mock.address), small()
+    find = source._find_partitions
+    monkeypatch.setattr(source, "_find_partitions", lambda timeout: find(timeout) - {1})
+    with Ingestor(graph, source):
+        until = time.monotonic() + WAIT
+        while graph.num_edges < 100 and time.monotonic() < until:
+            time.sleep(0.05)
+    assert edges(graph) == [(u, v) for u in range(2) for v in range(50)]
