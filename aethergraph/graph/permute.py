@@ -12,13 +12,12 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty, read_only, stretches
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
-from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import name_id
-from aethergraph.graph.lists import Lists
-from aethergraph.graph.orders import inverse, take, take_rows
+from aethergraph.graph.orders import take, take_rows
 from aethergraph.graph.parts import EdgeParts, NodeParts
 
-__all__ = ["NODE_IDS", "Permutation", "permute_edges", "permute_nodes"]
+__all__ = ["NODE_IDS", "Permutation", "checked_by_type", "permute_edges", "permute_nodes"]
 
 Ids = NDArray[np.int64]
 #: Attribute of the nodes that leads back: the id that each had at first.
@@ -75,103 +74,42 @@ def permute_nodes(
     made.time_unit = part.time_unit
     if part.node_time is not None:
         made.node_time = read_only(take(part.node_time, order.old, task))
-    move_rows(part.node_attrs, made.node_attrs, order.old, task)
+    for name, store in part.node_attrs.items():
+        bits = "bfloat16" if store.dtype_name == "bfloat16" else None
+        rows = take_rows(store, order.old, task)
+        made.node_attrs[name] = FeatureStore.from_array(rows, dtype=bits)
     if NODE_IDS not in made.node_attrs:
         made.node_attrs[NODE_IDS] = order.old.copy()
 
 
-def move_rows(
-    table: AttributeTable, out: AttributeTable, rows: NDArray[Any], task: native.Task | None
-) -> None:
-    """Copy all attributes of ``table`` to ``out``, in the order ``rows``."""
-    for name, store in table.items():
-        bits = "bfloat16" if store.dtype_name == "bfloat16" else None
-        out[name] = FeatureStore.from_array(take_rows(store, rows, task), dtype=bits)
-
-
 def permute_edges(
-    part: EdgeParts, made: EdgeParts, source: Permutation, target: Permutation,
+    part: EdgeParts, made: EdgeParts, source: Permutation, target: Permutation, label: str,
     task: native.Task | None,
 ) -> None:  # fmt: skip
     """Fill ``made`` with the edges of one type between nodes in another order.
 
-    A list holds the edges that it held, in the same order: by time, if it was by time.
+    It becomes what ``from_edges`` makes of the edges under their new ends, in the order of their
+    ids: a list in which positions are ids holds them in the order that it had.
     """
-    made.time_unit, made.sorted_by = part.time_unit, set(part.sorted_by)
-    edges: NDArray[Any] | None = None  # the former id of each edge
-    if part.csc is not None:
-        made.csc, edges = _permute_lists(part.csc, target, source, None, task)
-    if part.csr is not None:
-        new_ids = None if edges is None else inverse(edges, task)
-        made.csr, found = _permute_lists(part.csr, source, target, new_ids, task)
-        edges = found if edges is None else edges
-    assert edges is not None
-    if part.edge_order is not None:
-        made.edge_order = read_only(take(part.edge_order, edges, task))
-    if part.edge_weight is not None:
-        made.edge_weight = read_only(take(part.edge_weight, edges, task))
-    if part.edge_time is not None:
-        made.edge_time = read_only(take(part.edge_time, edges, task))
-    move_rows(part.edge_attrs, made.edge_attrs, edges, task)
+    lists = part.any_lists
+    ends = lists.ends(label)
+    src, dst = ends[::-1] if lists is part.csc else ends
+    edges = EdgeInput(_renamed(source, src, task), _renamed(target, dst, task))
+    edges.weight, edges.time, edges.time_unit = part.edge_weight, part.edge_time, part.time_unit
+    edges.attrs = dict(part.edge_attrs)
+    edges.sort_by_time(None, part.num_src, part.num_dst)
+    build_edges(made, edges, part.layout, part.edge_order is not None, task)
+    made.time_unit = part.time_unit
+    made.sorted_by = part.sorted_by | ({"edge_time"} if part.edge_time is not None else set())
+    if part.edge_order is not None and made.edge_order is not None:
+        made.edge_order = read_only(take(part.edge_order, made.edge_order, task))
 
 
-def _permute_lists(
-    lists: Lists, major: Permutation, minor: Permutation, edge_ids: NDArray[Any] | None,
-    task: native.Task | None,
-) -> tuple[Lists, NDArray[Any]]:  # fmt: skip
-    """Return lists of the new nodes, and the former place of each of their entries.
-
-    ``edge_ids`` are the new ids of edges by the former ones; None: places are ids, before and
-    after.
-    """
-    indptr, _, old_edge_ids = lists.raw
-    count, edges = len(major.old), int(indptr[-1])
-    ends = empty(count + 1, np.uint64, f"the offsets of {count} lists")
-    ends[0] = 0
-    np.cumsum(take(np.diff(indptr), major.old, task), out=ends[1:])
-    order_dtype = native.id_dtype(native.id_bytes_for(edges))
-    places = empty(edges, order_dtype, f"{edges} edges")
-    for some in stretches(count, task):
-        _put_places(indptr, ends, major.old, some, places)
-    ids = empty(edges, minor.new.dtype, f"{edges} edges")
-    native.gather(minor.new, take(_wide(lists.indices), places, task), ids, task)
-    renamed: NDArray[Any] | None = None
-    if edge_ids is not None:
-        former = places if old_edge_ids is None else take(old_edge_ids, places, task)
-        renamed = take(edge_ids, _wide(former), task)
-    return Lists((ends, ids, renamed), len(minor.old), None), places
-
-
-def _put_places(
-    indptr: NDArray[np.uint64], ends: NDArray[np.uint64], old: Ids, some: slice,
-    places: NDArray[Any],
-) -> None:  # fmt: skip
-    """Set the former places of the entries of some new lists."""
-    shift = indptr[old[some]].astype(np.int64) - ends[:-1][some].astype(np.int64)
-    first, last = int(ends[some.start]), int(ends[some.stop])
-    lengths = np.diff(ends[some.start : some.stop + 1]).astype(np.int64)
-    for begin, part in _pieces(lengths, last - first):
-        entries = np.arange(first + begin, first + begin + int(part.sum()))
-        places[first + begin : first + begin + len(entries)] = entries + np.repeat(shift, part)
-
-
-def _pieces(lengths: Ids, total: int) -> list[tuple[int, Ids]]:
-    """Cut lists of these lengths into pieces of some million entries: (first entry, lengths)."""
-    most = 4 << 20
-    if total <= most:
-        return [(0, lengths)]
-    ends = np.cumsum(lengths)
-    found = []
-    for begin in range(0, total, most):
-        stop = min(begin + most, total)
-        cut = np.clip(ends, begin, stop)
-        found.append((begin, np.diff(cut, prepend=begin)))
-    return found
-
-
-def _wide(ids: NDArray[Any]) -> NDArray[Any]:
-    """Return ids as a gather takes them: uint32, or int64."""
-    return ids if ids.dtype.itemsize == 4 else ids.view(np.int64)
+def _renamed(order: Permutation, ids: Ids, task: native.Task | None) -> Ids:
+    """Put the new ids of nodes in the place of the old ones."""
+    for some in stretches(len(ids), task):
+        ids[some] = order.new[ids[some]]
+    return ids
 
 
 def checked_by_type(

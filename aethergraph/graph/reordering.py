@@ -35,6 +35,10 @@ class Reordering:
     def _live(self) -> GraphParts:
         """Return the parts; raise ClosedError if the graph was closed."""
 
+    @abstractmethod
+    def _label(self) -> str:
+        """Return the name of the graph, for error messages."""
+
     @classmethod
     @abstractmethod
     def _make(cls: type[G], parts: GraphParts) -> G:
@@ -115,8 +119,9 @@ class Reordering:
         """Return the graph with its nodes in another order, in memory.
 
         Node ``v`` of the new graph is node ``perm[v]`` of this one. Edges, weights, times and all
-        attributes move along (features are copied into memory); a list holds its edges in the same
-        order, so edges get new ids. ``node_attrs["node_ids"]`` has the id that each node had at
+        attributes move along (features are copied into memory). It is what ``from_edges`` makes of
+        the edges in the order of their ids: edges get new ids, and a list holds them in the same
+        order. ``node_attrs["node_ids"]`` has the id that each node had at
         first: it is carried on if this graph has such an attribute already. For graphs larger than
         memory there is :func:`aethergraph.convert.reorder`.
 
@@ -133,7 +138,7 @@ class Reordering:
 
         def work(task: native.Task | None) -> GraphParts:
             made = GraphParts(parts.num_nodes, parts.num_edges)
-            permute_edges(parts, made, order, order, task)
+            permute_edges(parts, made, order, order, self._label(), task)
             permute_nodes(parts, made, order, task)
             return made
 
@@ -248,7 +253,8 @@ class TypedReordering:
             for name, node in self._nodes.items():
                 permute_nodes(node, nodes[name], orders[name], task)
             for kind, edge in self._edges.items():
-                permute_edges(edge, edges[kind], orders[kind[0]], orders[kind[2]], task)
+                ends = orders[kind[0]], orders[kind[2]]
+                permute_edges(edge, edges[kind], *ends, str(kind), task)
 
         size = _moved_bytes(self._nodes.values(), self._edges.values())
         native.run_long(work, progress, size)
