@@ -13,7 +13,15 @@ from aethergraph._checks.arrays import empty
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.storage.memory import check_memory
 
-__all__ = ["GORDER_WINDOW", "ORDERS", "FoundOrder", "Order", "find_order", "number_types"]
+__all__ = [
+    "GORDER_WINDOW",
+    "ORDERS",
+    "FoundOrder",
+    "Order",
+    "descending",
+    "find_order",
+    "number_types",
+]
 
 Ids = NDArray[np.int64]
 Order = Literal["rabbit", "bfs", "degree", "gorder"]
@@ -74,7 +82,7 @@ def find_order(
         degrees, both = native.node_degrees(relations, count, task)
         if order == "degree":
             ranked = native.rank_nodes(degrees, both)
-            return FoundOrder(_descending(ranked.nodes, degrees), None)
+            return FoundOrder(descending(ranked.nodes, degrees), None)
         entries = int(degrees.sum())
         check_memory(4 * entries + 48 * count, f"an order of {count} nodes by {entries} entries")
         ranked = native.rank_nodes(degrees, both)
@@ -101,7 +109,7 @@ def place_ranks(
     return native.gorder_order(lists, GORDER_WINDOW, task), None
 
 
-def _descending(nodes: native.Ranks32, degrees: NDArray[np.uint64]) -> Ids:
+def descending(nodes: native.Ranks32, degrees: NDArray[np.uint64]) -> Ids:
     """Turn an order by ascending degree round; nodes of equal degrees stay in the order of ids."""
     count = len(nodes)
     out = empty(count, np.int64, f"an order of {count} nodes")
