@@ -16,6 +16,7 @@ Rules kept here, so that the modules above need not think about them:
     memory.py         memory that is mapped or lent; paged_values.py: values read by page
     files.py, io.py   container files and their readers; blocks.py: compressed neighbours
     topology.py       lists of edges; lists.py builds them, entries.py walks through them
+    node_orders.py    orders of nodes, from undirected lists
     live.py           lists that change: live_types.py, live_snapshots.py, live_journal.py
     sampling.py       samplers; groups.py, exports.py: batches; walks.py, weight_sums.py
     rows.py, keys.py, records.py   rows of features, keys of tables, records of edges
@@ -131,6 +132,19 @@ from aethergraph._native.memory import (
     view_memory,
     without_read_only,
 )
+from aethergraph._native.node_orders import (
+    NodeRanks,
+    Numbered,
+    RankLists,
+    Ranks32,
+    bfs_order,
+    gorder_order,
+    node_degrees,
+    rabbit_order,
+    rank_lists,
+    rank_nodes,
+    sort_lists,
+)
 from aethergraph._native.paged_values import NativeStaging, NativeValues
 from aethergraph._native.records import (
     hash_items,
@@ -172,6 +186,17 @@ from aethergraph._native.walks import NativeWalker, build_alias, build_members
 from aethergraph._native.weight_sums import NativeSums
 
 __all__ = [
+    "sort_lists",
+    "rank_nodes",
+    "rank_lists",
+    "rabbit_order",
+    "node_degrees",
+    "gorder_order",
+    "bfs_order",
+    "RankLists",
+    "Ranks32",
+    "NodeRanks",
+    "Numbered",
     "ADVICE_DROP",
     "ADVICE_RANDOM",
     "ADVICE_SEQUENTIAL",

@@ -4,6 +4,7 @@
 ``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;
 :func:`tables` builds a typed graph of tables with keys, which a :class:`Schema` describes, or
 :func:`relbench_schema` for a database of RelBench;
+:func:`reorder` writes a graph file with its nodes in another order;
 :func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
 node datasets.
 """
@@ -18,6 +19,7 @@ from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.readers.edge_plan import AttrSpec
 from aethergraph.convert.readers.edges import EdgeChunk, EdgeTable, iter_edges, read_edges
 from aethergraph.convert.readers.nodes import read_labels
+from aethergraph.convert.reorder import ReorderResult, reorder
 from aethergraph.convert.result import ConvertResult
 from aethergraph.convert.typed.api import tables
 from aethergraph.convert.typed.build import TablesResult
@@ -40,6 +42,7 @@ __all__ = [
     "InputError",
     "LinkTable",
     "NodeTable",
+    "ReorderResult",
     "Schema",
     "TablesResult",
     "convert",
@@ -53,5 +56,6 @@ __all__ = [
     "read_labels",
     "read_ogb",
     "relbench_schema",
+    "reorder",
     "tables",
 ]

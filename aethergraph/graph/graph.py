@@ -21,6 +21,7 @@ from aethergraph.graph.file import GraphReader, GraphWriter
 from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.ids import infer_num_nodes
 from aethergraph.graph.parts import GraphParts
+from aethergraph.graph.reordering import Reordering
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.walks import WalksByBatch
 from aethergraph.ids import IdMap
@@ -35,7 +36,7 @@ _LAYOUTS = ("csc", "csr", "both")
 Ids = NDArray[np.int64]
 
 
-class Graph(WalksByBatch, StoredGraph):
+class Graph(WalksByBatch, StoredGraph, Reordering):
     """Directed graph with one node type and one edge type.
 
     Make one from edges, or open a file; both give the same object::

@@ -21,6 +21,7 @@ from aethergraph.graph.edge_input import read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
 from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.reordering import TypedReordering
 from aethergraph.graph.typed_edges import (
     EdgeType,
     build_relation,
@@ -175,7 +176,7 @@ class EdgeView(EdgeQueries):
         return f"EdgeView({self.name!r}, num_edges={self.num_edges}, layout={self.layout!r})"
 
 
-class HeteroGraph(NoStrayAttributes):
+class HeteroGraph(NoStrayAttributes, TypedReordering):
     """Directed graph with several types of nodes and edges.
 
     ::

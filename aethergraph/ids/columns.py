@@ -285,13 +285,13 @@ def _as_list(column: Any) -> list[Any]:
         )
     if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
         raise _missing(int(np.ma.getmaskarray(column).argmax()))
-    if hasattr(column, "tolist"):
-        column = column.tolist()
-    elif hasattr(column, "to_list"):
-        column = column.to_list()
     try:
+        if hasattr(column, "tolist"):
+            column = column.tolist()
+        elif hasattr(column, "to_list"):
+            column = column.to_list()
         return list(column)
-    except TypeError:
+    except (TypeError, RuntimeError):  # tensors without plain memory raise the latter
         raise InvalidArgumentError(f"keys are a sequence, got {type(column).__name__}") from None
 
 

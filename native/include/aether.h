@@ -678,6 +678,51 @@ typedef struct aether_topology_facts {
  * wrong, and what it should be. */
 int aether_topology_describe(const aether_topology *t, aether_topology_facts *out, aether_error *err);
 
+/* ---- Orders of nodes ----------------------------------------------------- */
+
+/* What orders are made from, the undirected lists of a graph by rank, is made in three steps
+ * (src/order/undirected.h), each from the topologies of one layout of all edge types:
+ *   degrees  for each topology; nodes of its lists are numbered from first_major on, the others from
+ *            first_minor on, n in all (fewer than 2^32 - 1). degrees[n] and *balance are added to.
+ *   ranks    once: nodes[n] by ascending degree, then by id; ranks[n] its inverse; places[n + 1] for `fill`.
+ *            Where *balance is 0, both directions are stored: halve the degrees before, and fill with both =
+ * 0. fill     for each topology: neighbors[capacity], the sum of the degrees; in the end list r is
+ *            neighbors[places[r] .. places[r + 1] - 1].
+ * `task` counts edges. AETHER_E_LIMIT: too many nodes. */
+int aether_order_degrees(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
+                         uint64_t *degrees, uint64_t *balance, aether_task *task, aether_error *err);
+int aether_order_ranks(const uint64_t *degrees, uint64_t n, uint32_t *nodes, uint32_t *ranks,
+                       uint64_t *places, aether_error *err);
+int aether_order_fill(const aether_topology *t, uint64_t first_major, uint64_t first_minor, uint64_t n,
+                      uint32_t both, const uint32_t *ranks, uint64_t *places, uint32_t *neighbors,
+                      uint64_t capacity, aether_task *task, aether_error *err);
+/* Sort the entries of each list. `task` counts entries. */
+int aether_order_sort(const uint64_t *places, uint32_t *neighbors, uint64_t n, aether_task *task,
+                      aether_error *err);
+
+/* Each of the following makes order[n], the rank at each new place, from such lists. AETHER_E_CORRUPT: they
+ * are no lists of n ranks. `task` counts nodes. */
+
+typedef struct aether_rabbit_options {
+    uint64_t memory;      /* bytes of edges that are kept in memory, if there is a file for the others */
+    int32_t file;         /* an open file, read and written from its start; -1: none */
+    uint32_t num_threads; /* 0: the pool's; the result depends on it if it is not 1 */
+    uint32_t mapped;      /* not 0: the lists are shared mappings of files, whose pages are let go of */
+    uint32_t reserved;
+} aether_rabbit_options;
+
+/* Rabbit Order (src/order/rabbit.h): community[n] is the number of each rank's community, by the places of
+ * the communities in the order. */
+int aether_order_rabbit(const uint64_t *places, const uint32_t *neighbors, uint64_t n,
+                        const aether_rabbit_options *o, uint32_t *order, uint32_t *community,
+                        uint64_t *num_communities, aether_task *task, aether_error *err);
+/* Reverse Cuthill-McKee; the lists are sorted. */
+int aether_order_bfs(const uint64_t *places, const uint32_t *neighbors, uint64_t n, uint32_t *order,
+                     aether_task *task, aether_error *err);
+/* Gorder, with a window of so many nodes; the result depends on the order of the lists' entries. */
+int aether_order_gorder(const uint64_t *places, const uint32_t *neighbors, uint64_t n, uint32_t window,
+                        uint32_t *order, aether_task *task, aether_error *err);
+
 /* ---- Live graphs (experimental) ------------------------------------------ */
 
 /* Lists by time, or in the order of arrival where edges have no times; parallel edges are kept. */

@@ -105,6 +105,12 @@ def _paged_store(folder: Path) -> ag.FeatureStore:
     return ag.FeatureStore.load(folder / "x.npy", storage="uring", memory_budget="64M")
 
 
+def _orders(perm: Any, name: str) -> dict[str, dict[str, Any]]:
+    rabbit = ("reorder_rabbit", "rabbit_partitions", "reorder_rabbit_with_partitions")
+    found: dict[str, dict[str, Any]] = {one: {"num_threads": 1} for one in rabbit}
+    return {**found, "reorder": {"order": "rabbit", "num_threads": 1}, "permute": {name: perm}}
+
+
 def _core() -> Iterator[Target]:
     src, dst = _ends()
     yield Target(
@@ -189,8 +195,12 @@ def _core() -> Iterator[Target]:
         "member_table": {},
         "topology": {},
         "weight_sums": {},
+        **_orders(np.arange(NODES)[::-1].tolist(), "perm"),
     }
     yield from methods("Graph", _graph, queries)
+    yield from methods(
+        "HeteroGraph", lambda _: _typed_graph(), _orders({"user": list(range(NODES))}, "perms")
+    )
     few = ("has_edges", "edge_ends", "in_degrees", "neighbors", "batch_random_walk")
     yield from methods("Graph (uring)", _paged_graph, {name: queries[name] for name in few})
     for label, owner, path in (

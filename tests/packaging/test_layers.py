@@ -53,6 +53,7 @@ C_LAYERS = [
     "build",
     "topology",
     "topology/paged",
+    "order",
     "live",
     "durable",
     "sample/relabel",

@@ -23,13 +23,16 @@ _TEXT_OR_ARRAYS = frozenset({"csv", "tsv", "whitespace", "npy", "gl"})
 _LEAST = 32 << 20
 
 
-def working_memory(budget: Budget, formats: Collection[str] | None, threads: int) -> int:
+def working_memory(
+    budget: Budget, formats: Collection[str] | None, threads: int, nodes: int = 0
+) -> int:
     """Return the bytes left for buffers of a process that may take ``budget`` in all.
 
     Args:
         budget: bound for the whole process.
         formats: formats of the files that are read (``FileFormat``); None: a program makes edges.
         threads: number of parsing threads.
+        nodes: bytes that arrays of all nodes take, beside the buffers or in their place.
 
     Raises:
         InvalidArgumentError: too small; names the least.
@@ -43,12 +46,13 @@ def working_memory(budget: Budget, formats: Collection[str] | None, threads: int
     parsing = _PARSING + threads * _PER_THREAD
     if formats is not None and _TEXT_OR_ARRAYS.issuperset(formats):
         parsing = _PARSING_TEXT + threads * _PER_TEXT_THREAD
-    least = taken + parsing + _LEAST
+    least = taken + parsing + _LEAST + nodes
     if budget.limit < least:
+        arrays = f", arrays of all nodes {format_size(nodes)}" if nodes else ""
         raise InvalidArgumentError(
             f"{budget} is too small: the least is {-(-least >> 20)}M here "
             f"(this process takes {format_size(taken)} by itself, parsing up to "
-            f"{format_size(parsing)}, and buffers need {format_size(_LEAST)})"
+            f"{format_size(parsing)}{arrays}, and buffers need {format_size(_LEAST)})"
         )
     return budget.limit - taken - parsing
 

@@ -2,6 +2,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "os/advise.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -38,6 +40,16 @@ void aether_advise(const void *data, uint64_t size, int32_t advice) {
         drop(from, to, page);
     else
         madvise((void *)from, to - from, hints[advice]);
+    errno = saved;
+}
+
+void ae_os_let_go(const void *data, uint64_t size) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t from = ((uintptr_t)data + page - 1) & ~(page - 1);
+    const uintptr_t to = ((uintptr_t)data + size) & ~(page - 1);
+    const int saved = errno;
+    if (to > from)
+        madvise((void *)from, to - from, MADV_DONTNEED);
     errno = saved;
 }
 

@@ -1,0 +1,7 @@
+"""Reordering of graph files within a memory budget: :func:`reorder`."""
+
+from __future__ import annotations
+
+from aethergraph.convert.reorder.api import ReorderResult, reorder
+
+__all__ = ["ReorderResult", "reorder"]
