@@ -1,7 +1,16 @@
 """Loading: seeds -> sample -> gather -> batch, ahead of the training loop."""
 
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph.loading.batches import AlignedBatches, partition_aligned_batches
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.loader import Batch, SubgraphLoader
 
-__all__ = ["Batch", "BufferPool", "PrefetchIterator", "SubgraphLoader", "prefetch_map"]
+__all__ = [
+    "AlignedBatches",
+    "Batch",
+    "BufferPool",
+    "PrefetchIterator",
+    "SubgraphLoader",
+    "partition_aligned_batches",
+    "prefetch_map",
+]

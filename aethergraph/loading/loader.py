@@ -17,14 +17,18 @@ from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool, pool_of
+from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
 from aethergraph.loading.profiled import Profiled
+from aethergraph.loading.resume import Resumable
+from aethergraph.loading.shares import LastRound, as_share_of_batches
+from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.engine import as_two_step
-from aethergraph.sampling.keys import mix_key, permutation
+from aethergraph.sampling.keys import mix_key
 from aethergraph.sampling.neighbor import NeighborSampler
 
 __all__ = ["Batch", "SubgraphLoader"]
@@ -73,7 +77,7 @@ class Batch:
         return np.stack((self.subgraph.row, self.subgraph.col))
 
 
-class SubgraphLoader(Profiled):
+class SubgraphLoader(Resumable, Profiled):
     """Loader of mini-batches; sampling and gathering run ahead in background threads.
 
     ::
@@ -83,7 +87,8 @@ class SubgraphLoader(Profiled):
             step(batch.x, batch.edge_index, batch.y[: batch.batch_size])
 
     The order and the content of the batches depend only on ``seed``, the epoch and the arguments,
-    not on threads. Each ``iter(loader)`` is the next epoch; :meth:`set_epoch` chooses one.
+    not on threads. Each ``iter(loader)`` is the next epoch; :meth:`set_epoch` chooses one, and
+    :meth:`state_dict` keeps a place within one.
 
     For a graph with ``storage="uring"`` several batches are sampled at once, as many as its
     ``memory_budget`` allows.
@@ -123,6 +128,18 @@ class SubgraphLoader(Profiled):
             see; it is passed on as ``seed_time``. None: the sampler's own default.
         snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
             drawn; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
+        rank: number of this process among those that train together; None: that of
+            ``torch.distributed``.
+        world_size: number of these processes: batch i of the epoch goes to rank
+            ``i % world_size``, so that together they see what one process sees. ``"auto"``: that of
+            ``torch.distributed`` if it is initialised, else 1. None: 1, all batches come.
+        last_round: what becomes of the last batches if they are fewer than the ranks: ``"repeat"``:
+            the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
+            them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
+        partitions: the partition of each seed, integers [number of seeds], such as
+            ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
+            their neighbourhoods overlap. It needs ``shuffle``.
+        mix: see ``partitions``.
 
     Raises:
         InvalidArgumentError: an argument is invalid; both or neither of ``fanouts`` and ``sampler``
@@ -151,6 +168,11 @@ class SubgraphLoader(Profiled):
         sampler: Sampler | None = None,
         seed_time: ArrayLike | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
+        rank: int | None = None,
+        world_size: int | Literal["auto"] | None = None,
+        last_round: LastRound = "repeat",
+        partitions: ArrayLike | None = None,
+        mix: int = 8,
     ) -> None:
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
@@ -184,26 +206,46 @@ class SubgraphLoader(Profiled):
         self.buffers = pool_of(graph) if buffers is None else buffers
         self._node_stores = _pick(graph.node_attrs, node_attrs, "node_attrs")
         self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
-        self._epoch = 0
+        self._share = as_share_of_batches(rank, world_size, last_round)
+        self._batches = Batches(
+            len(self.seeds), self.batch_size, self.shuffle, self.drop_last, partitions, mix
+        )
 
     def __len__(self) -> int:
-        count = int(self.seeds.shape[0])
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        return self._share.count(self._batches.total)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next ``iter`` epoch number ``epoch``."""
-        self._epoch = as_integer(epoch, "epoch")
+        """Make the next ``iter`` epoch number ``epoch``, from where a state said to go on."""
+        self._set_next_epoch(as_integer(epoch, "epoch"))
+
+    @property
+    def _total(self) -> int:
+        return self._batches.total
+
+    def _tell_arrays(self) -> dict[str, Any]:
+        return {"seeds": self.seeds, "seed_time": self.seed_time, **self._batches.aligned}
+
+    def _tell_options(self) -> Told:
+        names = ("batch_size", "shuffle", "drop_last", "seed", "snapshot")
+        told = {name: describe(getattr(self, name)) for name in names}
+        return {"loader": type(self).__name__, **told, **describe_sampler(self.sampler)}
+
+    @property
+    def _told_graph(self) -> Any:
+        return self.graph
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch = self._epoch
-        self._epoch += 1
-        count = int(self.seeds.shape[0])
-        order = permutation(count, mix_key(self.seed, epoch)) if self.shuffle else np.arange(count)
+        position = self._begin()
+        return Delivery(self._run(position.epoch, position.numbers()), position)
+
+    def _run(self, epoch: int, numbers: Iterator[int]) -> PrefetchIterator[Any, Batch]:
+        """Return the batches ``numbers`` of an epoch, made ahead."""
+        order = self._batches.order(mix_key(self.seed, epoch))
 
         def index_of(number: int) -> Ids:
-            start = number * self.batch_size
-            return order[start : start + self.batch_size]
+            return self._batches.index(order, number)
 
+        self._lsn = getattr(self.graph, "lsn", None) if self.snapshot == "epoch" else None
         at = self.graph.pinned() if self.snapshot == "epoch" else None
 
         def sample(number: int) -> tuple[Ids, SampledSubgraph]:
@@ -215,7 +257,7 @@ class SubgraphLoader(Profiled):
                 return end(*sample(number))
 
         own = as_two_step(self.sampler)
-        numbers, groups = range(len(self)), None if own is None else own.engine.groups
+        groups = None if own is None else own.engine.groups
         stores = [*self._node_stores.values(), *self._edge_stores.values()]
         coming = choose_plans(stores, self.plan_ahead, groups, self.batch_size)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["hash_id_set", "hash_ids", "hash_name", "mix64", "mix_key", "permutation"]
+__all__ = ["hash_id_set", "hash_ids", "hash_name", "mix64", "mix64_array", "mix_key", "permutation"]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -69,8 +69,8 @@ def hash_name(name: str) -> int:
     return hash_ids(np.frombuffer(name.encode(), np.uint8).astype(np.int64))
 
 
-def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Apply :func:`mix64` to every element, in place."""
+def mix64_array(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Apply :func:`mix64` to every element, in place; return ``values``."""
     values ^= values >> np.uint64(30)
     values *= np.uint64(_M1)
     values ^= values >> np.uint64(27)
@@ -83,4 +83,4 @@ def permutation(count: int, key: int) -> NDArray[np.int64]:
     """Return a random order of ``0 .. count - 1``, equal on every platform and numpy version."""
     values = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
     values += np.uint64(mix_key(key, count))
-    return np.argsort(_mix(values), kind="stable").astype(np.int64, copy=False)
+    return np.argsort(mix64_array(values), kind="stable").astype(np.int64, copy=False)

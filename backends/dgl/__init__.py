@@ -19,6 +19,7 @@ except ImportError as error:
         "aethergraph.dgl needs DGL: pip install 'aethergraph[dgl,cli]' in an environment of its own"
     ) from error
 
+from aethergraph.dgl._order import BatchedSeeds
 from aethergraph.dgl.convert import from_dgl, to_dgl
 from aethergraph.dgl.edges import (
     EdgePredictionSampler,
@@ -38,6 +39,7 @@ from aethergraph.dgl.storage import GraphStorage
 from aethergraph.dgl.subgraphs import ClusterGCNSampler, SAINTSampler
 
 __all__ = [
+    "BatchedSeeds",
     "ClusterGCNSampler",
     "DataLoader",
     "EdgeFeatureStorage",

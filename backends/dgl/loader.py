@@ -6,21 +6,32 @@ Source followed: ``dgl/dataloading/dataloader.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from numpy.typing import ArrayLike
 from torch.utils.data import IterableDataset
 
 import dgl.dataloading
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_flag
+from aethergraph._torch.random_seeds import check_seed
 from aethergraph.dgl._ahead import Coming, SteppedSampler, look_ahead, takes_steps
+from aethergraph.dgl._order import KeyedCalls, OrderedSeeds
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.profiled import Profiled
+from aethergraph.loading.resume import Resumable
+from aethergraph.loading.shares import LastRound, as_share_of_batches
+from aethergraph.loading.state import Told, describe, describe_sampler
+from aethergraph.sampling.keys import mix_key
 from dgl.dataloading.dataloader import create_tensorized_dataset
 
 __all__ = ["DataLoader"]
 
 
-class DataLoader(Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
+class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
     """DGL's ``DataLoader``, which samples coming batches together where that saves reading.
 
     ::
@@ -35,11 +46,26 @@ class DataLoader(Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
     ahead are the seed nodes of :class:`NeighborSampler`, under all its names, and
     :class:`ShaDowKHopSampler`. With other samplers and other storages it is DGL's loader unchanged.
 
+    With ``seed`` the order of the seeds and the draws of our samplers are a function of it and of
+    the number of the epoch, and :meth:`state_dict` keeps a place within an epoch::
+
+        loader = DataLoader(storage, nodes, sampler, batch_size=1024, shuffle=True, seed=1)
+
     Args:
         graph: a :class:`GraphStorage`, or another graph that DGL takes.
         indices, graph_sampler, device, use_ddp, ddp_seed, batch_size, drop_last, shuffle,
             **options: see ``dgl.dataloading.DataLoader``.
+        seed: fixed number that decides order and draws (those of a sampler without a ``seed`` of
+            its own); None: numpy's generator orders the seeds, as in DGL.
+        rank, world_size, last_round, partitions, mix: as in
+            :class:`aethergraph.loading.SubgraphLoader`; ``seed`` is then 0 if none is given.
+
+    Raises:
+        InvalidArgumentError: invalid arguments; ``seed`` beside ``use_ddp``, ``persistent_workers``
+            or a dataset of your own.
     """
+
+    _own: OrderedSeeds | None = None
 
     def __init__(
         self,
@@ -52,10 +78,29 @@ class DataLoader(Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
         batch_size: int | None = 1,
         drop_last: bool = False,
         shuffle: bool = False,
+        *,
+        seed: int | None = None,
+        rank: int | None = None,
+        world_size: int | Literal["auto"] | None = None,
+        last_round: LastRound = "repeat",
+        partitions: ArrayLike | None = None,
+        mix: int = 8,
         **options: Any,
     ) -> None:
         given: Any = indices
         sampler = graph_sampler
+        self.rank, self.world_size, self.last_round = rank, world_size, last_round
+        self.partitions, self.mix = partitions, mix
+        self._share = as_share_of_batches(rank, world_size, last_round)
+        self.seed = check_seed(seed)
+        if self.seed is None and (self._share.world_size > 1 or partitions is not None):
+            self.seed = 0  # all ranks must draw the same order
+        if self.seed is not None and "collate_fn" not in options:
+            given = self._own = self._order_seeds(
+                indices, batch_size, use_ddp, drop_last, shuffle, takes_steps(sampler), options
+            )
+            if not takes_steps(sampler):
+                sampler = KeyedCalls(sampler)
         # With collate_fn Lightning makes a loader anew, of the parts of another one.
         if (
             "collate_fn" not in options
@@ -64,7 +109,7 @@ class DataLoader(Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
             and not options.get("use_uva", False)
             and (tensors := _as_tensors(indices)) is not None
         ):
-            batches = create_tensorized_dataset(
+            batches = self._own or create_tensorized_dataset(
                 tensors, batch_size, drop_last, use_ddp, ddp_seed, shuffle,
                 options.get("persistent_workers", False),
             )  # fmt: skip
@@ -75,6 +120,87 @@ class DataLoader(Profiled, dgl.dataloading.DataLoader):  # type: ignore[misc]
             **options,
         )  # fmt: skip
         self.indices, self.graph_sampler = indices, graph_sampler
+        self._size = batch_size
+
+    def _order_seeds(
+        self, indices: Any, batch_size: Any, use_ddp: bool, drop_last: bool, shuffle: bool,
+        stepped: bool, options: dict[str, Any],
+    ) -> OrderedSeeds:  # fmt: skip
+        """Return the seeds in our order, and let a generator tell torch the key of each epoch."""
+        tensors = _as_tensors(indices)
+        for name, is_there in (
+            ("use_ddp", use_ddp),
+            ("persistent_workers", options.get("persistent_workers", False)),
+            ("generator", options.get("generator") is not None),
+            ("a dataset as indices", tensors is None),
+        ):
+            if is_there:
+                raise InvalidArgumentError(
+                    f"{name} goes without seed, rank, world_size and partitions, which decide "
+                    "order and draws (for several processes: world_size='auto')"
+                )
+        size = as_count(batch_size, "batch_size")
+        if size < 1:
+            raise InvalidArgumentError(f"batch_size = {size} is not at least 1")
+        count = sum(map(len, tensors.values())) if isinstance(tensors, Mapping) else len(tensors)
+        options["generator"] = torch.Generator()
+        batches = Batches(
+            count, size, as_flag(shuffle, "shuffle"), as_flag(drop_last, "drop_last"),
+            self.partitions, self.mix,
+        )  # fmt: skip
+        return OrderedSeeds(tensors, batches, keyed=not stepped)
+
+    # ---- epochs and states -------------------------------------------------------------------
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the next epoch, which begins where a state said to go on.
+
+        Without ``seed`` epochs have no numbers, and it does nothing.
+        """
+        self._set_next_epoch(as_count(epoch, "epoch"))
+
+    def __len__(self) -> int:
+        own = self._own
+        return int(super().__len__()) if own is None else self._share.count(own.batches.total)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._own is None:
+            iterator: Iterator[Any] = super().__iter__()
+            return iterator
+        assert self.seed is not None
+        position = self._begin()
+        key = mix_key(self.seed, position.epoch)
+        self._own.begin(position, key)
+        # torch draws the number of the iteration from it, which samplers draw by.
+        self.generator.manual_seed(key - (1 << 63))
+        return Delivery(super().__iter__(), position)
+
+    @property
+    def _ordered(self) -> OrderedSeeds:
+        if self._own is None:
+            raise UnsupportedError(
+                "states need a DataLoader with seed=: without it numpy's generator shuffles the "
+                "order of the last epoch, and no place in it can be found again"
+            )
+        return self._own
+
+    @property
+    def _total(self) -> int:
+        return self._ordered.batches.total
+
+    def _tell_arrays(self) -> dict[str, Any]:
+        seeds = _as_tensors(self.indices)
+        told = seeds if isinstance(seeds, Mapping) else {"indices": seeds}
+        return {**told, **self._ordered.batches.aligned}
+
+    def _tell_options(self) -> Told:
+        told = {name: describe(getattr(self, name)) for name in ("seed", "shuffle", "drop_last")}
+        own = describe_sampler(self.graph_sampler)
+        return {"loader": type(self).__name__, "batch_size": describe(self._size), **told, **own}
+
+    @property
+    def _told_graph(self) -> Any:
+        return getattr(self.graph, "graph", None)
 
 
 class _BatchesAhead(IterableDataset[Any]):

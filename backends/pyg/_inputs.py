@@ -114,6 +114,9 @@ class EveryEdge:
         """Return the length of a dimension, as ``Tensor.size`` does."""
         return self.shape[dim]
 
+    def __repr__(self) -> str:
+        return f"every edge ({self._graph.num_edges})"
+
     def clone(self) -> EveryEdge:
         """Return itself: there is no data to copy."""
         return self

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from torch.utils.data import BatchSampler
 
 __all__ = ["PrefetchIterator", "pin"]
 
@@ -17,7 +14,7 @@ class PrefetchIterator:
     """Iterator of ``finish(sample)`` for each batch of ``loader``, with samples made ahead.
 
     Args:
-        loader: a ``torch.utils.data.DataLoader``; its (batch) sampler gives the numbers.
+        loader: one of our loaders; its ``_index_sampler`` gives the numbers.
         samples: called once with the numbers of all batches; its iterator runs ahead.
         finish: called in the thread that iterates.
     """
@@ -33,7 +30,7 @@ class PrefetchIterator:
         # torch's iterators draw a seed for workers even if there are none: draw it too, so that the
         # order of shuffled seeds is the same.
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
-        self._samples = samples(_number_batches(loader))
+        self._samples = samples(iter(loader._index_sampler))
 
     def __iter__(self) -> PrefetchIterator:
         return self
@@ -48,17 +45,3 @@ class PrefetchIterator:
 def pin(data: Any) -> Any:
     """Return ``data`` in pinned memory if it has ``pin_memory``, else unchanged."""
     return data.pin_memory() if hasattr(data, "pin_memory") else data
-
-
-def _number_batches(loader: Any) -> Iterator[Any]:
-    """Yield the seed numbers of each batch, as torch's samplers give them, without lists."""
-    sampler = loader.batch_sampler
-    if type(sampler) is not BatchSampler:
-        yield from loader.sampler if sampler is None else sampler
-        return
-    numbers = iter(sampler.sampler)
-    while True:
-        batch = np.fromiter(itertools.islice(numbers, sampler.batch_size), np.int64)
-        if len(batch) < sampler.batch_size and (sampler.drop_last or not len(batch)):
-            return
-        yield batch

@@ -7,10 +7,11 @@ torch-sparse's ``hgt_sample``; neither torch-sparse nor pyg-lib is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch_geometric.loader as pyg_loader
+from numpy.typing import ArrayLike
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     HeteroSamplerOutput,
@@ -21,6 +22,7 @@ from torch_geometric.sampler import (
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
+from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._keyed import KeyedSampler
@@ -156,7 +158,8 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_samples, is_sorted, max_neighbors: see :class:`HGTSampler`.
         input_nodes: ``(node type, ids or a mask or a slice or None)``, or a node type.
         transform, transform_sampler_output, filter_per_worker, seed, prefetch_batches,
-            num_sample_threads, node_attrs, edge_attrs, **kwargs: see
+            num_sample_threads, node_attrs, edge_attrs, rank, world_size, last_round,
+            partitions, mix, **kwargs: see
             :class:`aethergraph.pyg.NeighborLoader`.
 
     Raises:
@@ -180,6 +183,11 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_sample_threads: int = 1,
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
+        rank: int | None = None,
+        world_size: int | Literal["auto"] | None = None,
+        last_round: LastRound = "repeat",
+        partitions: ArrayLike | None = None,
+        mix: int = 8,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -187,6 +195,7 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         names = choose_names(stores[0], node_attrs, edge_attrs)
         depth = own_depth(prefetch_batches, kwargs)
         self._set_up(data, stores[0], seed, depth, num_sample_threads, names=names)
+        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

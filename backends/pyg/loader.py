@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch_geometric.loader as pyg_loader
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
 from aethergraph.pyg._function_sampler import as_sampler
@@ -53,7 +55,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
     ``persistent_workers``. PyG's loader over our sampler gives the same ones (but for persistent
     workers after their first epoch). Nothing more is drawn from the generator than PyG's loader
     draws. With ``seed`` the draws depend on it and the number of the epoch alone; the order of
-    shuffled seeds still is torch's.
+    shuffled seeds still is torch's, unless ``world_size`` is given. :meth:`state_dict` keeps a
+    place within an epoch.
 
     Large tensors of a batch lie in memory that is reused only once nothing refers to it any more,
     so a batch may be kept for any time.
@@ -102,6 +105,20 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         node_attrs, edge_attrs: names of the tensors that batches hold; None: all. For typed graphs
             the names select tensors of every type. ``edge_attrs=()`` leaves out weights and times
             that only the sampler needs.
+        rank: number of this process among those that train together; None: that of
+            ``torch.distributed``.
+        world_size: number of these processes: batch i of the epoch goes to rank
+            ``i % world_size``, so that together they see what one process sees. ``"auto"``: that of
+            ``torch.distributed`` if it is initialised, else 1. If it is given, order and draws are
+            those of ``seed`` and the number of the epoch; ``seed`` is then 0 if none is given.
+            None: as in PyG, all ``input_nodes`` come, also in each of several processes.
+        last_round: what becomes of the last batches if they are fewer than the ranks: ``"repeat"``:
+            the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
+            them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
+        partitions: the partition of each seed, integers [number of seeds], such as
+            ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
+            their neighbourhoods overlap. It needs ``shuffle``.
+        mix: see ``partitions``.
         **kwargs: ``custom_cls``, ``input_id``, and those of ``torch.utils.data.DataLoader``:
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
@@ -145,6 +162,11 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
+        rank: int | None = None,
+        world_size: int | Literal["auto"] | None = None,
+        last_round: LastRound = "repeat",
+        partitions: ArrayLike | None = None,
+        mix: int = 8,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -177,6 +199,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         self._set_up(
             data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
         )
+        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(
@@ -220,7 +243,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, seed, num_threads, prefetch_batches,
-            num_sample_threads, plan_ahead, snapshot, node_attrs, edge_attrs, **kwargs: as in
+            num_sample_threads, plan_ahead, snapshot, node_attrs, edge_attrs, rank, world_size,
+            last_round, partitions (of each seed link), mix, **kwargs: as in
             :class:`NeighborLoader`.
         neighbor_sampler: a ready sampler with ``sample_from_edges``.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
@@ -270,6 +294,11 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
+        rank: int | None = None,
+        world_size: int | Literal["auto"] | None = None,
+        last_round: LastRound = "repeat",
+        partitions: ArrayLike | None = None,
+        mix: int = 8,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -304,6 +333,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         self._set_up(
             data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
         )
+        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
         kind, links = seed_links(edge_label_index, sampler, stores)
         super().__init__(
             stores,

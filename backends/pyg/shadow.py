@@ -7,15 +7,17 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch_geometric.loader as pyg_loader
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.data import Batch
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names, fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
 from aethergraph.pyg._loading import NodeMixin, own_depth
@@ -52,7 +54,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         node_idx: root nodes: None (all), ids, a mask or a slice.
         replace: draw with replacement.
         transform, transform_sampler_output, seed, num_threads, prefetch_batches,
-            num_sample_threads, node_attrs, edge_attrs, **kwargs: see
+            num_sample_threads, node_attrs, edge_attrs, rank, world_size, last_round,
+            partitions, mix, **kwargs: see
             :class:`aethergraph.pyg.NeighborLoader`; there is no ``custom_cls``.
 
     Raises:
@@ -76,6 +79,11 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_sample_threads: int = 1,
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
+        rank: int | None = None,
+        world_size: int | Literal["auto"] | None = None,
+        last_round: LastRound = "repeat",
+        partitions: ArrayLike | None = None,
+        mix: int = 8,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -102,6 +110,7 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         names = choose_names(stores[0], node_attrs, edge_attrs)
         depth = own_depth(prefetch_batches, kwargs)
         self._set_up(data, stores[0], seed, depth, num_sample_threads, names=names)
+        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

@@ -17,7 +17,12 @@ from task_targets import task_targets
 import aethergraph as ag
 from aethergraph import convert, interop, packing, sampling
 from aethergraph.columns import ColumnStore
-from aethergraph.loading import BufferPool, SubgraphLoader, prefetch_map
+from aethergraph.loading import (
+    BufferPool,
+    SubgraphLoader,
+    partition_aligned_batches,
+    prefetch_map,
+)
 from aethergraph.testing import graphs as synthetic
 
 __all__ = ["prepare", "targets"]
@@ -362,6 +367,30 @@ def _around() -> Iterator[Target]:
             {"graph": _graph(f), "fanouts": [3, 2], "seeds": [0, 1, 2]},
         ),
     )
+    yield from methods(
+        "SubgraphLoader",
+        lambda f: SubgraphLoader(_graph(f), [3, 2], batch_size=4),
+        {
+            "load_state_dict": {
+                "state": SubgraphLoader(_full_graph(), [3, 2], batch_size=4).state_dict()
+            },
+            "set_epoch": {"epoch": 1},
+        },
+    )
+    aligned = {"parts": np.arange(NODES) % 3, "batch_size": 4}
+    yield Target(
+        "partition_aligned_batches",
+        lambda _: (then(partition_aligned_batches, some), dict(aligned)),
+    )
+    yield from methods(
+        "AlignedBatches",
+        lambda _: partition_aligned_batches(**aligned),
+        {
+            "load_state_dict": {"state": partition_aligned_batches(**aligned).state_dict()},
+            "set_epoch": {"epoch": 1},
+            "__getitem__": {"number": 0},
+        },
+    )
     yield Target("BufferPool", lambda _: (BufferPool, {"max_idle": "1M"}))
     yield Target("BufferPool.empty", lambda _: (BufferPool("1M").empty, {"shape": 3}))
     yield Target(
@@ -484,6 +513,16 @@ def _pyg() -> Iterator[Target]:
             loaders,
             ("batch_size", "shuffle"),
         )
+    yield from methods(
+        "pyg.NeighborLoader",
+        lambda _: pyg.NeighborLoader(stores(), [3, 2], batch_size=4),
+        {
+            "load_state_dict": {
+                "state": pyg.NeighborLoader(stores(), [3, 2], batch_size=4).state_dict()
+            },
+            "set_epoch": {"epoch": 1},
+        },
+    )
     for name, arguments in (
         ("HeteroNeighborLoader", {"num_neighbors": [3], "input_nodes": ("user", [0])}),
         ("HGTLoader", {"num_samples": [3], "input_nodes": ("user", [0])}),
@@ -624,6 +663,32 @@ def _dgl() -> Iterator[Target]:
         lambda _: (
             adapter.NeighborSampler([3]).sample_blocks,
             {"g": storage(), "seed_nodes": nodes},
+        ),
+    )
+    loader = {"indices": nodes, "graph_sampler": adapter.NeighborSampler([2]), "batch_size": 2}
+    yield Target(
+        "dgl.DataLoader",
+        lambda _: (
+            then(adapter.DataLoader, some),
+            {"graph": storage(), "shuffle": True, "seed": 1, **loader},
+        ),
+        (TypeError, ValueError, AttributeError, RuntimeError, AssertionError, IndexError),  # DGL's
+    )  # fmt: skip
+    yield from methods(
+        "dgl.DataLoader",
+        lambda _: adapter.DataLoader(storage(), seed=1, **loader),
+        {
+            "load_state_dict": {
+                "state": adapter.DataLoader(storage(), seed=1, **loader).state_dict()
+            },
+            "set_epoch": {"epoch": 1},
+        },
+    )
+    yield Target(
+        "dgl.BatchedSeeds",
+        lambda _: (
+            then(adapter.BatchedSeeds, lambda own: own[0]),
+            {"seeds": nodes, "batches": partition_aligned_batches([0] * len(nodes), 2)},
         ),
     )
     yield Target("dgl.FeatureStorage", lambda _: (adapter.FeatureStorage, {"rows": _features()}))

@@ -1,0 +1,143 @@
+"""partition_aligned_batches: batches of seeds from few partitions, for loaders of any make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._checks.arrays import as_count, as_ids, as_integer
+from aethergraph._checks.options import as_flag
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.loading.epoch import Batches, Delivery
+from aethergraph.loading.resume import Resumable
+from aethergraph.loading.shares import LastRound, Share, as_share_of_batches
+from aethergraph.loading.state import Told, describe
+from aethergraph.sampling.keys import mix_key
+
+__all__ = ["AlignedBatches", "partition_aligned_batches"]
+
+
+def partition_aligned_batches(
+    parts: ArrayLike,
+    batch_size: int,
+    mix: int = 8,
+    seed: int = 0,
+    *,
+    drop_last: bool = False,
+    rank: int | None = None,
+    world_size: int | Literal["auto"] | None = None,
+    last_round: LastRound = "repeat",
+) -> AlignedBatches:
+    """Return batches of seeds whose neighbourhoods overlap: each has seeds of few partitions.
+
+    ::
+
+        parts = graph.rabbit_partitions()
+        batches = partition_aligned_batches(parts[train_nodes], 1024, mix=8, seed=1)
+        loader = NodeLoader(stores, sampler, train_nodes, batch_sampler=batches)   # PyG's
+
+    A batch is made of ``mix`` runs, each of ``batch_size / mix`` seeds that follow each other in
+    their partition; which runs come together is drawn anew in each epoch, and so is where the first
+    one of each partition begins. Every seed comes once in an epoch. Where partitions end, runs are
+    shorter, and a batch has more of them. With less ``mix`` batches read fewer pages; with more,
+    gradients are like those of shuffled seeds.
+
+    Args:
+        parts: the partition of each seed, integers [number of seeds], of any source.
+        batch_size: seeds per batch.
+        mix: runs of a batch.
+        seed: decides the batches, with the number of the epoch.
+        drop_last: leave out a last batch that is smaller.
+        rank: as in :class:`SubgraphLoader`.
+        world_size: as in :class:`SubgraphLoader`.
+        last_round: as in :class:`SubgraphLoader`.
+
+    Raises:
+        InvalidArgumentError: ``parts`` is not a vector of integers; ``batch_size`` or ``mix`` is
+            not at least 1; other invalid arguments.
+    """
+    own = as_ids(parts, "parts")
+    if as_count(batch_size, "batch_size") < 1:
+        raise InvalidArgumentError(f"batch_size = {batch_size} is not at least 1")
+    batches = Batches(
+        len(own), int(batch_size), True, as_flag(drop_last, "drop_last"), own, as_count(mix, "mix")
+    )
+    share = as_share_of_batches(rank, world_size, last_round)
+    return AlignedBatches(batches, as_integer(seed, "seed"), share)
+
+
+class AlignedBatches(Resumable):
+    """Batches that :func:`partition_aligned_batches` returns: positions of seeds, lists of int.
+
+    It is a ``batch_sampler`` for torch's loaders, PyG's among them: each ``iter`` is the next
+    epoch. ``batches[i]`` is batch i of the epoch at hand, for loaders that ask by number.
+
+    Args:
+        batches: which seeds each batch has.
+        seed: decides the order, with the number of the epoch.
+        share: batches of this rank.
+    """
+
+    def __init__(self, batches: Batches, seed: int, share: Share) -> None:
+        self.seed = seed
+        self._share = share
+        self._batches = batches
+        self._current: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return self._share.count(self._batches.total)
+
+    @property
+    def num_seeds(self) -> int:
+        """Number of seeds, which batches have positions of."""
+        return self._batches.num_seeds
+
+    @property
+    def epoch(self) -> int:
+        """Number of the next epoch."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next ``iter`` epoch number ``epoch``, from where a state said to go on."""
+        self._set_next_epoch(as_count(epoch, "epoch"))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        position = self._begin()
+        order = self._batches.order(mix_key(self.seed, position.epoch))
+        made = (self._batches.index(order, number).tolist() for number in position.numbers())
+        return Delivery(made, position)
+
+    def __getitem__(self, number: int) -> NDArray[np.int64]:
+        """Return batch ``number`` of this rank in epoch :attr:`epoch`: positions, int64.
+
+        Raises:
+            OutOfRangeError: there is no such batch.
+        """
+        at = as_integer(number, "number")
+        if not 0 <= at < len(self):
+            raise OutOfRangeError(f"batch {at} is not in 0..{len(self) - 1}", value=at)
+        epoch, order = self._current
+        if epoch != self._epoch:
+            epoch, order = self._epoch, self._batches.order(mix_key(self.seed, self._epoch))
+            self._current = epoch, order
+        total = self._batches.total
+        return self._batches.index(order, (self._share.rank + at * self._share.world_size) % total)
+
+    @property
+    def _total(self) -> int:
+        return self._batches.total
+
+    def _tell_arrays(self) -> dict[str, Any]:
+        return self._batches.aligned
+
+    def _tell_options(self) -> Told:
+        own = self._batches
+        sizes = {"batch_size": describe(own.batch_size), "batches": describe(own.total)}
+        return {"seed": describe(self.seed), **sizes}
+
+    @property
+    def _told_graph(self) -> None:
+        return None

@@ -1,0 +1,164 @@
+"""The batches of an epoch: which positions of the seeds each of them has, and who gets it.
+
+Loaders of every framework take their batches from here, unless torch's samplers give them::
+
+    Batches ──order(key)──> Order      of one epoch; any batch can be taken from it
+    Share   ──numbers()───> numbers    of the batches of this process
+    Position                           what was delivered so far, for ``state_dict()``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading.aligned import AlignedOrder, Partitions, run_length
+from aethergraph.loading.shares import Share
+from aethergraph.loading.shuffle import Shuffle
+
+__all__ = ["Batches", "Delivery", "Order", "Position"]
+
+Ids = NDArray[np.int64]
+R = TypeVar("R")
+
+
+class Order(Protocol):
+    """Order of the positions ``0 .. n - 1``."""
+
+    def take(self, start: int, stop: int) -> Ids:
+        """Return the positions at places ``start .. stop - 1``, int64."""
+
+
+class _Ascending:
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def take(self, start: int, stop: int) -> Ids:
+        return np.arange(start, min(stop, self._count), dtype=np.int64)
+
+
+class Batches:
+    """Batches of ``count`` seeds, the same number in every epoch.
+
+    Attributes:
+        num_seeds: number of seeds.
+        batch_size: seeds per batch.
+        total: number of batches.
+
+    Args:
+        count: number of seeds.
+        batch_size: seeds per batch.
+        shuffle: order the seeds anew by the key of each epoch.
+        drop_last: leave out a last batch that is smaller.
+        partitions: the partition of each seed, for batches of ``mix`` of them; None: of all seeds.
+        mix: partitions that a batch has seeds of.
+
+    Raises:
+        InvalidArgumentError: ``partitions`` is not one integer for each seed, or is given without
+            ``shuffle``; ``mix`` is not at least 1.
+    """
+
+    def __init__(
+        self, count: int, batch_size: int, shuffle: bool, drop_last: bool = False,
+        partitions: ArrayLike | None = None, mix: Any = 8,
+    ) -> None:  # fmt: skip
+        self.num_seeds, self.batch_size = count, batch_size
+        self._shuffle = shuffle
+        self.total = count // batch_size if drop_last else -(-count // batch_size)
+        self._length = run_length(batch_size, mix)
+        self.partitions: Partitions | None = None
+        self._mix = mix
+        if partitions is not None:
+            if not shuffle:
+                raise InvalidArgumentError("partitions need shuffle=True: their seeds are mixed")
+            self.partitions = Partitions(partitions, count, "partitions")
+
+    @property
+    def aligned(self) -> dict[str, Any]:
+        """What decides the order beside key, shuffle and sizes, by the names of the arguments."""
+        if self.partitions is None:
+            return {}
+        return {"partitions": self.partitions.parts, "mix": self._mix}
+
+    def order(self, key: int) -> Order:
+        """Return the order of the seeds in the epoch of ``key``."""
+        if self.partitions is not None:
+            return AlignedOrder(self.partitions, self._length, key)
+        return Shuffle(self.num_seeds, key) if self._shuffle else _Ascending(self.num_seeds)
+
+    def index(self, order: Order, number: int) -> Ids:
+        """Return the positions of the seeds of batch ``number``, int64 [batch_size or less]."""
+        start = number * self.batch_size
+        return order.take(start, start + self.batch_size)
+
+
+class Position:
+    """Place in an epoch: how many of its batches all ranks have delivered.
+
+    Attributes:
+        epoch: its number.
+        start: the batch of the epoch that the ranks began with, not 0 after a resumption.
+        total: number of batches of the epoch.
+        delivered: number of batches that this rank has given out since.
+    """
+
+    def __init__(self, epoch: int, start: int, total: int, share: Share) -> None:
+        self.epoch, self.start, self.total = epoch, start, total
+        self.delivered = 0
+        self._share = share
+
+    @property
+    def next(self) -> int:
+        """Number of the first batch of the epoch that no rank has delivered."""
+        return min(self.start + self.delivered * self._share.world_size, self.total)
+
+    @property
+    def is_over(self) -> bool:
+        """True if this rank has no more batches in the epoch."""
+        return self.delivered >= self._share.count(self.total, self.start)
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of the batches that are left for this rank."""
+        return self._share.numbers(self.total, self.start)
+
+
+class Delivery(Generic[R]):
+    """Iterator over the batches of an epoch that counts what it has given out.
+
+    Batches that were made ahead and not asked for do not count.
+
+    Args:
+        batches: the iterator that makes them.
+        position: where it begins.
+    """
+
+    def __init__(self, batches: Any, position: Position) -> None:
+        self._batches = batches
+        self._position = position
+
+    def __iter__(self) -> Delivery[R]:
+        return self
+
+    def __next__(self) -> R:
+        batch: R = next(self._batches)
+        self._position.delivered += 1
+        return batch
+
+    def __len__(self) -> int:
+        return self._position._share.count(self._position.total, self._position.start)
+
+    def close(self) -> None:
+        """Stop running ahead."""
+        close: Callable[[], None] | None = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Delivery[R]:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()

@@ -1,0 +1,129 @@
+"""Resumable: ``state_dict`` and ``load_state_dict`` of loaders of every framework."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from aethergraph.loading.epoch import Position
+from aethergraph.loading.shares import Share
+from aethergraph.loading.state import Told, check_state, describe, describe_graph, make_state
+
+__all__ = ["Resumable"]
+
+
+class Resumable:
+    """Base of loaders that go on in the middle of an epoch, in another process if need be.
+
+    A subclass calls :meth:`_begin` when an epoch begins and counts deliveries in the position that
+    it returns.
+    """
+
+    _share = Share()
+    _epoch = 0  # of the next iteration
+    _start = 0  # first batch of the next iteration
+    _position: Position | None = None  # of the last iteration
+    _order_state: Any = None  # what the order of the next iteration is replayed from
+    _told: Told | None = None
+    _lsn: int | None = None  # of the commit that all batches of the epoch are of
+
+    # ---- what a subclass says of itself ------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def _total(self) -> int:
+        """Number of batches of an epoch, of all ranks."""
+
+    @abstractmethod
+    def _tell_arrays(self) -> Mapping[str, Any]:
+        """Return what decides the batches and does not change; it is read once."""
+
+    @abstractmethod
+    def _tell_options(self) -> Told:
+        """Return what else decides the batches, described."""
+
+    @property
+    @abstractmethod
+    def _told_graph(self) -> Any:
+        """The graph that tells itself from others; None: none is known."""
+
+    def _tell_graph(self) -> Told:
+        is_within = self._position is not None and not self._position.is_over
+        return describe_graph(self._told_graph, self._lsn if is_within else None)
+
+    def _tell_order(self) -> Any:
+        """Return what the order of the epoch is replayed from, if not from the arguments."""
+        return None
+
+    def _check_order(self, order: Any) -> None:
+        """Raise unless an epoch can go on by ``order``, of :meth:`_tell_order`."""
+
+    # ---- for users ---------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the last iteration is, so that another loader can go on from there.
+
+        ::
+
+            torch.save({"loader": loader.state_dict(), ...}, path)     # between two batches
+            loader.load_state_dict(torch.load(path)["loader"])         # in another process
+            for batch in loader:                                       # the batches that were left
+
+        The loader that goes on has the same arguments and the same graph, but any number of
+        workers, threads and ranks: several ranks take the state of rank 0. Its batches are equal to
+        those that would have come. Batches that were made ahead and not handed out come again.
+        After the last batch of an epoch the state is that of the next epoch.
+
+        Returns:
+            A few hundred bytes, or a few thousand with the state of a generator, whatever the
+            number of seeds.
+        """
+        position = self._position
+        if position is None:
+            epoch, following = self._epoch, self._start
+        elif position.is_over:
+            epoch, following = position.epoch + 1, 0
+        else:
+            epoch, following = position.epoch, position.next
+        return dict(
+            make_state(epoch, following, self._tell_order(), self._arguments(), self._tell_graph())
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Make the next iteration go on where ``state`` was taken; see :meth:`state_dict`.
+
+        Raises:
+            InvalidArgumentError: it is no state, or that of a loader with other arguments or of
+                another graph; names the first that differs. The loader stays as it was.
+        """
+        epoch, following, order = check_state(
+            state, self._arguments(), self._tell_graph(), self._total,
+            getattr(self, "snapshot", "batch") == "epoch",
+        )  # fmt: skip
+        self._check_order(order)
+        first = self._share._replace(rank=0)
+        if following and not first.count(self._total, following):
+            epoch, following = epoch + 1, 0  # what is left is dropped
+        self._epoch, self._start, self._position = epoch, following, None
+        self._order_state = order
+
+    # ---- for subclasses ----------------------------------------------------------------------
+
+    def _arguments(self) -> Told:
+        if self._told is None:
+            self._told = {name: describe(value) for name, value in self._tell_arrays().items()}
+        return self._told | self._tell_options()
+
+    def _begin(self) -> Position:
+        """Return the position of an epoch that begins, or goes on, now."""
+        position = Position(self._epoch, self._start, self._total, self._share)
+        self._position = position
+        self._epoch, self._start = position.epoch + 1, 0
+        return position
+
+    def _set_next_epoch(self, epoch: int) -> None:
+        """Make the next iteration begin epoch ``epoch``, unless a state said to go on within it."""
+        if self._position is None and self._start and epoch == self._epoch:
+            return
+        self._epoch, self._start, self._position, self._order_state = epoch, 0, None, None
