@@ -8,6 +8,7 @@ Every class also inherits the builtin that fits, so ``except ValueError`` and
 from __future__ import annotations
 
 __all__ = [
+    "AccessDeniedError",
     "AetherError",
     "CancelledError",
     "ClosedError",
@@ -22,6 +23,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutOfRangeError",
     "RecordError",
+    "ServerTimeoutError",
     "SnapshotExpiredError",
     "SourceError",
     "StorageError",
@@ -102,12 +104,20 @@ class SourceError(StorageError, ConnectionError):
     """The source of a stream cannot be reached, or does not have the records any more."""
 
 
+class ServerTimeoutError(StorageError, TimeoutError):
+    """A server could not be reached, or did not answer, in time; the message has its address."""
+
+
+class AccessDeniedError(StorageError, PermissionError):
+    """A server refused the token, or could not prove that it knows it."""
+
+
 class DiskFullError(StorageError):
     """The disk, or the quota on it, has no room for what is written."""
 
 
 class FileChangedError(StorageError):
-    """The file was replaced or shrank while it was in use."""
+    """The file was replaced or shrank, or a server has other rows, while it was in use."""
 
 
 class FormatError(AetherError, ValueError):

@@ -153,6 +153,11 @@ class RowSource(ABC):
         """Bytes of all rows."""
         return math.prod(self.shape) * self.array_dtype.itemsize
 
+    @property
+    def is_live(self) -> bool:
+        """True if rows change, so that nobody keeps copies of them. Default: False."""
+        return False
+
     # ---- capabilities: override what your source does better -------------------------------
 
     def read(self, start: int, stop: int) -> NDArray[Any]:

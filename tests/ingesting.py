@@ -8,13 +8,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-__all__ = ["Fed", "edges", "make_certificate", "most_kills", "run_killed"]
+__all__ = ["Fed", "edges", "most_kills", "run_killed"]
 
 
 def edges(graph: Any) -> list[tuple[int, int]]:
@@ -55,21 +53,6 @@ def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> 
         if kills < most:
             assert process.returncode in (0, -signal.SIGKILL)
     return kills, most
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate of localhost and its key."""
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    try:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
-             "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost"],
-            check=True, capture_output=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        pytest.skip("no openssl to make a certificate: install it")
-    return certificate, key
 
 
 class Fed:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aethergraph import __version__
-from aethergraph.cli import convert, demo, doctor, ingest, inspect, stats, tables, top
+from aethergraph.cli import convert, demo, doctor, ingest, inspect, serve, stats, tables, top
 from aethergraph.cli.terminal import set_debug
 
 __all__ = ["app"]
@@ -43,6 +43,7 @@ def options(
 app.command("convert")(convert.convert_command)
 app.command("tables")(tables.tables_command)
 app.command("ingest")(ingest.ingest_command)
+app.command("serve")(serve.serve_command)
 app.command("top")(top.top_command)
 app.command("info")(inspect.info_command)
 app.command("stats")(stats.stats_command)

@@ -27,7 +27,7 @@ from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
 from aethergraph.features.store import as_row_source
-from aethergraph.features.table import RowTable, check_rows
+from aethergraph.features.table import RowTable, check_rows, gather_filled
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import ROWS_BYTES, Budget
 
@@ -90,12 +90,7 @@ class _Cache:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
         own = ids.astype(np.int64, copy=False)
         check_rows(own, self.source.num_rows)
-        if out_code == self.code:
-            self._fill(own, out, task)
-            return
-        rows = empty((len(own), *self.source.row_shape), self._rows.dtype, f"{len(own)} rows")
-        self._fill(own, rows, task)
-        native.NativeRows(rows, self.code).gather(np.arange(len(own)), out, out_code, task)
+        gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
 
     def _fill(self, ids: Ids, out: NDArray[Any], task: native.Task | None) -> None:
         if self._process != os.getpid():  # the lock may have been taken during the fork

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from aethergraph.features.plan import RowPlan
 from aethergraph.protocols import RowSource
 from aethergraph.storage.value_columns import ValueColumn
 
-__all__ = ["NativeTable", "RowTable", "check_out", "check_rows", "no_such_row"]
+__all__ = ["NativeTable", "RowTable", "check_out", "check_rows", "gather_filled", "no_such_row"]
 
 
 class NativeTable(Protocol):
@@ -81,6 +81,22 @@ def check_out(
     if out.dtype != native.ARRAY_DTYPES[code]:
         raise InvalidArgumentError(f"out has dtype {out.dtype}, but dtype = {dtype} is asked")
     return code
+
+
+def gather_filled(
+    fill: Callable[[NDArray[Any]], None],
+    out: NDArray[Any],
+    own_code: int,
+    out_code: int,
+    task: native.Task | None,
+) -> None:
+    """Let ``fill`` put rows of dtype code ``own_code`` into ``out``, widened if it has another."""
+    if out_code == own_code:
+        fill(out)
+        return
+    rows = empty(out.shape, native.ARRAY_DTYPES[own_code], f"{len(out)} rows")
+    fill(rows)
+    native.NativeRows(rows, own_code).gather(np.arange(len(out)), out, out_code, task)
 
 
 class RowTable(RowSource):

@@ -152,6 +152,22 @@ METRICS: tuple[Metric, ...] = (
         ("oldest_pid", "oldest_snapshot_pid", "1", "Process that holds the oldest snapshot."),
     ),
     *_part(
+        "server", "ServerStats",
+        ("connections", "connections", "connections", "Connections of clients that are open."),
+        ("accepted", "accepted_total", "connections", "Connections accepted."),
+        ("refused", "refused_total", "connections", "Connections refused, or ended for an error."),
+        ("requests", "requests_total", "requests", "Gathers answered."),
+        ("rows", "rows_total", "rows", "Rows of these gathers."),
+        ("row_bytes", "sent_bytes_total", "bytes", "Bytes of these rows."),
+    ),
+    *_part(
+        "remote", "RemoteStats",
+        ("gathers", "gathers_total", "calls", "Gathers of rows from servers."),
+        ("rows", "rows_total", "rows", "Rows of these gathers."),
+        ("connections", "connections_total", "connections", "Connections made to servers."),
+        ("retries", "retries_total", "retries", "Gathers put off for want of a connection."),
+    ),
+    *_part(
         "ingest", "IngestStats",
         ("state", "state", "1", "1 for the state that an ingestor is in, 0 for others."),
         ("records", "records_total", "records", "Records read."),

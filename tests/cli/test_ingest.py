@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ingesting import make_certificate
+from certificates import make_certificate
 from kafka_broker import running_broker
 from typer.testing import CliRunner
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from live_targets import live_targets
 from observe_targets import observe_targets
+from remote_targets import remote_targets
 from target import QUERIES, Target, methods, some, then
 from task_targets import task_targets
 
@@ -831,6 +832,7 @@ def _ondisk(folder: Path) -> Path:
 def targets() -> list[Target]:
     """Return all targets that can be called with the packages installed here."""
     found = [*_core(), *_around(), *live_targets(), *task_targets(), *observe_targets()]
+    found += remote_targets()
     for more in (_pyg, _dgl):
         try:
             found += list(more())

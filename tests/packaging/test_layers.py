@@ -25,6 +25,7 @@ PYTHON_LAYERS = [
     {"graph"},
     {"dynamic"},
     {"sampling"},
+    {"remote"},
     {"loading", "packing"},
     {"convert", "interop"},
     {"tasks"},

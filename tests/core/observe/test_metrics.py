@@ -19,13 +19,14 @@ from aethergraph.features.cached import CacheStats
 from aethergraph.observe.metrics import LEFT_OUT, METRICS, STATES, by_source
 from aethergraph.observe.reading import samples_of
 from aethergraph.packing.store import PackedStats
+from aethergraph.remote import RemoteStats, ServerStats
 from aethergraph.streaming import IngestStats
 
 CLASSES = {
     kind.__name__: kind
     for kind in (
         native.IoStats, native.RowStats, native.PlanStats, native.LiveStats, CacheStats,
-        PackedStats, IngestStats,
+        PackedStats, IngestStats, RemoteStats, ServerStats,
     )
 }  # fmt: skip
 

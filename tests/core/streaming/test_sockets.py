@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ingesting import Fed, make_certificate
+from certificates import make_certificate
+from ingesting import Fed
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, SocketSource, pushed, sockets

@@ -1,0 +1,128 @@
+"""``aethergraph serve``: answers gathers of rows for other processes and machines."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.protocols import RowSource
+from aethergraph.remote import FeatureServer
+from aethergraph.remote.address import read_token
+from aethergraph.remote.files import open_tables
+
+__all__ = ["serve_command"]
+
+_PLACE = "Where it listens"
+_SECURITY = "Who may connect"
+
+
+@command
+def serve_command(
+    files: Annotated[
+        list[Path], typer.Argument(help="Feature files, .npy or native, and graph files.")
+    ],
+    tcp: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT; port 0: any that is free.", rich_help_panel=_PLACE),
+    ] = None,
+    unix: Annotated[
+        Path | None, typer.Option(help="Path of a unix socket.", rich_help_panel=_PLACE)
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File of the secret.", rich_help_panel=_SECURITY)
+    ] = None,
+    tls: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Files of certificate and key.", rich_help_panel=_SECURITY),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of a file's table, once for each file; else that of the file."),
+    ] = None,
+    shard: Annotated[
+        str, typer.Option(help="K/N: serve the K-th (from 0) of N ranges of the rows.")
+    ] = "0/1",
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that answers may take at the end.")
+    ] = 10.0,
+) -> None:
+    """Answer gathers of rows for other processes and machines, until Ctrl-C or SIGTERM.
+
+    It listens at 127.0.0.1 with a free port, unless told otherwise. Addresses that others reach
+    need --token-file and --tls. Readers: aethergraph.remote.open_source("tcp://HOST:PORT/NAME"),
+    or feature_source= of a loader. Of a graph file its attributes are served.
+
+    Example: aethergraph serve features.npy --tcp 127.0.0.1:9999
+    """
+    host, port = _place(tcp, unix)
+    server = FeatureServer(
+        _tables(files, name or []), host=host, port=port, unix=unix,
+        token=None if token_file is None else read_token(token_file),
+        tls=tls, shard=_shard(shard),
+    )  # fmt: skip
+    ended = threading.Event()
+
+    def stop(*_: object) -> None:
+        ended.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with showing_metrics():
+            server.start()
+            _say(f"serving {', '.join(server.names)} at {' and '.join(server.addresses)}")
+            ended.wait()
+            server.close(grace)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    stats = server.stats()
+    _say(
+        f"ended: {count(stats.rows)} rows ({size(stats.row_bytes)}) in {count(stats.requests)} "
+        f"requests, {count(stats.accepted)} connections"
+    )
+
+
+def _say(text: str) -> None:
+    """Print a line at once: a service's log is no terminal."""
+    console = stdout()
+    console.print(text, markup=False, soft_wrap=True)
+    console.file.flush()
+
+
+def _place(tcp: str | None, unix: Path | None) -> tuple[str, int | None]:
+    """Return host and port of ``--tcp``; port None: not over TCP."""
+    if tcp is None:
+        return "127.0.0.1", 0 if unix is None else None
+    host, colon, port = tcp.rpartition(":")
+    if not colon or not host or not port.isdecimal():
+        raise InvalidArgumentError(f"--tcp {tcp!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    k, slash, n = text.partition("/")
+    if not slash or not k.isdecimal() or not n.isdecimal():
+        raise InvalidArgumentError(f"--shard {text!r} is not K/N: 0/2 and 1/2 are two")
+    return int(k), int(n)
+
+
+def _tables(files: list[Path], names: list[str]) -> dict[str, RowSource]:
+    if names and len(names) != len(files):
+        raise InvalidArgumentError(
+            f"--name is given {len(names)} times for {len(files)} files: give one for each, or none"
+        )
+    found: dict[str, Any] = {}
+    for i, path in enumerate(files):
+        for key, rows in open_tables(path, names[i] if names else None).items():
+            if key in found:
+                raise InvalidArgumentError(
+                    f"two tables are called {key!r}: give --name for each file"
+                )
+            found[key] = rows
+    return found

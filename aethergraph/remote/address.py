@@ -1,0 +1,203 @@
+"""Addresses of servers: ``tcp://host:port/name?options`` and ``unix:///path/name?options``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from aethergraph._checks.options import as_number, shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.remote import wire
+
+__all__ = ["Address", "Location", "is_socket", "parse_address", "read_token"]
+
+_SCHEMES = ("tcp", "unix", "shm", "rdma")
+_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget")
+#: Room for the requests that are under way, so that sending them never waits for the server.
+_SEND_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class Location:
+    """Place where a server listens.
+
+    Attributes:
+        host: host or address, or the path of a unix socket and perhaps a name behind it.
+        port: port; None for a unix socket.
+    """
+
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        if self.port is None:
+            return f"unix://{self.host}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tcp://{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Address of a table.
+
+    Attributes:
+        url: the URL.
+        scheme: ``"tcp"``, ``"unix"``, ``"shm"`` or ``"rdma"``.
+        locations: places of the servers, several if each has a shard.
+        name: name of the table; empty: the only one.
+        token_file: file of the token, or None.
+        ca: file of the certificates that the server's must be signed by, ``"system"``, or None.
+        timeout: seconds that a request may take in all.
+        memory_budget: memory for rows that are kept, or None.
+    """
+
+    url: str
+    scheme: str
+    locations: tuple[Location, ...]
+    name: str
+    token_file: str | None
+    ca: str | None
+    timeout: float
+    memory_budget: str | None
+    _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
+
+    def token(self) -> bytes | None:
+        """Return the token, which is read anew for each connection: it may be renewed."""
+        return None if self.token_file is None else read_token(self.token_file).encode()
+
+    def connect(self, location: Location) -> tuple[socket.socket, str]:
+        """Return a connected socket, with time-outs set, and the name of the table there.
+
+        Raises:
+            OSError: nobody listens there, or TLS fails.
+            InvalidArgumentError: the file of certificates is none.
+        """
+        name = self.name
+        if location.port is None:
+            path, name = split_unix(location.host, name)
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        else:
+            sock = socket.create_connection((location.host, location.port), self.timeout)
+        try:
+            if location.port is None:
+                sock.settimeout(self.timeout)
+                sock.connect(path)
+            else:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+            if location.port is not None and self.ca is not None:
+                sock = self._context(self.ca).wrap_socket(sock, server_hostname=location.host)
+            # Time-outs of the system's: one call for each piece, and not two.
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                sock.setsockopt(socket.SOL_SOCKET, option, wire.pack_seconds(self.timeout))
+            sock.settimeout(None)
+        except BaseException:
+            sock.close()
+            raise
+        return sock, name
+
+    def _context(self, ca: str) -> ssl.SSLContext:
+        context = self._contexts.get(ca)
+        if context is None:
+            try:
+                context = ssl.create_default_context(cafile=None if ca == "system" else ca)
+            except (OSError, ValueError) as error:
+                raise InvalidArgumentError(f"ca: {ca}: {error}") from None
+            self._contexts[ca] = context
+        return context
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_address, (self.url,)
+
+
+def parse_address(url: Any) -> Address:
+    """Return the parts of a URL.
+
+    Raises:
+        InvalidArgumentError: it is none, or has an option that is not known or not valid.
+    """
+    if not isinstance(url, str):
+        raise InvalidArgumentError(f"url must be a text, got {type(url).__name__}")
+    try:
+        parts = urlsplit(url)
+        given = dict(
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        )
+    except ValueError as error:
+        raise InvalidArgumentError(f"url = {shown(url)}: {error}") from None
+    if parts.scheme not in _SCHEMES:
+        known = ", ".join(f"{one}://" for one in _SCHEMES)
+        raise InvalidArgumentError(f"url = {shown(url)} does not begin with one of {known}")
+    for option in given:
+        if option not in _OPTIONS:
+            raise InvalidArgumentError(
+                f"url = {shown(url)} has the option {option!r}; there are {', '.join(_OPTIONS)}"
+            )
+    timeout = as_number(given.get("timeout", 30), f"timeout in {shown(url)}")
+    if not 0 < timeout <= 86400:
+        raise InvalidArgumentError(f"timeout = {timeout} in {shown(url)} is not in (0, 86400]")
+    path, name = unquote(parts.path), given.get("name", "")
+    if parts.scheme in ("tcp", "rdma"):
+        locations = tuple(_location(one, url) for one in parts.netloc.split(","))
+        name = name or path.strip("/")
+    else:
+        if parts.netloc or not path.strip("/"):
+            raise InvalidArgumentError(f"url = {shown(url)} is not {parts.scheme}:///PATH")
+        locations = (Location(path, None),)
+    return Address(
+        url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,
+        given.get("memory_budget"),
+    )  # fmt: skip
+
+
+def _location(text: str, url: str) -> Location:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or port is None or parts.username is not None:
+        raise InvalidArgumentError(f"url = {shown(url)}: {shown(text)} is not HOST:PORT")
+    return Location(host, port)
+
+
+def split_unix(path: str, name: str) -> tuple[str, str]:
+    """Return the path of the socket and the name behind it; all is the path if there is none."""
+    if name or is_socket(path):
+        return path, name
+    socket_path, rest = path.rstrip("/"), ""
+    while socket_path not in ("", "/"):
+        if is_socket(socket_path):
+            return socket_path, rest
+        socket_path, last = os.path.split(socket_path)
+        rest = f"{last}/{rest}" if rest else last
+    return path, name
+
+
+def is_socket(path: str) -> bool:
+    """Return whether there is a unix socket at a path."""
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def read_token(path: str | Path) -> str:
+    """Return the token in a file, without blanks around it.
+
+    Raises:
+        InvalidArgumentError: the file cannot be read, or is empty.
+    """
+    try:
+        token = Path(path).read_text().strip()
+    except (OSError, UnicodeError, ValueError) as error:
+        raise InvalidArgumentError(f"token_file: {error}") from None
+    if not token:
+        raise InvalidArgumentError(f"token_file: {path} is empty")
+    return token

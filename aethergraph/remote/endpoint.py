@@ -1,0 +1,357 @@
+"""Endpoint: connections to one server, used by any thread, made anew when they break.
+
+::
+
+    thread ──┐                ┌─ connection, lent to one thread at a time
+    thread ──┼─ Endpoint.run ─┼─ connection
+    thread ──┘                └─ ...        idle ones are kept; a forked child makes its own
+
+A connection that failed is gone, and what it was used for is done again over a new one: requests
+only read.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.errors import (
+    AccessDeniedError,
+    AetherError,
+    FileChangedError,
+    FormatError,
+    ServerTimeoutError,
+)
+from aethergraph.remote import wire
+from aethergraph.remote.address import Address, Location
+
+__all__ = ["Connection", "Endpoint", "Table"]
+
+R = TypeVar("R")
+
+#: Requests under way on a connection; what they take must fit the socket's buffer (address.py).
+_WINDOW = 4
+#: Bytes of rows that a request asks for, about: enough to be worth one, and to be two at once.
+_REPLY_BYTES = 1 << 20
+#: Idle connections that are kept.
+_IDLE = 64
+
+
+class Table(NamedTuple):
+    """Table as a server describes it.
+
+    Attributes:
+        number: number that requests name it by.
+        shape: shape of all rows, those of other shards included.
+        dtype: name of the dtype.
+        generation: identity of the content.
+        live: True if rows change.
+        begin: first row of the server's shard.
+        end: row behind its last one.
+        shard: (k, n): it is the k-th of n shards.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    generation: str
+    live: bool
+    begin: int
+    end: int
+    shard: tuple[int, int]
+
+    def is_as(self, before: Table) -> bool:
+        """Return whether its rows are those of ``before``; of live ones there may be more."""
+        mine, its = (one._replace(number=0) for one in (self, before))
+        if self.live and mine.shape[0] >= its.shape[0]:
+            mine = mine._replace(shape=its.shape, begin=its.begin, end=its.end)
+        return mine == its
+
+
+class Connection:
+    """Connection to a server that has said who it is.
+
+    Raises:
+        OSError, EOFError: it cannot be reached, or breaks off.
+        AccessDeniedError: one side does not know the token.
+        FormatError: what answers is no server of this protocol.
+    """
+
+    def __init__(self, address: Address, location: Location) -> None:
+        self._where, self._request = str(location), 0
+        self._patience = address.timeout
+        self._head = bytearray(wire.HEADER.size)
+        token = address.token()
+        try:
+            self._socket, name = address.connect(location)
+        except ssl.SSLError as error:
+            raise FormatError(
+                f"{location}: no TLS with this server: {error.reason or error}; ca= is the file of "
+                "the certificate that its own is signed by, or is left out if it has none"
+            ) from error
+        self._flags = 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_WAITALL
+        try:
+            self._greet(token)
+            self.table = self._describe(name)
+        except wire.WireError as error:
+            self.close()
+            raise FormatError(f"{location}: no server of AetherGraph answers: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    # ---- who is who ----------------------------------------------------------------------------
+
+    def _greet(self, token: bytes | None) -> None:
+        nonce = secrets.token_bytes(wire.NONCE_BYTES)
+        try:
+            body = self._ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
+        except ConnectionError as error:
+            raise type(error)(
+                f"{self._where} ended the connection before it said who it is: a server with TLS "
+                "needs ca= in the URL"
+            ) from None
+        needs_token, server_nonce = wire.unpack_hello(memoryview(body))
+        if token is None:
+            if needs_token:
+                raise AccessDeniedError(f"{self._where} asks for a token: give token_file=")
+            return
+        if not needs_token:
+            raise AccessDeniedError(
+                f"{self._where} asks for no token, so it cannot prove that it is the right server: "
+                "start it with a token, or leave token_file= out"
+            )
+        body = self._ask(wire.AUTH, wire.prove(token, b"client", nonce, server_nonce), most=1 << 16)
+        if not hmac.compare_digest(body, wire.prove(token, b"server", nonce, server_nonce)):
+            raise AccessDeniedError(f"{self._where} does not know the token")
+
+    def _describe(self, name: str) -> Table:
+        body = self._ask(wire.META, name.encode(), most=1 << 16)
+        try:
+            found = json.loads(body)
+            shape, shard = tuple(map(int, found["shape"])), tuple(map(int, found["shard"]))
+            table = Table(
+                int(found["table"]), shape, str(found["dtype"]), str(found["generation"]),
+                bool(found["live"]), int(found["begin"]), int(found["end"]), (shard[0], shard[1]),
+            )  # fmt: skip
+            size = table.shape[0]
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            raise wire.WireError("a description that cannot be read") from None
+        known = table.dtype in native.DTYPE_CODES
+        if not known or min(shape) < 0 or not 0 <= table.begin <= table.end <= size:
+            raise wire.WireError("a description that contradicts itself")
+        return table
+
+    # ---- requests ------------------------------------------------------------------------------
+
+    def begin(self, op: int, *parts: bytes | memoryview) -> int:
+        """Send a request; return its number."""
+        self._request = (self._request + 1) % 2**32
+        wire.send(self._socket, op, self._request, *parts)
+        return self._request
+
+    def end(
+        self, op: int, request: int, out: memoryview | None, most: int = 0, begin: int = 0
+    ) -> bytes:
+        """Receive the reply to a request, into ``out`` if it is given, else return it.
+
+        Args:
+            op: operation of the request.
+            request: its number.
+            out: memory that the body must fill exactly, or None.
+            most: most bytes of a body that is returned.
+            begin: place of the request's ids among those of the gather, for messages.
+        """
+        until = time.monotonic() + self._patience
+        self._fill(memoryview(self._head), until)
+        size, found_op, flags, zero, found = wire.HEADER.unpack(self._head)
+        if flags == wire.ERROR and not zero and size <= 1 << 16:
+            body = bytearray(size)
+            self._fill(memoryview(body), until)
+            wire.raise_error(memoryview(body), self._where, begin)
+        if flags or zero or (found_op, found) != (op, request):
+            raise wire.WireError("a reply that was not asked for")
+        if out is not None:
+            if size != len(out):
+                raise wire.WireError(f"{size} bytes of rows instead of {len(out)}")
+            self._fill(out, until)
+            return b""
+        if size > most:
+            raise wire.WireError(f"a reply of {size} bytes, where {most} are the most")
+        body = bytearray(size)
+        self._fill(memoryview(body), until)
+        return bytes(body)
+
+    def _ask(self, op: int, *parts: bytes | memoryview, most: int) -> bytes:
+        return self.end(op, self.begin(op, *parts), None, most)
+
+    def _fill(self, view: memoryview, until: float) -> None:
+        """Receive into all of ``view``."""
+        done = 0
+        while done < len(view):
+            try:
+                count = self._socket.recv_into(view[done:], 0, self._flags)
+            except (BlockingIOError, ssl.SSLWantReadError):  # SO_RCVTIMEO
+                raise TimeoutError(f"{self._where} did not answer in time") from None
+            if count == 0:
+                raise ConnectionResetError(f"{self._where} ended the connection")
+            done += count
+            if done < len(view) and time.monotonic() > until:
+                raise TimeoutError(f"{self._where} did not answer in time")
+
+    def gather(
+        self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None = None
+    ) -> Gathering:
+        """Ask for the first rows; the rest come with :meth:`Gathering.finish`.
+
+        Args:
+            ids: int64 vector [n] of rows of this server, with the numbers that all shards use.
+            out: C-contiguous array [n, ...] for them, of the stored dtype.
+            task: stops the gather between two requests, if it is cancelled.
+        """
+        return Gathering(self, ids, out, task)
+
+
+class Gathering:
+    """Rows under way on a connection: requests ahead, replies in order."""
+
+    def __init__(
+        self, connection: Connection, ids: NDArray[np.int64], out: NDArray[Any],
+        task: native.Task | None,
+    ) -> None:  # fmt: skip
+        self._connection, self._ids, self._task = connection, ids, task
+        self._out = wire.bytes_of(out) if out.nbytes else memoryview(b"")
+        row_bytes = len(self._out) // max(1, len(ids))
+        self._row_bytes = row_bytes
+        self._step = max(1, min(wire.MAX_IDS, _REPLY_BYTES // max(1, row_bytes)))
+        self._sent: list[int] = []
+        self._count = -(-len(ids) // self._step)
+        self._send(_WINDOW)
+
+    def _send(self, up_to: int) -> None:
+        for number in range(len(self._sent), min(up_to, self._count)):
+            some = self._ids[number * self._step : (number + 1) * self._step]
+            parts = wire.pack_gather(self._connection.table.number, some)
+            self._sent.append(self._connection.begin(wire.GATHER, *parts))
+
+    def finish(self) -> None:
+        """Receive all rows."""
+        size = self._step * self._row_bytes
+        for number in range(self._count):
+            if self._task is not None:
+                self._task.check()
+            out = self._out[number * size : (number + 1) * size]
+            self._connection.end(wire.GATHER, self._sent[number], out, begin=number * self._step)
+            self._send(number + 1 + _WINDOW)
+
+
+class Endpoint:
+    """Server at one place, and the connections to it."""
+
+    def __init__(self, address: Address, location: Location) -> None:
+        self._address, self._location = address, location
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self._idle: list[Connection] = []
+        self._closed = False
+        self.connections = self.waits = 0
+        #: What the server said of its table first, and must always say.
+        self.table = self.run(lambda connection: connection.table)
+
+    def take(self) -> Connection:
+        """Return a connection for this thread alone; :meth:`give_back` it, or close it.
+
+        Raises:
+            FileChangedError: the server has other rows than it had.
+            OSError: there is no connection.
+        """
+        if self._process != os.getpid():  # a child: the connections are the parent's
+            self._lock, self._process = threading.Lock(), os.getpid()
+            before, self._idle = self._idle, []
+            for one in before:
+                one.close()  # this process's descriptor only
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        made = Connection(self._address, self._location)
+        known = getattr(self, "table", made.table)
+        if not made.table.is_as(known):
+            made.close()
+            raise FileChangedError(
+                f"{self._location} has other rows than when they were opened (generation "
+                f"{made.table.generation}, before {known.generation}; shape {made.table.shape}, "
+                f"before {known.shape}): open them again"
+            )
+        with self._lock:
+            self.connections += 1
+        return made
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection for its next use."""
+        with self._lock:
+            if len(self._idle) < _IDLE and not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def run(self, work: Callable[[Connection], R], task: native.Task | None = None) -> R:
+        """Return ``work(connection)``, done again over new connections while they break.
+
+        Raises:
+            ServerTimeoutError: it could not be done in time.
+        """
+        until = time.monotonic() + self._address.timeout
+        wait = 0.01
+        while True:
+            try:
+                connection = self.take()
+                try:
+                    result = work(connection)
+                except BaseException:
+                    connection.close()
+                    raise
+                self.give_back(connection)
+                return result
+            except AetherError:
+                raise
+            except wire.WireError as error:
+                raise FormatError(f"{self._location}: {error}") from None
+            except (OSError, EOFError) as error:
+                self.forget()
+                if time.monotonic() + wait > until:
+                    raise ServerTimeoutError(
+                        f"{self._location} was not reached within {self._address.timeout:g} s: "
+                        f"{error}"
+                    ) from error
+            self.waits += 1
+            if task is not None:
+                task.check()
+            time.sleep(wait)
+            wait = min(2 * wait, 1.0)
+
+    def forget(self) -> None:
+        """Close the idle connections: where one broke, others did."""
+        with self._lock:
+            before, self._idle = self._idle, []
+        for one in before:
+            one.close()
+
+    def close(self) -> None:
+        """Close the connections, those in use when their gathers end."""
+        self._closed = True
+        self.forget()

@@ -1,0 +1,51 @@
+"""Rows in files, by name, as ``aethergraph serve`` has them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from aethergraph import _native as native
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import FeatureStore
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.protocols import RowSource
+from aethergraph.storage.npy import is_npy
+from aethergraph.storage.opening import open_container
+
+__all__ = ["open_tables"]
+
+
+def open_tables(path: native.Path, name: str | None = None) -> dict[str, RowSource]:
+    """Open the tables of rows in a file, mapped.
+
+    A feature file has one, which is called like it without its ending. A graph file has its
+    attributes: ``x``, of edges ``edges/x``; of a typed graph ``user/x`` and
+    ``user-rates-film/x``.
+
+    Args:
+        path: a feature file, ``.npy`` or native, or a graph file.
+        name: another name for the table of a feature file; a word before those of a graph.
+
+    Raises:
+        MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
+        InvalidArgumentError: a graph without attributes.
+    """
+    is_array = is_npy(native.NativeFile(path, raw=True))
+    if is_array or open_container(path).content != native.CONTENT_GRAPH:
+        return {name or Path(os.fsdecode(path)).stem: FeatureStore.load(path)}
+    found: dict[str, RowSource] = {}
+    graph = HeteroGraph.load(path)
+    if (len(graph.node_types), len(graph.edge_types)) == (1, 1):
+        one = Graph.load(path)
+        found.update(one.node_attrs)
+        found.update({f"edges/{attr}": rows for attr, rows in one.edge_attrs.items()})
+    else:
+        for kind in graph.node_types:
+            found.update({f"{kind}/{attr}": rows for attr, rows in graph[kind].attrs.items()})
+        for edge in graph.edge_types:
+            between = "-".join(edge)
+            found.update({f"{between}/{attr}": rows for attr, rows in graph[edge].attrs.items()})
+    if not found:
+        raise InvalidArgumentError(f"{os.fsdecode(path)} is a graph without attributes to serve")
+    return {f"{name}/{key}": rows for key, rows in found.items()} if name else found

@@ -1,0 +1,103 @@
+"""Sockets that a server listens at, and what they and their connections are set to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+from typing import Any
+
+from aethergraph._checks.options import shown
+from aethergraph.errors import InvalidArgumentError, StorageError
+from aethergraph.remote import wire
+from aethergraph.remote.address import is_socket
+
+__all__ = ["LOOPBACK", "REPLY_SECONDS", "listen", "listen_unix", "server_context", "set_options"]
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+#: Seconds that a reply may take to be read.
+REPLY_SECONDS = 60.0
+
+
+def server_context(tls: Any) -> ssl.SSLContext | None:
+    """Return what TLS needs of the files of certificate and key; None without them.
+
+    Raises:
+        InvalidArgumentError: they cannot be used.
+    """
+    if tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(*tls)
+    except (OSError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"tls = {shown(tls)}: {error}") from None
+    return context
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen at an address.
+
+    Raises:
+        StorageError: that is not possible.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(128)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        raise StorageError(f"{host}:{port}: {error}") from None
+    return sock
+
+
+def listen_unix(path: str) -> socket.socket:
+    """Listen at a path, in place of a server that is no more.
+
+    Raises:
+        StorageError: that is not possible.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        try:
+            sock.bind(path)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or _is_served(path):
+                raise
+            os.unlink(path)
+            sock.bind(path)
+        os.chmod(path, 0o600)  # before listen(): nobody can have connected
+        sock.listen(128)
+    except (OSError, ValueError) as error:
+        sock.close()
+        raise StorageError(f"{path}: {error}") from None
+    return sock
+
+
+def _is_served(path: str) -> bool:
+    """Return whether somebody answers at the path, or whether it is no socket."""
+    if not is_socket(path):
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(1)
+        try:
+            sock.connect(path)
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def set_options(sock: socket.socket, local: bool) -> None:
+    """Set what a connection needs; ``local``: it is one of a unix socket."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wire.pack_seconds(REPLY_SECONDS))
+    if local:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A client whose machine is gone holds its place for a minute, not for ever.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("KEEPIDLE", 30), ("KEEPINTVL", 10), ("KEEPCNT", 3)):
+        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)

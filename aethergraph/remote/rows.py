@@ -1,0 +1,295 @@
+"""RemoteRows: rows of one server, or of several that have a shard each, as a source of rows."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import empty
+from aethergraph._tracepoints import made
+from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError
+from aethergraph.features import CachedRows, FeatureStore
+from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.protocols import RowSource
+from aethergraph.remote import wire
+from aethergraph.remote.address import Address, parse_address
+from aethergraph.remote.endpoint import Endpoint, Gathering
+
+__all__ = ["RemoteRows", "RemoteStats", "open_source"]
+
+log = logging.getLogger("aethergraph")
+
+_told_of_rdma = False
+
+
+class RemoteStats(NamedTuple):
+    """Counts of a :class:`RemoteRows` in this process.
+
+    Attributes:
+        gathers: gathers that were answered.
+        rows: rows of these.
+        connections: connections made so far.
+        retries: times that a gather was put off because a connection broke, or none could be made.
+    """
+
+    gathers: int
+    rows: int
+    connections: int
+    retries: int
+
+
+def open_source(url: str) -> RowSource:
+    """Open rows that a server has; every loader and framework adapter takes them.
+
+    ::
+
+        graph.node_attrs["x"] = open_source("tcp://10.0.0.1:9999/x?token_file=token&ca=cert.pem")
+        loader = NeighborLoader(graph, [15, 10], feature_source="tcp://127.0.0.1:9999")
+
+    ================================  ==============================================================
+    ``tcp://HOST:PORT/NAME``          a server's table; without a name, its only one
+    ``tcp://A:PORT,B:PORT/NAME``      the servers of all shards, in any order
+    ``unix:///PATH/NAME``             a server at a unix socket on this machine
+    ``shm:///PATH``                   a file on this machine, mapped: no server, no copy between
+    ``rdma://HOST:PORT/NAME``         as ``tcp``; says once that no RDMA transport is there
+    ================================  ==============================================================
+
+    Options follow as ``?option=value&...``: ``token_file``, the file of the secret; ``ca``, the
+    file of the certificate that the server's is signed by, or ``system``, for TLS; ``timeout`` in
+    seconds (30) that a request may take with all of its retries; ``memory_budget``, such as
+    ``512M``, for rows that are kept (:class:`aethergraph.CachedRows`); ``name`` of the table.
+    Rows that change are never kept.
+
+    Threads share the source and ask at the same time, each over a connection of its own. A forked
+    child connects anew, and so does a copy that was pickled: it travels as its URL. A connection
+    that breaks is made anew, and the rows are asked for again.
+
+    Raises:
+        InvalidArgumentError: the URL is none, there is no such table, or a shard is missing.
+        ServerTimeoutError: the server is not reached in time; names it.
+        AccessDeniedError: the server refuses the token, or does not know it.
+        FormatError: what answers is no server of rows, or TLS fails.
+    """
+    address = parse_address(url)
+    if address.scheme == "shm":
+        if address.memory_budget is not None:
+            raise InvalidArgumentError(f"{url}: rows in memory are not kept a second time")
+        return FeatureStore.load(address.locations[0].host)
+    if address.scheme == "rdma":
+        _tell_of_rdma()
+    rows = RemoteRows(address)
+    if address.memory_budget is None or rows.is_live:
+        return rows
+    return CachedRows(rows, address.memory_budget)
+
+
+def _tell_of_rdma() -> None:
+    global _told_of_rdma
+    if not _told_of_rdma:
+        _told_of_rdma = True
+        log.warning("rdma://: there is no RDMA transport here; rows come over TCP")
+
+
+class _Reader:
+    """Reader behind a RowTable: asks the servers."""
+
+    def __init__(self, address: Address) -> None:
+        self.endpoints = [Endpoint(address, location) for location in address.locations]
+        try:
+            self.endpoints.sort(key=lambda one: one.table.begin)
+            _check_shards(self.endpoints, address.url)
+        except BaseException:
+            self.close()
+            raise
+        first = self.endpoints[0].table
+        self.shape, self.code = first.shape, native.dtype_code(first.dtype)
+        self.live = first.live
+        self._ends = np.array([one.table.end for one in self.endpoints], np.int64)
+        self.gathers = self.rows = 0
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
+        own = np.ascontiguousarray(ids, np.int64)
+        check_rows(own, self.shape[0])
+        gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
+
+    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None) -> None:
+        if not len(ids):
+            return
+        if len(self.endpoints) == 1:
+            self.endpoints[0].run(lambda one: one.gather(ids, out, task).finish(), task)
+        else:
+            self._fill_of_shards(ids, out, task)
+        self.gathers += 1
+        self.rows += len(ids)
+
+    def _fill_of_shards(
+        self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None
+    ) -> None:
+        """Ask all servers at once, and put their rows in place as they come."""
+        shard = np.searchsorted(self._ends, ids, "right")
+        parts = []
+        for number, endpoint in enumerate(self.endpoints):
+            places = np.flatnonzero(shard == number)
+            if len(places):
+                rows = empty((len(places), *out.shape[1:]), out.dtype, f"{len(places)} rows")
+                parts.append(_Part(endpoint, places, ids[places], rows, task))
+        try:
+            for part in parts:
+                part.begin()
+            for part in parts:
+                out[part.places] = part.finish()
+        finally:
+            for part in parts:
+                part.drop()
+
+    def close(self) -> None:
+        for one in self.endpoints:
+            one.close()
+
+
+class _Part:
+    """Rows of a gather that one of several servers has."""
+
+    def __init__(
+        self, endpoint: Endpoint, places: NDArray[np.int64], ids: NDArray[np.int64],
+        rows: NDArray[Any], task: native.Task | None,
+    ) -> None:  # fmt: skip
+        self.places = places
+        self._endpoint, self._ids, self._rows, self._task = endpoint, ids, rows, task
+        self._begun: tuple[Any, Gathering] | None = None
+
+    def begin(self) -> None:
+        """Send the first requests, if that can be done at once; else :meth:`finish` does it all."""
+        connection = None
+        try:
+            connection = self._endpoint.take()
+            self._begun = connection, connection.gather(self._ids, self._rows, self._task)
+        except AetherError:
+            raise
+        except (OSError, EOFError):
+            if connection is not None:
+                connection.close()
+
+    def finish(self) -> NDArray[Any]:
+        """Return the rows."""
+        if self._begun is not None:
+            connection, gathering = self._begun
+            try:
+                gathering.finish()
+            except AetherError:
+                raise
+            except (OSError, EOFError, wire.WireError):
+                self.drop()
+            else:
+                self._begun = None
+                self._endpoint.give_back(connection)
+                return self._rows
+        self._endpoint.run(
+            lambda one: one.gather(self._ids, self._rows, self._task).finish(), self._task
+        )
+        return self._rows
+
+    def drop(self) -> None:
+        """End the connection on which rows are still under way."""
+        if self._begun is not None:
+            self._begun[0].close()
+            self._begun = None
+
+
+def _check_shards(endpoints: list[Endpoint], url: str) -> None:
+    """Raise InvalidArgumentError unless the servers have all rows of one table, each once."""
+    first, end = endpoints[0].table, 0
+    for one in endpoints:
+        table = one.table
+        if (table.shape, table.dtype, table.live) != (first.shape, first.dtype, first.live):
+            raise InvalidArgumentError(
+                f"{url}: rows of {table.dtype} {table.shape} and of {first.dtype} {first.shape} "
+                "are not shards of one table"
+            )
+        if table.begin != end:
+            break
+        end = table.end
+    if end != first.shape[0] or len(endpoints) != first.shard[1]:
+        have = ", ".join(f"{one.table.shard[0]}/{one.table.shard[1]}" for one in endpoints)
+        raise InvalidArgumentError(
+            f"{url}: the servers have the shards {have}: give the addresses of all, each once"
+        )
+
+
+class RemoteRows(RowTable):
+    """Rows of a server, as a :class:`aethergraph.protocols.RowSource`; made by :func:`open_source`.
+
+    It answers what a ``FeatureStore`` answers, but reads every row from the server. Its
+    :attr:`array` reads them all.
+    """
+
+    def __init__(self, address: Address | str) -> None:
+        self._address = parse_address(address) if isinstance(address, str) else address
+        self._rows = self._reader = _Reader(self._address)
+        self._array, self._guard = None, None
+        self._code, self._dtype = self._reader.code, native.ARRAY_DTYPES[self._reader.code]
+        self._num_rows, self._row_shape = self._reader.shape[0], self._reader.shape[1:]
+        made(self)
+
+    @property
+    def url(self) -> str:
+        """URL that it was opened with."""
+        return self._address.url
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows, read at each use."""
+        return self.read(0, self._num_rows)
+
+    @property
+    def is_live(self) -> bool:
+        """True if the server's rows change."""
+        return self._reader.live
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Identity of the content, as the servers tell it; None if it changes."""
+        if self.is_live:
+            return None
+        return "+".join(one.table.generation for one in self._reader.endpoints)
+
+    def stats(self) -> RemoteStats:
+        """Return the counts so far in this process."""
+        if self._rows is None:
+            raise ClosedError(f"{self!r} was closed")
+        ends = self._reader.endpoints
+        return RemoteStats(
+            self._reader.gathers, self._reader.rows, sum(one.connections for one in ends),
+            sum(one.waits for one in ends),
+        )  # fmt: skip
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._rows is None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._rows = None
+        self._reader.close()
+
+    def __enter__(self) -> RemoteRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"RemoteRows({self.url!r}, shape={self.shape}, dtype={self.dtype_name}{state})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.native_rows()
+        return RemoteRows, (self.url,)

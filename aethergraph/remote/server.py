@@ -1,0 +1,457 @@
+"""FeatureServer: rows by id for other processes and machines.
+
+::
+
+    listener (TCP) ──┐                    ┌─ thread of a connection: HELLO, AUTH, then META and
+                     ├─ accepting thread ─┤    GATHER, each answered before the next is looked at
+    listener (unix) ─┘                    └─ ...
+
+A connection has a thread of its own, which waits in the system, or gathers and sends without the
+interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_text, shown
+from aethergraph._tracepoints import made
+from aethergraph.errors import AccessDeniedError, AetherError, InvalidArgumentError
+from aethergraph.features.sources import gather_rows
+from aethergraph.features.table import check_rows
+from aethergraph.protocols import FeatureSource
+from aethergraph.remote import wire
+from aethergraph.remote.address import Location
+from aethergraph.remote.listening import (
+    LOOPBACK,
+    listen,
+    listen_unix,
+    server_context,
+    set_options,
+)
+from aethergraph.remote.served import ServedRows, check_shard, serve_rows
+
+__all__ = ["FeatureServer", "ServerStats"]
+
+#: Connections that have not said who they are, at most; the oldest makes room.
+_STRANGERS = 64
+#: Seconds that a stranger has to say who it is, and that a request may take once it has begun.
+_GREETING, _REQUEST = 10.0, 10.0
+#: Bytes of the memory for replies that a connection keeps.
+_KEPT = 8 << 20
+
+
+class ServerStats(NamedTuple):
+    """Counts of a :class:`FeatureServer`.
+
+    Attributes:
+        connections: connections that are open, those included that have not said who they are.
+        accepted: connections so far.
+        refused: connections that ended for a wrong token, a frame that is none, or a time-out, or
+            for which there was no place.
+        requests: gathers that were answered.
+        rows: rows of these.
+        row_bytes: bytes of these rows.
+    """
+
+    connections: int
+    accepted: int
+    refused: int
+    requests: int
+    rows: int
+    row_bytes: int
+
+
+class _Refusal(Exception):
+    """Reason to end a connection that has broken the rules; its message is for the client."""
+
+
+class _Connection:
+    """Connection of a client."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.memory = np.empty(0, np.uint8)
+        self.requests = self.rows = self.row_bytes = 0
+
+    def stop(self, how: int) -> None:
+        """End the connection for reading, or altogether, from any thread."""
+        with suppress(OSError):  # not SSLSocket's own, which takes TLS away from the other thread
+            socket.socket.shutdown(self.socket, how)
+
+    def room(self, size: int) -> NDArray[np.uint8]:
+        """Return memory for a reply."""
+        if size > len(self.memory):
+            if size > _KEPT:
+                return np.empty(size, np.uint8)
+            self.memory = np.empty(max(size, 1 << 16), np.uint8)
+        return self.memory[:size]
+
+
+class FeatureServer:
+    """Server of rows by id, for :func:`open_source` in other processes and on other machines.
+
+    ::
+
+        with FeatureServer({"x": FeatureStore.load("x.npy")}, port=9999) as server:
+            print(server.address)                       # tcp://127.0.0.1:9999
+            server.wait()
+
+    ``aethergraph serve`` is the same as a command. Whoever can connect may read every row: it
+    listens at loopback, and elsewhere only with a token and TLS. A unix socket is for its user.
+
+    Args:
+        sources: sources of rows or arrays by name; or one, which is called ``"x"``.
+        host: address to listen at over TCP. Others than loopback need ``token`` and ``tls``.
+        port: port to listen at; 0: any that is free, see :attr:`port`. None: not over TCP.
+        unix: path of a unix socket to listen at, or None.
+        token: secret that clients must prove to know, or None.
+        tls: files of certificate and key in PEM, or None. The unix socket goes without.
+        shard: ``(k, n)``: serve the k-th (from 0) of n equal ranges of rows. Ids stay those of all
+            rows; a client that has the addresses of all n servers asks each for its rows.
+        max_connections: connections at once.
+
+    Attributes:
+        port: port that it listens at, or None.
+
+    Raises:
+        InvalidArgumentError: no sources, no place to listen at, an open one without token and TLS,
+            or rows of more than 64 MiB.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, FeatureSource | ArrayLike] | FeatureSource | ArrayLike,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        unix: str | Path | None = None,
+        token: str | None = None,
+        tls: tuple[str | Path, str | Path] | None = None,
+        shard: tuple[int, int] = (0, 1),
+        max_connections: int = 256,
+    ) -> None:
+        if port is None and unix is None:
+            raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
+        host, token = as_text(host, "host") or "", as_text(token, "token")
+        if token == "":
+            raise InvalidArgumentError("token is empty: give a secret, or None for no token")
+        if port is not None and host not in LOOPBACK and (token is None or tls is None):
+            raise InvalidArgumentError(
+                f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
+                "127.0.0.1"
+            )
+        if not isinstance(sources, Mapping):
+            sources = {"x": sources}
+        self._tables: dict[str, ServedRows] = serve_rows(sources, check_shard(shard))
+        self._numbered = list(self._tables.values())
+        self._host = host
+        self.port = None if port is None else as_count(port, "port")
+        self._unix = None if unix is None else _as_path(unix)
+        self._token = None if token is None else token.encode()
+        self._tls = server_context(tls)
+        self._most = as_count(max_connections, "max_connections")
+        self._lock = threading.Lock()
+        self._listeners: list[socket.socket] = []
+        self._strangers: deque[_Connection] = deque()
+        self._connections: set[_Connection] = set()
+        self._threads: set[threading.Thread] = set()
+        self._ended = threading.Event()
+        self._accepted = self._refused = 0
+        self._counts = [0, 0, 0]  # requests, rows, bytes of connections that have ended
+        made(self)
+
+    # ---- life ----------------------------------------------------------------------------------
+
+    def start(self) -> FeatureServer:
+        """Listen, and answer in threads of its own; return the server.
+
+        Raises:
+            StorageError: the address cannot be listened at.
+            InvalidArgumentError: it listens already.
+        """
+        with self._lock:
+            if self._listeners:
+                raise InvalidArgumentError(f"{self!r} listens already")
+        found = []
+        try:
+            if self.port is not None:
+                found.append(listen(self._host, self.port))
+                self.port = found[0].getsockname()[1]
+            if self._unix is not None:
+                found.append(listen_unix(self._unix))
+        except BaseException:
+            for one in found:
+                one.close()
+            raise
+        with self._lock:
+            self._listeners = found
+            self._ended.clear()
+        for one in found:
+            self._begin(self._accept, one)
+        return self
+
+    def close(self, grace: float = 10.0) -> None:
+        """Stop: no connection is accepted, requests that have come are answered, then all end.
+
+        Args:
+            grace: seconds that answers may take; then connections are cut.
+        """
+        with self._lock:
+            listeners, self._listeners = self._listeners, []
+            open_ones = [*self._strangers, *self._connections]
+        for one in listeners:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        if listeners and self._unix is not None:
+            with suppress(OSError):
+                os.unlink(self._unix)
+        for connection in open_ones:
+            connection.stop(socket.SHUT_RD)  # what has come before can still be read
+        until = time.monotonic() + grace
+        for thread in list(self._threads):
+            thread.join(max(0.0, until - time.monotonic()))
+        with self._lock:
+            open_ones = [*self._strangers, *self._connections]
+        for connection in open_ones:
+            connection.stop(socket.SHUT_RDWR)
+        self._ended.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the server is closed, by another thread; return whether it is."""
+        return self._ended.wait(timeout)
+
+    def __enter__(self) -> FeatureServer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"FeatureServer({', '.join(self._tables)}; {self.address})"
+
+    # ---- what there is -------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tables."""
+        return list(self._tables)
+
+    @property
+    def addresses(self) -> list[str]:
+        """URLs for :func:`open_source`, that of TCP first; the name of a table may follow."""
+        found = []
+        if self.port is not None:
+            found.append(str(Location(self._host, self.port)))
+        if self._unix is not None:
+            found.append(str(Location(os.path.abspath(self._unix), None)))
+        return found
+
+    @property
+    def address(self) -> str:
+        """URL for :func:`open_source`, that of TCP if there are two."""
+        return self.addresses[0]
+
+    def stats(self) -> ServerStats:
+        """Return the counts so far."""
+        with self._lock:
+            rest = [*self._strangers, *self._connections]
+            counts = list(self._counts)
+            accepted, refused = self._accepted, self._refused
+        for one in rest:
+            for i, number in enumerate((one.requests, one.rows, one.row_bytes)):
+                counts[i] += number
+        return ServerStats(len(rest), accepted, refused, *counts)
+
+    # ---- connections ---------------------------------------------------------------------------
+
+    def _begin(self, call: Any, *args: Any) -> None:
+        thread = threading.Thread(target=call, args=args, daemon=True, name="aethergraph serve")
+        thread.start()
+        with self._lock:
+            self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    time.sleep(0.1)  # until a connection has ended
+                    continue
+                if error.errno in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
+                    continue
+                return  # it was closed
+            one = _Connection(client)
+            with self._lock:
+                if listener not in self._listeners:
+                    client.close()
+                    return
+                self._accepted += 1
+                self._strangers.append(one)
+                # Whoever says nothing holds no place that another could have.
+                oldest = self._strangers.popleft() if len(self._strangers) > _STRANGERS else None
+            if oldest is not None:
+                oldest.stop(socket.SHUT_RDWR)
+            try:
+                self._begin(self._serve, one, listener.family == socket.AF_UNIX)
+            except RuntimeError:  # no further thread
+                self._end(one, refused=True)
+
+    def _serve(self, one: _Connection, local: bool) -> None:
+        refused = True
+        try:
+            until = time.monotonic() + _GREETING
+            set_options(one.socket, local)
+            if self._tls is not None and not local:
+                one.socket.settimeout(_GREETING)
+                one.socket = self._tls.wrap_socket(
+                    one.socket, server_side=True, do_handshake_on_connect=False
+                )
+                one.socket.do_handshake()
+            inbox = wire.Inbox(one.socket, patience=_REQUEST)
+            refused = not self._greet(one, inbox, until)
+            if not refused:
+                self._answer(one, inbox)
+        except (_Refusal, wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
+            refused = True
+            with suppress(OSError, ValueError):
+                said = error if isinstance(error, (AetherError, wire.BusyError)) else None
+                reason = said or InvalidArgumentError(str(error))
+                wire.send(one.socket, 0, 0, wire.pack_error(reason), flags=wire.ERROR)
+        except (OSError, ValueError):  # it is gone
+            pass
+        finally:
+            self._end(one, refused)
+
+    def _end(self, one: _Connection, refused: bool) -> None:
+        with self._lock:
+            with suppress(ValueError):
+                self._strangers.remove(one)
+            self._connections.discard(one)
+            self._refused += refused
+            for i, number in enumerate((one.requests, one.rows, one.row_bytes)):
+                self._counts[i] += number
+            one.requests = one.rows = one.row_bytes = 0
+        with suppress(OSError):
+            one.stop(socket.SHUT_WR)
+            one.socket.close()
+
+    def _greet(self, one: _Connection, inbox: wire.Inbox, until: float) -> bool:
+        """Find out who a client is; return False if it has ended instead."""
+        frame = inbox.frame(until)
+        if frame is None:
+            return False
+        _expect(frame, wire.HELLO)
+        _, client_nonce = wire.unpack_hello(frame.body)
+        nonce = secrets.token_bytes(wire.NONCE_BYTES)
+        hello = wire.pack_hello(nonce, self._token is not None)
+        wire.send(one.socket, wire.HELLO, frame.request, hello)
+        if self._token is not None:
+            frame = inbox.frame(until)
+            if frame is None:
+                return False
+            _expect(frame, wire.AUTH)
+            expected = wire.prove(self._token, b"client", client_nonce, nonce)
+            if not hmac.compare_digest(bytes(frame.body), expected):
+                error = AccessDeniedError("the token is wrong")
+                wire.send(
+                    one.socket, wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR
+                )
+                return False
+            proof = wire.prove(self._token, b"server", client_nonce, nonce)
+            wire.send(one.socket, wire.AUTH, frame.request, proof)
+        with self._lock:
+            if one not in self._strangers:
+                raise wire.BusyError("there are too many connections")
+            if len(self._connections) >= self._most:
+                raise wire.BusyError(f"there are {self._most} connections already")
+            self._strangers.remove(one)
+            self._connections.add(one)
+        return True
+
+    def _answer(self, one: _Connection, inbox: wire.Inbox) -> None:
+        """Answer the requests of a client until it ends."""
+        while True:
+            frame = inbox.frame()
+            if frame is None:
+                return
+            parts: tuple[bytes | memoryview, ...]
+            try:
+                parts, flags = self._reply(one, frame), 0
+            except (wire.WireError, _Refusal):
+                raise
+            except Exception as error:  # a source may raise anything: its client is told
+                parts, flags = (wire.pack_error(error),), wire.ERROR
+            wire.send(one.socket, frame.op, frame.request, *parts, flags=flags)
+
+    def _reply(self, one: _Connection, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
+        if frame.op == wire.GATHER:
+            number, ids = wire.unpack_gather(frame.body)
+            if number >= len(self._numbered):
+                raise wire.WireError(f"there is no table {number}")
+            return (self._gather(one, self._numbered[number], ids),)
+        _expect(frame, wire.META)
+        try:
+            name = bytes(frame.body).decode()
+        except UnicodeDecodeError:
+            raise wire.WireError("a name that is no text") from None
+        if not name and len(self._tables) == 1:
+            name = next(iter(self._tables))
+        if name not in self._tables:
+            raise InvalidArgumentError(
+                f"there is no table {shown(name)}; there are: {', '.join(self._tables)}"
+            )
+        table = self._tables[name]
+        return (table.description(self._numbered.index(table)),)
+
+    def _gather(self, one: _Connection, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
+        size = len(ids) * table.row_bytes
+        if size > wire.MAX_BODY:
+            raise _Refusal(f"{len(ids)} rows are {size} bytes, more than a frame holds")
+        check_rows(ids, table.num_rows)
+        if table.begin or table.end < table.num_rows:
+            outside = (ids < table.begin) | (ids >= table.end)
+            if outside.any():
+                at = int(outside.argmax())
+                raise InvalidArgumentError(
+                    f"row {ids[at]} is not in this shard, {table.begin}..{table.end - 1}",
+                    position=at, value=int(ids[at]),
+                )  # fmt: skip
+        rows = table.rows
+        shape = (len(ids), *rows.row_shape)
+        memory = one.room(size)
+        out = memory.view(rows.array_dtype).reshape(shape)
+        gather_rows(rows, ids, out)
+        one.requests += 1
+        one.rows += len(ids)
+        one.row_bytes += size
+        return wire.bytes_of(memory)
+
+
+def _as_path(path: Any) -> str:
+    try:
+        return os.fsdecode(path)
+    except Exception:  # whatever an object of somebody else raises
+        raise InvalidArgumentError(f"unix = {shown(path)} is no path") from None
+
+
+def _expect(frame: wire.Frame, op: int) -> None:
+    if frame.op != op or frame.flags:
+        raise wire.WireError(f"operation {frame.op} (flags {frame.flags}) where {op} is due")

@@ -1,0 +1,296 @@
+"""The wire: frames, what is said in them, and the limits that both ends keep.
+
+A frame is a header of 12 bytes and a body; numbers are little-endian::
+
+    u32 bytes of the body | u8 operation | u8 flags | u16 0 | u32 request | body
+
+    client                                       server
+    HELLO   magic, version, nonce          ──>
+                                           <──   HELLO   magic, version, token needed, nonce
+    AUTH    HMAC(token, "client", nonces)  ──>
+                                           <──   AUTH    HMAC(token, "server", nonces)
+    META    name of a table                ──>
+                                           <──   META    table, shape, dtype, generation... (JSON)
+    GATHER  u32 table, u32 0, i64 ids[]    ──>                               many at once,
+                                           <──   GATHER  rows                answered in order
+
+The HMAC is that of RFC 2104 with SHA-256. Both nonces are in it, so an AUTH of an earlier
+connection is worth nothing, and the server proves that it knows the token, too. A reply has the
+operation and the number of its request; one with the flag ``ERROR`` says why there is none (JSON).
+What is not as it should be ends the connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import socket
+import ssl
+import struct
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import errors
+
+__all__ = [
+    "AUTH",
+    "ERROR",
+    "GATHER",
+    "HEADER",
+    "HELLO",
+    "MAX_BODY",
+    "MAX_IDS",
+    "META",
+    "NONCE_BYTES",
+    "BusyError",
+    "Frame",
+    "Inbox",
+    "WireError",
+    "bytes_of",
+    "pack_error",
+    "pack_gather",
+    "pack_hello",
+    "pack_seconds",
+    "prove",
+    "raise_error",
+    "send",
+    "unpack_gather",
+    "unpack_hello",
+]
+
+HELLO, AUTH, META, GATHER = 1, 2, 3, 4
+#: Flag of a reply that says why there is none.
+ERROR = 1
+#: Most bytes of a body, and most rows of a request; a client splits what is more.
+MAX_BODY, MAX_IDS = 64 << 20, 4096
+NONCE_BYTES = 32
+
+_VERSION = 1
+_MAGIC = b"AeGr"
+HEADER = struct.Struct("<IBBHI")
+_HELLO = struct.Struct(f"<4sHH{NONCE_BYTES}s")
+_GATHER = struct.Struct("<II")
+#: Most bytes that a client says at once: ids of a request, or the name of a table.
+_MAX_REQUEST = _GATHER.size + 8 * MAX_IDS
+#: Bytes up to which a frame is copied together, so that TLS makes one record of it.
+_SMALL = 16 << 10
+
+
+class WireError(Exception):
+    """Error of what is no frame of this protocol, or not the one that is due."""
+
+
+class BusyError(ConnectionError):
+    """Error of a server that has no place for a further connection now."""
+
+
+class Frame(NamedTuple):
+    """Frame that has come.
+
+    Attributes:
+        op: operation.
+        flags: 0 or ``ERROR``.
+        request: number of the request.
+        body: the body; valid until the next frame is read.
+    """
+
+    op: int
+    flags: int
+    request: int
+    body: memoryview
+
+
+# ---- sending ---------------------------------------------------------------------------------
+
+
+def bytes_of(array: NDArray[Any]) -> memoryview:
+    """Return the memory of a C-contiguous array as bytes."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def send(
+    sock: socket.socket, op: int, request: int, *parts: bytes | memoryview, flags: int = 0
+) -> None:
+    """Send a frame whose body is ``parts``, without copying large ones."""
+    size = sum(map(len, parts))
+    header = HEADER.pack(size, op, flags, 0, request)
+    if size <= _SMALL:
+        sock.sendall(b"".join((header, *parts)))
+    elif isinstance(sock, ssl.SSLSocket):
+        for part in (header, *parts):
+            sock.sendall(part)
+    else:
+        done = sock.sendmsg((header, *parts))
+        for part in (header, *parts):
+            if done < len(part):
+                sock.sendall(memoryview(part)[done:])
+            done = max(0, done - len(part))
+
+
+# ---- receiving -------------------------------------------------------------------------------
+
+
+class Inbox:
+    """Frames that come through a socket, which may come in any pieces.
+
+    Args:
+        sock: the socket; it blocks, and gets time-outs in the middle of frames.
+        most: bytes of a body at most.
+        patience: seconds that the rest of a frame may take once it has begun.
+    """
+
+    def __init__(self, sock: socket.socket, most: int = _MAX_REQUEST, patience: float = 10) -> None:
+        self._sock, self._most, self._patience = sock, most, patience
+        self._buffer = memoryview(bytearray(2 * (most + HEADER.size)))
+        self._begin = self._end = 0
+
+    def frame(self, until: float | None = None) -> Frame | None:
+        """Return the next frame; None if the other side has ended between two.
+
+        Args:
+            until: time (monotonic) by which all of it must be there. None: it may begin at any
+                time, and then must end within the patience.
+
+        Raises:
+            WireError: what comes is no frame.
+            TimeoutError: it did not come in time.
+            ConnectionError: the other side has ended in the middle of it.
+        """
+        limited = until is not None
+        try:
+            while True:
+                have = self._end - self._begin
+                if have >= HEADER.size:
+                    size, op, flags, zero, request = HEADER.unpack_from(self._buffer, self._begin)
+                    if zero or size > self._most:
+                        raise WireError(f"a body of {size} bytes, where {self._most} are the most")
+                    begin = self._begin + HEADER.size
+                    if have >= HEADER.size + size:
+                        self._begin = begin + size
+                        return Frame(op, flags, request, self._buffer[begin : begin + size])
+                if have and until is None:
+                    until, limited = time.monotonic() + self._patience, True
+                if until is not None:
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        raise TimeoutError("a frame did not come in time")
+                    self._sock.settimeout(left)
+                if not self._fill():
+                    if have:
+                        raise ConnectionError("the connection ended within a frame")
+                    return None
+        finally:
+            if limited:
+                self._sock.settimeout(None)
+
+    def _fill(self) -> int:
+        """Read what there is, behind what is there; return the number of bytes, 0 at the end."""
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        elif self._begin + HEADER.size + self._most > len(self._buffer):
+            have = self._end - self._begin
+            self._buffer[:have] = bytes(self._buffer[self._begin : self._end])
+            self._begin, self._end = 0, have
+        count = self._sock.recv_into(self._buffer[self._end :])
+        self._end += count
+        return count
+
+
+# ---- bodies ----------------------------------------------------------------------------------
+
+
+def pack_seconds(seconds: float) -> bytes:
+    """Return a ``struct timeval``, as options of sockets take it."""
+    whole = int(seconds)
+    return struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+
+
+def pack_hello(nonce: bytes, needs_token: bool = False) -> bytes:
+    """Return the body of a HELLO."""
+    return _HELLO.pack(_MAGIC, _VERSION, needs_token, nonce)
+
+
+def unpack_hello(body: memoryview) -> tuple[bool, bytes]:
+    """Return whether a token is needed, and the nonce.
+
+    Raises:
+        WireError: it is no HELLO.
+        VersionError: the other side speaks another version.
+    """
+    if len(body) != _HELLO.size:
+        raise WireError("a HELLO of another length")
+    magic, version, needs_token, nonce = _HELLO.unpack(body)
+    if magic != _MAGIC:
+        raise WireError("a HELLO of something else")
+    if version != _VERSION:
+        raise errors.VersionError(
+            f"the other side speaks version {version} of the protocol, this one {_VERSION}: "
+            "install the same version of AetherGraph on both"
+        )
+    return bool(needs_token), nonce
+
+
+def prove(token: bytes, who: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
+    """Return the proof that ``who``, b"client" or b"server", knows the token."""
+    return hmac.new(token, who + client_nonce + server_nonce, hashlib.sha256).digest()
+
+
+def pack_gather(table: int, ids: NDArray[np.int64]) -> tuple[bytes, memoryview]:
+    """Return the parts of the body of a GATHER."""
+    return _GATHER.pack(table, 0), bytes_of(ids)
+
+
+def unpack_gather(body: memoryview) -> tuple[int, NDArray[np.int64]]:
+    """Return the number of the table, and a copy of the ids, which are aligned then.
+
+    Raises:
+        WireError: it is no GATHER.
+    """
+    if len(body) < _GATHER.size or len(body) % 8:
+        raise WireError("a GATHER of another length")
+    table, zero = _GATHER.unpack_from(body)
+    if zero:
+        raise WireError("a GATHER with something where 0 belongs")
+    return table, np.frombuffer(body, "<i8", offset=_GATHER.size).astype(np.int64)
+
+
+def pack_error(error: BaseException) -> bytes:
+    """Return the body of a reply with the flag ``ERROR``."""
+    known = isinstance(error, (errors.AetherError, BusyError))
+    return json.dumps(
+        {
+            "error": type(error).__name__ if known else "AetherError",
+            "message": str(error) if known else f"the server failed: {type(error).__name__}",
+            "position": getattr(error, "position", None),
+            "value": getattr(error, "value", None),
+        }
+    ).encode()
+
+
+def raise_error(body: memoryview, address: str, begin: int = 0) -> None:
+    """Raise what the body of a reply with the flag ``ERROR`` says.
+
+    Args:
+        body: the body.
+        address: address of the server, for the message.
+        begin: place of the request's ids among those of the gather.
+    """
+    try:
+        found = json.loads(bytes(body))
+        name, message = str(found["error"]), f"{address}: {found['message']}"
+        position, value = found.get("position"), found.get("value")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise WireError("an error that cannot be read") from None
+    if name == "BusyError":
+        raise BusyError(message)
+    kind: Any = getattr(errors, name, None) if name in errors.__all__ else None
+    error: errors.AetherError = (kind or errors.AetherError)(message)
+    if isinstance(position, int):
+        error.position = position + begin
+    if isinstance(value, int):
+        error.value = value
+    raise error

@@ -1,0 +1,85 @@
+"""``aethergraph serve``: what it serves under which names, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serving import served
+from typer.testing import CliRunner
+
+from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph.cli.app import app
+from aethergraph.remote import open_source
+from aethergraph.remote.files import open_tables
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 20, (2, 60))
+    graph = Graph.from_edges(20, src, dst, edge_attrs={"w": rng.random((60, 2))})
+    graph.node_attrs["x"] = rng.random((20, 4))
+    graph.node_attrs["y"] = np.arange(20)
+    graph.save(tmp_path / "graph.aeg")
+    kind = ("user", "rates", "film")
+    typed = HeteroGraph.from_edges({kind: (src, dst)}, {"user": 20, "film": 20})
+    typed.with_attrs({"user": {"x": rng.random((20, 3))}}, {kind: {"stars": np.arange(60)}}).save(
+        tmp_path / "typed.aeg"
+    )
+    Graph.from_edges(20, src, dst).save(tmp_path / "bare.aeg")
+    np.save(tmp_path / "x.npy", rng.random((20, 5)))
+    FeatureStore.from_array(np.arange(20)).save(tmp_path / "labels.bin")
+    return tmp_path
+
+
+def test_tables_of_files(files: Path) -> None:
+    def names(file: str, name: str | None = None) -> dict[str, Any]:
+        return {key: rows.shape for key, rows in open_tables(files / file, name).items()}
+
+    assert names("x.npy") == {"x": (20, 5)}
+    assert names("labels.bin", "y") == {"y": (20,)}
+    assert names("graph.aeg") == {"x": (20, 4), "y": (20,), "edges/w": (60, 2)}
+    assert names("graph.aeg", "g") == {"g/x": (20, 4), "g/y": (20,), "g/edges/w": (60, 2)}
+    assert names("typed.aeg") == {"user/x": (20, 3), "user-rates-film/stars": (60,)}
+
+
+def test_many_files_at_two_places(files: Path) -> None:
+    token = files / "token"
+    token.write_text("secret")
+    with served(
+        files / "graph.aeg", files / "x.npy", "--name", "g", "--name", "wide", "--unix",
+        files / "s", "--tcp", "127.0.0.1:0", "--token-file", token, "--shard", "0/1",
+    ) as (_, line):  # fmt: skip
+        said, _, where = line.partition(" at ")
+        assert said == "serving g/x, g/y, g/edges/w, wide"
+        tcp, unix = where.strip().split(" and ")
+        for place in (tcp, unix):
+            source = open_source(f"{place}/g/y?token_file={token}")
+            assert source.gather([3, 19]).tolist() == [3, 19]
+        wide = open_source(f"{unix}/wide?token_file={token}")
+        assert (wide.gather(range(20)) == np.load(files / "x.npy")).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        (("x.npy", "--tcp", "0.0.0.0:0"), 2, "is open to others: give token= and tls="),
+        (("x.npy", "--tcp", "nothing"), 2, "--tcp 'nothing' is not HOST:PORT"),
+        (("x.npy", "--shard", "2"), 2, "--shard '2' is not K/N"),
+        (("x.npy", "--shard", "2/2"), 2, "is not (k, n) with 0 <= k < n"),
+        (("x.npy", "x.npy"), 2, "two tables are called 'x': give --name"),
+        (("x.npy", "--name", "a", "--name", "b"), 2, "--name is given 2 times for 1 files"),
+        (("bare.aeg",), 2, "a graph without attributes to serve"),
+        (("none.npy",), 1, "none.npy"),
+        (("x.npy", "--token-file", "none"), 2, "token_file"),
+    ],
+)
+def test_refusals(
+    files: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], code: int, words: str
+) -> None:
+    monkeypatch.chdir(files)
+    result = CliRunner().invoke(app, ["serve", *given])
+    assert result.exit_code == code and words in " ".join(result.stderr.split()), result.stderr

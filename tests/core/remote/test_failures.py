@@ -1,0 +1,180 @@
+"""Servers that die, stop, come back with the same rows, or with others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serving import address_in, served
+
+from aethergraph import FeatureStore
+from aethergraph.errors import FileChangedError, FormatError, ServerTimeoutError
+from aethergraph.remote import FeatureServer, RemoteRows, open_source, wire
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    for place in (f"tcp://127.0.0.1:{free_port()}", f"unix://{tmp_path}/none"):
+        began = time.monotonic()
+        with pytest.raises(ServerTimeoutError, match=rf"{place} was not reached within 0.3 s"):
+            open_source(f"{place}?timeout=0.3")
+        assert time.monotonic() - began < 3
+    assert issubclass(ServerTimeoutError, TimeoutError)
+
+
+def test_killed_in_a_frame_and_started_again(tmp_path: Path) -> None:
+    """A real process dies by SIGKILL while it sends; gathers go on when there is another."""
+    x = np.random.default_rng(0).random((2000, 2000))
+    np.save(tmp_path / "x.npy", x)
+    path, place = tmp_path / "x.npy", f"127.0.0.1:{free_port()}"
+    wrong: list[Any] = []
+    ended = threading.Event()
+
+    def gather(source: RemoteRows, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            while not ended.is_set():
+                ids = rng.integers(0, len(x), 1500)  # 24 MB: never in one piece
+                if not (source.gather(ids) == x[ids]).all():
+                    wrong.append(seed)
+        except BaseException as error:
+            wrong.append(error)
+
+    with served(path, "--tcp", place) as (process, line):
+        source = RemoteRows(f"{address_in(line)}?timeout=60")
+        threads = [threading.Thread(target=gather, args=(source, seed)) for seed in range(2)]
+        for one in threads:
+            one.start()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with served(path, "--tcp", place):
+        before = source.stats().gathers
+        while source.stats().gathers < before + 3 and not wrong:
+            time.sleep(0.01)
+        ended.set()
+        for one in threads:
+            one.join()
+    assert not wrong and source.stats().retries > 0
+
+
+def test_sigterm_ends_in_good_order(tmp_path: Path, x: Any) -> None:
+    np.save(tmp_path / "x.npy", x)
+    with served(tmp_path / "x.npy", "--unix", tmp_path / "s") as (process, line):
+        source = open_source(address_in(line))
+        assert (source.gather([1, 2]) == x[[1, 2]]).all()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+        assert "ended: 2 rows (128 B) in 1 requests, 1 connections" in out
+        assert not (tmp_path / "s").exists()
+
+
+def test_other_rows_are_refused(tmp_path: Path, x: Any) -> None:
+    np.save(tmp_path / "x.npy", x)
+    server = FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=0).start()
+    source = open_source(f"{server.address}?timeout=5")
+    port = server.port
+    server.close()
+    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=port):  # the same file
+        assert (source.gather([1]) == x[[1]]).all()
+    for rows in (x, x[:10], x.astype(np.float64)):  # equal ones, too: who would know
+        with FeatureServer(rows, port=port):
+            with pytest.raises(FileChangedError, match=r"has other rows .*open them again"):
+                source.gather([1])
+    np.save(tmp_path / "x.npy", x + 1)
+    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=port):
+        with pytest.raises(FileChangedError):
+            source.gather([1])
+        assert (open_source(source.url).gather([1]) == x[[1]] + 1).all()  # type: ignore[attr-defined]
+
+
+def test_a_server_that_stops_answering(tmp_path: Path, x: Any) -> None:
+    np.save(tmp_path / "x.npy", x)
+    with served(tmp_path / "x.npy") as (process, line):
+        source = open_source(f"{address_in(line)}?timeout=1")
+        source.gather([1])
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        began = time.monotonic()
+        with pytest.raises(ServerTimeoutError, match="did not answer in time"):
+            source.gather([1])
+        assert time.monotonic() - began < 5
+        process.send_signal(signal.SIGCONT)
+        assert (source.gather([2]) == x[[2]]).all()
+
+
+def test_replies_that_are_wrong(x: Any) -> None:
+    """A server that breaks the protocol is named, and its bytes are never rows."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    place = f"127.0.0.1:{listener.getsockname()[1]}"
+    description = (
+        b'{"table": 0, "shape": [5000, 16], "dtype": "float32", "generation": "g", "live": false, '
+        b'"begin": 0, "end": 5000, "shard": [0, 1]}'
+    )
+    answers = [
+        (wire.GATHER, 0, 1, bytes(64)),  # to another request
+        (wire.META, 0, 0, bytes(64)),
+        (wire.GATHER, 0, 0, bytes(63)),
+        (wire.GATHER, 0, 0, bytes(65)),
+        (wire.GATHER, 2, 0, bytes(64)),
+        (wire.GATHER, wire.ERROR, 0, b"?"),
+    ]
+
+    def answer() -> None:
+        for op, flags, ahead, body in answers:
+            sock, _ = listener.accept()
+            with sock:
+                inbox = wire.Inbox(sock)
+                for number in range(3):
+                    frame = inbox.frame()
+                    assert frame is not None
+                    if number == 2:
+                        wire.send(sock, op, frame.request + ahead, body, flags=flags)
+                    else:
+                        hello = wire.pack_hello(os.urandom(wire.NONCE_BYTES))
+                        wire.send(sock, frame.op, frame.request, (hello, description)[number])
+                with suppress(OSError):
+                    inbox.frame(time.monotonic() + 30)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    source = open_source(f"tcp://{place}?timeout=5")
+    for _ in answers:
+        with pytest.raises(FormatError, match=f"tcp://{place}: "):
+            source.gather([1])
+    thread.join()
+    listener.close()
+
+
+def test_a_server_that_announces_too_much() -> None:
+    for wrong in (b"{}", b"[", b'{"table": 0, "shape": [-1], "dtype": "float32"}'):
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def answer(listener: socket.socket = listener, wrong: bytes = wrong) -> None:
+            sock, _ = listener.accept()
+            with sock, listener:
+                inbox = wire.Inbox(sock)
+                for body in (wire.pack_hello(bytes(32)), wrong):
+                    frame = inbox.frame()
+                    assert frame is not None
+                    wire.send(sock, frame.op, frame.request, body)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(FormatError, match="description"):
+            open_source(f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()

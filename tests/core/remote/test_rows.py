@@ -1,0 +1,345 @@
+"""Rows that come over a connection are those of the source."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aethergraph import CachedRows, FeatureStore, Graph, SubgraphLoader
+from aethergraph.errors import (
+    ClosedError,
+    FileChangedError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    StorageError,
+)
+from aethergraph.protocols import RowSource
+from aethergraph.remote import (
+    FeatureServer,
+    RemoteRows,
+    address,
+    endpoint,
+    open_source,
+    rows,
+    wire,
+)
+
+
+def test_many_rows_go_in_many_requests(x: Any, server: FeatureServer) -> None:
+    ids = np.random.default_rng(1).integers(0, len(x), 50_000)
+    with RemoteRows(server.address) as remote:
+        assert (remote.gather(ids) == x[ids]).all()
+        assert remote.stats() == (1, 50_000, 1, 0)
+    stats = server.stats()
+    assert (stats.requests, stats.rows) == (13, 50_000)  # 4096 rows each
+    assert stats.row_bytes == 50_000 * 64
+
+
+@pytest.fixture(scope="module")
+def wide() -> Iterator[tuple[Any, list[RowSource]]]:
+    """Rows of 1000 numbers, and sources of them: of one server, and of four shards."""
+    table = np.random.default_rng(2).integers(0, 2**62, (301, 1000))
+    servers = [FeatureServer(table, port=0, shard=(k, 4)).start() for k in range(4)]
+    servers.append(FeatureServer(table, port=0).start())
+    places = ",".join(one.address.removeprefix("tcp://") for one in servers[:4])
+    yield table, [open_source(servers[4].address), open_source(f"tcp://{places}/x")]
+    for one in servers:
+        one.close()
+
+
+@given(st.lists(st.integers(0, 300), max_size=2000))
+def test_any_ids(wide: tuple[Any, list[RowSource]], ids: list[int]) -> None:
+    table, sources = wide
+    for source in sources:  # 131 rows to a request
+        assert (source.gather(ids) == table[ids].reshape(len(ids), 1000)).all()
+
+
+def test_names_and_places(tmp_path: Path, x: Any) -> None:
+    tables = {"x": x, "user/y": np.arange(9), "z": np.arange(3.0)}
+    path = tmp_path / "socket"
+    with FeatureServer(tables, port=0, unix=path) as server:
+        assert server.addresses == [f"tcp://127.0.0.1:{server.port}", f"unix://{path}"]
+        for place in server.addresses:
+            assert (open_source(f"{place}/user/y").gather([8, 0]) == [8, 0]).all()
+            assert (open_source(f"{place}?name=z").gather([2]) == [2]).all()
+            with pytest.raises(InvalidArgumentError, match=r"no table ''; there are: x, user/y"):
+                open_source(place)
+        assert open_source(f"rdma://127.0.0.1:{server.port}/z").num_rows == 3
+        with pytest.raises(StorageError, match="Address already in use"):
+            FeatureServer(x, unix=path).start()
+    assert not path.exists()
+    with FeatureServer(x, unix=path):
+        os.rename(path, tmp_path / "kept")
+    os.rename(tmp_path / "kept", path)  # as a server that was killed leaves it
+    with FeatureServer(x, unix=path) as server:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert open_source(server.address).num_rows == len(x)
+    path.write_text("no socket")
+    with pytest.raises(StorageError, match="Address already in use"):
+        FeatureServer(x, unix=path).start()
+    assert path.read_text() == "no socket"
+
+
+def test_rdma_says_once_that_it_is_tcp(
+    server: FeatureServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rows, "_told_of_rdma", False)
+    with caplog.at_level(logging.WARNING, "aethergraph"):
+        for _ in range(2):
+            open_source(f"rdma://127.0.0.1:{server.port}").gather([1])
+    assert [one.message for one in caplog.records] == [
+        "rdma://: there is no RDMA transport here; rows come over TCP"
+    ]
+
+
+def test_files_are_mapped(tmp_path: Path, x: Any) -> None:
+    np.save(tmp_path / "x.npy", x)
+    source = open_source(f"shm://{tmp_path}/x.npy")
+    assert isinstance(source, FeatureStore) and (source.gather([7]) == x[[7]]).all()
+
+
+def test_a_cache_within_a_budget(x: Any, server: FeatureServer) -> None:
+    source = open_source(f"{server.address}?memory_budget=1M")
+    assert isinstance(source, CachedRows)
+    for _ in range(3):
+        assert (source.gather(np.arange(1000)) == x[:1000]).all()
+    assert server.stats().rows == 1000 and source.stats().hits == 2000
+
+
+class Changing(RowSource):
+    """Rows that change."""
+
+    shape, dtype_name, is_live = (10,), "int64", True
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        return np.asarray(ids) + self.now
+
+
+def test_rows_that_change_are_not_kept() -> None:
+    changing = Changing()
+    with FeatureServer(changing, port=0) as server:
+        source = open_source(f"{server.address}?memory_budget=1M")
+        assert isinstance(source, RemoteRows) and source.is_live and source.fingerprint is None
+        assert source.gather([3]) == 3
+        changing.now = 5
+        assert source.gather([3]) == 8
+
+
+def test_errors_of_a_source_reach_its_client(tmp_path: Path, x: Any) -> None:
+    class Failing(Changing):
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            if self.now:
+                raise OutOfRangeError("row 7 is gone", position=2)
+            raise ZeroDivisionError("secret words")
+
+    failing = Failing()
+    with FeatureServer(failing, port=0) as server:
+        source = open_source(server.address)
+        with pytest.raises(Exception, match=r"tcp://.*: the server failed: ZeroDivisionError$"):
+            source.gather([1])
+        failing.now = 1
+        with pytest.raises(OutOfRangeError, match="row 7 is gone") as error:
+            source.gather([1])
+        assert error.value.position == 2
+        with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 10 is not in 0..9"):
+            source.gather([1, 10])
+    np.save(tmp_path / "x.npy", x)
+    store = FeatureStore.load(tmp_path / "x.npy")
+    with FeatureServer(store, port=0) as server:
+        source = open_source(server.address)
+        os.truncate(tmp_path / "x.npy", 1 << 12)
+        with pytest.raises(FileChangedError):
+            source.gather(np.arange(len(x)))
+
+
+def test_threads_have_connections_of_their_own(x: Any, server: FeatureServer) -> None:
+    source = RemoteRows(server.address)
+    wrong = []
+
+    def gather(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            ids = rng.integers(0, len(x), rng.integers(1, 9000))
+            if not (source.gather(ids) == x[ids]).all():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=gather, args=(seed,)) for seed in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong and source.stats().connections <= 6
+
+
+@pytest.mark.forks
+def test_a_child_connects_anew(x: Any, server: FeatureServer) -> None:
+    source = RemoteRows(server.address)
+    source.gather([1])
+    children = []
+    for child in range(3):
+        pid = os.fork()
+        if pid == 0:
+            good = False
+            try:
+                for start in range(0, 4000, 100):
+                    ids = np.arange(start, start + 100) + child
+                    good = bool((source.gather(ids) == x[ids]).all())
+                    if not good:
+                        break
+            finally:
+                os._exit(0 if good and source.stats().connections == 2 else 1)
+        children.append(pid)
+    for start in range(0, 4000, 100):  # over the connection that the children had, too
+        assert (source.gather(np.arange(start, start + 100)) == x[start : start + 100]).all()
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
+    assert source.stats().connections == 1
+
+
+def test_copies_travel_as_urls(x: Any, server: FeatureServer) -> None:
+    source = open_source(f"{server.address}?memory_budget=1M")
+    data = pickle.dumps(source)
+    assert len(data) < 500
+    assert (pickle.loads(data).gather([5, 5, 1]) == x[[5, 5, 1]]).all()
+
+
+def test_closed(server: FeatureServer) -> None:
+    with RemoteRows(server.address) as source:
+        assert "closed" not in repr(source)
+    for call in (lambda: source.gather([1]), source.stats, lambda: pickle.dumps(source)):
+        with pytest.raises(ClosedError):
+            call()
+    server.close()
+    server.close()
+    server.start()
+    with pytest.raises(InvalidArgumentError, match="listens already"):
+        server.start()
+
+
+def test_what_is_under_way_is_answered_at_the_end(x: Any) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Changing):
+        shape, dtype_name, is_live = x.shape, "float32", False
+
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            begun.set()
+            go_on.wait(10)
+            return x[ids]
+
+    server = FeatureServer(Slow(), port=0).start()
+    source = RemoteRows(server.address)
+    connection = source._reader.endpoints[0].take()
+    requests = [
+        connection.begin(wire.GATHER, *wire.pack_gather(0, np.arange(k))) for k in (3, 5)
+    ]  # the second waits in the socket while the first is answered
+    assert begun.wait(10)
+    closing = threading.Thread(target=server.close)
+    closing.start()
+    go_on.set()
+    for request, count in zip(requests, (3, 5), strict=True):
+        out = np.empty((count, 16), np.float32)
+        connection.end(wire.GATHER, request, wire.bytes_of(out))
+        assert (out == x[:count]).all()
+    closing.join(10)
+    assert not closing.is_alive() and server.wait(0)
+
+
+def test_ctrl_c_during_a_gather(server: FeatureServer, x: Any) -> None:
+    """What was under way is not taken for the answer to the next gather."""
+    source = RemoteRows(server.address)
+    ids = np.arange(len(x))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for micros in range(1, 2000, 40):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, micros / 1e6)
+                source.gather(ids)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert (source.gather([4, 2]) == x[[4, 2]]).all()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_loader_has_the_batches_of_local_rows(server: FeatureServer, x: Any) -> None:
+    rng = np.random.default_rng(3)
+    graph = Graph.from_edges(len(x), *rng.integers(0, len(x), (2, 30_000)))
+    graph.node_attrs["x"] = x
+    other = Graph.from_edges(len(x), *graph.edge_index())
+    other.node_attrs["x"] = open_source(server.address)
+    loaders = [
+        SubgraphLoader(one, [5, 5], batch_size=500, shuffle=True, seed=1, num_threads=3)
+        for one in (graph, other)
+    ]
+    for mine, its in zip(*loaders, strict=True):
+        assert mine.x is not None and its.x is not None
+        assert (mine.subgraph.node == its.subgraph.node).all() and (mine.x == its.x).all()
+
+
+def test_bad_addresses() -> None:
+    for url, words in (
+        (3, "must be a text"),
+        ("http://h:1", "does not begin with one of tcp://"),
+        ("tcp://h", "'h' is not HOST:PORT"),
+        ("tcp://h:1,:2", "':2' is not HOST:PORT"),
+        ("tcp://user@h:1", "is not HOST:PORT"),
+        ("tcp://h:99999", "is not HOST:PORT"),
+        ("tcp://h:1?age=3", "has the option 'age'; there are name, token_file"),
+        ("tcp://h:1?timeout=x", "timeout"),
+        ("tcp://h:1?timeout=-1", "not in"),
+        ("unix://h/path", "is not unix:///PATH"),
+        ("unix:///", "is not unix:///PATH"),
+        ("tcp://127.0.0.1:1?token_file=/no/such&timeout=1", "token_file"),
+    ):
+        with pytest.raises((InvalidArgumentError, StorageError), match=words):
+            open_source(url)  # type: ignore[arg-type]
+
+
+def test_bad_arguments_of_a_server(x: Any) -> None:
+    def serve(sources: Any = x, **options: Any) -> None:
+        FeatureServer(sources, **{"port": 0, **options})
+
+    for words, options in (
+        ("give port=", {"port": None}),
+        ("is empty", {"sources": {}}),
+        ("no name of a table", {"sources": {"": x}}),
+        ("got a scalar", {"sources": {"x": "text"}}),
+        ("67108864 are the most", {"sources": np.zeros((0, 1 << 27), np.uint8)}),
+        ("open to others: give token= and tls=", {"host": "0.0.0.0"}),
+        ("open to others", {"host": "0.0.0.0", "token": "t"}),
+        ("token is empty", {"token": ""}),
+        ("tls = ", {"tls": ("/no", "/such")}),
+        (r"shard = \(2, 2\)", {"shard": (2, 2)}),
+        ("shard = 1", {"shard": 1}),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            serve(**options)
+    with FeatureServer(x, port=0) as server:
+        with pytest.raises(StorageError, match=f"127.0.0.1:{server.port}: .*in use"):
+            FeatureServer(x, port=server.port).start()
+
+
+def test_requests_fit_the_buffer() -> None:
+    """What is under way must fit the socket's buffer: nobody reads it while rows are sent."""
+    most = endpoint._WINDOW * (wire.MAX_IDS * 8 + 20)
+    assert most < address._SEND_BYTES

@@ -1,0 +1,79 @@
+"""Servers that have a range of the rows each, and one client of them all."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aethergraph.errors import InvalidArgumentError, ServerTimeoutError
+from aethergraph.remote import FeatureServer, RemoteRows, open_source
+from aethergraph.remote.served import shard_range
+
+
+@given(st.integers(0, 2**40), st.integers(1, 50))
+def test_ranges_are_equal_and_whole(num_rows: int, n: int) -> None:
+    ranges = [shard_range(num_rows, k, n) for k in range(n)]
+    assert ranges[0][0] == 0 and ranges[-1][1] == num_rows
+    assert all(mine[1] == its[0] for mine, its in pairwise(ranges))
+    sizes = {end - begin for begin, end in ranges}
+    assert max(sizes) - min(sizes) <= 1
+
+
+def url_of(servers: list[FeatureServer], options: str = "") -> str:
+    return f"tcp://{','.join(f'127.0.0.1:{one.port}' for one in servers)}/x{options}"
+
+
+def test_rows_come_from_their_shards(x: Any) -> None:
+    servers = [FeatureServer(x, port=0, shard=(k, 3)).start() for k in range(3)]
+    try:
+        source = RemoteRows(url_of(servers[::-1]))  # in any order
+        ids = np.random.default_rng(0).integers(0, len(x), 20_000)
+        assert (source.gather(ids) == x[ids]).all()
+        owners = np.searchsorted([shard_range(len(x), k, 3)[1] for k in range(3)], ids, "right")
+        assert [one.stats().rows for one in servers] == np.bincount(owners).tolist()
+        first = np.arange(10)  # of one shard alone
+        assert (source.gather(first) == x[first]).all()
+        assert servers[2].stats().rows == np.bincount(owners)[2]
+    finally:
+        for one in servers:
+            one.close()
+
+
+def test_all_shards_must_be_there(x: Any) -> None:
+    servers = [FeatureServer(x, port=0, shard=(k, 3)).start() for k in range(3)]
+    whole = FeatureServer(x, port=0).start()
+    half = FeatureServer(x[:100], port=0, shard=(1, 3)).start()
+    try:
+        for some, words in (
+            (servers[:2], "have the shards 0/3, 1/3: give the addresses of all, each once"),
+            (servers[1:], "have the shards 1/3, 2/3"),
+            ([*servers, servers[0]], "have the shards 0/3, 0/3, 1/3, 2/3"),
+            ([whole, whole], "0/1, 0/1"),
+            ([servers[0], half, servers[2]], "are not shards of one table"),
+        ):
+            with pytest.raises(InvalidArgumentError, match=words):
+                open_source(url_of(some))
+    finally:
+        for one in (*servers, whole, half):
+            one.close()
+
+
+def test_a_shard_that_is_gone_is_named(x: Any) -> None:
+    servers = [FeatureServer(x, port=0, shard=(k, 2)).start() for k in range(2)]
+    source = RemoteRows(url_of(servers, "?timeout=0.3"))
+    try:
+        servers[1].close()
+        assert (source.gather([1, 2]) == x[[1, 2]]).all()  # of the other one
+        with pytest.raises(ServerTimeoutError, match=f"tcp://127.0.0.1:{servers[1].port} was not"):
+            source.gather([1, 4000])
+        assert (source.gather([1, 2]) == x[[1, 2]]).all()
+        servers[1].start()
+        assert (source.gather([1, 4000]) == x[[1, 4000]]).all()
+    finally:
+        for one in servers:
+            one.close()
