@@ -153,7 +153,6 @@ class _Job:
         stored = any(p.any_lists.compressed for p in graph.edges)
         self._compress = stored if compress is None else as_flag(compress, "compress")
         self._memory = working_memory(budget, None, threads, NODE_BYTES * graph.num_nodes)
-        self._memory += NODE_BYTES * graph.num_nodes
         self._stack = ExitStack()
         self._jobs = self._row_jobs()
         self._ids = {one: self._read_ids(one) for one in ids}
