@@ -42,6 +42,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "live_peers",
         "streaming",
         "keys",
+        "order",
         "walks",
         "context",
         "observe",
