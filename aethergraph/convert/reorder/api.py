@@ -117,11 +117,16 @@ def reorder(
     """
     job = _Job(
         as_file(graph), as_file(output), as_choice(order, ORDERS, "order"),
-        Budget.parse(memory_budget), as_files(rows, "rows") if rows else [],
-        as_files(ids, "ids") if ids else [], compress, _as_num_threads(num_threads),
+        Budget.parse(memory_budget), _as_files(rows, "rows"),
+        _as_files(ids, "ids"), compress, _as_num_threads(num_threads),
         as_threads(threads) or native.get_num_threads(), stages or silent,
     )  # fmt: skip
     return job.run(as_flag(force, "force"), as_flag(restart, "restart"), remark or (lambda _: None))
+
+
+def _as_files(paths: Any, name: str) -> list[str]:
+    none = isinstance(paths, (list, tuple)) and not paths
+    return [] if none else as_files(paths, name)
 
 
 def _as_num_threads(num_threads: Any) -> int:
