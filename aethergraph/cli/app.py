@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from aethergraph import __version__
-from aethergraph.cli import convert, demo, doctor, ingest, inspect, serve, stats, tables, top
+from aethergraph.cli import (
+    convert,
+    demo,
+    doctor,
+    ingest,
+    inspect,
+    reorder,
+    serve,
+    stats,
+    tables,
+    top,
+)
 from aethergraph.cli.terminal import set_debug
 
 __all__ = ["app"]
@@ -42,6 +53,7 @@ def options(
 
 app.command("convert")(convert.convert_command)
 app.command("tables")(tables.tables_command)
+app.command("reorder")(reorder.reorder_command)
 app.command("ingest")(ingest.ingest_command)
 app.command("serve")(serve.serve_command)
 app.command("top")(top.top_command)

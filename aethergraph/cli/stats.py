@@ -13,8 +13,9 @@ from rich.table import Table
 
 from aethergraph.cli.terminal import Stages, command, count, print_json, stdout
 from aethergraph.convert.readers.base import ProgressFn
-from aethergraph.errors import UnsupportedError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
+from aethergraph.sampling.locality import measure_locality
 
 __all__ = ["degree_summary", "stats_command"]
 
@@ -29,6 +30,16 @@ def stats_command(
     path: Annotated[Path, typer.Argument(help="Graph file.")],
     plot: Annotated[
         Path | None, typer.Option(help="Draw the distributions into this .png, .pdf or .svg.")
+    ] = None,
+    locality: Annotated[
+        bool,
+        typer.Option(
+            "--locality", help="Tell what `aethergraph reorder` would gain, from sampled batches."
+        ),
+    ] = False,
+    row_bytes: Annotated[
+        int | None,
+        typer.Option(help="Bytes of a row of features, for --locality; else the graph's, or 512."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
@@ -46,6 +57,8 @@ def stats_command(
             "in_degree": degree_summary(facts.inward),
             "out_degree": degree_summary(facts.outward),
         }
+        if locality:
+            report["locality"] = _locality(graph, row_bytes, stages("Ordering nodes", "B"))
     if plot is not None:
         _plot(plot, path.name, facts.inward, facts.outward)
         report["plot"] = str(plot)
@@ -53,6 +66,20 @@ def stats_command(
         print_json(report)
     else:
         _print(report)
+
+
+def _locality(graph: Graph, row_bytes: int | None, progress: ProgressFn) -> dict[str, Any]:
+    """Return the pages that batches of 1024 seeds touch, before and after Rabbit Order."""
+    if graph.num_nodes == 0:
+        raise InvalidArgumentError("--locality samples batches, and the graph has no nodes")
+    if row_bytes is None:
+        rows = graph.features
+        row_bytes = 512 if rows is None else max(1, rows.nbytes // rows.num_rows)
+    elif row_bytes <= 0:
+        raise InvalidArgumentError(f"--row-bytes {row_bytes} is not above 0")
+    perm = graph.reorder(progress=progress)
+    found = measure_locality(graph, perm, row_bytes=row_bytes)
+    return {"row_bytes": row_bytes, **{k: v._asdict() for k, v in found._asdict().items()}}
 
 
 # ---- counting --------------------------------------------------------------------------------
@@ -184,10 +211,28 @@ def _print(report: dict[str, Any]) -> None:
         )
         table.add_row("tail exponent", _exponent(inward), _exponent(outward))
     out.print(table)
+    if "locality" in report:
+        _print_locality(report["locality"])
     for name, summary in (("in-degree", inward), ("out-degree", outward)):
         _print_bars(name, summary.get("histogram", []))
     if "plot" in report:
         out.print(f"plot: {report['plot']}", markup=False, soft_wrap=True)
+
+
+def _print_locality(found: dict[str, Any]) -> None:
+    out = stdout()
+    out.print("A batch of 1,024 seeds with fanouts 15, 10, now and after aethergraph reorder:")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("per batch", "shuffled seeds", "reordered", "aligned seeds", "reordered"):
+        table.add_column(name, justify="left" if name == "per batch" else "right")
+    kinds = ("shuffled_before", "shuffled_after", "aligned_before", "aligned_after")
+    for label, key in (
+        ("nodes", "nodes"),
+        ("pages of lists", "list_pages"),
+        (f"pages of features of {found['row_bytes']} bytes", "feature_pages"),
+    ):
+        table.add_row(label, *(f"{found[kind][key]:,.0f}" for kind in kinds))
+    out.print(table)
 
 
 def _exponent(summary: dict[str, Any]) -> str:

@@ -314,6 +314,31 @@ SWEEP(records, {
     return rc ? rc : aether_records_order(packed, EDGES, 12, 4, 0, NODES, NULL, NULL, 1, ends, order, err);
 })
 
+/* ---- orders of nodes -------------------------------------------------------------------- */
+
+SWEEP(orders, {
+    static uint64_t degrees[NODES];
+    static uint64_t places[NODES + 1];
+    static uint32_t nodes[NODES];
+    static uint32_t ranks[NODES];
+    static uint32_t neighbors[2 * EDGES];
+    static uint32_t order[NODES];
+    static uint32_t community[NODES];
+    const aether_rabbit_options options = {.file = -1, .num_threads = 1};
+    uint64_t balance = 0, count = 0;
+    memset(degrees, 0, sizeof degrees);
+    rc = aether_order_degrees(ram, 0, 0, NODES, degrees, &balance, NULL, err);
+    if (!rc)
+        rc = aether_order_ranks(degrees, NODES, nodes, ranks, places, err);
+    if (!rc)
+        rc = aether_order_fill(ram, 0, 0, NODES, 1, ranks, places, neighbors, 2 * EDGES, NULL, err);
+    if (!rc)
+        rc = aether_order_rabbit(places, neighbors, NODES, &options, order, community, &count, NULL, err);
+    if (!rc)
+        rc = aether_order_bfs(places, neighbors, NODES, order, NULL, err);
+    return rc ? rc : aether_order_gorder(places, neighbors, NODES, 5, order, NULL, err);
+})
+
 /* ---- topologies ------------------------------------------------------------------------- */
 
 SWEEP(topology, {

@@ -36,8 +36,8 @@ rare = pytest.mark.skipif(
     "AETHERGRAPH_BENCHMARKS" not in os.environ, reason="takes long: ./scripts/test.sh benchmarks"
 )
 OFTEN = (
-    "floor", "io", "gather", "live", "live_base", "streaming", "keys", "walks", "context",
-    "observe", "compressed",
+    "floor", "io", "gather", "live", "live_base", "streaming", "keys", "order", "walks",
+    "context", "observe", "compressed",
 )  # fmt: skip
 RARELY = (
     "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time", "accuracy",

@@ -20,6 +20,7 @@ from aethergraph.cli import terminal
 from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
 from aethergraph.convert.external.builder import BoundedBuild
+from aethergraph.testing.graphs import CommunityGraph
 
 runner = CliRunner()
 MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
@@ -615,3 +616,37 @@ def test_columns_are_chosen_and_told(tmp_path: Path) -> None:
     assert "x.csv: features are g, f" in flat(result.output)
     assert np.load(tmp_path / "g.features.npy").tolist() == [[2, 1], [4, 3]]
     assert Graph.load(tmp_path / "g.aeg").time_unit == "D"
+
+
+# ---- reorder ---------------------------------------------------------------------------------
+
+
+def test_reorder(tmp_path: Path) -> None:
+    made = CommunityGraph(500, 4000, 10)
+    graph = Graph.from_edges(500, *made.edges())
+    graph.features = made.feature_rows(0, 500)
+    graph.save(tmp_path / "g.aeg")
+    np.save(tmp_path / "train.npy", np.arange(50))
+    call = ("reorder", tmp_path / "g.aeg", tmp_path / "out.aeg", "--memory", "4G")
+    text = flat(ae(*call, "--order", "bfs", "--ids", tmp_path / "train.npy").stdout)
+    assert "500 nodes, 4,000 edges in" in text and "out.train.npy" in text
+    moved = Graph.load(tmp_path / "out.aeg")
+    perm = moved.node_attrs["node_ids"].gather(np.arange(500))
+    assert np.array_equal(perm, graph.reorder("bfs"))
+    assert np.array_equal(perm[np.load(tmp_path / "out.train.npy")], np.arange(50))
+    assert "exists already; --force" in fails(*call)
+    assert "too small: the least is" in fails(*call[:3], "--force", "--memory", "10M", code=2)
+
+
+def test_stats_tell_what_reordering_gains(tmp_path: Path) -> None:
+    graph = Graph.from_edges(5000, *CommunityGraph(5000, 10_000, 100, homophily=0.95).edges())
+    graph.save(tmp_path / "g.aeg")
+    found = json.loads(ae("stats", tmp_path / "g.aeg", "--locality", "--json").stdout)["locality"]
+    assert found["row_bytes"] == 512
+    assert found["aligned_after"]["nodes"] < found["aligned_before"]["nodes"]
+    text = flat(ae("stats", tmp_path / "g.aeg", "--locality", "--row-bytes", "64").stdout)
+    assert "pages of features of 64 bytes" in text
+    call = ("stats", tmp_path / "g.aeg", "--locality", "--row-bytes", "0")
+    assert "is not above 0" in fails(*call, code=2)
+    Graph.from_edges(0, [], []).save(tmp_path / "empty.aeg")
+    assert "has no nodes" in fails("stats", tmp_path / "empty.aeg", "--locality", code=2)

@@ -423,6 +423,14 @@ def _around() -> Iterator[Target]:
              "memory_budget": "512M"},
         ),
     )  # fmt: skip
+    yield Target(
+        "reorder",
+        lambda f: (
+            convert.reorder,
+            {"graph": f / "graph.aether", "output": f / "ordered.aether", "force": True,
+             "rows": f / "x.npy", "memory_budget": "1G"},
+        ),
+    )  # fmt: skip
     yield Target("read_edges", lambda f: (convert.read_edges, {"paths": f / "edges.csv"}))
     yield Target(
         "iter_edges", lambda f: (then(convert.iter_edges, some), {"paths": f / "edges.csv"})

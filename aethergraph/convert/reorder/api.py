@@ -117,11 +117,16 @@ def reorder(
     """
     job = _Job(
         as_file(graph), as_file(output), as_choice(order, ORDERS, "order"),
-        Budget.parse(memory_budget), as_files(rows, "rows") if rows else [],
-        as_files(ids, "ids") if ids else [], compress, _as_num_threads(num_threads),
+        Budget.parse(memory_budget), _as_files(rows, "rows"),
+        _as_files(ids, "ids"), compress, _as_num_threads(num_threads),
         as_threads(threads) or native.get_num_threads(), stages or silent,
     )  # fmt: skip
     return job.run(as_flag(force, "force"), as_flag(restart, "restart"), remark or (lambda _: None))
+
+
+def _as_files(paths: Any, name: str) -> list[str]:
+    none = isinstance(paths, (list, tuple)) and not paths
+    return [] if none else as_files(paths, name)
 
 
 def _as_num_threads(num_threads: Any) -> int:
@@ -153,7 +158,6 @@ class _Job:
         stored = any(p.any_lists.compressed for p in graph.edges)
         self._compress = stored if compress is None else as_flag(compress, "compress")
         self._memory = working_memory(budget, None, threads, NODE_BYTES * graph.num_nodes)
-        self._memory += NODE_BYTES * graph.num_nodes
         self._stack = ExitStack()
         self._jobs = self._row_jobs()
         self._ids = {one: self._read_ids(one) for one in ids}

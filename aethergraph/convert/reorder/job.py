@@ -210,7 +210,8 @@ class Steps:
 
     def _place(self, lists: native.RankLists, task: native.Task | None) -> native.Ranks32:
         if self._order_name == "rabbit":
-            kept = max(self._memory - NODE_BYTES * self.graph.num_nodes, 0)
+            # Allocated one by one, edges take up to half as much again.
+            kept = max(self._memory - NODE_BYTES * self.graph.num_nodes, 0) * 2 // 3
             path = self.journal.path("kept")
             with open(path, "w+b") as file:
                 os.unlink(path)

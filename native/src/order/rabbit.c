@@ -12,6 +12,7 @@
 #define CHUNK      256 /* nodes that a thread takes at a time */
 #define AHEAD      12
 #define LET_GO     (UINT64_C(64) << 20) /* bytes of mapped lists after which their pages are let go of */
+#define AROUND     65536                /* bytes that the system maps around a page */
 #define NONE       AE_RABBIT_NONE
 #define LOCKED     (-1.0f) /* the strength of what is looked at, or has joined another */
 #define MOST_TRIES 3       /* times that a thread looks for another community at once */
@@ -21,6 +22,7 @@ typedef struct worker {
     ae_scratch buffer;  /* kept edges that are read */
     ae_scratch waiting; /* nodes that found only locked communities */
     uint64_t num_waiting;
+    uint64_t touched; /* bytes of mapped lists, since their pages were let go of */
 } worker;
 
 typedef struct rabbit {
@@ -33,7 +35,6 @@ typedef struct rabbit {
     uint32_t *next;
     ae_kept_edges kept;
     bool mapped;
-    atomic_uint_fast64_t let_go; /* entries of the lists that were let go of */
     aether_task *task;
     ae_failure failure;
     worker workers[AE_POOL_MAX];
@@ -76,6 +77,7 @@ static inline uint32_t root_of(rabbit *r, uint32_t node) {
 
 static int add_list(rabbit *r, worker *w, uint32_t node, uint32_t root, aether_error *err) {
     const uint64_t begin = r->places[node], end = r->places[node + UINT64_C(1)];
+    w->touched += (end - begin) * sizeof *r->neighbors + (node == root ? 0 : AROUND);
     for (uint64_t i = begin; i < end; i++) {
         const uint32_t to = r->neighbors[i];
         if (i + AHEAD < end && r->neighbors[i + AHEAD] < r->n)
@@ -207,13 +209,9 @@ static int wait_for_others(worker *w, uint32_t node, aether_error *err) {
     return rc;
 }
 
-/* Let go of pages of mapped lists, now and then. */
-static void let_go(rabbit *r, uint64_t end) {
-    uint_fast64_t before = atomic_load_explicit(&r->let_go, memory_order_relaxed);
-    if (end < before || (end - before) * sizeof *r->neighbors < LET_GO)
-        return;
-    if (!atomic_compare_exchange_strong(&r->let_go, &before, end))
-        return;
+/* Let go of the pages of mapped lists. */
+static void let_go(const rabbit *r, worker *w) {
+    w->touched = 0;
     ae_os_let_go(r->neighbors, r->places[r->n] * sizeof *r->neighbors);
     ae_os_let_go(r->places, (r->n + 1) * sizeof *r->places);
 }
@@ -233,9 +231,9 @@ static void take_chunk(void *ctx, uint64_t chunk, uint32_t number) {
             rc = wait_for_others(w, (uint32_t)i, &error);
         if (rc)
             ae_failure_note(&r->failure, rc, &error);
+        if (r->mapped && w->touched >= LET_GO)
+            let_go(r, w);
     }
-    if (r->mapped)
-        let_go(r, r->places[end]);
     ae_task_add(r->task, end - begin);
 }
 

@@ -28,9 +28,10 @@
  *   - Memory, beside the lists: 24 bytes per node with what is returned; for the edges that are kept 8 bytes
  *     each, of which there never are more than entries in the lists (half as many, and less, where there
  *     are communities); for each thread 16 to 24 bytes for every community beside the one that has the most.
- *     Kept edges beyond `memory` go to a file, which grows by all that is put there: place that was read is
- * not used again. `mapped` lists are let go of every 64 MiB, and stay in the page cache as long as there is
- * room.
+ *     Kept edges beyond `memory` go to a file, which grows by all that is put there, as the place of what
+ *     was read is not used again. Pages of `mapped` lists are let go of when a thread has about 64 MiB of
+ *     them; they stay in the page cache as long as there is room, and where
+ *     it holds them in large folios, some more of them are mapped.
  *   - Strengths are floats, as one word holds them together with an id: of large communities they are right
  *     to 7 digits.
  */
