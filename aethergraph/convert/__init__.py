@@ -19,7 +19,7 @@ from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.readers.edge_plan import AttrSpec
 from aethergraph.convert.readers.edges import EdgeChunk, EdgeTable, iter_edges, read_edges
 from aethergraph.convert.readers.nodes import read_labels
-from aethergraph.convert.reorder import ReorderResult, reorder
+from aethergraph.convert.reordering import ReorderResult, reorder
 from aethergraph.convert.result import ConvertResult
 from aethergraph.convert.typed.api import tables
 from aethergraph.convert.typed.build import TablesResult

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from aethergraph import FeatureStore, Graph, HeteroGraph
 from aethergraph.convert import reorder
 from aethergraph.convert.external import lists
-from aethergraph.convert.reorder import api, sources
+from aethergraph.convert.reordering import api, sources
 from aethergraph.errors import (
     InvalidArgumentError,
     OutOfRangeError,
@@ -179,7 +179,7 @@ KILLED = """
     import os, signal, sys
     from aethergraph.convert import reorder
     from aethergraph.convert.external.journal import Journal
-    from aethergraph.convert.reorder import sources
+    from aethergraph.convert.reordering import sources
     sources._MOST_ROWS = 256
     record, left = Journal.record, [int(sys.argv[1])]
     def dying(self, **state):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from aethergraph.convert.reorder.api import ReorderResult, reorder
+from aethergraph.convert.reordering.api import ReorderResult, reorder
 
 __all__ = ["ReorderResult", "reorder"]

@@ -22,9 +22,9 @@ from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.inputs import input_state
 from aethergraph.convert.outputs import NpyWriter, check_outputs
 from aethergraph.convert.readers.base import PathLike
-from aethergraph.convert.reorder.job import NODE_BYTES, RowJob, Steps
-from aethergraph.convert.reorder.sources import GraphInput
-from aethergraph.convert.reorder.writing import GraphSections, write_rows_file
+from aethergraph.convert.reordering.job import NODE_BYTES, RowJob, Steps
+from aethergraph.convert.reordering.sources import GraphInput
+from aethergraph.convert.reordering.writing import GraphSections, write_rows_file
 from aethergraph.convert.result import Clock, Stages, silent
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore

@@ -26,7 +26,7 @@ from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.form import EdgeSource, GraphForm
 from aethergraph.convert.outputs import storage_error
-from aethergraph.convert.reorder.sources import GraphInput, MovedEdges, MovedRows, RankedEdges
+from aethergraph.convert.reordering.sources import GraphInput, MovedEdges, MovedRows, RankedEdges
 from aethergraph.convert.result import Clock, Stages
 from aethergraph.graph.node_orders import GORDER_WINDOW, descending
 from aethergraph.graph.parts import EdgeParts

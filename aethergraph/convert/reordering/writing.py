@@ -12,8 +12,8 @@ from aethergraph import _native as native
 from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.encoded import EncodedColumn
 from aethergraph.convert.outputs import NpyWriter
-from aethergraph.convert.reorder.job import RowJob, Steps, pieces_of
-from aethergraph.convert.reorder.sources import ORDER_COLUMN, ROWS_COLUMN
+from aethergraph.convert.reordering.job import RowJob, Steps, pieces_of
+from aethergraph.convert.reordering.sources import ORDER_COLUMN, ROWS_COLUMN
 from aethergraph.convert.typed.sections import ENCODED, write_offsets, write_pieces
 from aethergraph.features.files import is_npy_name, save_native
 from aethergraph.graph.parts import EdgeParts
