@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 MODULES = (
     "columns", "convert", "dgl", "dgl.graphbolt", "dynamic", "errors", "ids", "interop", "loading",
-    "observe", "packing", "protocols", "pyg", "sampling", "streaming", "testing", "testing.graphs",
-    "testing.oracle",
+    "observe", "packing", "protocols", "pyg", "ray", "sampling", "streaming", "testing",
+    "testing.graphs", "testing.oracle",
 )  # fmt: skip
 
 
