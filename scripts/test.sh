@@ -102,7 +102,7 @@ stage_environment() {
     install_torch
     pip_install 'torch_geometric>=2.5' 'setuptools>=77' 'cffi>=1.16' wheel build
     # The tools of the extras; the package itself comes from the build stage.
-    run "$PY" scripts/print_requirements.py cli plot test frame lint >"$BASE/requirements.txt"
+    run "$PY" scripts/print_requirements.py cli plot test frame ray lightning lint >"$BASE/requirements.txt"
     pip_install -r "$BASE/requirements.txt"
     "$PY" -c '
 import importlib.metadata as m

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
-from aethergraph._checks.options import as_choice, as_flag, as_list, shown
+from aethergraph._checks.options import as_choice, as_flag, as_iterator, as_list, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph._tracepoints import stage
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.epoch import Batches, Delivery
@@ -237,6 +237,27 @@ class SubgraphLoader(Resumable, Profiled):
     def __iter__(self) -> Iterator[Batch]:
         position = self._begin()
         return Delivery(self._run(position.epoch, position.numbers()), position)
+
+    def batches_at(self, epoch: int, numbers: Iterable[int]) -> Iterator[Batch]:
+        """Return batches of an epoch by their numbers, which may come from any rank and twice.
+
+        The place of :meth:`state_dict` stays where it is.
+
+        Args:
+            epoch: number of the epoch.
+            numbers: numbers of batches, below that of all ranks' batches of an epoch.
+
+        Raises:
+            OutOfRangeError: a number that no batch has; at once.
+        """
+        chosen = [as_integer(number, "numbers") for number in as_iterator(numbers, "numbers")]
+        for at, number in enumerate(chosen):
+            if not 0 <= number < self._total:
+                raise OutOfRangeError(
+                    f"numbers[{at}] = {number} is not in 0..{self._total - 1}",
+                    position=at, value=number,
+                )  # fmt: skip
+        return self._run(as_integer(epoch, "epoch"), iter(chosen))
 
     def _run(self, epoch: int, numbers: Iterator[int]) -> PrefetchIterator[Any, Batch]:
         """Return the batches ``numbers`` of an epoch, made ahead."""

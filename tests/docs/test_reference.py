@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 MODULES = (
     "columns", "convert", "dgl", "dgl.graphbolt", "dynamic", "errors", "ids", "interop", "loading",
-    "observe", "packing", "protocols", "pyg", "remote", "sampling", "streaming", "testing",
+    "observe", "packing", "protocols", "pyg", "ray", "remote", "sampling", "streaming", "testing",
     "testing.graphs", "testing.oracle",
 )  # fmt: skip
 

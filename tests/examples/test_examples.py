@@ -22,6 +22,7 @@ LEAST = {
     "live_node_classification_pyg.py": 0.7,
     "live_link_prediction_pyg.py": 0.68,
     "streaming_link_prediction_pyg.py": 0.68,
+    "lightning_node_classification_pyg.py": 0.7,
     "node_classification_dgl.py": 0.7,
     "live_node_classification_dgl.py": 0.7,
     "node_classification_graphbolt_dgl.py": 0.65,
@@ -42,6 +43,8 @@ def test_every_example_is_listed() -> None:
 def test_example(name: str, tmp_path: Path) -> None:
     if "pyg" in name:
         pytest.importorskip("torch_geometric")
+    if "lightning" in name:
+        pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")
     if "dgl" in name:
         pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
     done = subprocess.run(

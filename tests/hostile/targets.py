@@ -376,6 +376,7 @@ def _around() -> Iterator[Target]:
                 "state": SubgraphLoader(_full_graph(), [3, 2], batch_size=4).state_dict()
             },
             "set_epoch": {"epoch": 1},
+            "batches_at": {"epoch": 0, "numbers": [0, 2]},
         },
     )
     aligned = {"parts": np.arange(NODES) % 3, "batch_size": 4}

@@ -33,7 +33,7 @@ PYTHON_LAYERS = [
     {"testing"},
     {"_torch"},
     {"pyg", "dgl"},
-    {"pytorch", "demo", "cli"},
+    {"pytorch", "demo", "cli", "ray"},
 ]
 # Methods of a graph that hand it on to what is built upon graphs.
 SHORTCUTS = {

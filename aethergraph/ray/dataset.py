@@ -1,0 +1,115 @@
+"""create_sampling_dataset: a Ray dataset whose read tasks sample batches of a graph file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.optional import require
+from aethergraph._checks.options import as_items
+from aethergraph.loading import SubgraphLoader
+from aethergraph.sampling.base import SubgraphType
+
+__all__ = ["create_sampling_dataset"]
+
+
+def create_sampling_dataset(
+    graph_path: Any,
+    num_neighbors: Sequence[int],
+    batch_size: int = 1024,
+    *,
+    input_nodes: ArrayLike | None = None,
+    shuffle: bool = True,
+    drop_last: bool = False,
+    seed: int = 0,
+    epoch: int = 0,
+    replace: bool = False,
+    disjoint: bool = False,
+    subgraph_type: SubgraphType = "directional",
+    features: Mapping[str, Any] | None = None,
+    node_attrs: Iterable[str] | None = None,
+    edge_attrs: Iterable[str] | None = None,
+    partitions: ArrayLike | None = None,
+    mix: int = 8,
+    storage: Literal["mmap", "memory", "uring"] = "mmap",
+    memory_budget: int | str | None = None,
+    num_threads: int = 1,
+    override_num_blocks: int | None = None,
+    num_cpus: float | None = None,
+    concurrency: int | None = None,
+    compute: Any = None,
+) -> Any:
+    """Return a ``ray.data.Dataset`` of the sampled batches of one epoch, a row for each.
+
+    A batch is a function of the arguments and its number: a task that Ray runs again, since its
+    worker died, makes the batches that it made before, and they are those of a
+    :class:`aethergraph.SubgraphLoader` with these arguments. Iterating over the dataset again
+    gives the same epoch again; another one comes with another ``epoch``::
+
+        for epoch in range(10):
+            dataset = create_sampling_dataset(path, [25, 10], 1024, seed=1, epoch=epoch)
+
+    ``iter_batches`` of the dataset gives one sampled batch at a time, unless ``batch_size`` is
+    given, as it must be to ``iter_torch_batches`` and to the shards of Ray Train. Rows come in any
+    order; their columns ``epoch`` and ``number`` say which they are.
+
+    Args:
+        graph_path: a graph file of one type of nodes, at this path on every machine.
+        num_neighbors: neighbours to take per hop, -1 for all.
+        batch_size: seeds per sampled batch.
+        input_nodes: seeds: ids or a mask; None: every node.
+        shuffle: order the seeds anew in each epoch.
+        drop_last: leave out a last batch that is smaller.
+        seed: decides order and draws, with ``epoch``.
+        epoch: number of the epoch.
+        replace: draw with replacement.
+        disjoint: as in :class:`aethergraph.NeighborSampler`.
+        subgraph_type: as in :class:`aethergraph.NeighborSampler`.
+        features: paths of feature files by attribute of the nodes, for graphs that were saved
+            without them.
+        node_attrs: names of node attributes to gather; None: all.
+        edge_attrs: names of edge attributes to gather; None: all.
+        partitions: as in :class:`aethergraph.SubgraphLoader`.
+        mix: as in :class:`aethergraph.SubgraphLoader`.
+        storage: as in ``Graph.load``, for each worker.
+        memory_budget: as in ``Graph.load``, for each worker.
+        num_threads: threads of a worker that sample ahead; 0: none.
+        override_num_blocks: number of read tasks; None: Ray chooses.
+        num_cpus: cores to reserve for a read task; None: one.
+        concurrency: most read tasks at a time; None: Ray chooses.
+        compute: where read tasks run, such as ``ray.data.ActorPoolStrategy(size=2)``; None: in
+            tasks.
+
+    Raises:
+        InvalidArgumentError: an argument is invalid, here and before any task runs.
+        MissingFileError, FormatError: there is no such graph file.
+        UnsupportedError: Ray is not installed, or the graph has several types.
+    """
+    data = require("ray.data", "sampling datasets need", "ray", "ray[data]")
+    source = require("aethergraph.ray.source", "sampling datasets need", "ray", "ray[data]")
+    paths = dict(as_items({} if features is None else features, "features", "paths"))
+    file = source.GraphFile(graph_path, storage, memory_budget, paths)
+    graph = file.open()
+    options: dict[str, Any] = {
+        "fanouts": num_neighbors, "seeds": input_nodes, "batch_size": batch_size,
+        "shuffle": shuffle, "drop_last": drop_last, "seed": seed, "replace": replace,
+        "disjoint": disjoint, "subgraph_type": subgraph_type, "num_threads": num_threads,
+        "partitions": partitions, "mix": mix,
+        "node_attrs": None if node_attrs is None else list(node_attrs),
+        "edge_attrs": None if edge_attrs is None else list(edge_attrs),
+    }  # fmt: skip
+    loader = SubgraphLoader(graph, **options)  # checks everything before work begins
+    made = source.SamplingDatasource(file, graph, options, len(loader), as_count(epoch, "epoch"))
+    asked = {
+        "override_num_blocks": override_num_blocks, "num_cpus": num_cpus,
+        "concurrency": concurrency, "compute": compute,
+    }  # fmt: skip
+    dataset = data.read_datasource(
+        made, **{name: value for name, value in asked.items() if value is not None}
+    )
+    dataset.iter_batches = partial(dataset.iter_batches, batch_size=1)
+    return dataset

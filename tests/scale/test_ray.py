@@ -1,0 +1,181 @@
+"""Sampling datasets of Ray: the loader's batches, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from aethergraph import FeatureStore, Graph
+from aethergraph.errors import InvalidArgumentError, MissingFileError
+from aethergraph.loading import Batch, SubgraphLoader
+from aethergraph.ray import collate_to_pyg, create_sampling_dataset
+from aethergraph.ray.rows import as_row
+
+ray = pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
+pytestmark = [pytest.mark.slow, pytest.mark.pyg]  # a local cluster takes 10 s to start
+
+COUNT, SIZE = 3000, 40
+OPTIONS = {"batch_size": SIZE, "shuffle": True, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, COUNT, (2, 10 * COUNT))
+    weights = {"w": rng.random((len(src), 2))}
+    graph = Graph.from_edges(COUNT, src, dst, edge_attrs=weights)
+    graph.node_attrs["x"] = rng.random((COUNT, 6), dtype=np.float32)
+    graph.node_attrs["y"] = np.arange(COUNT) % 7
+    folder = tmp_path_factory.mktemp("ray")
+    FeatureStore.from_array(rng.random((COUNT, 3))).save(folder / "z.aeg")
+    graph.save(folder / "graph.aeg")
+    return folder / "graph.aeg"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield
+    ray.shutdown()
+
+
+def wanted(path: Path, epoch: int = 0, **options: Any) -> list[Batch]:
+    loader = SubgraphLoader(Graph.load(path), [5, 3], **(OPTIONS | options))
+    loader.set_epoch(epoch)
+    return list(loader)
+
+
+def assert_all_once(rows: list[Any], batches: list[Batch]) -> None:
+    """Every batch came once, bit by bit, in whatever order."""
+    found = {row["number"]: row for row in map(as_row, rows)}
+    assert len(rows) == len(found) == len(batches)
+    for number, batch in enumerate(batches):
+        row, sub = found[number], batch.subgraph
+        for name, array in (
+            ("node", sub.node), ("row", sub.row), ("col", sub.col), ("edge", sub.edge),
+            ("index", batch.index),
+            *((f"node:{name}", rows) for name, rows in batch.node_attrs.items()),
+            *((f"edge:{name}", rows) for name, rows in batch.edge_attrs.items()),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(row[name], array)
+            assert row[name].dtype == array.dtype, name
+        assert row["batch_size"] == batch.batch_size
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("form", ["pyarrow", "numpy"])
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_batches_are_the_loaders(path: Path, form: str, epoch: int) -> None:
+    dataset = create_sampling_dataset(path, [5, 3], SIZE, seed=3, epoch=epoch)
+    assert dataset.count() == -(-COUNT // SIZE)
+    assert_all_once(list(dataset.iter_batches(batch_format=form)), wanted(path, epoch))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_options_reach_the_workers(path: Path) -> None:
+    seeds = np.arange(0, COUNT, 3)
+    options: dict[str, Any] = {
+        "replace": True, "drop_last": True, "node_attrs": ["y"], "edge_attrs": [],
+        "partitions": seeds // 100, "mix": 2,
+    }  # fmt: skip
+    dataset = create_sampling_dataset(
+        path, [5, 3], SIZE, seed=3, input_nodes=seeds, storage="uring", memory_budget="64M",
+        num_threads=0, override_num_blocks=3, num_cpus=1, concurrency=2, **options,
+    )  # fmt: skip
+    rows = list(dataset.iter_rows())
+    assert_all_once(rows, wanted(path, seeds=seeds, **options))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_batches_of_pyg(path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    features = {"z": path.parent / "z.aeg"}
+    dataset = create_sampling_dataset(path, [5, 3], SIZE, seed=3, features=features)
+    rows = list(dataset.iter_batches(batch_format="pyarrow"))
+    batches = wanted(path)
+    z = FeatureStore.load(features["z"])
+    for row in rows[:5]:
+        data, batch = collate_to_pyg(row), batches[row["number"][0].as_py()]
+        assert data.batch_size == SIZE and data.num_sampled_nodes[0] == SIZE
+        for name, array in (
+            ("x", batch.x), ("y", batch.y), ("w", batch.edge_attrs["w"]),
+            ("z", z.gather(batch.subgraph.node)), ("n_id", batch.subgraph.node),
+            ("e_id", batch.subgraph.edge), ("edge_index", batch.edge_index),
+            ("input_id", batch.index),
+        ):  # fmt: skip
+            assert torch.equal(data[name], torch.from_numpy(np.array(array))), name
+        data.x += 1  # not Ray's memory, which is read only
+    loader = dataset.iter_torch_batches(batch_size=1, collate_fn=lambda row: row)
+    assert collate_to_pyg(next(iter(loader))).num_nodes > 0
+
+
+class _Killer(threading.Thread):
+    """Kills a worker of the local cluster every now and then."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(daemon=True)
+        self.left, self.done = times, threading.Event()
+
+    def run(self) -> None:
+        while self.left and not self.done.wait(0.15):
+            for child in psutil.Process().children(recursive=True):
+                try:
+                    if "ray::" in child.name() and "Read" in " ".join(child.cmdline()):
+                        os.kill(child.pid, signal.SIGKILL)
+                        self.left -= 1
+                        break
+                except (psutil.Error, ProcessLookupError):
+                    continue
+
+
+@pytest.mark.usefixtures("cluster")
+def test_killed_workers_lose_and_double_nothing(path: Path) -> None:
+    killer = _Killer(10)
+    killer.start()
+    rounds = 0
+    while killer.left and rounds < 40:
+        dataset = create_sampling_dataset(
+            path, [5, 3], SIZE, seed=3, epoch=rounds, override_num_blocks=6
+        )
+        rows = list(dataset.iter_batches(batch_format="pyarrow"))
+        assert_all_once(rows, wanted(path, rounds))
+        rounds += 1
+    killer.done.set()
+    assert killer.left == 0, "workers were not found"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_file_that_was_replaced_is_noticed(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "graph.aeg"
+    copy.write_bytes(path.read_bytes())
+    dataset = create_sampling_dataset(copy, [5, 3], SIZE, override_num_blocks=1)
+    Graph.from_edges(COUNT, [0], [1]).save(copy)
+    with pytest.raises(Exception, match="the file is not the one that the dataset was made of"):
+        dataset.take(1)
+
+
+def test_bad_arguments_are_refused_before_any_task(path: Path, tmp_path: Path) -> None:
+    for options, kind, message in (
+        ({"batch_size": 0}, InvalidArgumentError, "batch_size = 0"),
+        ({"num_neighbors": ["a"]}, InvalidArgumentError, "fanouts"),
+        ({"graph_path": tmp_path / "none.aeg"}, MissingFileError, "none.aeg"),
+        ({"epoch": -1}, InvalidArgumentError, "epoch = -1"),
+        ({"partitions": [1, 2]}, InvalidArgumentError, "partitions has 2 items"),
+        ({"node_attrs": ["q"]}, InvalidArgumentError, "'q' does not exist"),
+        ({"features": 3}, InvalidArgumentError, "features must be a mapping"),
+    ):
+        given = {"graph_path": path, "num_neighbors": [5, 3], **options}
+        with pytest.raises(kind, match=message):
+            create_sampling_dataset(**given)
