@@ -278,7 +278,7 @@ def _integers(field: _Field, places: _Places, content: bytes) -> Callable[[], Ar
     if field.logical is None:
         return lambda: found
     times = found.view(_TIMES[field.logical])
-    if ((times < _FIRST) | (times > _LAST)).any():
+    if not ((times >= _FIRST) & (times <= _LAST)).all():  # NaT is neither
         raise _NotByColumns
     return lambda: times
 
