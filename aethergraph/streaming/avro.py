@@ -106,7 +106,12 @@ class AvroDecoder(Decoder):
             if len(head) < 5 or head[0] != 0:
                 raise ValueError("it does not begin with the header of a schema registry")
             schema = self._schema_of(int.from_bytes(head[1:], "big"))
-        found = schemaless_reader(stream, schema, None)
+        try:
+            found = schemaless_reader(stream, schema, None)
+        except EOFError:
+            raise ValueError(
+                f"it ends in the middle of a value, after {len(payload)} bytes"
+            ) from None
         rest = len(payload) - stream.tell()
         if rest:
             raise ValueError(f"{rest} bytes are left behind the record: another schema wrote it")
@@ -278,7 +283,7 @@ def _integers(field: _Field, places: _Places, content: bytes) -> Callable[[], Ar
     if field.logical is None:
         return lambda: found
     times = found.view(_TIMES[field.logical])
-    if ((times < _FIRST) | (times > _LAST)).any():
+    if not ((times >= _FIRST) & (times <= _LAST)).all():  # NaT is neither
         raise _NotByColumns
     return lambda: times
 

@@ -152,6 +152,8 @@ def test_it_is_read_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"\2\0\2", "cut off"),
         (b"\2\2\3\xff\xfe\0", "no UTF-8"),
         (b"\2\5\2\2", "no such branch"),
+        (b"\2\0\2\2" + b"\xff" * 9 + b"\1" + bytes(8), "a time that is none"),
+        (b"\2\0\2\2" + b"\xfe" * 9 + b"\1" + bytes(8), "a time after the year 9999"),
         (b"\2\2\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", "a text of a length below zero"),
     ],
 )
