@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "modes", "gather", "live", "live_base", "live_peers",
     "streaming", "udp", "walks", "context", "compressed", "build", "build_bounded", "end_to_end",
-    "links", "growth", "load_time", "observe",
+    "links", "growth", "load_time", "observe", "ray_data",
     "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core",
     "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
     "dgl_accuracy",
