@@ -25,7 +25,7 @@ BENCHMARKS = (
     "build", "build_bounded", "tables", "end_to_end", "links", "growth", "load_time", "observe",
     "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core",
     "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
-    "dgl_accuracy",
+    "dgl_accuracy", "ray_data",
 )  # fmt: skip
 
 

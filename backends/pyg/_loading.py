@@ -15,31 +15,27 @@ Sources followed: ``torch_geometric/loader/{node_loader,link_loader}.py`` and
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.context import get_spawning_popen
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch.utils.data import DataLoader
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
-from aethergraph._checks.options import as_choice, as_flag, shown
+from aethergraph._checks.options import as_choice
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.random_seeds import SharedCount, check_seed
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading.epoch import Batches, Delivery, Position
+from aethergraph.loading.epoch import Delivery, Position
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import planned_map
 from aethergraph.loading.profiled import Profiled
-from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, as_share_of_batches
-from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.pyg._batch import (
     as_data,
     check_names,
@@ -52,7 +48,7 @@ from aethergraph.pyg._batch import (
 from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._neighbors import NeighborSamplerBase
-from aethergraph.pyg._order import IndexSampler
+from aethergraph.pyg._places import OrderMixin
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._tensor_rows import Names, tensors_of
 from aethergraph.pyg.stores import Stores
@@ -126,7 +122,7 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-class LoaderMixin(Resumable, Profiled):
+class LoaderMixin(OrderMixin, Profiled):
     """Prefetching, keys, order and batch making of our loaders; before PyG's class in the bases."""
 
     #: What batches have of their seeds, so that no attribute can be called so.
@@ -139,23 +135,14 @@ class LoaderMixin(Resumable, Profiled):
     seed: int | None
 
     # Attributes of PyG's and torch's loaders:
-    input_data: Any
     transform: Callable[[Any], Any] | None
     transform_sampler_output: Callable[[Any], Any] | None
     filter_per_worker: bool
     custom_cls: Any
-    batch_size: int | None
     num_workers: int
     persistent_workers: bool
     pin_memory: bool
-    drop_last: bool
-    generator: torch.Generator | None
-    sampler: Any
-    batch_sampler: Any
-    dataset: Any
     _iterator: Any
-
-    _begun: Any = None  # what the order of the epoch is replayed from
 
     def _set_up(
         self,
@@ -181,46 +168,6 @@ class LoaderMixin(Resumable, Profiled):
         self._key: int | None = None
         self._shared_key = SharedCount()
 
-    def _set_order(
-        self,
-        options: Mapping[str, Any],
-        rank: int | None,
-        world_size: int | Literal["auto"] | None,
-        last_round: LastRound,
-        partitions: ArrayLike | None,
-        mix: int,
-    ) -> None:
-        """Choose the order of the seeds and the share of this process; before torch's class.
-
-        Args:
-            options: those of ``torch.utils.data.DataLoader``.
-            rank: see the loaders, as for all others.
-            world_size: see there.
-            last_round: see there.
-            partitions: see there.
-            mix: see there.
-        """
-        self.rank, self.world_size, self.last_round = rank, world_size, last_round
-        self.partitions, self.mix = partitions, mix
-        self._share = as_share_of_batches(rank, world_size, last_round)
-        given = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
-        if options.get("batch_size", 1) is None:
-            given.append("batch_size=None")
-        asked = [
-            name for name, is_asked in (
-                ("world_size", self._share.world_size > 1), ("partitions", partitions is not None)
-            ) if is_asked
-        ]  # fmt: skip
-        if given and asked:
-            raise InvalidArgumentError(
-                f"{asked[0]} goes without {given[0]}, which decides the order of the seeds itself "
-                "(Lightning gives a sampler unless use_distributed_sampler=False)"
-            )
-        self._is_ordered = (world_size is not None or partitions is not None) and not given
-        if self._is_ordered and self.seed is None:
-            self.seed = 0  # all ranks must draw the same order, as DistributedSampler
-        self._is_shuffled = as_flag(options.get("shuffle", False), "shuffle")
-
     def _lighten(self) -> None:
         """Replace attributes that PyG and torch have set by lighter ones, and order the seeds.
 
@@ -229,22 +176,7 @@ class LoaderMixin(Resumable, Profiled):
         """
         self.__dict__.pop("collate_fn", None)
         self.__dict__["dataset"] = _Positions(len(self.dataset))
-        own = None
-        if self._is_ordered:
-            own = Batches(
-                len(self.dataset), self.batch_size or 1, self._is_shuffled, self.drop_last,
-                self.partitions, self.mix,
-            )  # fmt: skip
-        given = self.sampler if self.batch_sampler is None else self.batch_sampler
-        self._numbers = IndexSampler(given, own, self.generator)
-
-    @property
-    def _index_sampler(self) -> IndexSampler:
-        return self._numbers  # which torch's iterators take the numbers of batches from
-
-    def __len__(self) -> int:
-        own = self._numbers.own is not None
-        return self._share.count(self._numbers.total) if own else len(self._numbers.given)
+        self._order_seeds()
 
     # ---- an epoch begins -------------------------------------------------------------------
 
@@ -332,61 +264,6 @@ class LoaderMixin(Resumable, Profiled):
             return data
         with stage("pin"):
             return pin(data)
-
-    # ---- states ----------------------------------------------------------------------------
-
-    @property
-    def _total(self) -> int:
-        return self._numbers.total
-
-    def _tell_arrays(self) -> dict[str, Any]:
-        seeds = self.input_data
-        names = ("input_type", "node", "row", "col", "time", "label")
-        told = {name: getattr(seeds, name, None) for name in names}
-        own = self._numbers.own
-        return told if own is None else told | own.aligned
-
-    def _tell_options(self) -> Told:
-        told = {name: describe(getattr(self, name)) for name in ("batch_size", "seed", "snapshot")}
-        told["shuffle"], told["drop_last"] = describe(self._is_shuffled), describe(self.drop_last)
-        given = self._numbers.given
-        names = (type(one).__name__ for one in (given, getattr(given, "sampler", None)) if one)
-        told["order"] = "of seed and epoch" if self._is_ordered else " of ".join(names)
-        return {"loader": type(self).__name__, **told, **describe_sampler(self._sampler())}
-
-    @property
-    def _told_graph(self) -> Any:
-        sampler = self._sampler()
-        return sampler.graph if isinstance(sampler, KeyedSampler) else None
-
-    def _tell_order(self) -> Any:
-        if self._is_ordered:
-            return None
-        if self._position is not None and not self._position.is_over:
-            return self._begun
-        return self._tell_generators() if self._order_state is None else self._order_state
-
-    def _tell_generators(self) -> Any:
-        epoch = getattr(self._own_epochs(), "epoch", None)
-        return {"generators": self._numbers.generators.states(), "sampler_epoch": epoch}
-
-    def _check_order(self, order: Any) -> None:
-        if self._is_ordered:
-            return
-        if not isinstance(order, Mapping) or "generators" not in order:
-            raise InvalidArgumentError(f"state has no generators, got order = {shown(order)}")
-        self._numbers.generators.check(order["generators"])
-
-    def _own_epochs(self) -> Any:
-        """Return the user's sampler that counts epochs, such as a DistributedSampler, or None."""
-        given = self._numbers.given
-        inner = getattr(given, "sampler", None)
-        return next((one for one in (given, inner) if hasattr(one, "set_epoch")), None)
-
-    def _set_sampler_epoch(self, epoch: Any) -> None:
-        sampler = self._own_epochs()
-        if sampler is not None and epoch is not None:
-            sampler.set_epoch(epoch)
 
     # ---- a batch ---------------------------------------------------------------------------
 

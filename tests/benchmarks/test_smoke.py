@@ -50,6 +50,11 @@ def test_quick_run(name: str, data: Path) -> None:
     assert (data / f"{name}.png").stat().st_size > 1000
 
 
+def test_ray(data: Path) -> None:
+    pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
+    check(run_quick("ray_data", data), "ray_data")
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="sudo, iproute2")
 def test_datagrams(data: Path) -> None:
     done = run("udp", "--quick", "--dir", str(data), "--out", str(data))

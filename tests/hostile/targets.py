@@ -16,7 +16,7 @@ from target import QUERIES, Target, methods, some, then
 from task_targets import task_targets
 
 import aethergraph as ag
-from aethergraph import convert, interop, packing, sampling
+from aethergraph import convert, interop, packing, ray, sampling
 from aethergraph.columns import ColumnStore
 from aethergraph.loading import (
     BufferPool,
@@ -24,6 +24,7 @@ from aethergraph.loading import (
     partition_aligned_batches,
     prefetch_map,
 )
+from aethergraph.ray.rows import as_table
 from aethergraph.testing import graphs as synthetic
 
 __all__ = ["prepare", "targets"]
@@ -484,6 +485,16 @@ def _around() -> Iterator[Target]:
     )
 
 
+def _collating(framework: str) -> Iterator[Target]:
+    """Batches of Ray's datasets; what makes these starts a cluster: see tests/scale/test_ray.py."""
+    batch = next(iter(SubgraphLoader(_full_graph(), [3, 2], batch_size=4)))
+    name = f"collate_to_{framework}"
+    yield Target(
+        f"{framework}.{name} of aethergraph.ray",
+        lambda _: (getattr(ray, name), {"batch": as_table(batch, 0, 0)}),
+    )
+
+
 # ---- PyG -------------------------------------------------------------------------------------
 
 
@@ -523,6 +534,7 @@ def _pyg() -> Iterator[Target]:
             loaders,
             ("batch_size", "shuffle"),
         )
+    yield from _collating("pyg")
     yield from methods(
         "pyg.NeighborLoader",
         lambda _: pyg.NeighborLoader(stores(), [3, 2], batch_size=4),
@@ -694,6 +706,7 @@ def _dgl() -> Iterator[Target]:
             "set_epoch": {"epoch": 1},
         },
     )
+    yield from _collating("dgl")
     yield Target(
         "dgl.BatchedSeeds",
         lambda _: (

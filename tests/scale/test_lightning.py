@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from pyg.common import make_graph
 
-from aethergraph.pyg import NeighborLoader
-
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
 lightning = pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")
+
+from pyg.common import make_graph  # noqa: E402
+
+from aethergraph.pyg import NeighborLoader  # noqa: E402
+
 pytestmark = pytest.mark.pyg
 
 

@@ -1,0 +1,155 @@
+"""Order of the seeds of our loaders, the share of this process, and states of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from numpy.typing import ArrayLike
+from torch_geometric.sampler import BaseSampler
+
+from aethergraph._checks.options import as_flag, shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading.epoch import Batches
+from aethergraph.loading.resume import Resumable
+from aethergraph.loading.shares import LastRound, as_share_of_batches
+from aethergraph.loading.state import Told, describe, describe_sampler
+from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._order import IndexSampler
+
+__all__ = ["OrderMixin"]
+
+
+class OrderMixin(Resumable):
+    """Order, shares and states of our loaders; comes before PyG's class in the bases."""
+
+    seed: int | None
+
+    # Attributes of PyG's and torch's loaders:
+    input_data: Any
+    batch_size: int | None
+    drop_last: bool
+    generator: torch.Generator | None
+    sampler: Any
+    batch_sampler: Any
+    dataset: Any
+
+    _begun: Any = None  # what the order of the epoch is replayed from
+
+    def _sampler(self) -> BaseSampler:
+        raise NotImplementedError
+
+    def _set_order(
+        self,
+        options: Mapping[str, Any],
+        rank: int | None,
+        world_size: int | Literal["auto"] | None,
+        last_round: LastRound,
+        partitions: ArrayLike | None,
+        mix: int,
+    ) -> None:
+        """Choose the order of the seeds and the share of this process; before torch's class.
+
+        Args:
+            options: those of ``torch.utils.data.DataLoader``.
+            rank: see the loaders, as for all others.
+            world_size: see there.
+            last_round: see there.
+            partitions: see there.
+            mix: see there.
+        """
+        self.rank, self.world_size, self.last_round = rank, world_size, last_round
+        self.partitions, self.mix = partitions, mix
+        self._share = as_share_of_batches(rank, world_size, last_round)
+        given = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
+        if options.get("batch_size", 1) is None:
+            given.append("batch_size=None")
+        asked = [
+            name for name, is_asked in (
+                ("world_size", self._share.world_size > 1), ("partitions", partitions is not None)
+            ) if is_asked
+        ]  # fmt: skip
+        if given and asked:
+            raise InvalidArgumentError(
+                f"{asked[0]} goes without {given[0]}, which decides the order of the seeds itself "
+                "(Lightning gives a sampler unless use_distributed_sampler=False)"
+            )
+        self._is_ordered = (world_size is not None or partitions is not None) and not given
+        if self._is_ordered and self.seed is None:
+            self.seed = 0  # all ranks must draw the same order, as DistributedSampler
+        self._is_shuffled = as_flag(options.get("shuffle", False), "shuffle")
+
+    def _order_seeds(self) -> None:
+        """Order the seeds, after torch's class has made its samplers."""
+        own = None
+        if self._is_ordered:
+            own = Batches(
+                len(self.dataset), self.batch_size or 1, self._is_shuffled, self.drop_last,
+                self.partitions, self.mix,
+            )  # fmt: skip
+        given = self.sampler if self.batch_sampler is None else self.batch_sampler
+        self._numbers = IndexSampler(given, own, self.generator)
+
+    @property
+    def _index_sampler(self) -> IndexSampler:
+        return self._numbers  # which torch's iterators take the numbers of batches from
+
+    def __len__(self) -> int:
+        own = self._numbers.own is not None
+        return self._share.count(self._numbers.total) if own else len(self._numbers.given)
+
+    # ---- states ----------------------------------------------------------------------------
+
+    @property
+    def _total(self) -> int:
+        return self._numbers.total
+
+    def _tell_arrays(self) -> dict[str, Any]:
+        seeds = self.input_data
+        names = ("input_type", "node", "row", "col", "time", "label")
+        told = {name: getattr(seeds, name, None) for name in names}
+        own = self._numbers.own
+        return told if own is None else told | own.aligned
+
+    def _tell_options(self) -> Told:
+        told = {name: describe(getattr(self, name)) for name in ("batch_size", "seed", "snapshot")}
+        told["shuffle"], told["drop_last"] = describe(self._is_shuffled), describe(self.drop_last)
+        given = self._numbers.given
+        names = (type(one).__name__ for one in (given, getattr(given, "sampler", None)) if one)
+        told["order"] = "of seed and epoch" if self._is_ordered else " of ".join(names)
+        return {"loader": type(self).__name__, **told, **describe_sampler(self._sampler())}
+
+    @property
+    def _told_graph(self) -> Any:
+        sampler = self._sampler()
+        return sampler.graph if isinstance(sampler, KeyedSampler) else None
+
+    def _tell_order(self) -> Any:
+        if self._is_ordered:
+            return None
+        if self._position is not None and not self._position.is_over:
+            return self._begun
+        return self._tell_generators() if self._order_state is None else self._order_state
+
+    def _tell_generators(self) -> Any:
+        epoch = getattr(self._own_epochs(), "epoch", None)
+        return {"generators": self._numbers.generators.states(), "sampler_epoch": epoch}
+
+    def _check_order(self, order: Any) -> None:
+        if self._is_ordered:
+            return
+        if not isinstance(order, Mapping) or "generators" not in order:
+            raise InvalidArgumentError(f"state has no generators, got order = {shown(order)}")
+        self._numbers.generators.check(order["generators"])
+
+    def _own_epochs(self) -> Any:
+        """Return the user's sampler that counts epochs, such as a DistributedSampler, or None."""
+        given = self._numbers.given
+        inner = getattr(given, "sampler", None)
+        return next((one for one in (given, inner) if hasattr(one, "set_epoch")), None)
+
+    def _set_sampler_epoch(self, epoch: Any) -> None:
+        sampler = self._own_epochs()
+        if sampler is not None and epoch is not None:
+            sampler.set_epoch(epoch)
