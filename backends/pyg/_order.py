@@ -35,10 +35,15 @@ class Generators:
     """
 
     def __init__(self, *given: Any) -> None:
-        first = given[0] or torch.default_generator
         rest = (one for one in given[1:] if isinstance(one, torch.Generator))
-        # By identity; torch's own is always among them: samplers without a generator draw from it.
-        self._all = list({id(one): one for one in (first, torch.default_generator, *rest)}.values())
+        # None is torch's own, which not every torch can pickle. It is always among them: samplers
+        # without a generator draw from it.
+        named = (None if one is torch.default_generator else one for one in (given[0], None, *rest))
+        self._given = list({id(one): one for one in named}.values())
+
+    @property
+    def _all(self) -> list[torch.Generator]:
+        return [torch.default_generator if one is None else one for one in self._given]
 
     def states(self) -> list[torch.Tensor]:
         """Return the states of all generators, the loader's first."""

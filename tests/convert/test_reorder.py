@@ -245,12 +245,12 @@ def test_what_is_refused_before_work_begins(tmp_path: Path) -> None:
         ({"graph": tmp_path / "typed.aeg", "rows": graph}, UnsupportedError, "has 3 node types"),
     ]  # fmt: skip
     for options, error, match in cases:
-        call = {"graph": graph, "output": output, **options}
+        call = {"graph": graph, "output": output, "memory_budget": "16G", **options}
         with pytest.raises(error, match=match):
             reorder(call.pop("graph"), call.pop("output"), **call)
     output.write_text("there")
     with pytest.raises(StorageError, match="exists already; --force"):
-        reorder(graph, output)
+        reorder(graph, output, memory_budget="16G")
     assert not [name for name in os.listdir(tmp_path) if "building" in name]
 
 
