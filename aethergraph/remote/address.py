@@ -92,7 +92,8 @@ class Address:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
             if location.port is not None and self.ca is not None:
-                sock = self._context(self.ca).wrap_socket(sock, server_hostname=location.host)
+                # Python's TLS knows its own time-outs alone, and goes on after one of the system's.
+                return self._context(self.ca).wrap_socket(sock, server_hostname=location.host), name
             # Time-outs of the system's: one call for each piece, and not two.
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 sock.setsockopt(socket.SOL_SOCKET, option, wire.pack_seconds(self.timeout))

@@ -207,7 +207,7 @@ class Connection:
         while done < len(view):
             try:
                 count = self._socket.recv_into(view[done:], 0, self._flags)
-            except (BlockingIOError, ssl.SSLWantReadError):  # SO_RCVTIMEO
+            except (BlockingIOError, TimeoutError):  # of the system, or of TLS
                 raise TimeoutError(f"{self._where} did not answer in time") from None
             if count == 0:
                 raise ConnectionResetError(f"{self._where} ended the connection")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -88,8 +89,8 @@ def check_shard(shard: Any) -> tuple[int, int]:
         InvalidArgumentError: it is not.
     """
     try:
-        k, n = (int(part) for part in shard)
-    except (TypeError, ValueError):
+        k, n = (operator.index(part) for part in shard)
+    except Exception:  # whatever an object of somebody else raises
         k, n = 0, 0
     if not 0 <= k < n:
         raise InvalidArgumentError(

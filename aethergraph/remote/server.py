@@ -17,6 +17,7 @@ import hmac
 import os
 import secrets
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -39,6 +40,7 @@ from aethergraph.remote import wire
 from aethergraph.remote.address import Location
 from aethergraph.remote.listening import (
     LOOPBACK,
+    REPLY_SECONDS,
     listen,
     listen_unix,
     server_context,
@@ -88,6 +90,15 @@ class _Connection:
         self.socket = sock
         self.memory = np.empty(0, np.uint8)
         self.requests = self.rows = self.row_bytes = 0
+
+    def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
+        """Send a frame, in the time that a reply may take to be read."""
+        if not isinstance(self.socket, ssl.SSLSocket):  # the system has its time-out
+            wire.send(self.socket, op, request, *parts, flags=flags)
+            return
+        self.socket.settimeout(REPLY_SECONDS)
+        wire.send(self.socket, op, request, *parts, flags=flags)
+        self.socket.settimeout(None)
 
     def stop(self, how: int) -> None:
         """End the connection for reading, or altogether, from any thread."""
@@ -334,7 +345,7 @@ class FeatureServer:
             with suppress(OSError, ValueError):
                 said = error if isinstance(error, (AetherError, wire.BusyError)) else None
                 reason = said or InvalidArgumentError(str(error))
-                wire.send(one.socket, 0, 0, wire.pack_error(reason), flags=wire.ERROR)
+                one.send(0, 0, wire.pack_error(reason), flags=wire.ERROR)
         except (OSError, ValueError):  # it is gone
             pass
         finally:
@@ -362,7 +373,7 @@ class FeatureServer:
         _, client_nonce = wire.unpack_hello(frame.body)
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         hello = wire.pack_hello(nonce, self._token is not None)
-        wire.send(one.socket, wire.HELLO, frame.request, hello)
+        one.send(wire.HELLO, frame.request, hello)
         if self._token is not None:
             frame = inbox.frame(until)
             if frame is None:
@@ -371,12 +382,10 @@ class FeatureServer:
             expected = wire.prove(self._token, b"client", client_nonce, nonce)
             if not hmac.compare_digest(bytes(frame.body), expected):
                 error = AccessDeniedError("the token is wrong")
-                wire.send(
-                    one.socket, wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR
-                )
+                one.send(wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR)
                 return False
             proof = wire.prove(self._token, b"server", client_nonce, nonce)
-            wire.send(one.socket, wire.AUTH, frame.request, proof)
+            one.send(wire.AUTH, frame.request, proof)
         with self._lock:
             if one not in self._strangers:
                 raise wire.BusyError("there are too many connections")
@@ -399,7 +408,7 @@ class FeatureServer:
                 raise
             except Exception as error:  # a source may raise anything: its client is told
                 parts, flags = (wire.pack_error(error),), wire.ERROR
-            wire.send(one.socket, frame.op, frame.request, *parts, flags=flags)
+            one.send(frame.op, frame.request, *parts, flags=flags)
 
     def _reply(self, one: _Connection, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
         if frame.op == wire.GATHER:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import dgl.graphbolt as gb
@@ -15,6 +16,7 @@ from aethergraph.dgl import FeatureStorage
 from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import RowLoadingContract
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.remote import FeatureServer, open_source
 from aethergraph.testing import broken_rules
 
 
@@ -44,6 +46,21 @@ class TestOwnRows(RowLoadingContract):
 class TestOwnRowsCached(TestOwnRows):
     def make(self, rows: Any, dtype: str) -> Any:
         return CachedRows(super().make(rows, dtype), "1K")
+
+
+class TestRowsOfAServer(RowLoadingContract):
+    dtypes = ("float32", "bfloat16", "int64")
+
+    @pytest.fixture(autouse=True)
+    def close_servers(self) -> Iterator[None]:
+        self.servers: list[FeatureServer] = []
+        yield
+        for server in self.servers:
+            server.close()
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        self.servers.append(FeatureServer(OwnRows(rows, dtype), port=0).start())
+        return open_source(self.servers[-1].address)
 
 
 def test_the_contract_finds_wrong_rows() -> None:
