@@ -41,6 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "live_base",
         "live_peers",
         "streaming",
+        "remote",
         "walks",
         "context",
         "observe",
