@@ -23,6 +23,7 @@ Rules kept here, so that the modules above need not think about them:
 
 from __future__ import annotations
 
+from aethergraph._native.asked import AskedLists
 from aethergraph._native.blocks import BlockEncoder, CompressedIds, index_words
 from aethergraph._native.contexts import ContextOptions, NativeContexts, sample_contexts
 from aethergraph._native.core import (
@@ -172,6 +173,7 @@ from aethergraph._native.walks import NativeWalker, build_alias, build_members
 from aethergraph._native.weight_sums import NativeSums
 
 __all__ = [
+    "AskedLists",
     "ADVICE_DROP",
     "ADVICE_RANDOM",
     "ADVICE_SEQUENTIAL",

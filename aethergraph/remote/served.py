@@ -7,7 +7,7 @@ import json
 import math
 import operator
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from aethergraph._checks.options import as_items, is_name, shown
@@ -43,8 +43,8 @@ class ServedRows(NamedTuple):
         """Number of rows of all shards."""
         return self.rows.num_rows
 
-    def description(self, number: int) -> bytes:
-        """Return what a client is told about the table, which has this number."""
+    def description(self, number: int, names: Iterable[str]) -> bytes:
+        """Return what a client is told about the table, which has this number, one of ``names``."""
         return json.dumps(
             {
                 "table": number,
@@ -55,6 +55,7 @@ class ServedRows(NamedTuple):
                 "begin": self.begin,
                 "end": self.end,
                 "shard": self.shard,
+                "names": list(names),
             }
         ).encode()
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_text, shown
+from aethergraph._checks.options import as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.errors import AccessDeniedError, AetherError, InvalidArgumentError
 from aethergraph.features.sources import gather_rows
@@ -160,8 +160,8 @@ class FeatureServer:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
         host, token = as_text(host, "host") or "", as_text(token, "token")
-        if token == "":
-            raise InvalidArgumentError("token is empty: give a secret, or None for no token")
+        if token is not None and not is_name(token):
+            raise InvalidArgumentError("token is empty or no text: give a secret, or None for none")
         if port is not None and host not in LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
@@ -428,7 +428,7 @@ class FeatureServer:
                 f"there is no table {shown(name)}; there are: {', '.join(self._tables)}"
             )
         table = self._tables[name]
-        return (table.description(self._numbered.index(table)),)
+        return (table.description(self._numbered.index(table), self._tables),)
 
     def _gather(self, one: _Connection, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
         size = len(ids) * table.row_bytes

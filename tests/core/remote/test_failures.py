@@ -133,7 +133,7 @@ def test_replies_that_are_wrong(x: Any) -> None:
     place = f"127.0.0.1:{listener.getsockname()[1]}"
     description = (
         b'{"table": 0, "shape": [5000, 16], "dtype": "float32", "generation": "g", "live": false, '
-        b'"begin": 0, "end": 5000, "shard": [0, 1]}'
+        b'"begin": 0, "end": 5000, "shard": [0, 1], "names": ["x"]}'
     )
     answers = [
         (wire.GATHER, 0, 1, bytes(64)),  # to another request
