@@ -10,7 +10,8 @@ Gathers of random rows of 512 bytes, one after the other, by contenders that tak
     redis          redis-py with hiredis: MGET over TCP from a Redis (needs redis-server)
 
 Then epochs of PyG's own NodeLoader and of our NeighborLoader, with features of the file and of the
-server.
+server: batches alone, and with a step of a two-layer GraphSAGE. Last, samples of two hops from a
+graph file, mapped and by io_uring within a budget, and from a server of it.
 """
 
 from __future__ import annotations
@@ -112,11 +113,12 @@ def measure(
 
 
 def epochs(
-    sources: dict[str, Any], num_nodes: int, batch: int, rounds: int
+    sources: dict[str, Any], num_nodes: int, batch: int, rounds: int, training: bool
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of epochs by loader and source, in turns."""
     import torch
     from torch_geometric.loader import NodeLoader
+    from torch_geometric.nn import GraphSAGE
 
     from aethergraph import Graph
     from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
@@ -131,6 +133,13 @@ def epochs(
         sampler = NeighborSampler(stores, [10, 5])
         loaders["PyG's NodeLoader"][name] = NodeLoader(stores, sampler, seeds, batch_size=batch)
         loaders["NeighborLoader"][name] = NeighborLoader(stores, [10, 5], seeds, batch_size=batch)
+    model = GraphSAGE(WIDTH, 64, 2)
+
+    def step(data: Any) -> None:
+        if training:
+            model.zero_grad()
+            model(data.x, data.edge_index)[: data.batch_size].sum().backward()
+
     found: dict[str, dict[str, list[float]]] = {
         kind: {name: [] for name in sources} for kind in loaders
     }
@@ -138,10 +147,41 @@ def epochs(
         for kind, by_source in loaders.items():
             for name, loader in by_source.items():
                 begin = time.perf_counter()
-                for _ in loader:
-                    pass
+                for data in loader:
+                    step(data)
                 if turn >= 0:
                     found[kind][name].append(time.perf_counter() - begin)
+    return found
+
+
+def samples(folder: Path, num_nodes: int, rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of ten samples of two hops, by where the graph is, in turns."""
+    from aethergraph import Graph, NeighborSampler
+    from aethergraph.remote import open_graph
+
+    src, dst = common.power_law_edges(num_nodes, 10 * num_nodes)
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
+    with served(
+        folder / "graph.aeg", "--graph", "--tcp", "127.0.0.1:0", "--unix", folder / "g"
+    ) as places:
+        graphs = {
+            "mapped": Graph.load(folder / "graph.aeg"),
+            "uring": Graph.load(folder / "graph.aeg", storage="uring", memory_budget="32M"),
+            "unix": open_graph(places[1].strip()),
+            "TCP": open_graph(places[0].strip()),
+        }
+        samplers = {name: NeighborSampler(one, [10, 5]) for name, one in graphs.items()}
+        found: dict[str, list[float]] = {name: [] for name in graphs}
+        for turn in range(-1, rounds):
+            edges = {}
+            for name, sampler in samplers.items():
+                begin = time.perf_counter()
+                for key in range(10):
+                    seeds = np.random.default_rng(key).permutation(num_nodes)[:512]
+                    edges[name] = sampler.sample(seeds, key).edge
+                if turn >= 0:
+                    found[name].append(time.perf_counter() - begin)
+            assert all((one == edges["mapped"]).all() for one in edges.values())
     return found
 
 
@@ -201,19 +241,36 @@ def main(argv: Sequence[str] | None = None) -> None:
             lines,
         )
         if common.importable("torch_geometric"):
-            loaded = epochs(sources, num_rows, 50 if args.quick else 512, rounds)
-            report.data["epochs"] = loaded
-            report.table(
-                "epochs of 20 batches, two hops; speed beside features of the file",
-                ["loader", "features", "ms per batch", "speed as FeatureStore"],
-                [
+            rows: list[list[common.Cell]] = []
+            for training in (False, True):
+                loaded = epochs(sources, num_rows, 50 if args.quick else 512, rounds, training)
+                report.data["training" if training else "batches"] = loaded
+                rows += [
                     [
-                        kind, name, 50 * statistics.median(times),
+                        kind, "training" if training else "batches alone", name,
+                        50 * statistics.median(times),
                         str(Ratio.paired(found["FeatureStore"], times)),
                     ]
                     for kind, found in loaded.items() for name, times in found.items()
-                ],
-            )  # fmt: skip
+                ]  # fmt: skip
+            report.table(
+                "epochs of 20 batches, two hops; speed beside features of the file",
+                ["loader", "what", "features", "ms per batch", "speed as FeatureStore"],
+                rows,
+            )
+        drawn = samples(folder, num_rows, rounds)
+        report.data["samples"] = drawn
+        report.table(
+            "samples of 512 seeds and two hops, the same everywhere; speed beside the mapped file",
+            ["graph", "ms", "speed as mapped", "speed as uring"],
+            [
+                [
+                    name, 100 * statistics.median(times), str(Ratio.paired(drawn["mapped"], times)),
+                    str(Ratio.paired(drawn["uring"], times)),
+                ]
+                for name, times in drawn.items()
+            ],
+        )  # fmt: skip
     if from_redis is None:
         report.note("There is no Redis here: apt install redis-server, pip install redis hiredis.")
 

@@ -44,7 +44,7 @@ R = TypeVar("R")
 #: Requests under way on a connection; what they take must fit the socket's buffer (address.py).
 _WINDOW = 4
 #: Bytes of rows that a request asks for, about: enough to be worth one, and to be two at once.
-_REPLY_BYTES = 1 << 20
+_REPLY_BYTES = 2 << 20
 #: Most bytes of a description.
 _DESCRIPTION = 1 << 20
 #: Idle connections that are kept.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
+from serving import Serving
 
 from aethergraph import CachedRows
 from aethergraph.dgl import FeatureStorage
 from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import RowLoadingContract
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.remote import FeatureServer, open_source
+from aethergraph.remote import open_source
 from aethergraph.testing import broken_rules
 
 
@@ -48,19 +48,11 @@ class TestOwnRowsCached(TestOwnRows):
         return CachedRows(super().make(rows, dtype), "1K")
 
 
-class TestRowsOfAServer(RowLoadingContract):
+class TestRowsOfAServer(Serving, RowLoadingContract):
     dtypes = ("float32", "bfloat16", "int64")
 
-    @pytest.fixture(autouse=True)
-    def close_servers(self) -> Iterator[None]:
-        self.servers: list[FeatureServer] = []
-        yield
-        for server in self.servers:
-            server.close()
-
     def make(self, rows: Any, dtype: str) -> Any:
-        self.servers.append(FeatureServer(OwnRows(rows, dtype), port=0).start())
-        return open_source(self.servers[-1].address)
+        return open_source(self.serve(OwnRows(rows, dtype)))
 
 
 def test_the_contract_finds_wrong_rows() -> None:

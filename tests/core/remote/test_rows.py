@@ -61,7 +61,7 @@ def wide() -> Iterator[tuple[Any, list[RowSource]]]:
 @given(st.lists(st.integers(0, 300), max_size=2000))
 def test_any_ids(wide: tuple[Any, list[RowSource]], ids: list[int]) -> None:
     table, sources = wide
-    for source in sources:  # 131 rows to a request
+    for source in sources:  # 262 rows to a request
         assert (source.gather(ids) == table[ids].reshape(len(ids), 1000)).all()
 
 
