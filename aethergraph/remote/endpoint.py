@@ -356,6 +356,10 @@ class Endpoint:
         for one in before:
             one.close()
 
+    def __del__(self) -> None:
+        for one in getattr(self, "_idle", ()):
+            one.close()
+
     def close(self) -> None:
         """Close the connections, those in use when their gathers end."""
         self._closed = True

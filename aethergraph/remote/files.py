@@ -34,7 +34,7 @@ def open_tables(
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
         InvalidArgumentError: a graph without attributes.
-        UnsupportedError: lists that are not served: compressed ones, or those of many types.
+        UnsupportedError: lists of many types, which are not served.
     """
     is_array = is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
@@ -46,11 +46,9 @@ def open_tables(
         found.update(one.node_attrs)
         found.update({f"edges/{attr}": rows for attr, rows in one.edge_attrs.items()})
         if lists:
-            found.update(graph_tables(one))
+            found.update(graph_tables(one, graph.fingerprint))
     elif lists:
-        raise UnsupportedError(
-            f"{os.fsdecode(path)} has many types: only its attributes are served"
-        )
+        raise UnsupportedError(f"{os.fsdecode(path)} has many types: no lists are served of it")
     else:
         for kind in graph.node_types:
             found.update({f"{kind}/{attr}": rows for attr, rows in graph[kind].attrs.items()})

@@ -4,8 +4,8 @@
 
     table               rows                                   of
     graph/csc/lists     uint64 [num_nodes, 2]: place, degree   the list of each node
-    graph/csc/ids       uint32 or uint64 [num_edges]           the node at each place
-    graph/csr/edges     uint64 [num_edges]                     the edge at each place; csc: itself
+    graph/csc/ids       int64 [num_edges]                      the node at each place
+    graph/csr/edges     int64 [num_edges]                      the edge at each place; csc: itself
     graph/edge_weight   float [num_edges]                      edges; edge_time alike
     graph/node_time     int64 or float64 [num_nodes]           nodes
 
@@ -15,8 +15,8 @@ Which are drawn does not depend on where the lists are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureStore
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.table import check_rows
 from aethergraph.graph import Graph, as_graph
 from aethergraph.graph.foreign import ForeignGraph
@@ -36,58 +35,82 @@ from aethergraph.remote.rows import RemoteRows
 __all__ = ["graph_tables", "open_graph"]
 
 _PREFIX = "graph/"
+#: Numbers of some ids.
+Get: TypeAlias = "Callable[[NDArray[np.int64]], NDArray[Any]]"
 
 
-class _ListRows(RowSource):
-    """Place and degree of the list of each node, worked out of the offsets."""
+class _Table(RowSource):
+    """Numbers of a graph by id, as a function gives them."""
 
-    def __init__(self, indptr: NDArray[np.uint64], guard: native.FileGuard | None) -> None:
-        self._indptr, self._guard = indptr, guard
+    def __init__(
+        self, shape: tuple[int, ...], dtype_name: str, fingerprint: str | None, get: Get
+    ) -> None:
+        self._shape, self._dtype_name, self._fingerprint = shape, dtype_name, fingerprint
+        self._get = get
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self._indptr) - 1, 2)
+        return self._shape
 
     @property
     def dtype_name(self) -> str:
-        return "uint64"
+        return self._dtype_name
+
+    @property
+    def fingerprint(self) -> str | None:
+        return self._fingerprint
 
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
     ) -> NDArray[Any]:
         own = as_ids(ids, "ids")
         check_rows(own, self.num_rows)
-        rows = np.empty((len(own), 2), np.uint64) if out is None else out
-        with native.reading(self._guard):
-            rows[:, 0] = self._indptr[own]
-            rows[:, 1] = self._indptr[own + 1]
-        rows[:, 1] -= rows[:, 0]
-        return rows
+        return self._get(own)
 
 
-def graph_tables(graph: Graph) -> dict[str, RowSource]:
+def graph_tables(graph: Graph, fingerprint: str | None = None) -> dict[str, RowSource]:
     """Return the lists, weights and times of a graph as tables by name.
 
-    Raises:
-        UnsupportedError: its lists are compressed, or read with ``storage="uring"``.
+    Args:
+        graph: the graph, with any ``storage``.
+        fingerprint: identity of its file; clients of a server that is started again with the same
+            file go on. None: they open the graph anew.
     """
     found: dict[str, RowSource] = {}
+
+    def add(name: str, shape: tuple[int, ...], dtype: str, get: Get) -> None:
+        own = None if fingerprint is None else f"{fingerprint}/{name}"
+        found[_PREFIX + name] = _Table(shape, dtype, own, get)
+
     for layout in ("csc", "csr"):
         if graph.layout not in (layout, "both"):
             continue
         topology = graph.topology(layout)
-        if topology.indptr is None or isinstance(topology.indices, native.CompressedIds):
-            raise UnsupportedError("compressed lists are not served: convert without --compress")
-        assert topology.indices is not None
-        place = f"{_PREFIX}{layout}"
-        found[f"{place}/lists"] = _ListRows(topology.indptr, topology.guard)
-        found[f"{place}/ids"] = FeatureStore.from_mapped(topology.indices, topology.guard)
-        if topology.edge_ids is not None:
-            found[f"{place}/edges"] = FeatureStore.from_mapped(topology.edge_ids, topology.guard)
+        shape = (topology.num_edges,)
+        add(f"{layout}/lists", (topology.num_major, 2), "uint64", _lists_of(topology))
+        add(f"{layout}/ids", shape, "int64", topology.ids_at)
+        if not topology.edge_ids_are_positions:
+            add(f"{layout}/edges", shape, "int64", topology.edge_ids_at)
     for of in ("node", "edge"):
         for name, rows in graph.value_stores(of).items():
-            found[f"{_PREFIX}{name}"] = rows
+            add(name, rows.shape, rows.dtype_name, rows.gather)
     return found
+
+
+def _lists_of(topology: native.NativeTopology) -> Get:
+    """Return what gives place and degree of the lists of nodes."""
+    offsets, guard = topology.indptr, topology.guard
+    assert offsets is not None
+
+    def get(nodes: NDArray[np.int64]) -> NDArray[np.uint64]:
+        rows = np.empty((len(nodes), 2), np.uint64)
+        with native.reading(guard):
+            rows[:, 0] = offsets[nodes]
+            rows[:, 1] = offsets[nodes + 1]
+        rows[:, 1] -= rows[:, 0]
+        return rows
+
+    return get
 
 
 def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph:
@@ -159,7 +182,7 @@ class _RemoteLists:
         else:
             edges = numbers
             if self._edges is not None:
-                edges = self._edges.gather(numbers).astype(np.int64)
+                edges = self._edges.gather(numbers)
             if what == asked.EDGES:
                 out[:] = edges
             elif what == asked.WEIGHTS:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph import Graph, NeighborSampler, RandomWalker, SubgraphLoader
+from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, SubgraphLoader
 from aethergraph.errors import (
     FileChangedError,
     InvalidArgumentError,
@@ -22,6 +22,7 @@ from aethergraph.errors import (
 )
 from aethergraph.remote import FeatureServer, open_graph, open_source
 from aethergraph.remote.files import open_tables
+from aethergraph.remote.graph import graph_tables
 
 NODES, EDGES = 3000, 40_000
 
@@ -209,9 +210,34 @@ def test_answers_that_are_wrong() -> None:
             assert type(error.value).__name__ == "CorruptFileError"
 
 
+@pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
+@pytest.mark.parametrize("name", ["small", "graph"])
+def test_where_the_server_has_it(folder: Path, name: str, storage: Any) -> None:
+    """Compressed lists, and those that are read within a budget, are served like any."""
+    budget = "64M" if storage == "uring" else None
+    graph = Graph.load(folder / f"{name}.aeg", storage=storage, memory_budget=budget)
+    with FeatureServer(graph_tables(graph), port=0) as server:
+        local = Graph.load(folder / f"{name}.aeg")
+        both = (local, open_graph(server.address))
+        same(*(NeighborSampler(one, [7, 4]).sample(range(300), 9) for one in both))
+
+
+def test_started_again(folder: Path) -> None:
+    """A server of the same file is as good as before."""
+    server = FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=0).start()
+    sampler = NeighborSampler(open_graph(server.address), [5, 5])
+    before = sampler.sample([1, 2], 0)
+    server.close()
+    with FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=server.port):
+        same(before, sampler.sample([1, 2], 0))
+
+
 def test_refusals(folder: Path, x: Any) -> None:
-    with pytest.raises(UnsupportedError, match="compressed lists are not served"):
-        open_tables(folder / "small.aeg", lists=True)
+    kind = ("a", "to", "b")
+    typed = HeteroGraph.from_edges({kind: ([0], [0])}, {"a": 1, "b": 1})
+    typed.save(folder / "typed.aeg")
+    with pytest.raises(UnsupportedError, match="has many types: no lists are served"):
+        open_tables(folder / "typed.aeg", lists=True)
     with FeatureServer(x, port=0) as server:
         with pytest.raises(InvalidArgumentError, match="no table 'graph/csc/lists'; there are: x"):
             open_graph(server.address)
