@@ -12,9 +12,8 @@ import typer
 from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import RowSource
-from aethergraph.remote import FeatureServer
+from aethergraph.remote import FeatureServer, open_tables
 from aethergraph.remote.address import read_token
-from aethergraph.remote.files import open_tables
 
 __all__ = ["serve_command"]
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from aethergraph import _native as native
+from aethergraph._checks.options import as_flag, as_text
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph, HeteroGraph
@@ -36,6 +37,7 @@ def open_tables(
         InvalidArgumentError: a graph without attributes.
         UnsupportedError: lists of many types, which are not served.
     """
+    lists, name = as_flag(lists, "lists"), as_text(name, "name")
     is_array = is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
         return {name or Path(os.fsdecode(path)).stem: FeatureStore.load(path)}

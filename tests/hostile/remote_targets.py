@@ -8,7 +8,7 @@ from pathlib import Path
 from target import Target, then
 
 import aethergraph as ag
-from aethergraph.remote import FeatureServer, open_graph, open_source
+from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
 from aethergraph.remote.graph import graph_tables
 
 __all__ = ["remote_targets"]
@@ -36,6 +36,8 @@ def remote_targets() -> Iterator[Target]:
         ),
     )
     yield Target("FeatureServer.wait", lambda f: (_closed(f).wait, {"timeout": 0.01}), (TypeError,))
+    given = {"name": "g", "lists": True}
+    yield Target("open_tables", lambda f: (open_tables, {"path": f / "graph.aether", **given}))
     yield Target("open_graph", lambda f: (open_graph, {"url": _address(f, ""), "layout": "csc"}))
     yield Target("open_source", lambda f: (open_source, {"url": _address(f)}))
     yield Target(

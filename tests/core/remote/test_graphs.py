@@ -20,8 +20,7 @@ from aethergraph.errors import (
     StorageError,
     UnsupportedError,
 )
-from aethergraph.remote import FeatureServer, open_graph, open_source
-from aethergraph.remote.files import open_tables
+from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
 from aethergraph.remote.graph import graph_tables
 
 NODES, EDGES = 3000, 40_000

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph import CachedRows, FeatureStore, Graph, SubgraphLoader
+from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, SubgraphLoader
 from aethergraph.errors import (
     ClosedError,
     FileChangedError,
@@ -137,6 +137,18 @@ def test_rows_that_change_are_not_kept() -> None:
         assert source.gather([3]) == 3
         changing.now = 5
         assert source.gather([3]) == 8
+
+
+def test_rows_of_a_live_graph(x: Any) -> None:
+    """A server of them has those of the last commit, and says that they change."""
+    graph = DynamicGraph(100, 64, huge_pages=False)
+    graph.node_attrs["x"] = x[:100]
+    with FeatureServer(graph.node_attrs["x"], port=0) as server:
+        source = open_source(f"{server.address}?memory_budget=1M")
+        assert source.is_live and (source.gather([3]) == x[[3]]).all()
+        graph.update_nodes([3], x=x[[50]])
+        assert (source.gather([3, 4]) == x[[50, 4]]).all()
+    graph.close()
 
 
 def test_errors_of_a_source_reach_its_client(tmp_path: Path, x: Any) -> None:
