@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,22 +17,6 @@ from aethergraph.remote import FeatureServer, wire
 
 #: Seconds that anything may take.
 WAIT = 30
-
-
-def make_certificate(folder: Path, *addresses: str) -> tuple[Path, Path]:
-    """Return files of a certificate for localhost, 127.0.0.1 and ``addresses``, and of its key."""
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    names = ["DNS:localhost", *(f"IP:{one}" for one in ("127.0.0.1", *addresses))]
-    try:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
-             "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost",
-             "-addext", f"subjectAltName={','.join(names)}"],
-            check=True, capture_output=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        pytest.skip("no openssl to make a certificate: install it")
-    return certificate, key
 
 
 @contextmanager

@@ -126,6 +126,8 @@ class Connection:
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         try:
             body = self._ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
+        except wire.BusyError:
+            raise
         except ConnectionError as error:
             raise type(error)(
                 f"{self._where} ended the connection before it said who it is: a server with TLS "

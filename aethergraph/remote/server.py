@@ -373,6 +373,9 @@ class FeatureServer:
         _, client_nonce = wire.unpack_hello(frame.body)
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         hello = wire.pack_hello(nonce, self._token is not None)
+        # A client that gets the last answer has its place.
+        if self._token is None:
+            self._admit(one)
         one.send(wire.HELLO, frame.request, hello)
         if self._token is not None:
             frame = inbox.frame(until)
@@ -384,8 +387,17 @@ class FeatureServer:
                 error = AccessDeniedError("the token is wrong")
                 one.send(wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR)
                 return False
+            self._admit(one)
             proof = wire.prove(self._token, b"server", client_nonce, nonce)
             one.send(wire.AUTH, frame.request, proof)
+        return True
+
+    def _admit(self, one: _Connection) -> None:
+        """Give a stranger a place.
+
+        Raises:
+            BusyError: there is none.
+        """
         with self._lock:
             if one not in self._strangers:
                 raise wire.BusyError("there are too many connections")
@@ -393,7 +405,6 @@ class FeatureServer:
                 raise wire.BusyError(f"there are {self._most} connections already")
             self._strangers.remove(one)
             self._connections.add(one)
-        return True
 
     def _answer(self, one: _Connection, inbox: wire.Inbox) -> None:
         """Answer the requests of a client until it ends."""

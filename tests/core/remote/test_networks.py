@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cables import FAR, Cable, plugged, run_ip
-from serving import comes, make_certificate, served
+from certificates import make_certificate
+from serving import comes, served
 
 from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, listening, open_source

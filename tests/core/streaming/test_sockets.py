@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from certificates import make_certificate
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, SocketSource, sockets
@@ -197,21 +197,6 @@ def test_nonsense_after_the_greeting() -> None:
         assert source.poll(0) == []
     finally:
         source.close()
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Return files of a certificate for localhost and of its key."""
-    key, certificate = folder / "key.pem", folder / "cert.pem"
-    try:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key),
-             "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost"],
-            check=True, capture_output=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        pytest.skip("no openssl to make a certificate: install it")
-    return certificate, key
 
 
 def test_tls(tmp_path: Path) -> None:
