@@ -134,6 +134,11 @@ def make_ffi() -> FFI:
         'extern "Python" int aether_python_note(void *user, uint64_t lsn, uint32_t kind, '
         "const void *bytes, uint64_t size);"
     )
+    # aether_ask_fn of the binding (aethergraph/_native/asked.py).
+    ffi.cdef(
+        'extern "Python" int aether_python_ask(void *user, uint32_t what, const uint64_t *in, '
+        "uint64_t n, uint64_t *out, aether_error *err);"
+    )
     ffi.set_source(
         "aethergraph._native._core",
         '#include "aether.h"\n',

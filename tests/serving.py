@@ -9,8 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from aethergraph.remote import wire
+import pytest
+
+from aethergraph.remote import FeatureServer, wire
 
 #: Seconds that anything may take.
 WAIT = 30
@@ -51,6 +54,24 @@ def comes(condition: Callable[[], object]) -> bool:
 def address_in(line: str) -> str:
     """Return the URL in the line of a server, or the first of two."""
     return line.split(" at ")[1].split(" and ")[0].strip()
+
+
+class Serving:
+    """Base of test classes whose servers end with each test."""
+
+    servers: list[FeatureServer]
+
+    @pytest.fixture(autouse=True)
+    def close_servers(self) -> Iterator[None]:
+        self.servers = []
+        yield
+        for server in self.servers:
+            server.close()
+
+    def serve(self, rows: Any, **options: Any) -> str:
+        """Serve rows, at a free port unless told otherwise; return the address."""
+        self.servers.append(FeatureServer(rows, **(options or {"port": 0})).start())
+        return self.servers[-1].address
 
 
 class Client:

@@ -24,6 +24,7 @@ Rules kept here, so that the modules above need not think about them:
 
 from __future__ import annotations
 
+from aethergraph._native.asked import AskedLists
 from aethergraph._native.blocks import BlockEncoder, CompressedIds, index_words
 from aethergraph._native.contexts import ContextOptions, NativeContexts, sample_contexts
 from aethergraph._native.core import (
@@ -197,6 +198,7 @@ __all__ = [
     "Ranks32",
     "NodeRanks",
     "Numbered",
+    "AskedLists",
     "ADVICE_DROP",
     "ADVICE_RANDOM",
     "ADVICE_SEQUENTIAL",

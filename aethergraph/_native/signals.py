@@ -73,4 +73,9 @@ def _poll() -> int:
     return 0
 
 
+def keep_interrupt(error: BaseException) -> None:
+    """Have the native call that this thread is in raise ``error`` when it ends, cancelled."""
+    _this.interrupt = error
+
+
 _TURNS = (0, 1)

@@ -12,9 +12,8 @@ import typer
 from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import RowSource
-from aethergraph.remote import FeatureServer
+from aethergraph.remote import FeatureServer, open_tables
 from aethergraph.remote.address import read_token
-from aethergraph.remote.files import open_tables
 
 __all__ = ["serve_command"]
 
@@ -45,6 +44,9 @@ def serve_command(
         list[str] | None,
         typer.Option(help="Name of a file's table, once for each file; else that of the file."),
     ] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Serve the lists of graph files, too, to sample from.")
+    ] = False,
     shard: Annotated[
         str, typer.Option(help="K/N: serve the K-th (from 0) of N ranges of the rows.")
     ] = "0/1",
@@ -62,7 +64,7 @@ def serve_command(
     """
     host, port = _place(tcp, unix)
     server = FeatureServer(
-        _tables(files, name or []), host=host, port=port, unix=unix,
+        _tables(files, name or [], graph), host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
         tls=tls, shard=_shard(shard),
     )  # fmt: skip
@@ -112,14 +114,14 @@ def _shard(text: str) -> tuple[int, int]:
     return int(k), int(n)
 
 
-def _tables(files: list[Path], names: list[str]) -> dict[str, RowSource]:
+def _tables(files: list[Path], names: list[str], lists: bool) -> dict[str, RowSource]:
     if names and len(names) != len(files):
         raise InvalidArgumentError(
             f"--name is given {len(names)} times for {len(files)} files: give one for each, or none"
         )
     found: dict[str, Any] = {}
     for i, path in enumerate(files):
-        for key, rows in open_tables(path, names[i] if names else None).items():
+        for key, rows in open_tables(path, names[i] if names else None, lists=lists).items():
             if key in found:
                 raise InvalidArgumentError(
                     f"two tables are called {key!r}: give --name for each file"

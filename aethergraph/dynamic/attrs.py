@@ -96,6 +96,11 @@ class LiveRows(RowSource):
     ) -> None:
         self._rows, self._take = rows, take
 
+    @property
+    def is_live(self) -> bool:
+        """True: commits change rows."""
+        return True
+
     def pinned(self) -> SnapshotRows:
         """Return the rows as of the last commit, which do not change any more."""
         snapshot, count = self._take()

@@ -18,6 +18,7 @@ from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.epoch import Batches, Delivery
+from aethergraph.loading.feature_sources import FeatureSources, open_feature_source
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
 from aethergraph.loading.profiled import Profiled
@@ -107,6 +108,9 @@ class SubgraphLoader(Resumable, Profiled):
         subgraph_type: as in :class:`NeighborSampler`.
         node_attrs: names of node attributes to gather; None takes all. bfloat16 becomes float32.
         edge_attrs: names of edge attributes to gather; None takes all. bfloat16 becomes float32.
+        feature_source: where ``x`` comes from instead of the graph: the address of a server
+            (:func:`aethergraph.remote.open_source`), a source of rows, or an array; or a dict of
+            such by name.
         plan_ahead: number of batches that are sampled before the first of them is gathered, so
             that the cache of attributes with ``storage="uring"`` knows the coming rows: see
             :meth:`aethergraph.FeatureStore.plan`. Useful if the batches ask for more rows than the
@@ -161,6 +165,7 @@ class SubgraphLoader(Resumable, Profiled):
         subgraph_type: SubgraphType = "directional",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
+        feature_source: FeatureSources | None = None,
         plan_ahead: int = 0,
         num_threads: int = 1,
         prefetch: int = 2,
@@ -204,7 +209,8 @@ class SubgraphLoader(Resumable, Profiled):
                 f"buffers must be a BufferPool, got {type(buffers).__name__}"
             )
         self.buffers = pool_of(graph) if buffers is None else buffers
-        self._node_stores = _pick(graph.node_attrs, node_attrs, "node_attrs")
+        rows = {**graph.node_attrs, **open_feature_source(feature_source, graph.num_nodes)}
+        self._node_stores = _pick(rows, node_attrs, "node_attrs")
         self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
         self._share = as_share_of_batches(rank, world_size, last_round)
         self._batches = Batches(

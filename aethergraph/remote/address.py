@@ -6,7 +6,7 @@ import os
 import socket
 import ssl
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -67,6 +67,10 @@ class Address:
     memory_budget: str | None
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
 
+    def named(self, name: str) -> Address:
+        """Return the address of another table of the same servers."""
+        return replace(self, name=name)
+
     def token(self) -> bytes | None:
         """Return the token, which is read anew for each connection: it may be renewed."""
         return None if self.token_file is None else read_token(self.token_file).encode()
@@ -92,7 +96,8 @@ class Address:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
             if location.port is not None and self.ca is not None:
-                sock = self._context(self.ca).wrap_socket(sock, server_hostname=location.host)
+                # Python's TLS knows its own time-outs alone, and goes on after one of the system's.
+                return self._context(self.ca).wrap_socket(sock, server_hostname=location.host), name
             # Time-outs of the system's: one call for each piece, and not two.
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 sock.setsockopt(socket.SOL_SOCKET, option, wire.pack_seconds(self.timeout))
@@ -113,7 +118,7 @@ class Address:
         return context
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return parse_address, (self.url,)
+        return _named_address, (self.url, self.name)
 
 
 def parse_address(url: Any) -> Address:
@@ -154,6 +159,10 @@ def parse_address(url: Any) -> Address:
         url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,
         given.get("memory_budget"),
     )  # fmt: skip
+
+
+def _named_address(url: str, name: str) -> Address:
+    return parse_address(url).named(name)
 
 
 def _location(text: str, url: str) -> Location:

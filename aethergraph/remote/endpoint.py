@@ -44,7 +44,9 @@ R = TypeVar("R")
 #: Requests under way on a connection; what they take must fit the socket's buffer (address.py).
 _WINDOW = 4
 #: Bytes of rows that a request asks for, about: enough to be worth one, and to be two at once.
-_REPLY_BYTES = 1 << 20
+_REPLY_BYTES = 2 << 20
+#: Most bytes of a description.
+_DESCRIPTION = 1 << 20
 #: Idle connections that are kept.
 _IDLE = 64
 
@@ -61,6 +63,7 @@ class Table(NamedTuple):
         begin: first row of the server's shard.
         end: row behind its last one.
         shard: (k, n): it is the k-th of n shards.
+        names: names of the server's tables.
     """
 
     number: int
@@ -71,10 +74,11 @@ class Table(NamedTuple):
     begin: int
     end: int
     shard: tuple[int, int]
+    names: tuple[str, ...]
 
     def is_as(self, before: Table) -> bool:
         """Return whether its rows are those of ``before``; of live ones there may be more."""
-        mine, its = (one._replace(number=0) for one in (self, before))
+        mine, its = (one._replace(number=0, names=()) for one in (self, before))
         if self.live and mine.shape[0] >= its.shape[0]:
             mine = mine._replace(shape=its.shape, begin=its.begin, end=its.end)
         return mine == its
@@ -122,6 +126,8 @@ class Connection:
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         try:
             body = self._ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
+        except wire.BusyError:
+            raise
         except ConnectionError as error:
             raise type(error)(
                 f"{self._where} ended the connection before it said who it is: a server with TLS "
@@ -142,13 +148,14 @@ class Connection:
             raise AccessDeniedError(f"{self._where} does not know the token")
 
     def _describe(self, name: str) -> Table:
-        body = self._ask(wire.META, name.encode(), most=1 << 16)
+        body = self._ask(wire.META, name.encode(), most=_DESCRIPTION)
         try:
             found = json.loads(body)
             shape, shard = tuple(map(int, found["shape"])), tuple(map(int, found["shard"]))
             table = Table(
                 int(found["table"]), shape, str(found["dtype"]), str(found["generation"]),
                 bool(found["live"]), int(found["begin"]), int(found["end"]), (shard[0], shard[1]),
+                tuple(map(str, found["names"])),
             )  # fmt: skip
             size = table.shape[0]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
@@ -207,7 +214,7 @@ class Connection:
         while done < len(view):
             try:
                 count = self._socket.recv_into(view[done:], 0, self._flags)
-            except (BlockingIOError, ssl.SSLWantReadError):  # SO_RCVTIMEO
+            except (BlockingIOError, TimeoutError):  # of the system, or of TLS
                 raise TimeoutError(f"{self._where} did not answer in time") from None
             if count == 0:
                 raise ConnectionResetError(f"{self._where} ended the connection")
@@ -349,6 +356,10 @@ class Endpoint:
         with self._lock:
             before, self._idle = self._idle, []
         for one in before:
+            one.close()
+
+    def __del__(self) -> None:
+        for one in getattr(self, "_idle", ()):
             one.close()
 
     def close(self) -> None:

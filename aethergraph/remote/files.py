@@ -6,17 +6,21 @@ import os
 from pathlib import Path
 
 from aethergraph import _native as native
-from aethergraph.errors import InvalidArgumentError
+from aethergraph._checks.options import as_flag, as_text
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import RowSource
+from aethergraph.remote.graph import graph_tables
 from aethergraph.storage.npy import is_npy
 from aethergraph.storage.opening import open_container
 
 __all__ = ["open_tables"]
 
 
-def open_tables(path: native.Path, name: str | None = None) -> dict[str, RowSource]:
+def open_tables(
+    path: native.Path, name: str | None = None, *, lists: bool = False
+) -> dict[str, RowSource]:
     """Open the tables of rows in a file, mapped.
 
     A feature file has one, which is called like it without its ending. A graph file has its
@@ -26,11 +30,14 @@ def open_tables(path: native.Path, name: str | None = None) -> dict[str, RowSour
     Args:
         path: a feature file, ``.npy`` or native, or a graph file.
         name: another name for the table of a feature file; a word before those of a graph.
+        lists: of a graph of one type, the lists, weights and times, too (remote/graph.py).
 
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
         InvalidArgumentError: a graph without attributes.
+        UnsupportedError: lists of many types, which are not served.
     """
+    lists, name = as_flag(lists, "lists"), as_text(name, "name")
     is_array = is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
         return {name or Path(os.fsdecode(path)).stem: FeatureStore.load(path)}
@@ -40,6 +47,10 @@ def open_tables(path: native.Path, name: str | None = None) -> dict[str, RowSour
         one = Graph.load(path)
         found.update(one.node_attrs)
         found.update({f"edges/{attr}": rows for attr, rows in one.edge_attrs.items()})
+        if lists:
+            found.update(graph_tables(one, graph.fingerprint))
+    elif lists:
+        raise UnsupportedError(f"{os.fsdecode(path)} has many types: no lists are served of it")
     else:
         for kind in graph.node_types:
             found.update({f"{kind}/{attr}": rows for attr, rows in graph[kind].attrs.items()})

@@ -18,6 +18,8 @@ __all__ = ["LOOPBACK", "REPLY_SECONDS", "listen", "listen_unix", "server_context
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 #: Seconds that a reply may take to be read.
 REPLY_SECONDS = 60.0
+#: Seconds of silence before a client is asked whether it is there, between questions, and how many.
+_KEEPALIVE = (("KEEPIDLE", 30), ("KEEPINTVL", 10), ("KEEPCNT", 3))
 
 
 def server_context(tls: Any) -> ssl.SSLContext | None:
@@ -99,5 +101,5 @@ def set_options(sock: socket.socket, local: bool) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A client whose machine is gone holds its place for a minute, not for ever.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("KEEPIDLE", 30), ("KEEPINTVL", 10), ("KEEPCNT", 3)):
+    for option, value in _KEEPALIVE:
         sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)

@@ -260,6 +260,11 @@ class RemoteRows(RowTable):
             return None
         return "+".join(one.table.generation for one in self._reader.endpoints)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tables of the server."""
+        return self._reader.endpoints[0].table.names
+
     def stats(self) -> RemoteStats:
         """Return the counts so far in this process."""
         if self._rows is None:
@@ -292,4 +297,4 @@ class RemoteRows(RowTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.native_rows()
-        return RemoteRows, (self.url,)
+        return RemoteRows, (self._address,)

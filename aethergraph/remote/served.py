@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from aethergraph._checks.options import as_items, is_name, shown
@@ -42,8 +43,8 @@ class ServedRows(NamedTuple):
         """Number of rows of all shards."""
         return self.rows.num_rows
 
-    def description(self, number: int) -> bytes:
-        """Return what a client is told about the table, which has this number."""
+    def description(self, number: int, names: Iterable[str]) -> bytes:
+        """Return what a client is told about the table, which has this number, one of ``names``."""
         return json.dumps(
             {
                 "table": number,
@@ -54,6 +55,7 @@ class ServedRows(NamedTuple):
                 "begin": self.begin,
                 "end": self.end,
                 "shard": self.shard,
+                "names": list(names),
             }
         ).encode()
 
@@ -88,8 +90,8 @@ def check_shard(shard: Any) -> tuple[int, int]:
         InvalidArgumentError: it is not.
     """
     try:
-        k, n = (int(part) for part in shard)
-    except (TypeError, ValueError):
+        k, n = (operator.index(part) for part in shard)
+    except Exception:  # whatever an object of somebody else raises
         k, n = 0, 0
     if not 0 <= k < n:
         raise InvalidArgumentError(

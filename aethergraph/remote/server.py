@@ -17,6 +17,7 @@ import hmac
 import os
 import secrets
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_text, shown
+from aethergraph._checks.options import as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.errors import AccessDeniedError, AetherError, InvalidArgumentError
 from aethergraph.features.sources import gather_rows
@@ -39,6 +40,7 @@ from aethergraph.remote import wire
 from aethergraph.remote.address import Location
 from aethergraph.remote.listening import (
     LOOPBACK,
+    REPLY_SECONDS,
     listen,
     listen_unix,
     server_context,
@@ -88,6 +90,15 @@ class _Connection:
         self.socket = sock
         self.memory = np.empty(0, np.uint8)
         self.requests = self.rows = self.row_bytes = 0
+
+    def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
+        """Send a frame, in the time that a reply may take to be read."""
+        if not isinstance(self.socket, ssl.SSLSocket):  # the system has its time-out
+            wire.send(self.socket, op, request, *parts, flags=flags)
+            return
+        self.socket.settimeout(REPLY_SECONDS)
+        wire.send(self.socket, op, request, *parts, flags=flags)
+        self.socket.settimeout(None)
 
     def stop(self, how: int) -> None:
         """End the connection for reading, or altogether, from any thread."""
@@ -149,8 +160,8 @@ class FeatureServer:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
         host, token = as_text(host, "host") or "", as_text(token, "token")
-        if token == "":
-            raise InvalidArgumentError("token is empty: give a secret, or None for no token")
+        if token is not None and not is_name(token):
+            raise InvalidArgumentError("token is empty or no text: give a secret, or None for none")
         if port is not None and host not in LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
@@ -334,7 +345,7 @@ class FeatureServer:
             with suppress(OSError, ValueError):
                 said = error if isinstance(error, (AetherError, wire.BusyError)) else None
                 reason = said or InvalidArgumentError(str(error))
-                wire.send(one.socket, 0, 0, wire.pack_error(reason), flags=wire.ERROR)
+                one.send(0, 0, wire.pack_error(reason), flags=wire.ERROR)
         except (OSError, ValueError):  # it is gone
             pass
         finally:
@@ -365,7 +376,7 @@ class FeatureServer:
         # A client that gets the last answer has its place.
         if self._token is None:
             self._admit(one)
-        wire.send(one.socket, wire.HELLO, frame.request, hello)
+        one.send(wire.HELLO, frame.request, hello)
         if self._token is not None:
             frame = inbox.frame(until)
             if frame is None:
@@ -374,13 +385,11 @@ class FeatureServer:
             expected = wire.prove(self._token, b"client", client_nonce, nonce)
             if not hmac.compare_digest(bytes(frame.body), expected):
                 error = AccessDeniedError("the token is wrong")
-                wire.send(
-                    one.socket, wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR
-                )
+                one.send(wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR)
                 return False
             self._admit(one)
             proof = wire.prove(self._token, b"server", client_nonce, nonce)
-            wire.send(one.socket, wire.AUTH, frame.request, proof)
+            one.send(wire.AUTH, frame.request, proof)
         return True
 
     def _admit(self, one: _Connection) -> None:
@@ -410,7 +419,7 @@ class FeatureServer:
                 raise
             except Exception as error:  # a source may raise anything: its client is told
                 parts, flags = (wire.pack_error(error),), wire.ERROR
-            wire.send(one.socket, frame.op, frame.request, *parts, flags=flags)
+            one.send(frame.op, frame.request, *parts, flags=flags)
 
     def _reply(self, one: _Connection, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
         if frame.op == wire.GATHER:
@@ -430,7 +439,7 @@ class FeatureServer:
                 f"there is no table {shown(name)}; there are: {', '.join(self._tables)}"
             )
         table = self._tables[name]
-        return (table.description(self._numbered.index(table)),)
+        return (table.description(self._numbered.index(table), self._tables),)
 
     def _gather(self, one: _Connection, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
         size = len(ids) * table.row_bytes

@@ -142,6 +142,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         self._own: set[Key] = set()
         self._from_graph: dict[Key, Column] = {}
         self._values: dict[Key, RowSource] = {}
+        #: Rows from elsewhere, in place of the graph's.
+        self._given: dict[Key, RowSource] = {}
         self._hidden: set[Key] = set()
         self._recycle = as_flag(recycle, "recycle")
         self._pool = self._choose_pool()
@@ -202,6 +204,20 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         store._pool = store._choose_pool()
         store._values = _graph_values(graph)
         return store
+
+    def with_rows(self, rows: Mapping[Key, RowSource]) -> FeatureStore:
+        """Return a store of the same tensors, but with these rows in place of those of their names.
+
+        Args:
+            rows: sources of rows by group and name; they are read-only.
+        """
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._given = {**self._given, **rows}
+        made._columns = {key: one for key, one in self._columns.items() if key not in rows}
+        made._own, made._hidden = set(), self._hidden - rows.keys()
+        made._from_graph = {}
+        return made
 
     # ---- columns ---------------------------------------------------------------------------
 
@@ -332,12 +348,12 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return None if rows is None else self._graph_column(key, rows)
 
     def _graph_rows(self) -> dict[Key, RowSource]:
-        if self._graph is None:
-            return {}
         rows = dict(self._values)
-        for group, attrs in _graph_tables(self._graph):
-            for name, store in attrs.items():
-                rows[group, name] = store
+        if self._graph is not None:
+            for group, attrs in _graph_tables(self._graph):
+                for name, store in attrs.items():
+                    rows[group, name] = store
+        rows.update(self._given)
         return rows
 
     def _require(self, attr: TensorAttr) -> Column:

@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph.loading.feature_sources import FeatureSources
 from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
+from aethergraph.pyg._feature_sources import with_feature_source
 from aethergraph.pyg._function_sampler import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._keyed import KeyedSampler
@@ -100,6 +102,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
             of tensors with ``storage="uring"`` knows which rows come; see
             :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
+        feature_source: where ``x`` comes from instead of the graph: the address of a server
+            (:func:`aethergraph.remote.open_source`), a source of rows, or an array; or a dict of
+            such by name. Of typed graphs ``{node type: any of these}``.
         snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
             sampled; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
         node_attrs, edge_attrs: names of the tensors that batches hold; None: all. For typed graphs
@@ -159,6 +164,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
         plan_ahead: int = 0,
+        feature_source: FeatureSources | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
@@ -169,7 +175,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         mix: int = 8,
         **kwargs: Any,
     ) -> None:
-        stores = as_stores(data)
+        stores = with_feature_source(as_stores(data), feature_source)
         sampler = None if neighbor_sampler is None else as_sampler(neighbor_sampler)
         if sampler is None:
             weight_attr = own_weight_attr(weight_attr, weighted)
@@ -243,8 +249,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
             sample_direction, strict, window, seed, num_threads, prefetch_batches,
-            num_sample_threads, plan_ahead, snapshot, node_attrs, edge_attrs, rank, world_size,
-            last_round, partitions (of each seed link), mix, **kwargs: as in
+            num_sample_threads, plan_ahead, feature_source, snapshot, node_attrs, edge_attrs, rank,
+            world_size, last_round, partitions (of each seed link), mix, **kwargs: as in
             :class:`NeighborLoader`.
         neighbor_sampler: a ready sampler with ``sample_from_edges``.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
@@ -291,6 +297,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         prefetch_batches: int = 2,
         num_sample_threads: int = 1,
         plan_ahead: int = 0,
+        feature_source: FeatureSources | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
@@ -301,7 +308,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         mix: int = 8,
         **kwargs: Any,
     ) -> None:
-        stores = as_stores(data)
+        stores = with_feature_source(as_stores(data), feature_source)
         sampler = None if neighbor_sampler is None else as_sampler(neighbor_sampler)
         if sampler is None:
             weight_attr = own_weight_attr(weight_attr, weighted)

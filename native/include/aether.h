@@ -61,8 +61,8 @@
  *
  * Rules
  *   - Functions return 0 or a negative AETHER_E_* code and fill `err` (may be
- *     NULL). They never abort, and call back through aether_task.poll, aether_note_fn and
- *     aether_live_memory alone.
+ *     NULL). They never abort, and call back through aether_task.poll, aether_note_fn,
+ *     aether_ask_fn and aether_live_memory alone.
  *   - Where the length of a result depends on a file, a plan or a sample, the function takes
  *     the length of the array to fill as well, and returns AETHER_E_INVALID if the two differ.
  *     No length is taken where the arguments decide it (as n does), or the counts of node types,
@@ -568,6 +568,30 @@ int aether_topology_create(const aether_lists *lists, aether_topology **out, aet
 void aether_topology_destroy(aether_topology *t);
 /* Return the bytes that the topology holds, without those that it borrows. */
 uint64_t aether_topology_memory(const aether_topology *t);
+
+#define AETHER_ASK_LISTS   0 /* of nodes: two numbers for each, first position and degree */
+#define AETHER_ASK_IDS     1 /* at positions */
+#define AETHER_ASK_EDGES   2 /* edge ids at positions */
+#define AETHER_ASK_WEIGHTS 3 /* of the edges at positions: doubles, finite and not negative */
+#define AETHER_ASK_TIMES   4 /* of the edges at positions: int64, ascending in every list */
+
+/* Answer a question of n numbers: fill `out`, and return AETHER_OK, or a code with `err` filled. It is
+ * called from any thread, from several at once. */
+typedef int (*aether_ask_fn)(void *user, uint32_t what, const uint64_t *in, uint64_t n, uint64_t *out,
+                             aether_error *err);
+
+/* Experimental. Facts of lists that are elsewhere. */
+typedef struct aether_asked_lists {
+    uint64_t num_nodes; /* lists; ids are below it */
+    uint64_t num_edges; /* positions and edge ids are below it */
+    uint32_t edge_ids_are_positions;
+    uint32_t own_values; /* AETHER_OWN_*: what else can be asked for */
+} aether_asked_lists;
+
+/* Experimental. Make a topology that asks for its lists: those of up to 4096 nodes, and the ids of all
+ * positions of a hop, in one question each. Answers are checked: AETHER_E_CORRUPT. */
+int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn answer, void *user,
+                                 aether_topology **out, aether_error *err);
 
 /* Ids compressed in blocks of 128 (FORMAT.md, src/topology/blocks.h). */
 typedef struct aether_blocks {

@@ -40,7 +40,7 @@ OFTEN = (
     "context", "observe", "compressed",
 )  # fmt: skip
 RARELY = (
-    "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time", "accuracy",
+    "remote", "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time", "accuracy",
 )  # fmt: skip
 
 

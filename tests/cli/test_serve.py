@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
 from aethergraph.cli.app import app
-from aethergraph.remote import open_source
-from aethergraph.remote.files import open_tables
+from aethergraph.remote import open_source, open_tables
 
 
 @pytest.fixture

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from serving import Serving
 
 from aethergraph import CachedRows, FeatureStore
-from aethergraph.remote import FeatureServer, open_source
+from aethergraph.remote import open_source
 from aethergraph.testing import FeatureSourceContract, broken_rules
 
 NUMPY_DTYPES = (
@@ -99,32 +99,21 @@ class TestCachedFile(TestNativeFileRead):
         return CachedRows(super().make(rows, dtype), "1M")
 
 
-class TestRemote(TestArray):
+class TestRemote(Serving, TestArray):
     """A client of a server in this process."""
 
     def make(self, rows: Any, dtype: str) -> Any:
-        server = FeatureServer(super().make(rows, dtype), unix=self.path("sock")).start()
-        self.servers.append(server)
-        return open_source(server.address)
-
-    @pytest.fixture(autouse=True)
-    def close_servers(self) -> Iterator[None]:
-        self.servers: list[FeatureServer] = []
-        yield
-        for server in self.servers:
-            server.close()
+        return open_source(self.serve(super().make(rows, dtype), unix=self.path("sock")))
 
 
-class TestRemoteShards(TestRemote):
+class TestRemoteShards(Serving, Ours):
     """A client of three servers that have a third of the rows each."""
 
     dtypes = ("float32", "int64")
 
     def make(self, rows: Any, dtype: str) -> Any:
-        parts = [FeatureServer(rows, port=0, shard=(k, 3)).start() for k in range(3)]
-        self.servers += parts
-        places = ",".join(one.address.removeprefix("tcp://") for one in parts)
-        return open_source(f"tcp://{places}")
+        places = [self.serve(rows, port=0, shard=(k, 3)) for k in range(3)]
+        return open_source(f"tcp://{','.join(one.removeprefix('tcp://') for one in places)}")
 
 
 def test_a_capability_that_gives_other_rows_is_found() -> None:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from target import Target, then
 
 import aethergraph as ag
-from aethergraph.remote import FeatureServer, open_source
+from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
+from aethergraph.remote.graph import graph_tables
 
 __all__ = ["remote_targets"]
 
 _servers: dict[str, FeatureServer] = {}
 
 
-def _address(folder: Path) -> str:
+def _address(folder: Path, name: str = "x") -> str:
     """Return the address of a server of the folder's rows, which all targets share."""
     key = str(folder)
     if key not in _servers:
-        store = ag.FeatureStore.load(folder / "x.npy")
-        _servers[key] = FeatureServer(store, port=0).start()
-    return f"{_servers[key].address}?timeout=0.1"
-
-
-def _serve(sources: Any, **options: Any) -> FeatureServer:
-    return FeatureServer(sources, **options)
+        tables = graph_tables(ag.Graph.load(folder / "graph.aether"))
+        tables["x"] = ag.FeatureStore.load(folder / "x.npy")
+        _servers[key] = FeatureServer(tables, port=0).start()
+    return f"{_servers[key].address}/{name}?timeout=0.1"
 
 
 def remote_targets() -> Iterator[Target]:
@@ -39,6 +36,9 @@ def remote_targets() -> Iterator[Target]:
         ),
     )
     yield Target("FeatureServer.wait", lambda f: (_closed(f).wait, {"timeout": 0.01}), (TypeError,))
+    given = {"name": "g", "lists": True}
+    yield Target("open_tables", lambda f: (open_tables, {"path": f / "graph.aether", **given}))
+    yield Target("open_graph", lambda f: (open_graph, {"url": _address(f, ""), "layout": "csc"}))
     yield Target("open_source", lambda f: (open_source, {"url": _address(f)}))
     yield Target(
         "RemoteRows.gather", lambda f: (open_source(_address(f)).gather, {"ids": [1, 2]})

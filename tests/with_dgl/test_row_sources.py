@@ -9,12 +9,14 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
+from serving import Serving
 
 from aethergraph import CachedRows
 from aethergraph.dgl import FeatureStorage
 from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import RowLoadingContract
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.remote import open_source
 from aethergraph.testing import broken_rules
 
 
@@ -44,6 +46,13 @@ class TestOwnRows(RowLoadingContract):
 class TestOwnRowsCached(TestOwnRows):
     def make(self, rows: Any, dtype: str) -> Any:
         return CachedRows(super().make(rows, dtype), "1K")
+
+
+class TestRowsOfAServer(Serving, RowLoadingContract):
+    dtypes = ("float32", "bfloat16", "int64")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        return open_source(self.serve(OwnRows(rows, dtype)))
 
 
 def test_the_contract_finds_wrong_rows() -> None:

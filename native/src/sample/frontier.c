@@ -9,6 +9,7 @@
 #define BLOCK       AE_TIMES_MANY /* nodes located at a time */
 #define TASK_BLOCKS 4             /* ... per parallel task */
 #define WORTHWHILE  4096          /* below this many nodes waking threads does not pay */
+#define FAR_BLOCK   4096          /* nodes located at a time where asking costs more than the answer */
 
 typedef struct prepare {
     const aether_sampler *s;
@@ -18,6 +19,7 @@ typedef struct prepare {
     const uint64_t *keys;
     uint64_t count;
     ae_frontier f;
+    bool located; /* all lists are there before the blocks begin */
     ae_failure failure;
 } prepare;
 
@@ -25,10 +27,19 @@ static int locate(const prepare *p, uint64_t at, uint64_t n, aether_error *err) 
     const aether_topology *t = p->r->topology;
     if (!p->s->node_bits)
         return t->ops->locate(t, p->keys + at, n, p->f.lists + at, err);
-    uint64_t nodes[BLOCK] = {0};
+    uint64_t nodes[FAR_BLOCK];
     for (uint64_t i = 0; i < n; i++)
         nodes[i] = ae_key_node(p->s, p->keys[at + i]);
     return t->ops->locate(t, nodes, n, p->f.lists + at, err);
+}
+
+/* Locate the lists of all nodes. */
+static int locate_all(const prepare *p, uint64_t count, aether_error *err) {
+    const uint64_t most = p->r->topology->is_far ? FAR_BLOCK : BLOCK;
+    int rc = AETHER_OK;
+    for (uint64_t at = 0; !rc && at < count; at += most)
+        rc = locate(p, at, count - at < most ? count - at : most, err);
+    return rc;
 }
 
 int ae_frontier_restrict(const aether_sampler *s, const ae_relation *r, uint64_t key, ae_list *list,
@@ -108,7 +119,7 @@ static int count_drawable(const prepare *p, uint64_t at, uint64_t n, aether_erro
 static int prepare_block(const prepare *p, uint64_t at, uint64_t n, aether_error *err) {
     const bool plain = !p->f.exclusions && !(p->s->has_bounds && ae_times_given(&p->r->times));
     const bool together = p->s->has_bounds && ae_times_at_hand(&p->r->times);
-    int rc = locate(p, at, n, err);
+    int rc = p->located ? AETHER_OK : locate(p, at, n, err);
     if (!rc && together)
         rc = prepare_together(p, at, n, err);
     for (uint64_t i = 0; !rc && !plain && !together && i < n; i++)
@@ -157,9 +168,7 @@ int ae_frontier_begin(aether_sampler *s, const ae_relation *r, int64_t fanout, u
         return AETHER_OK;
     int rc = reserve(s, r, count, out, err);
     const prepare p = {.s = s, .r = r, .keys = ae_nodes_keys(&s->nodes[r->from]) + begin, .f = *out};
-    for (uint64_t at = 0; !rc && at < count; at += BLOCK)
-        rc = locate(&p, at, count - at < BLOCK ? count - at : BLOCK, err);
-    return rc;
+    return rc ? rc : locate_all(&p, count, err);
 }
 
 int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan,
@@ -191,6 +200,10 @@ int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample
                  .keys = ae_nodes_keys(&s->nodes[r->from]) + begin,
                  .count = count,
                  .f = *out};
+    p.located = r->topology->is_far;
+    rc = p.located ? locate_all(&p, count, err) : AETHER_OK;
+    if (rc)
+        return rc;
     const uint64_t tasks = (count + TASK_BLOCKS * BLOCK - 1) / (TASK_BLOCKS * BLOCK);
     if (plan->num_threads > 1 && count >= WORTHWHILE)
         ae_pool_run(prepare_task, &p, tasks, plan->num_threads);

@@ -106,6 +106,7 @@ struct aether_topology {
     uint64_t end_edge_ids;       /* edge ids are below it */
     uint32_t id_bytes;           /* of an id in jobs of fetch_many, and in member tables: 4 or 8 */
     bool edge_ids_are_positions; /* the edge at position p is edge p */
+    bool is_far;                 /* a call of `locate` costs far more than the lists of it: ask for many */
 };
 
 /* Return whether positions are 0 .. num_edges - 1, as tables by position need. */

@@ -102,19 +102,29 @@ def test_other_rows_are_refused(tmp_path: Path, x: Any) -> None:
         assert (open_source(source.url).gather([1]) == x[[1]] + 1).all()  # type: ignore[attr-defined]
 
 
-def test_a_server_that_stops_answering(tmp_path: Path, x: Any) -> None:
+def test_a_server_that_stops_answering(
+    tmp_path: Path, x: Any, certificate: tuple[Path, Path]
+) -> None:
     np.save(tmp_path / "x.npy", x)
-    with served(tmp_path / "x.npy") as (process, line):
-        source = open_source(f"{address_in(line)}?timeout=1")
-        source.gather([1])
+    with served(
+        tmp_path / "x.npy", "--tcp", "127.0.0.1:0", "--tls", *certificate, "--unix", tmp_path / "s"
+    ) as (process, line):  # fmt: skip
+        sources = [
+            open_source(f"{address_in(line)}?timeout=1&ca={certificate[0]}"),
+            open_source(f"unix://{tmp_path}/s?timeout=1"),
+        ]
+        for one in sources:
+            one.gather([1])
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
-        began = time.monotonic()
-        with pytest.raises(ServerTimeoutError, match="did not answer in time"):
-            source.gather([1])
-        assert time.monotonic() - began < 5
+        for one in sources:
+            began = time.monotonic()
+            with pytest.raises(ServerTimeoutError, match="did not answer in time"):
+                one.gather([1])
+            assert time.monotonic() - began < 5
         process.send_signal(signal.SIGCONT)
-        assert (source.gather([2]) == x[[2]]).all()
+        for one in sources:
+            assert (one.gather([2]) == x[[2]]).all()
 
 
 def test_replies_that_are_wrong(x: Any) -> None:
@@ -123,7 +133,7 @@ def test_replies_that_are_wrong(x: Any) -> None:
     place = f"127.0.0.1:{listener.getsockname()[1]}"
     description = (
         b'{"table": 0, "shape": [5000, 16], "dtype": "float32", "generation": "g", "live": false, '
-        b'"begin": 0, "end": 5000, "shard": [0, 1]}'
+        b'"begin": 0, "end": 5000, "shard": [0, 1], "names": ["x"]}'
     )
     answers = [
         (wire.GATHER, 0, 1, bytes(64)),  # to another request

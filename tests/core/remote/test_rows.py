@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph import CachedRows, FeatureStore, Graph, SubgraphLoader
+from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, SubgraphLoader
 from aethergraph.errors import (
     ClosedError,
     FileChangedError,
@@ -62,7 +62,7 @@ def wide() -> Iterator[tuple[Any, list[RowSource]]]:
 @given(st.lists(st.integers(0, 300), max_size=2000))
 def test_any_ids(wide: tuple[Any, list[RowSource]], ids: list[int]) -> None:
     table, sources = wide
-    for source in sources:  # 131 rows to a request
+    for source in sources:  # 262 rows to a request
         assert (source.gather(ids) == table[ids].reshape(len(ids), 1000)).all()
 
 
@@ -138,6 +138,18 @@ def test_rows_that_change_are_not_kept() -> None:
         assert source.gather([3]) == 3
         changing.now = 5
         assert source.gather([3]) == 8
+
+
+def test_rows_of_a_live_graph(x: Any) -> None:
+    """A server of them has those of the last commit, and says that they change."""
+    graph = DynamicGraph(100, 64, huge_pages=False)
+    graph.node_attrs["x"] = x[:100]
+    with FeatureServer(graph.node_attrs["x"], port=0) as server:
+        source = open_source(f"{server.address}?memory_budget=1M")
+        assert source.is_live and (source.gather([3]) == x[[3]]).all()
+        graph.update_nodes([3], x=x[[50]])
+        assert (source.gather([3, 4]) == x[[50, 4]]).all()
+    graph.close()
 
 
 def test_errors_of_a_source_reach_its_client(tmp_path: Path, x: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cables import NEAR, Cable, plugged
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, UdpSource, pack_datagram
 
 EDGES = Schema.struct([("u", "<u4"), ("v", "<u4")], src="u", dst="v")
-NEAR, FAR = "10.213.7.1", "10.213.7.2"
 
 SENDER = """
 import socket, sys
@@ -35,32 +33,8 @@ for i in range(count):
 """
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
-
-
-class Cable:
-    """Ends of a virtual cable: ``near`` here, the other in a namespace.
-
-    Attributes:
-        near: name of the interface here.
-        space: name of the namespace.
-    """
-
-    def __init__(self) -> None:
-        self.near, far = f"aen{os.getpid() % 10**6}", f"aef{os.getpid() % 10**6}"
-        self.space = f"aethergraph-{os.getpid()}"
-        ip("netns", "add", self.space)
-        ip("link", "add", self.near, "type", "veth", "peer", "name", far)
-        ip("link", "set", far, "netns", self.space)
-        ip("addr", "add", f"{NEAR}/24", "dev", self.near)
-        ip("link", "set", self.near, "up")
-        ip("-n", self.space, "addr", "add", f"{FAR}/24", "dev", far)
-        ip("-n", self.space, "link", "set", far, "up")
-
-    def remove(self) -> None:
-        for words in (("link", "del", self.near), ("netns", "del", self.space)):
-            subprocess.run(["ip", *words], check=False, capture_output=True, timeout=30)
+class XdpCable(Cable):
+    """Cable over which datagrams are sent."""
 
     def send(self, port: int, datagrams: list[bytes], to: str = NEAR) -> None:
         """Send datagrams of one length from the far end."""
@@ -82,27 +56,17 @@ class Cable:
 
 
 @pytest.fixture(scope="module")
-def cable() -> Iterator[Cable]:
-    if shutil.which("ip") is None:
-        pytest.skip("no program ip: apt install iproute2")
-    if os.geteuid() != 0:
-        pytest.skip("AF_XDP and namespaces need root: sudo ./scripts/test.sh python")
-    try:
-        made = Cable()
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"no virtual networks here ({error.stderr.strip()}): a machine of its own has")
-    try:
+def cable() -> Iterator[XdpCable]:
+    with plugged(XdpCable) as made:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             near(made).close()
         if told:
             pytest.skip(f"no AF_XDP here: {told[0].message}")
         yield made
-    finally:
-        made.remove()
 
 
-def near(cable: Cable, **options: Any) -> UdpSource:
+def near(cable: XdpCable, **options: Any) -> UdpSource:
     """Return an open source at the near end."""
     made = UdpSource("e", EDGES, host=NEAR, trust_network=True, af_xdp=cable.near, **options)
     made.open({})
@@ -134,7 +98,7 @@ def came(source: UdpSource) -> tuple[int, int]:
     return stats.by_socket, stats.by_xdp
 
 
-def test_datagrams_come_past_the_stack(cable: Cable) -> None:
+def test_datagrams_come_past_the_stack(cable: XdpCable) -> None:
     with closing(near(cable)) as source:
         assert source.af_xdp == cable.near and "xdp" in cable.program()
         for first in range(0, 9000, 3000):  # more than there are frames: they are used again
@@ -146,7 +110,7 @@ def test_datagrams_come_past_the_stack(cable: Cable) -> None:
     assert cable.program() == ""
 
 
-def test_what_finds_no_frame_is_counted_as_lost(cable: Cable) -> None:
+def test_what_finds_no_frame_is_counted_as_lost(cable: XdpCable) -> None:
     with closing(near(cable)) as source:
         cable.send(source.port, [edges(i, 1) for i in range(6000)])
         first = read(source, 4096)
@@ -156,7 +120,7 @@ def test_what_finds_no_frame_is_counted_as_lost(cable: Cable) -> None:
         assert source.lost == {1: 6000 - len(first)}
 
 
-def test_the_rest_goes_its_usual_way(cable: Cable) -> None:
+def test_the_rest_goes_its_usual_way(cable: XdpCable) -> None:
     with closing(near(cable)) as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind((NEAR, 0))
         other.settimeout(20)
@@ -170,7 +134,7 @@ def test_the_rest_goes_its_usual_way(cable: Cable) -> None:
         assert came(source) == (1, 1)
 
 
-def test_damage_is_dropped(cable: Cable) -> None:
+def test_damage_is_dropped(cable: XdpCable) -> None:
     good = edges(0)
     bad = [good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :] for at in range(len(good))]
     with closing(near(cable)) as source:
@@ -180,7 +144,7 @@ def test_damage_is_dropped(cable: Cable) -> None:
         assert source.dropped == len(bad)
 
 
-def test_features_reach_a_graph(cable: Cable) -> None:
+def test_features_reach_a_graph(cable: XdpCable) -> None:
     graph = DynamicGraph(100, 8, huge_pages=False)
     source = UdpSource("e", EDGES, host=NEAR, trust_network=True, af_xdp=cable.near)
     with Ingestor(graph, source) as ingestor:
@@ -205,7 +169,7 @@ time.sleep(60)
 """
 
 
-def test_a_killed_process_leaves_no_program(cable: Cable) -> None:
+def test_a_killed_process_leaves_no_program(cable: XdpCable) -> None:
     command = [sys.executable, "-c", CHILD, NEAR, cable.near]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -242,7 +206,7 @@ print(sum(one.count for one in source.poll(20)))
 """
 
 
-def test_without_rights_they_come_by_the_socket(cable: Cable) -> None:
+def test_without_rights_they_come_by_the_socket(cable: XdpCable) -> None:
     command = [sys.executable, "-c", UNPRIVILEGED, NEAR, cable.near]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -251,7 +215,7 @@ def test_without_rights_they_come_by_the_socket(cable: Cable) -> None:
     assert rows == "5"
 
 
-def test_interfaces_that_cannot_be_had(cable: Cable) -> None:
+def test_interfaces_that_cannot_be_had(cable: XdpCable) -> None:
     with closing(near(cable)), pytest.raises(errors.SourceError, match="busy") as caught:
         near(cable)
     assert cable.near in str(caught.value)

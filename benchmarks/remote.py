@@ -1,0 +1,287 @@
+"""Rows of features from a server on this machine: ours, Redis, and files without a server.
+
+    python benchmarks/remote.py [--quick] [--rows 200000] [--rounds 7]
+
+Gathers of random rows of 512 bytes, one after the other, by contenders that take turns:
+
+    FeatureStore   a file that is mapped, in this process
+    numpy.memmap   the same file
+    unix, TCP, TLS `aethergraph serve` in another process
+    redis          redis-py with hiredis: MGET over TCP from a Redis (needs redis-server)
+
+Then epochs of PyG's own NodeLoader and of our NeighborLoader, with features of the file and of the
+server: batches alone, and with a step of a two-layer GraphSAGE. Last, samples of two hops from a
+graph file, mapped and by io_uring within a budget, and from a server of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import common
+from harness.common import Ratio, Report
+from numpy.typing import NDArray
+
+WIDTH = 128  # float32: 512 bytes
+Gather = Callable[[NDArray[np.int64]], Any]
+
+
+@contextmanager
+def served(*args: object) -> Iterator[list[str]]:
+    """Run ``aethergraph serve``; yield its addresses."""
+    command = [sys.executable, "-c", "from aethergraph.cli import main; main()", "serve"]
+    with subprocess.Popen([*command, *map(str, args)], stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        try:
+            yield one.stdout.readline().split(" at ")[1].split(" and ")
+        finally:
+            one.terminate()
+
+
+@contextmanager
+def redis_of(table: NDArray[np.float32], folder: Path) -> Iterator[Gather | None]:
+    """Run a Redis that has the rows by their number; yield its gather, or None without one."""
+    if shutil.which("redis-server") is None or not common.importable("redis"):
+        yield None
+        return
+    import redis
+
+    with subprocess.Popen(
+        ["redis-server", "--port", "7391", "--bind", "127.0.0.1", "--save", "", "--dir", folder],
+        stdout=subprocess.DEVNULL,
+    ) as server:
+        try:
+            client = redis.Redis(port=7391)
+            for _ in range(100):
+                try:
+                    client.ping()
+                    break
+                except redis.ConnectionError:
+                    time.sleep(0.05)
+            for begin in range(0, len(table), 10_000):
+                rows = table[begin : begin + 10_000]
+                client.mset({begin + i: row.tobytes() for i, row in enumerate(rows)})
+
+            def gather(ids: NDArray[np.int64]) -> Any:
+                found = b"".join(client.mget(ids.tolist()))
+                return np.frombuffer(found, np.float32).reshape(len(ids), WIDTH)
+
+            yield gather
+        finally:
+            server.terminate()
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out",
+         str(cert), "-days", "1", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return cert, key
+
+
+def measure(
+    contenders: dict[str, Gather], table: NDArray[np.float32], count: int, rounds: int, calls: int
+) -> dict[str, list[float]]:
+    """Return the median seconds of a gather in each round."""
+    rng = np.random.default_rng(count)
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(-1, rounds):
+        for name, gather in contenders.items():
+            times = []
+            for _ in range(calls):
+                ids = rng.integers(0, len(table), count)
+                begin = time.perf_counter()
+                rows = gather(ids)
+                times.append(time.perf_counter() - begin)
+            assert (rows == table[ids]).all()
+            if turn >= 0:
+                found[name].append(statistics.median(times))
+    return found
+
+
+def epochs(
+    sources: dict[str, Any], num_nodes: int, batch: int, rounds: int, training: bool
+) -> dict[str, dict[str, list[float]]]:
+    """Return the seconds of epochs by loader and source, in turns."""
+    import torch
+    from torch_geometric.loader import NodeLoader
+    from torch_geometric.nn import GraphSAGE
+
+    from aethergraph import Graph
+    from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
+
+    src, dst = common.power_law_edges(num_nodes, 10 * num_nodes)
+    seeds = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(0))[: 20 * batch]
+    loaders: dict[str, dict[str, Any]] = {"PyG's NodeLoader": {}, "NeighborLoader": {}}
+    for name, source in sources.items():
+        graph = Graph.from_edges(num_nodes, src, dst)
+        graph.node_attrs["x"] = source
+        stores = FeatureStore.from_graph(graph), GraphStore(graph)
+        sampler = NeighborSampler(stores, [10, 5])
+        loaders["PyG's NodeLoader"][name] = NodeLoader(stores, sampler, seeds, batch_size=batch)
+        loaders["NeighborLoader"][name] = NeighborLoader(stores, [10, 5], seeds, batch_size=batch)
+    model = GraphSAGE(WIDTH, 64, 2)
+
+    def step(data: Any) -> None:
+        if training:
+            model.zero_grad()
+            model(data.x, data.edge_index)[: data.batch_size].sum().backward()
+
+    found: dict[str, dict[str, list[float]]] = {
+        kind: {name: [] for name in sources} for kind in loaders
+    }
+    for turn in range(-1, rounds):
+        for kind, by_source in loaders.items():
+            for name, loader in by_source.items():
+                begin = time.perf_counter()
+                for data in loader:
+                    step(data)
+                if turn >= 0:
+                    found[kind][name].append(time.perf_counter() - begin)
+    return found
+
+
+def samples(folder: Path, num_nodes: int, rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of ten samples of two hops, by where the graph is, in turns."""
+    from aethergraph import Graph, NeighborSampler
+    from aethergraph.remote import open_graph
+
+    src, dst = common.power_law_edges(num_nodes, 10 * num_nodes)
+    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
+    with served(
+        folder / "graph.aeg", "--graph", "--tcp", "127.0.0.1:0", "--unix", folder / "g"
+    ) as places:
+        graphs = {
+            "mapped": Graph.load(folder / "graph.aeg"),
+            "uring": Graph.load(folder / "graph.aeg", storage="uring", memory_budget="32M"),
+            "unix": open_graph(places[1].strip()),
+            "TCP": open_graph(places[0].strip()),
+        }
+        samplers = {name: NeighborSampler(one, [10, 5]) for name, one in graphs.items()}
+        found: dict[str, list[float]] = {name: [] for name in graphs}
+        for turn in range(-1, rounds):
+            edges = {}
+            for name, sampler in samplers.items():
+                begin = time.perf_counter()
+                for key in range(10):
+                    seeds = np.random.default_rng(key).permutation(num_nodes)[:512]
+                    edges[name] = sampler.sample(seeds, key).edge
+                if turn >= 0:
+                    found[name].append(time.perf_counter() - begin)
+            assert all((one == edges["mapped"]).all() for one in edges.values())
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--rows", type=int, help="rows of the table")
+    made.add_argument("--rounds", type=int, default=7)
+    args = common.parse(made, argv)
+    from aethergraph import FeatureStore
+    from aethergraph.remote import open_source
+
+    report = Report("remote", "Rows of features from a server on this machine", args)
+    num_rows = args.rows or (5_000 if args.quick else 200_000)
+    rounds, calls = (2, 5) if args.quick else (args.rounds, 100)
+    report.parameters = {"rows": num_rows, "row_bytes": 4 * WIDTH, "rounds": rounds, "calls": calls}
+    table = np.random.default_rng(0).random((num_rows, WIDTH), dtype=np.float32)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        np.save(folder / "x.npy", table)
+        cert = certificate(folder)
+        places = stack.enter_context(
+            served(folder / "x.npy", "--tcp", "127.0.0.1:0", "--unix", folder / "s")
+        )
+        secure = stack.enter_context(
+            served(folder / "x.npy", "--tcp", "127.0.0.1:0", "--tls", *cert)
+        )
+        local, mapped = (
+            FeatureStore.load(folder / "x.npy"),
+            np.load(folder / "x.npy", mmap_mode="r"),
+        )
+        sources = {
+            "FeatureStore": local,
+            "unix": open_source(places[1].strip()),
+            "TCP": open_source(places[0].strip()),
+            "TLS": open_source(f"{secure[0].strip()}?ca={cert[0]}"),
+        }
+        contenders: dict[str, Gather] = {name: one.gather for name, one in sources.items()}
+        contenders["numpy.memmap"] = lambda ids: mapped[ids]
+        from_redis = stack.enter_context(redis_of(table, folder))
+        if from_redis is not None:
+            contenders["redis"] = from_redis
+        lines: list[list[common.Cell]] = []
+        for count in (1, 256, 4096):
+            found = measure(contenders, table, count, rounds, calls if count < 4096 else calls // 5)
+            report.data[f"{count} rows"] = found
+            for name, times in found.items():
+                seconds = statistics.median(times)
+                lines.append([
+                    count, name, 1e6 * seconds, 512e-9 * count / seconds,
+                    str(Ratio.paired(times, found["FeatureStore"])),
+                    str(Ratio.paired(found["redis"], times)) if "redis" in found else "-",
+                ])  # fmt: skip
+        report.table(
+            "one gather after the other, p50; how long beside the file, and how many while Redis "
+            "answers one",
+            ["rows", "contender", "us", "GB/s", "time as FeatureStore", "times as fast as Redis"],
+            lines,
+        )
+        if common.importable("torch_geometric"):
+            rows: list[list[common.Cell]] = []
+            for training in (False, True):
+                loaded = epochs(sources, num_rows, 50 if args.quick else 512, rounds, training)
+                report.data["training" if training else "batches"] = loaded
+                rows += [
+                    [
+                        kind, "training" if training else "batches alone", name,
+                        50 * statistics.median(times),
+                        str(Ratio.paired(found["FeatureStore"], times)),
+                    ]
+                    for kind, found in loaded.items() for name, times in found.items()
+                ]  # fmt: skip
+            report.table(
+                "epochs of 20 batches, two hops; speed beside features of the file",
+                ["loader", "what", "features", "ms per batch", "speed as FeatureStore"],
+                rows,
+            )
+        drawn = samples(folder, num_rows, rounds)
+        report.data["samples"] = drawn
+        report.table(
+            "samples of 512 seeds and two hops, the same everywhere; speed beside the mapped file",
+            ["graph", "ms", "speed as mapped", "speed as uring"],
+            [
+                [
+                    name, 100 * statistics.median(times), str(Ratio.paired(drawn["mapped"], times)),
+                    str(Ratio.paired(drawn["uring"], times)),
+                ]
+                for name, times in drawn.items()
+            ],
+        )  # fmt: skip
+    if from_redis is None:
+        report.note("There is no Redis here: apt install redis-server, pip install redis hiredis.")
+
+    def draw(axes: Sequence[Any]) -> None:
+        some = [line for line in lines if line[0] == 256]
+        common.bars(axes[0], [str(one[1]) for one in some], [float(str(one[2])) for one in some],
+                    "us for 256 rows")  # fmt: skip
+
+    common.plot(report, 1, draw)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

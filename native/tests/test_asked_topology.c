@@ -1,0 +1,165 @@
+/*
+ * Lists that somebody else is asked for: samples are those of the arrays that answer, questions are
+ * few, and wrong answers are found.
+ */
+#include "core/error.h"
+#include "test.h"
+#include "topology/arrays.h"
+
+enum { NODES = 9000, DEGREE = 5, EDGES = NODES * DEGREE };
+
+static uint64_t indptr[NODES + 1];
+static uint32_t indices[EDGES], edge_ids[EDGES];
+
+/* Who answers: arrays, and what is wrong with them. */
+typedef struct source {
+    aether_topology *arrays;
+    atomic_uint asked[5];
+    uint64_t most;              /* numbers in a question */
+    int code;                   /* it fails with this */
+    uint64_t start, degree, id; /* added to what is right */
+} source;
+
+static int answer(void *user, uint32_t what, const uint64_t *in, uint64_t n, uint64_t *out,
+                  aether_error *err) {
+    source *s = user;
+    const ae_topology_ops *ops = s->arrays->ops;
+    atomic_fetch_add(&s->asked[what], 1);
+    s->most = n > s->most ? n : s->most;
+    if (s->code)
+        return ae_error_set(err, s->code, "the other side is gone");
+    int rc = what == AETHER_ASK_LISTS ? ops->locate(s->arrays, in, n, (ae_list *)(void *)out, err)
+             : what == AETHER_ASK_IDS ? ops->fetch(s->arrays, in, n, out, err)
+                                      : ops->edge_ids(s->arrays, in, n, out, err);
+    for (uint64_t i = 0; i < n && what == AETHER_ASK_LISTS; i++) {
+        out[2 * i] += s->start;
+        out[2 * i + 1] += s->degree;
+    }
+    for (uint64_t i = 0; i < n && what == AETHER_ASK_IDS; i++)
+        out[i] += s->id;
+    return rc;
+}
+
+static aether_topology *make(source *s) {
+    aether_topology *t = NULL;
+    aether_error err = {0};
+    for (uint64_t v = 0; v < NODES; v++) {
+        indptr[v + 1] = (v + 1) * DEGREE;
+        for (uint64_t k = 0; k < DEGREE; k++) {
+            indices[v * DEGREE + k] = (uint32_t)((v * 7 + k * k + 1) % NODES);
+            edge_ids[v * DEGREE + k] = (uint32_t)(EDGES - 1 - (v * DEGREE + k));
+        }
+    }
+    const aether_lists lists = {NODES, NODES, EDGES, indptr, indices, edge_ids, 4, 4};
+    CHECK_OK(aether_topology_create(&lists, &s->arrays, &err), err);
+    const aether_asked_lists facts = {.num_nodes = NODES, .num_edges = EDGES};
+    CHECK_OK(aether_topology_create_asked(&facts, answer, s, &t, &err), err);
+    return t;
+}
+
+static void release(source *s, aether_topology *t) {
+    aether_topology_destroy(t);
+    aether_topology_destroy(s->arrays);
+}
+
+typedef struct counts {
+    uint64_t hop_nodes[3], hop_edges[2], nodes, edges;
+} counts;
+
+static int draw(aether_topology *t, uint32_t threads, counts *c, int64_t **out, aether_error *err) {
+    const uint64_t num_nodes = NODES;
+    const int64_t fanouts[2] = {3, 2};
+    const aether_relation relation = {.topology = t};
+    aether_sampler *s = NULL;
+    static int64_t ids[5000];
+    for (int64_t i = 0; i < 5000; i++)
+        ids[i] = i;
+    const aether_seeds seeds = {.ids = ids, .count = 5000};
+    const aether_sample_options options = {
+        .key = 7, .fanouts = fanouts, .num_hops = 2, .num_threads = threads};
+    int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err);
+    if (!rc)
+        rc = aether_sample_typed(s, &seeds, &options, c->hop_nodes, c->hop_edges, &c->nodes, &c->edges, err);
+    *out = rc ? NULL : calloc(c->nodes + 3 * c->edges + 1, 8);
+    if (*out) {
+        int64_t *row = *out + c->nodes;
+        rc = aether_sample_export(s, 8, c->nodes, c->edges, *out, row, row + c->edges, row + 2 * c->edges,
+                                  NULL, err);
+    }
+    aether_sampler_destroy(s);
+    return rc;
+}
+
+TEST(samples_are_those_of_who_answers) {
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        source s = {0};
+        aether_topology *t = make(&s);
+        counts a = {0}, b = {0};
+        int64_t *mine, *its;
+        aether_error err = {0};
+        CHECK_OK(draw(t, threads, &a, &mine, &err), err);
+        CHECK_OK(draw(s.arrays, threads, &b, &its, &err), err);
+        CHECK(memcmp(&a, &b, sizeof a) == 0 && a.edges > 15000);
+        CHECK(memcmp(mine, its, 8 * (a.nodes + 3 * a.edges)) == 0);
+        /* 5000 seeds: two questions; the nodes of the second hop: one or two. Ids: one for each hop. */
+        CHECK(s.asked[AETHER_ASK_LISTS] <= 4);
+        CHECK_EQ(s.asked[AETHER_ASK_IDS], 2);
+        CHECK_EQ(s.most, a.hop_edges[0]);
+        free(mine);
+        free(its);
+        release(&s, t);
+    }
+}
+
+TEST(jobs_of_many_samples_are_one_question) {
+    source s = {0};
+    aether_topology *t = make(&s);
+    uint64_t positions[6] = {3, 9, EDGES - 1, 0, 0, 4}, ids[6] = {0}, expected[6];
+    const ae_fetch jobs[4] = {{positions, 2, ids},
+                              {positions + 2, 0, ids},
+                              {positions + 2, 3, ids + 2},
+                              {positions + 5, 1, ids + 5}};
+    aether_error err = {0};
+    CHECK_OK(t->ops->fetch_many(t, jobs, 4, NULL, NULL, &err), err);
+    CHECK_OK(s.arrays->ops->fetch(s.arrays, positions, 6, expected, &err), err);
+    CHECK(memcmp(ids, expected, sizeof ids) == 0);
+    CHECK_EQ(s.asked[AETHER_ASK_IDS], 1);
+    CHECK_OK(t->ops->fetch_many(t, jobs + 1, 1, NULL, NULL, &err), err);
+    CHECK_EQ(s.asked[AETHER_ASK_IDS], 1); /* nothing to ask for */
+    release(&s, t);
+}
+
+TEST(wrong_answers_are_found) {
+    static const source wrong[] = {
+        {.start = EDGES}, {.degree = EDGES},      {.start = UINT64_MAX}, {.degree = UINT64_MAX - 8},
+        {.id = NODES},    {.id = UINT64_MAX / 2}, {.code = AETHER_E_IO}, {.code = AETHER_E_FILE_CHANGED}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        source s = wrong[i];
+        aether_topology *t = make(&s);
+        counts c = {0};
+        int64_t *out;
+        aether_error err = {0};
+        CHECK_CODE(draw(t, 1 + i % 2, &c, &out, &err), s.code ? s.code : AETHER_E_CORRUPT);
+        CHECK(err.message[0] && !out);
+        release(&s, t);
+    }
+}
+
+TEST(facts_are_checked) {
+    aether_topology *t = NULL;
+    aether_asked_lists facts = {.num_nodes = 1};
+    CHECK_CODE(aether_topology_create_asked(NULL, answer, NULL, &t, NULL), AETHER_E_INVALID);
+    CHECK_CODE(aether_topology_create_asked(&facts, NULL, NULL, &t, NULL), AETHER_E_INVALID);
+    facts.num_edges = UINT64_MAX;
+    CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_LIMIT);
+    facts = (aether_asked_lists){1, 0, 1, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES};
+    aether_error err = {0};
+    REQUIRE_OK(aether_topology_create_asked(&facts, answer, NULL, &t, &err), err);
+    aether_topology_facts found;
+    CHECK_OK(aether_topology_describe(t, &found, &err), err);
+    CHECK_EQ(found.own_values, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES);
+    CHECK(found.edge_ids_are_positions);
+    aether_topology_destroy(t);
+}
+
+TEST_MAIN()
