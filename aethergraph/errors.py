@@ -19,12 +19,14 @@ __all__ = [
     "LayoutError",
     "LimitError",
     "MissingFileError",
+    "MissingRowError",
     "OutOfMemoryError",
     "OutOfRangeError",
     "RecordError",
     "SnapshotExpiredError",
     "SourceError",
     "StorageError",
+    "TornRowError",
     "TruncatedFileError",
     "UnsupportedError",
     "VersionError",
@@ -72,6 +74,14 @@ class LimitError(AetherError, OverflowError):
 
 class SnapshotExpiredError(AetherError, RuntimeError):
     """A snapshot of a live graph was held too long, and its memory is in use again."""
+
+
+class TornRowError(AetherError, RuntimeError):
+    """The writer of a row ended, or stopped, in the middle of it; ``value`` is the row."""
+
+
+class MissingRowError(AetherError, LookupError):
+    """A row of a live table was never written; ``value`` is the row."""
 
 
 class UnsupportedError(AetherError, NotImplementedError):

@@ -25,11 +25,11 @@ from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.rows import GrowingRows
-from aethergraph.dynamic.sharing import Owner, open_descriptors
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource
+from aethergraph.storage.sharing import Owner, open_descriptors
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal

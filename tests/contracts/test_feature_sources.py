@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import CachedRows, FeatureStore
+from aethergraph import CachedRows, FeatureStore, LiveFeatureTable
 from aethergraph.testing import FeatureSourceContract, broken_rules
 
 NUMPY_DTYPES = (
@@ -95,6 +95,25 @@ class TestCachedFile(TestNativeFileRead):
 
     def make(self, rows: Any, dtype: str) -> Any:
         return CachedRows(super().make(rows, dtype), "1M")
+
+
+class TestLiveTable(TestArray):
+    """Rows that could change, in shared memory."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype, check=True)
+        assert table.put_many(np.arange(len(rows)), rows) == len(rows)
+        return table
+
+
+class TestLiveTableInFile(TestLiveTable):
+    dtypes = ("float16", "bfloat16", "int64")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        path = self.path("aet")
+        table = LiveFeatureTable.create(path, len(rows), rows.shape[1:], dtype)
+        table.put_many(np.arange(len(rows)), rows)
+        return LiveFeatureTable.open(path, writable=False)
 
 
 def test_a_capability_that_gives_other_rows_is_found() -> None:

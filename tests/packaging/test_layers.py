@@ -50,6 +50,7 @@ C_LAYERS = [
     "format",
     "keys",
     "rows",
+    "slots",
     "build",
     "topology",
     "topology/paged",
