@@ -198,6 +198,7 @@ stage_soak() {
     # One process: the writer and its readers are the load.
     PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \
         run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
+    AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
 }

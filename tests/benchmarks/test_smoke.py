@@ -40,6 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "live",
         "live_base",
         "live_peers",
+        "live_features",
         "streaming",
         "walks",
         "context",

@@ -22,10 +22,11 @@
 #include "slots/sum.h"
 #include "slots/table.h"
 
-#define CHUNK_WORK  (64u << 10)  /* bytes moved between two looks at the task */
+#define CHUNK_WORK  (256u << 10) /* bytes moved between two looks at the task */
 #define THREAD_WORK (128u << 10) /* bytes moved that are worth a thread */
 #define AHEAD_BYTES (16u << 10)  /* in flight */
 #define AHEAD_MAX   64u          /* rows */
+#define LONG_ROW    128u         /* bytes */
 #define MOST_TRIES  20000u       /* about a second, most of it asleep */
 #define NONE        UINT64_MAX
 
@@ -61,19 +62,24 @@ static int refuse(const aether_table *t, int found, uint64_t at, int64_t row, ae
 
 /* ---- one slot --------------------------------------------------------------------------- */
 
+/* A row that is long goes by the library's memcpy, which has the widest instructions. C has no word for the
+ * race with a writer; but whatever the copy has of it, the fence comes after, and seq tells. */
 static inline void load_data(const ae_slot *slot, uint8_t *out, uint64_t row_bytes) {
     const uint8_t *data = (const uint8_t *)slot->data;
-    ae_wide word, next;
     uint64_t i = 0;
-    for (; i + 2 * AE_SLOT_WIDE <= row_bytes; i += 2 * AE_SLOT_WIDE) {
-        word = ae_wide_load(data + i);
-        next = ae_wide_load(data + i + AE_SLOT_WIDE);
-        memcpy(out + i, &word, AE_SLOT_WIDE);
-        memcpy(out + i + AE_SLOT_WIDE, &next, AE_SLOT_WIDE);
+#ifndef AE_SANITIZED
+    if (row_bytes >= LONG_ROW) {
+        memcpy(out, data, row_bytes);
+        return;
     }
-    for (; i < row_bytes; i += AE_SLOT_WIDE) {
-        word = ae_wide_load(data + i);
-        memcpy(out + i, &word, ae_min_u64(AE_SLOT_WIDE, row_bytes - i));
+#endif
+    for (; i + AE_SLOT_WIDE <= row_bytes; i += AE_SLOT_WIDE) {
+        const ae_wide word = ae_wide_load(data + i);
+        memcpy(out + i, &word, AE_SLOT_WIDE);
+    }
+    if (i < row_bytes) {
+        const ae_wide word = ae_wide_load(data + i);
+        memcpy(out + i, &word, row_bytes - i);
     }
 }
 
@@ -175,37 +181,57 @@ static bool go_on(gather *g, uint64_t n) {
     return !atomic_load_explicit(&g->cancelled, memory_order_relaxed);
 }
 
-static inline __attribute__((always_inline)) void prefetch(const gather *g, uint64_t i) {
-    const uint64_t row = (uint64_t)g->ids[i];
-    if (row < g->t->info.num_rows)
-        ae_slot_prefetch(ae_table_slot(g->t, row), AE_SLOT_HEAD + g->t->info.row_bytes, false);
+/* Read a row as it is wanted, or note what is wrong with it. */
+static __attribute__((noinline)) void read_any(gather *g, uint64_t i, uint64_t row, uint8_t *scratch) {
+    uint8_t *out = g->out + i * g->out_bytes;
+    if (row >= g->t->info.num_rows) {
+        ae_lower(&g->bad[READ], i);
+        return;
+    }
+    const int found = scratch ? read_converted(g, row, scratch, out) : read_slot(g, row, out);
+    if (found == MISSING && g->missing != AETHER_MISSING_ERROR)
+        fill_missing(g, out);
+    else if (found != READ)
+        ae_lower(&g->bad[found], i);
 }
 
-/* Ids are read once each, so that one who changes them meanwhile gets other rows, but no others' memory. */
+/* What most rows take: one try, and no look at anything but the slot. */
+static inline bool read_at_once(const ae_slot *slot, uint8_t *out, uint64_t row_bytes) {
+    const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
+    if (seq % 2 || !seq)
+        return false;
+    load_data(slot, out, row_bytes);
+    AE_SLOT_FENCE(memory_order_acquire);
+    return atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq;
+}
+
+/* Ids are read once each, so that one who changes them meanwhile gets other rows, but no others' memory.
+ * All that the loop needs is in variables: the compiler takes it that stores to `out` could change the rest.
+ */
 static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     gather *g = ctx;
     const uint64_t begin = chunk * g->chunk_ids, end = begin + ae_min_u64(g->chunk_ids, g->n - begin);
-    uint8_t *scratch = g->scratch ? g->scratch + worker * g->t->info.row_bytes : NULL;
+    const uint64_t num_rows = g->t->info.num_rows, stride = g->t->info.stride, ahead = g->ahead;
+    const uint64_t row_bytes = g->t->info.row_bytes, out_bytes = g->out_bytes;
+    const uint8_t *slots = (const uint8_t *)g->t->header + AE_TABLE_HEADER;
+    const volatile int64_t *ids = g->ids;
+    uint8_t *scratch = g->scratch ? g->scratch + worker * row_bytes : NULL;
+    const bool plain = !scratch && !g->checked;
+    uint8_t *out = g->out + begin * out_bytes;
     if (!go_on(g, end - begin))
         return;
-    for (uint64_t i = begin; i < ae_min_u64(begin + g->ahead, end); i++)
-        prefetch(g, i);
-    for (uint64_t i = begin; i < end; i++) {
-        if (i + g->ahead < end)
-            prefetch(g, i + g->ahead);
-        const uint64_t row = (uint64_t)((const volatile int64_t *)g->ids)[i];
-        uint8_t *out = g->out + i * g->out_bytes;
-        if (row >= g->t->info.num_rows) {
-            ae_lower(&g->bad[READ], i);
-            return;
-        }
-        const int found = scratch ? read_converted(g, row, scratch, out) : read_slot(g, row, out);
-        if (found != READ) {
-            if (found != MISSING || g->missing == AETHER_MISSING_ERROR)
-                ae_lower(&g->bad[found], i);
-            else
-                fill_missing(g, out);
-        }
+    for (uint64_t i = begin; i < end + ahead; i++) {
+        const uint64_t next = i < end ? (uint64_t)ids[i] : 0;
+        if (i < end && next < num_rows)
+            ae_slot_prefetch((const ae_slot *)(const void *)(slots + next * stride), AE_SLOT_HEAD + row_bytes,
+                             false);
+        if (i < begin + ahead)
+            continue;
+        const uint64_t row = (uint64_t)ids[i - ahead];
+        const ae_slot *slot = (const ae_slot *)(const void *)(slots + row * stride);
+        if (!(plain && row < num_rows && read_at_once(slot, out, row_bytes)))
+            read_any(g, i - ahead, row, scratch);
+        out += out_bytes;
     }
 }
 
