@@ -197,6 +197,21 @@ class RowSource(ABC):
         """Announce the row numbers of coming gathers; called only if :attr:`can_plan`."""
         raise NotImplementedError(f"{type(self).__name__} plans no gathers (can_plan is False)")
 
+    @property
+    def is_live(self) -> bool:
+        """True if rows change by themselves, so that a graph that changes keeps no copy of them.
+
+        Default: False.
+        """
+        return False
+
+    def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
+        """Write rows in their order, at once; return their number. Called only if :attr:`is_live`.
+
+        A row is left out if the one that is there has a higher version; None: the present one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes no rows")
+
     def paged_column(self) -> Any:
         """Return the column of a graph's own file that samplers read together with the lists.
 

@@ -214,6 +214,11 @@ class LiveFeatureTable(RowTable):
         return True
 
     @property
+    def is_live(self) -> bool:
+        """True: a graph that changes uses the rows as they are, without a copy."""
+        return True
+
+    @property
     def is_writable(self) -> bool:
         """True if rows can be put through this handle."""
         return self.native_slots().writable

@@ -178,6 +178,10 @@ class Target:
     def _count(self, node_type: str) -> int:
         return self._store.take_nodes(node_type)[1]
 
+    def _node_tables(self, node_type: str) -> dict[str, Any]:
+        """Return the rows of a node type by attribute, also those that change by themselves."""
+        return {**self._store.node_rows[node_type], **self._store.node_sources[node_type]}
+
     # ---- check -------------------------------------------------------------------------------
 
     def check_columns(self, columns: Any, attrs: Any, kind: Any) -> None:
@@ -187,7 +191,7 @@ class Target:
             InvalidArgumentError: a column is missing, or the graph does not keep it; names it.
         """
         if "node" in columns:
-            tables = self._store.node_rows[self.node_type(kind)]
+            tables = self._node_tables(self.node_type(kind))
             self._check_names(attrs, tables, "nodes", needed=False)
             if len(columns) > 1:
                 other = next(name for name in columns if name != "node")
@@ -308,7 +312,7 @@ class Target:
         offsets = np.asarray(records.offsets, np.int64)[rows]
         if isinstance(kind, str):
             nodes, keys = self._read_ends(column, "node", kind)
-            tables = self._store.node_rows[kind]
+            tables = self._node_tables(kind)
             attrs = self._read_attrs(column, tables, np.ones(len(rows), bool))
             return Changes(kind, nodes, None, None, None, None, attrs, None, offsets, (keys, None))
         form = self.form(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph import Graph, LiveFeatureTable, errors
+from aethergraph import DynamicGraph, Graph, LiveFeatureTable, errors
 from aethergraph.features.bfloat16 import bfloat16_to_float32
+from aethergraph.loading import SubgraphLoader
+from aethergraph.streaming import Ingestor, MemorySource
 from aethergraph.testing.rules import in_child
 
 ROWS, ITEMS = 40, 5
@@ -365,3 +368,74 @@ def test_an_attribute_of_a_graph_changes_with_the_table() -> None:
     assert graph.node_attrs["x"] is table
     table.put(2, rows_of(4)[0])
     assert graph.node_attrs["x"].gather([2])[0, 0] == 4
+
+
+def live_graph(table: LiveFeatureTable) -> DynamicGraph:
+    graph = DynamicGraph(10, arena_mb=2, huge_pages=False)
+    graph.insert_edges([0, 1, 2], [1, 2, 3])
+    graph.node_attrs["x"] = table
+    return graph
+
+
+def test_an_attribute_of_a_live_graph_changes_without_a_commit() -> None:
+    table = make(missing="zero")
+    graph = live_graph(table)
+    snapshot = graph.snapshot()
+    rows = graph.node_attrs["x"]
+    assert (rows.shape, rows.is_live, list(graph.node_attrs)) == ((10, ITEMS), True, ["x"])
+    table.put(2, rows_of(4)[0])
+    for attrs in (graph.node_attrs, snapshot.node_attrs):
+        assert attrs["x"].gather([2])[0, 0] == 4
+        with pytest.raises(errors.OutOfRangeError):
+            attrs["x"].gather([10])
+    graph.update_nodes([2, 3, 2], x=rows_of(5, 6, 7))
+    assert rows.gather([2, 3])[:, 0].tolist() == [7, 6]
+    assert table.gather([2, 3])[:, 0].tolist() == [7, 6]
+    graph.add_nodes(2)
+    assert graph.node_attrs["x"].shape == (12, ITEMS)
+    copy = pickle.loads(pickle.dumps(graph))
+    table.put(2, rows_of(9)[0])
+    assert copy.node_attrs["x"].gather([2])[0, 0] == 9
+    assert graph.to_graph().node_attrs["x"].gather([2])[0, 0] == 9
+    for batch in SubgraphLoader(graph, [2], batch_size=4):
+        assert batch.x[:, 0].tolist() == table.gather(batch.subgraph.node)[:, 0].tolist()
+
+
+def test_live_rows_of_a_live_graph_begin_and_end() -> None:
+    graph = live_graph(make())
+    with pytest.raises(errors.InvalidArgumentError, match="change by themselves: end them first"):
+        graph.node_attrs["x"] = np.zeros((10, 2))
+    graph.node_attrs["x"] = None
+    assert "x" not in graph.node_attrs
+    graph.node_attrs["x"] = np.zeros((10, 2))
+    with pytest.raises(errors.InvalidArgumentError, match="has rows already"):
+        graph.node_attrs["x"] = make()
+    with pytest.raises(errors.InvalidArgumentError, match="has 3 rows, but num_nodes = 10"):
+        graph.node_attrs["y"] = LiveFeatureTable.create(None, 3, 2)
+
+
+def test_a_file_of_a_live_graph_leaves_live_rows_out(tmp_path: Path) -> None:
+    graph = live_graph(make())
+    graph.node_attrs["y"] = np.arange(10)
+    graph.snapshot().save(tmp_path / "graph.aeg")
+    assert list(Graph.load(tmp_path / "graph.aeg").node_attrs) == ["y"]
+    table = LiveFeatureTable.create(tmp_path / "x.aet", ROWS, ITEMS, missing="zero")
+    for _ in range(2):
+        with DynamicGraph.open(tmp_path / "live", 10, arena_mb=2, huge_pages=False) as kept:
+            kept.node_attrs["x"] = table  # the directory does not keep it
+            kept.insert_edges([0], [1])
+            kept.merge()
+            assert list(kept.node_attrs) == ["x"]
+
+
+def test_a_stream_writes_rows_of_a_live_table() -> None:
+    table = make(missing="zero")
+    graph = live_graph(table)
+    source = MemorySource("rows")
+    source.append(0, node=np.array([3, 4, 3]), attrs={"x": rows_of(1, 2, 5)})
+    with Ingestor(graph, source):
+        for _ in range(200):
+            if table.gather([3])[0, 0] == 5:
+                break
+            time.sleep(0.02)
+    assert table.gather([3, 4])[:, 0].tolist() == [5, 2]
