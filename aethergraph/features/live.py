@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import Any, Literal, get_args
@@ -29,7 +30,7 @@ from aethergraph.errors import (
 )
 from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
 from aethergraph.features.rows import as_rows
-from aethergraph.features.table import RowTable
+from aethergraph.features.table import RowTable, no_such_row
 from aethergraph.storage.sharing import Owner, open_descriptors
 
 __all__ = ["LiveFeatureTable"]
@@ -317,8 +318,10 @@ class LiveFeatureTable(RowTable):
         if not self._row_shape:
             row = [rows]  # type: ignore[assignment]
             return self.put_many([number], row, version)
-        values, code = as_rows(row, self._bits(row), "rows")
-        return self._put(as_ids([number], "ids"), values[np.newaxis], code, version)
+        values, code = self._as_rows(row)
+        if not -(2**63) <= number < 2**63:
+            raise no_such_row(0, number, self._num_rows)
+        return self._put(np.array([number], np.int64), values[np.newaxis], code, version)
 
     def put_many(
         self, ids: ArrayLike, rows: ArrayLike, version: int | ArrayLike | None = None
@@ -345,12 +348,15 @@ class LiveFeatureTable(RowTable):
             InvalidArgumentError: the rows do not fit, or this handle cannot write.
             FileChangedError: the file was made shorter.
         """
-        values, code = as_rows(rows, self._bits(rows), "rows")
+        values, code = self._as_rows(rows)
         return self._put(as_ids(ids, "ids"), values, code, version)
 
-    def _bits(self, rows: Any) -> str | None:
+    def _as_rows(self, rows: Any) -> tuple[NDArray[Any], int]:
+        """Return rows as an array, and their dtype code."""
+        if type(rows) is np.ndarray and rows.ndim and rows.dtype == self._dtype:
+            return rows, self._code  # nothing to find out
         is_bits = self._code == native.BFLOAT16 and getattr(rows, "dtype", None) == np.uint16
-        return "bfloat16" if is_bits else None
+        return as_rows(rows, "bfloat16" if is_bits else None, "rows")
 
     def _put(
         self, ids: NDArray[np.int64], rows: NDArray[Any], code: int, version: Any
@@ -485,7 +491,7 @@ def _as_versions(version: Any, count: int) -> NDArray[np.int64]:
 
 def _quantized(rows: NDArray[Any]) -> NDArray[np.uint8]:
     """Return float32 rows as int8 behind a factor each, bytes ``[n, 4 + elements]``."""
-    flat = rows.reshape(len(rows), -1)
+    flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
     finite = np.isfinite(flat)
     if not finite.all():
         at = int(np.argmin(finite.all(1)))

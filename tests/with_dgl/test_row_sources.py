@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from aethergraph import CachedRows
+from aethergraph import CachedRows, LiveFeatureTable
 from aethergraph.dgl import FeatureStorage
 from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import RowLoadingContract
@@ -44,6 +44,15 @@ class TestOwnRows(RowLoadingContract):
 class TestOwnRowsCached(TestOwnRows):
     def make(self, rows: Any, dtype: str) -> Any:
         return CachedRows(super().make(rows, dtype), "1K")
+
+
+class TestLiveTable(TestOwnRows):
+    """Rows that could change, in shared memory."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype)
+        table.put_many(np.arange(len(rows)), rows)
+        return table
 
 
 def test_the_contract_finds_wrong_rows() -> None:

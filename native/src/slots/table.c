@@ -290,20 +290,20 @@ static int create_memory(const ae_table_header *h, uint64_t size, aether_table *
     return rc;
 }
 
-int aether_table_create(const char *path, const aether_table_info *given, aether_table **out,
+int aether_table_create(const char *path, const aether_table_info *info, aether_table **out,
                         aether_error *err) {
     *out = NULL;
-    if (!given)
+    if (!info)
         return ae_error_set(err, AETHER_E_INVALID, "a description of the rows is needed");
-    aether_table_info info = *given;
+    aether_table_info whole = *info;
     ae_table_header h;
     uint64_t size;
-    const int rc = measure(&info, &size, err);
+    const int rc = measure(&whole, &size, err);
     if (rc)
         return rc;
-    if (getrandom(info.generation, sizeof info.generation, 0) != (ssize_t)sizeof info.generation)
+    if (getrandom(whole.generation, sizeof whole.generation, 0) != (ssize_t)sizeof whole.generation)
         return ae_error_os(err, errno, "the system gives no random numbers");
-    describe(&info, &h);
+    describe(&whole, &h);
     return path ? create_file(path, &h, size, out, err) : create_memory(&h, size, out, err);
 }
 

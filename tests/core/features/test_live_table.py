@@ -144,6 +144,7 @@ def test_scaled_rows_say_what_they_are() -> None:
     assert np.isnan(table.gather([3])).all()
     table.put(3, np.zeros(ITEMS))
     assert table.gather([3]).tolist() == [[0] * ITEMS]
+    assert table.put_many([], np.zeros((0, ITEMS))) == 0
     with pytest.raises(errors.InvalidArgumentError, match=r"rows\[1\] is not finite"):
         table.put_many([1, 2], [[0] * ITEMS, [np.inf] * ITEMS])
 
