@@ -205,6 +205,11 @@ class RowSource(ABC):
         """
         return False
 
+    @property
+    def version_unit(self) -> str | None:
+        """Unit of the versions of live rows, where they are times: ``"ns"``... Default: None."""
+        return None
+
     def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
         """Write rows in their order, at once; return their number. Called only if :attr:`is_live`.
 

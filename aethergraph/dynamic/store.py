@@ -358,8 +358,21 @@ class LiveStore(LiveState):
         last = self.count_nodes(node_type, self.live.take_last())
         return last + (0 if self._open is None else self._open.added[node_type])
 
-    def update_nodes(self, node_type: str, ids: ArrayLike, attrs: Mapping[str, ArrayLike]) -> None:
-        """Change the rows of nodes; those that change by themselves at once, not by a commit."""
+    def update_nodes(
+        self,
+        node_type: str,
+        ids: ArrayLike,
+        attrs: Mapping[str, ArrayLike],
+        versions: Ids | None = None,
+    ) -> None:
+        """Change the rows of nodes; those that change by themselves at once, not by a commit.
+
+        Args:
+            node_type: type of the nodes.
+            ids: the nodes.
+            attrs: rows by attribute.
+            versions: of rows that change by themselves; others have none.
+        """
         nodes = as_ids(ids, "ids")
         tables, sources = self.node_rows[node_type], self.node_sources[node_type]
         given = {n: values for n, values in attrs.items() if n not in sources}
@@ -377,7 +390,7 @@ class LiveStore(LiveState):
                     position=at, value=int(nodes[at]),
                 )  # fmt: skip
             for name in attrs.keys() - given.keys():
-                sources[name].put_many(nodes, attrs[name])
+                sources[name].put_many(nodes, attrs[name], versions)
             commit = self.live.take_last().commit + 1
             for name, values in rows.items():
                 if tables[name].num_free < len(last):

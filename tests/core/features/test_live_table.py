@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -429,14 +430,38 @@ def test_a_file_of_a_live_graph_leaves_live_rows_out(tmp_path: Path) -> None:
             assert list(kept.node_attrs) == ["x"]
 
 
+def ingest(
+    graph: DynamicGraph, source: MemorySource, done: Callable[[], bool], **options: Any
+) -> None:
+    with Ingestor(graph, source, **options):
+        for _ in range(500):
+            if done():
+                return
+            time.sleep(0.01)
+    raise AssertionError("the records have not come")
+
+
 def test_a_stream_writes_rows_of_a_live_table() -> None:
     table = make(missing="zero")
-    graph = live_graph(table)
-    source = MemorySource("rows")
+    graph, source = live_graph(table), MemorySource("rows")
     source.append(0, node=np.array([3, 4, 3]), attrs={"x": rows_of(1, 2, 5)})
-    with Ingestor(graph, source):
-        for _ in range(200):
-            if table.gather([3])[0, 0] == 5:
-                break
-            time.sleep(0.02)
+    ingest(graph, source, lambda: table.gather([3])[0, 0] == 5)
     assert table.gather([3, 4])[:, 0].tolist() == [5, 2]
+
+
+def test_times_of_a_stream_are_versions(tmp_path: Path) -> None:
+    table = make(missing="zero", version_unit="ms")
+    graph, source = live_graph(table), MemorySource("rows")
+    days = np.array(["2024-01-02", "2024-01-01", "2024-01-03", "1969-01-01"], "datetime64[s]")
+    source.append(0, node=np.array([3, 3, 4, 4]), time=days, attrs={"x": rows_of(1, 2, 3, 4)})
+    letters = tmp_path / "bad.jsonl"
+    ingest(graph, source, lambda: table.gather([4])[0, 0] == 3, dead_letter=letters, max_bad=1)
+    assert "is negative: versions begin at 0" in letters.read_text()
+    assert table.gather([3])[0, 0] == 1  # what came later was older
+    assert table.versions([3]).tolist() == [days[0].astype("datetime64[ms]").astype(np.int64)]
+    kept = live_graph(table)
+    kept.node_attrs["y"] = np.zeros((10, ITEMS), np.float32)
+    source = MemorySource("rows")
+    source.append(0, node=np.array([3]), time=days[:1], attrs={"y": rows_of(1)})
+    with pytest.raises(errors.InvalidArgumentError, match="rows of a graph do not keep"):
+        Ingestor(kept, source).run()
