@@ -30,16 +30,20 @@ Calls = dict[str, Callable[[Ids], Any]]
 
 
 def take_turns(calls: Calls, rows: int, count: int, rounds: int) -> dict[str, list[float]]:
-    """Nanoseconds per row by round; two warm-up rounds first."""
+    """Nanoseconds per row by round; two warm-up rounds first.
+
+    Each contender gets rows of its own: some share memory, which would be in the cache for those
+    that come second.
+    """
     rng = np.random.Generator(np.random.PCG64(1))
     times: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     repeat = max(1, 20_000 // count)
     for number in range(-2, rounds):
-        lists = [rng.integers(0, rows, count) for _ in range(repeat)]
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
             call = calls[name]
+            lists = [rng.integers(0, rows, count) for _ in range(repeat)]
             start = time.perf_counter()
             for ids in lists:
                 call(ids)

@@ -56,7 +56,7 @@ class LiveSlots:
         check: True: a gather compares checksums, too.
     """
 
-    __slots__ = ("_handle", "check", "code", "layout", "missing", "path", "writable")
+    __slots__ = ("_handle", "_options", "check", "code", "layout", "missing", "path", "writable")
 
     def __init__(self, handle: Any, path: str | None, writable: bool) -> None:
         self._handle = ffi.gc(handle, lib.aether_table_close)
@@ -69,6 +69,7 @@ class LiveSlots:
             info.row_bytes, info.stride, bytes(info.generation),
         )  # fmt: skip
         self.code: int = lib.AETHER_F32 if scaled else info.dtype
+        self._options: dict[tuple[int, int, bool], Any] = {}
         self.missing: int = lib.AETHER_MISSING_ERROR
         self.check = False
 
@@ -148,9 +149,13 @@ class LiveSlots:
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:
         """Set ``out[i]`` to row ``ids[i]``, in the dtype of code ``out_code``."""
-        options, err = ffi.new("aether_table_gather_options *"), new_error()
-        options.dtype, options.missing = out_code, self.missing
-        options.flags = lib.AETHER_TABLE_CHECK if self.check else 0
+        err, wanted = new_error(), (out_code, self.missing, self.check)
+        options = self._options.get(wanted)
+        if options is None:  # made once: nobody writes to it
+            options = ffi.new("aether_table_gather_options *")
+            options.dtype, options.missing = out_code, self.missing
+            options.flags = lib.AETHER_TABLE_CHECK if self.check else 0
+            self._options[wanted] = options
         numbers = ids if ids.dtype == np.int64 else ids.astype(np.int64)
         code = lib.aether_table_gather(
             self._handle, ffi.from_buffer("int64_t[]", numbers), len(numbers),
