@@ -195,14 +195,35 @@ static __attribute__((noinline)) void read_any(gather *g, uint64_t i, uint64_t r
         ae_lower(&g->bad[found], i);
 }
 
-/* What most rows take: one try, and no look at anything but the slot. */
-static inline bool read_at_once(const ae_slot *slot, uint8_t *out, uint64_t row_bytes) {
+/* Rows that were copied whole, and whose checksums are compared together. */
+typedef struct copies {
+    uint64_t rows[AE_SLOT_SUMS], places[AE_SLOT_SUMS], versions[AE_SLOT_SUMS];
+    const uint8_t *data[AE_SLOT_SUMS];
+    uint32_t seqs[AE_SLOT_SUMS], sums[AE_SLOT_SUMS];
+    uint32_t n;
+} copies;
+
+/* What most rows take: one try, and no look at anything but the slot. Fills entry c->n. */
+static inline bool read_at_once(const ae_slot *slot, uint8_t *out, uint64_t row_bytes, copies *c) {
     const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
     if (seq % 2 || !seq)
         return false;
     load_data(slot, out, row_bytes);
+    c->seqs[c->n] = seq;
+    c->versions[c->n] = atomic_load_explicit(&slot->version, memory_order_relaxed);
+    c->sums[c->n] = atomic_load_explicit(&slot->sum, memory_order_relaxed);
     AE_SLOT_FENCE(memory_order_acquire);
     return atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq;
+}
+
+/* Compare the checksums of copies; one that is wrong is read again, and named if it stays so. */
+static void compare_sums(gather *g, copies *c) {
+    uint32_t begun[AE_SLOT_SUMS];
+    ae_slot_sums_begin(c->rows, c->data, c->n, g->t->info.row_bytes, begun);
+    for (uint32_t k = 0; k < c->n; k++)
+        if (ae_slot_sum_end(begun[k], c->versions[k], c->seqs[k]) != c->sums[k])
+            read_any(g, c->places[k], c->rows[k], NULL);
+    c->n = 0;
 }
 
 /* Ids are read once each, so that one who changes them meanwhile gets other rows, but no others' memory.
@@ -216,7 +237,8 @@ static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
     const uint8_t *slots = (const uint8_t *)g->t->header + AE_TABLE_HEADER;
     const volatile int64_t *ids = g->ids;
     uint8_t *scratch = g->scratch ? g->scratch + worker * row_bytes : NULL;
-    const bool plain = !scratch && !g->checked;
+    const bool checked = g->checked;
+    copies c = {.n = 0};
     uint8_t *out = g->out + begin * out_bytes;
     if (!go_on(g, end - begin))
         return;
@@ -229,10 +251,18 @@ static void gather_chunk(void *ctx, uint64_t chunk, uint32_t worker) {
             continue;
         const uint64_t row = (uint64_t)ids[i - ahead];
         const ae_slot *slot = (const ae_slot *)(const void *)(slots + row * stride);
-        if (!(plain && row < num_rows && read_at_once(slot, out, row_bytes)))
+        if (scratch || row >= num_rows || !read_at_once(slot, out, row_bytes, &c)) {
             read_any(g, i - ahead, row, scratch);
+        } else if (checked) {
+            c.rows[c.n] = row;
+            c.places[c.n] = i - ahead;
+            c.data[c.n] = out;
+            if (++c.n == AE_SLOT_SUMS)
+                compare_sums(g, &c);
+        }
         out += out_bytes;
     }
+    compare_sums(g, &c);
 }
 
 static int report(const gather *g, aether_error *err) {
