@@ -30,6 +30,7 @@ from aethergraph.sampling import (
 
 if TYPE_CHECKING:
     from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
+    from aethergraph.features.live import LiveFeatureTable
     from aethergraph.loading import SubgraphLoader
 
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 _LATER = {
     "DynamicGraph": "aethergraph.dynamic",
     "DynamicHeteroGraph": "aethergraph.dynamic",
+    "LiveFeatureTable": "aethergraph.features.live",
     "SubgraphLoader": "aethergraph.loading",
 }
 
@@ -51,6 +53,7 @@ __all__ = [
     "HeteroGraph",
     "HeteroNeighborSampler",
     "HeteroSubgraph",
+    "LiveFeatureTable",
     "NeighborSampler",
     "RandomWalker",
     "Subgraph",

@@ -20,6 +20,7 @@ __all__ = [
     "LayoutError",
     "LimitError",
     "MissingFileError",
+    "MissingRowError",
     "OutOfMemoryError",
     "OutOfRangeError",
     "RecordError",
@@ -27,6 +28,7 @@ __all__ = [
     "SnapshotExpiredError",
     "SourceError",
     "StorageError",
+    "TornRowError",
     "TruncatedFileError",
     "UnsupportedError",
     "VersionError",
@@ -74,6 +76,14 @@ class LimitError(AetherError, OverflowError):
 
 class SnapshotExpiredError(AetherError, RuntimeError):
     """A snapshot of a live graph was held too long, and its memory is in use again."""
+
+
+class TornRowError(AetherError, RuntimeError):
+    """The writer of a row ended, or stopped, in the middle of it; ``value`` is the row."""
+
+
+class MissingRowError(AetherError, LookupError):
+    """A row of a live table was never written; ``value`` is the row."""
 
 
 class UnsupportedError(AetherError, NotImplementedError):

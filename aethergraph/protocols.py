@@ -153,11 +153,6 @@ class RowSource(ABC):
         """Bytes of all rows."""
         return math.prod(self.shape) * self.array_dtype.itemsize
 
-    @property
-    def is_live(self) -> bool:
-        """True if rows change, so that nobody keeps copies of them. Default: False."""
-        return False
-
     # ---- capabilities: override what your source does better -------------------------------
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -201,6 +196,26 @@ class RowSource(ABC):
     def plan(self, lists: Iterable[ArrayLike]) -> GatherPlan:
         """Announce the row numbers of coming gathers; called only if :attr:`can_plan`."""
         raise NotImplementedError(f"{type(self).__name__} plans no gathers (can_plan is False)")
+
+    @property
+    def is_live(self) -> bool:
+        """True if rows change by themselves, so that nobody keeps copies of them.
+
+        Default: False.
+        """
+        return False
+
+    @property
+    def version_unit(self) -> str | None:
+        """Unit of the versions of live rows, where they are times: ``"ns"``... Default: None."""
+        return None
+
+    def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
+        """Write rows in their order, at once; return their number. Called only if :attr:`is_live`.
+
+        A row is left out if the one that is there has a higher version; None: the present one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes no rows")
 
     def paged_column(self) -> Any:
         """Return the column of a graph's own file that samplers read together with the lists.

@@ -11,9 +11,11 @@
     for batch in loader:
         out = model(batch.x, batch.edge_index)
 
-The names are those of :mod:`aethergraph.pyg`, which needs torch and torch_geometric.
+The names are those of :mod:`aethergraph.pyg`, which needs torch and torch_geometric, and functions
+for rows of live tables on a device.
 """
 
+from aethergraph._torch.slots import SlotRows, gather_to_device, validate_slots
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -41,7 +43,10 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "ShaDowKHopSampler",
+    "SlotRows",
     "from_data",
+    "gather_to_device",
     "graph_from_data",
     "to_data",
+    "validate_slots",
 ]

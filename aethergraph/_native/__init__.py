@@ -19,6 +19,7 @@ Rules kept here, so that the modules above need not think about them:
     node_orders.py    orders of nodes, from undirected lists
     live.py           lists that change: live_types.py, live_snapshots.py, live_journal.py
     sampling.py       samplers; groups.py, exports.py: batches; walks.py, weight_sums.py
+    live_rows.py      rows that change, in slots
     rows.py, keys.py, records.py   rows of features, keys of tables, records of edges
 """
 
@@ -98,6 +99,7 @@ from aethergraph._native.lists import (
 )
 from aethergraph._native.live import NativeLive
 from aethergraph._native.live_journal import truncate_journal, verify_journal
+from aethergraph._native.live_rows import MISSING, MOST_DIMENSIONS, LiveSlots, SlotLayout
 from aethergraph._native.live_snapshots import (
     LiveTopology,
     NativeSnapshot,
@@ -342,7 +344,11 @@ __all__ = [
     "LiveRelation",
     "LiveStats",
     "LiveTopology",
+    "LiveSlots",
+    "MISSING",
+    "MOST_DIMENSIONS",
     "NativeLive",
+    "SlotLayout",
     "NativeSnapshot",
     "PinnedLists",
     "live_has_membarrier",

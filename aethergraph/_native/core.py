@@ -49,6 +49,8 @@ ERROR_CLASSES: Final[dict[int, type[errors.AetherError]]] = {
     lib.AETHER_E_LIMIT: errors.LimitError,
     lib.AETHER_E_EXPIRED: errors.SnapshotExpiredError,
     lib.AETHER_E_DISK_FULL: errors.DiskFullError,
+    lib.AETHER_E_TORN: errors.TornRowError,
+    lib.AETHER_E_MISSING_ROW: errors.MissingRowError,
 }
 
 

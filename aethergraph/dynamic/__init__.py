@@ -12,7 +12,6 @@
             ├── native live graph         lists of edges, versioned (native/src/live)
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
             ├── base.py                   a graph file below what has changed
-            ├── sharing.py                the same memory in other processes
             └── journal.py, directory.py  commits on disk, and a graph made of them again;
                                           repair.py finds damage there, and cuts it off
     snapshot.py, hetero_snapshot.py       one commit, a graph like any other

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import SourceRows
+from aethergraph.features.table import check_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.meta import Owner
@@ -22,6 +24,7 @@ from aethergraph.storage.meta import Owner
 __all__ = [
     "LiveAttributes",
     "LiveRows",
+    "NodesOfSource",
     "SnapshotRows",
     "edge_table",
     "live_values",
@@ -146,6 +149,68 @@ class LiveRows(RowSource):
         return f"LiveRows(shape={self.shape}, dtype={self.dtype_name})"
 
 
+class NodesOfSource(RowSource):
+    """Rows of a source that change by themselves: those of the nodes that there are.
+
+    Args:
+        rows: the source, of at least as many rows.
+        count: tells the number of nodes.
+    """
+
+    def __init__(self, rows: RowSource, count: Callable[[], int]) -> None:
+        self._rows, self._count = rows, count
+
+    @property
+    def source(self) -> RowSource:
+        """The source of the rows."""
+        return self._rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
+        return (self._count(), *self._rows.row_shape)
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype, a string also for bfloat16."""
+        return self._rows.dtype_name
+
+    def gather(
+        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
+    ) -> NDArray[Any]:
+        """Return the rows of ``ids`` as they are now, whatever commit is read."""
+        numbers = as_ids(ids, "ids")
+        check_rows(numbers, self._count())
+        return self._rows.gather(numbers, out, dtype)
+
+    @property
+    def can_widen(self) -> bool:
+        """True if the source converts rows to a wider dtype."""
+        return self._rows.can_widen
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if a gather waits for nothing but memory."""
+        return self._rows.is_in_memory
+
+    @property
+    def is_live(self) -> bool:
+        """True: the rows change by themselves."""
+        return True
+
+    def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
+        """Write rows to the source, at once."""
+        return self._rows.put_many(ids, rows, version)
+
+    @property
+    def storage(self) -> str:
+        """Word for the place of the rows: that of the source."""
+        return self._rows.storage
+
+    def __repr__(self) -> str:
+        return f"NodesOfSource({shown(self._rows)})"
+
+
 class LiveAttributes(AttributeTable):
     """Attributes of the nodes (or edges) of a live graph, by name.
 
@@ -157,6 +222,7 @@ class LiveAttributes(AttributeTable):
         rows: the attributes' rows by name; the table reads what is in there.
         take: as in :class:`LiveRows`.
         begin: begins an attribute, given its name and value; None: the table is fixed.
+        sources: rows that change by themselves, by name.
     """
 
     def __init__(
@@ -165,13 +231,17 @@ class LiveAttributes(AttributeTable):
         rows: Mapping[str, GrowingRows],
         take: Callable[[], tuple[native.NativeSnapshot, int]],
         begin: Callable[[str, FeatureSource | ArrayLike | None], None],
+        sources: Mapping[str, RowSource] | None = None,
     ) -> None:
         super().__init__(kind, 0)
         self._growing, self._take, self._begin = rows, take, begin
+        self._sources = {} if sources is None else sources
 
     def __getitem__(self, name: str) -> RowSource:
+        if isinstance(name, str) and name in self._sources:
+            return NodesOfSource(self._sources[name], lambda: self._take()[1])
         if not isinstance(name, str) or name not in self._growing:
-            known = ", ".join(map(repr, self._growing)) or "none"
+            known = ", ".join(map(repr, self)) or "none"
             raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
         return LiveRows(self._growing[name], self._take)
 
@@ -183,13 +253,14 @@ class LiveAttributes(AttributeTable):
         self._begin(name, None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._growing))
+        return iter((*self._growing, *self._sources))
 
     def __len__(self) -> int:
-        return len(self._growing)
+        return len(self._growing) + len(self._sources)
 
     def __repr__(self) -> str:
-        names = {name: (rows.row_shape, rows.dtype_name) for name, rows in self._growing.items()}
+        every: dict[str, GrowingRows | RowSource] = {**self._growing, **self._sources}
+        names = {name: (rows.row_shape, rows.dtype_name) for name, rows in every.items()}
         return f"LiveAttributes({self.kind}, {names})"
 
 
@@ -203,6 +274,7 @@ def node_table(store: LiveStore, name: str) -> LiveAttributes:
         store.node_rows[name],
         lambda: store.take_nodes(name),
         lambda attr, value: store.begin_rows(name, attr, value),
+        store.node_sources[name],
     )
 
 

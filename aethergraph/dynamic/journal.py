@@ -29,7 +29,6 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeKind, rows_room
 from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.rows import GrowingRows
-from aethergraph.dynamic.sharing import Owner
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import (
     AetherError,
@@ -44,6 +43,7 @@ from aethergraph.ids import IdMap
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage, log
 from aethergraph.storage.scratch import storage_error
+from aethergraph.storage.sharing import Owner
 
 __all__ = ["Journal", "attach"]
 

@@ -90,6 +90,8 @@ class _Plan:
         names = list(parts.nodes)
         for owner, node in enumerate(parts.nodes.values()):
             for name, rows in sorted(node.node_attrs.items()) if attrs else ():
+                if rows.is_live:
+                    continue  # of no commit: they stay where they are
                 meta = ArrayMeta(name, "node", owner, rows.dtype_name, rows.shape)
                 arrays.append((meta, NodeRows(rows, room)))
         for owner, (kind, edge) in enumerate(parts.edges):

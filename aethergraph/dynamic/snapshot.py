@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
-from aethergraph.dynamic.attrs import SnapshotRows
+from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
 from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.dynamic.keys import NodeIds, saving_keys
 from aethergraph.dynamic.kinds import EdgeKind
@@ -48,7 +48,12 @@ def fill_nodes(
 ) -> None:
     """Give ``parts`` the attributes of a node type as of the commit of a snapshot."""
     tables = dict(store.node_rows[name])  # in one step: another thread may begin an attribute
-    rows = {key: SnapshotRows(one, parts.num_nodes, snapshot) for key, one in tables.items()}
+    count = parts.num_nodes
+    rows: dict[str, RowSource] = {
+        key: SnapshotRows(one, count, snapshot) for key, one in tables.items()
+    }
+    for key, source in tuple(store.node_sources[name].items()):  # these know no commits
+        rows[key] = NodesOfSource(source, lambda: count)
     parts.node_attrs = AttributeTable("node", parts.num_nodes, rows)
 
 

@@ -25,11 +25,11 @@ from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.rows import GrowingRows
-from aethergraph.dynamic.sharing import Owner, open_descriptors
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
 from aethergraph.ids import IdMap
-from aethergraph.protocols import MemorySource
+from aethergraph.protocols import MemorySource, RowSource
+from aethergraph.storage.sharing import Owner, open_descriptors
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
@@ -108,6 +108,8 @@ class LiveState:
         self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
         self.first_nodes = dict(num_nodes)
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
+        #: Rows of nodes that change by themselves, by node type and attribute.
+        self.node_sources: dict[str, dict[str, RowSource]] = {name: {} for name in num_nodes}
         self.kinds = make_kinds(edges, base)
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
         self._memory = (arena_bytes, age, flags, memory)
@@ -219,7 +221,8 @@ class LiveState:
         where = (Owner.here(), self.live.descriptors, self.first_nodes)
         keys = {name: (one.type, one.room, one.base, one.fd) for name, one in self.keys.items()}
         bases = (self.rows_base, self.base)
-        return _attach, (type(self), *where, rows, edges, *bases, self.path, keys)
+        sources = {kind: dict(table) for kind, table in self.node_sources.items()}
+        return _attach, (type(self), *where, rows, edges, *bases, self.path, keys, sources)
 
     @classmethod
     def attached(
@@ -233,6 +236,7 @@ class LiveState:
         base: Base | None = None,
         path: str | None = None,
         keys: Mapping[str, tuple[str, int, IdMap | None, int]] | None = None,
+        sources: Mapping[str, Mapping[str, RowSource]] | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
@@ -246,6 +250,7 @@ class LiveState:
             base: graph file that the lists are over.
             path: directory of the graph; None: it has none.
             keys: by node type with keys their type, room, base and descriptor.
+            sources: rows that change by themselves, by node type and attribute.
         """
         self = cls.__new__(cls)
         self.rows_base, self.base, self.path = rows_base, base, path
@@ -258,6 +263,7 @@ class LiveState:
             }
             for kind, table in rows.items()
         }
+        self.node_sources = {kind: dict((sources or {}).get(kind, {})) for kind in rows}
         self.kinds = {}
         for number, (name, (form, fds)) in enumerate(edges.items()):
             opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))

@@ -358,11 +358,25 @@ class LiveStore(LiveState):
         last = self.count_nodes(node_type, self.live.take_last())
         return last + (0 if self._open is None else self._open.added[node_type])
 
-    def update_nodes(self, node_type: str, ids: ArrayLike, attrs: Mapping[str, ArrayLike]) -> None:
-        """Change the rows of nodes."""
+    def update_nodes(
+        self,
+        node_type: str,
+        ids: ArrayLike,
+        attrs: Mapping[str, ArrayLike],
+        versions: Ids | None = None,
+    ) -> None:
+        """Change the rows of nodes; those that change by themselves at once, not by a commit.
+
+        Args:
+            node_type: type of the nodes.
+            ids: the nodes.
+            attrs: rows by attribute.
+            versions: of rows that change by themselves; others have none.
+        """
         nodes = as_ids(ids, "ids")
-        tables = self.node_rows[node_type]
-        rows = {n: as_rows(values, tables.get(n), n, len(nodes)) for n, values in attrs.items()}
+        tables, sources = self.node_rows[node_type], self.node_sources[node_type]
+        given = {n: values for n, values in attrs.items() if n not in sources}
+        rows = {n: as_rows(values, tables.get(n), n, len(nodes)) for n, values in given.items()}
         last = (
             len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
         )  # of equal ids the last
@@ -375,6 +389,8 @@ class LiveStore(LiveState):
                     f"ids[{at}] = {nodes[at]} is {describe_range(count)}",
                     position=at, value=int(nodes[at]),
                 )  # fmt: skip
+            for name in attrs.keys() - given.keys():
+                sources[name].put_many(nodes, attrs[name], versions)
             commit = self.live.take_last().commit + 1
             for name, values in rows.items():
                 if tables[name].num_free < len(last):
@@ -394,6 +410,9 @@ class LiveStore(LiveState):
                 raise InvalidArgumentError(
                     f"node_attrs[{name!r}]: attributes begin and end outside of transactions"
                 )
+            if value is None and is_name(name) and name in self.node_sources[node_type]:
+                del self.node_sources[node_type][name]
+                return
             if value is None:
                 if not is_name(name) or name not in self.node_rows[node_type]:
                     raise InvalidArgumentError(
@@ -411,6 +430,14 @@ class LiveStore(LiveState):
             base: RowSource | None = as_row_source(value, f"node_attrs[{name!r}]")
             assert base is not None
             count = self.count_nodes(node_type, self.live.take_last())
+            if base.is_live:
+                self._begin_live_rows(node_type, name, base, count)
+                return
+            if name in self.node_sources[node_type]:
+                raise InvalidArgumentError(
+                    f"node_attrs[{name!r}] has rows that change by themselves: end them first, by "
+                    f"node_attrs[{name!r}] = None"
+                )
             if base.num_rows != count:
                 raise InvalidArgumentError(
                     f"node_attrs[{name!r}] has {base.num_rows} rows, but num_nodes = {count}"
@@ -425,6 +452,19 @@ class LiveStore(LiveState):
                 self.journal.log_rows_begin(node_type, name, base, rows)
             self.node_rows[node_type][name] = rows
             self._publish()
+
+    def _begin_live_rows(self, node_type: str, name: str, rows: RowSource, count: int) -> None:
+        """Begin an attribute of rows that change by themselves, at least one for each node."""
+        if name in self.node_rows[node_type]:
+            raise InvalidArgumentError(
+                f"node_attrs[{name!r}] has rows already: end them first, by node_attrs[{name!r}] = "
+                "None"
+            )
+        if rows.num_rows < count:
+            raise InvalidArgumentError(
+                f"node_attrs[{name!r}] has {rows.num_rows} rows, but num_nodes = {count}"
+            )
+        self.node_sources[node_type][name] = rows
 
     def _publish(self) -> None:
         """Tell who attaches from now on of the attributes that there are."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureStore
+from aethergraph.features.live import LiveFeatureTable
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.graph import graph_tables
+from aethergraph.remote.row_files import open_rows
 from aethergraph.storage.npy import is_npy
 from aethergraph.storage.opening import open_container
 
@@ -28,7 +29,7 @@ def open_tables(
     ``user-rates-film/x``.
 
     Args:
-        path: a feature file, ``.npy`` or native, or a graph file.
+        path: a feature file, ``.npy`` or native, the file of a live table, or a graph file.
         name: another name for the table of a feature file; a word before those of a graph.
         lists: of a graph of one type, the lists, weights and times, too (remote/graph.py).
 
@@ -38,9 +39,9 @@ def open_tables(
         UnsupportedError: lists of many types, which are not served.
     """
     lists, name = as_flag(lists, "lists"), as_text(name, "name")
-    is_array = is_npy(native.NativeFile(path, raw=True))
+    is_array = LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
-        return {name or Path(os.fsdecode(path)).stem: FeatureStore.load(path)}
+        return {name or Path(os.fsdecode(path)).stem: open_rows(path)}
     found: dict[str, RowSource] = {}
     graph = HeteroGraph.load(path)
     if (len(graph.node_types), len(graph.edge_types)) == (1, 1):

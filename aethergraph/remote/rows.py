@@ -12,12 +12,13 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph._tracepoints import made
 from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError
-from aethergraph.features import CachedRows, FeatureStore
+from aethergraph.features import CachedRows
 from aethergraph.features.table import RowTable, check_rows, gather_filled
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address, parse_address
 from aethergraph.remote.endpoint import Endpoint, Gathering
+from aethergraph.remote.row_files import open_rows
 
 __all__ = ["RemoteRows", "RemoteStats", "open_source"]
 
@@ -78,7 +79,7 @@ def open_source(url: str) -> RowSource:
     if address.scheme == "shm":
         if address.memory_budget is not None:
             raise InvalidArgumentError(f"{url}: rows in memory are not kept a second time")
-        return FeatureStore.load(address.locations[0].host)
+        return open_rows(address.locations[0].host)
     if address.scheme == "rdma":
         _tell_of_rdma()
     rows = RemoteRows(address)

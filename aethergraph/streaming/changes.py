@@ -52,7 +52,7 @@ class Changes:
         src, dst: ends of edges; or ``src`` alone: nodes whose rows change.
         delete: edges to delete, bool [n]; None: none.
         times: times in the unit of the graph, int64 [n], or None. Those of edges to delete are 0
-            where they have none.
+            where they have none; those of nodes are the versions of their rows.
     """
 
     kind: Any
@@ -178,6 +178,10 @@ class Target:
     def _count(self, node_type: str) -> int:
         return self._store.take_nodes(node_type)[1]
 
+    def _node_tables(self, node_type: str) -> dict[str, Any]:
+        """Return the rows of a node type by attribute, also those that change by themselves."""
+        return {**self._store.node_rows[node_type], **self._store.node_sources[node_type]}
+
     # ---- check -------------------------------------------------------------------------------
 
     def check_columns(self, columns: Any, attrs: Any, kind: Any) -> None:
@@ -187,10 +191,16 @@ class Target:
             InvalidArgumentError: a column is missing, or the graph does not keep it; names it.
         """
         if "node" in columns:
-            tables = self._store.node_rows[self.node_type(kind)]
+            tables = self._node_tables(self.node_type(kind))
             self._check_names(attrs, tables, "nodes", needed=False)
-            if len(columns) > 1:
-                other = next(name for name in columns if name != "node")
+            live = set(attrs) <= set(self._store.node_sources[self.node_type(kind)])
+            other = next((n for n in columns if n != "node" and not (live and n == "time")), None)
+            if other == "time":
+                raise InvalidArgumentError(
+                    "the records have a time, which rows of a graph do not keep: leave time= out, "
+                    "or let all attributes be of live tables"
+                )
+            if other is not None:
                 raise InvalidArgumentError(f"records of nodes have no column {other!r}")
             return
         for name in ("src", "dst"):
@@ -308,21 +318,40 @@ class Target:
         offsets = np.asarray(records.offsets, np.int64)[rows]
         if isinstance(kind, str):
             nodes, keys = self._read_ends(column, "node", kind)
-            tables = self._store.node_rows[kind]
+            tables = self._node_tables(kind)
             attrs = self._read_attrs(column, tables, np.ones(len(rows), bool))
-            return Changes(kind, nodes, None, None, None, None, attrs, None, offsets, (keys, None))
+            times = self._read_versions(kind, column)
+            return Changes(kind, nodes, None, None, times, None, attrs, None, offsets, (keys, None))
         form = self.form(kind)
         src, src_keys = self._read_ends(column, "src", kind[0])
         dst, dst_keys = self._read_ends(column, "dst", kind[2])
         delete = read_flags(column, "delete")
         inserted = np.ones(len(rows), bool) if delete is None else ~delete
-        times = read_times(column, form, inserted)
+        times = read_times(column, form.has_time, form.time_unit, inserted)
         weights = read_weights(column, inserted) if form.has_weight else None
         attrs = self._read_attrs(column, form.attrs, inserted)
         kept = times if form.has_time else None
         return Changes(
             kind, src, dst, delete, kept, weights, attrs, times, offsets, (src_keys, dst_keys)
         )
+
+    def _read_versions(self, kind: str, column: Column) -> Ids | None:
+        """Return the times of records of nodes, which are versions of the rows they bring."""
+        names = column.records.attrs
+        units = {self._store.node_sources[kind][name].version_unit for name in names
+                 if name in self._store.node_sources[kind]}  # fmt: skip
+        if "time" not in column.records.columns:
+            return None
+        if len(units) > 1:
+            raise InvalidArgumentError(
+                f"the attributes {', '.join(names)} have versions in several units: bring their "
+                "rows by streams of their own"
+            )
+        unit = units.pop()
+        times = read_times(column, False, unit, np.ones(len(column.rows), bool))
+        assert times is not None
+        column.refuse_where(times < 0, "time", times, "is negative: versions begin at 0")
+        return times
 
     def _read_ends(self, column: Column, role: str, node_type: str) -> tuple[Ids, KeyBlock | None]:
         """Return ids; or keys, and the place of each in them."""
@@ -414,7 +443,7 @@ class Target:
 
     def _write_rows(self, kind: str, changes: Sequence[Changes]) -> int:
         for one in changes:
-            self._store.update_nodes(kind, one.src, one.attrs)
+            self._store.update_nodes(kind, one.src, one.attrs, one.times)
         return sum(map(len, changes))
 
     def _write_edges(self, part: Changes, is_delete: bool) -> int:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph._native import KeyBlock
-from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.ids import KeyColumns
 from aethergraph.streaming.records import Records
@@ -137,8 +136,17 @@ def read_flags(column: Column, role: str) -> NDArray[np.bool_] | None:
     return found
 
 
-def read_times(column: Column, form: EdgeForm, needed: NDArray[np.bool_]) -> Ids | None:
-    """Return the times in the unit of the graph; None if the records have none."""
+def read_times(
+    column: Column, has_time: bool, time_unit: str | None, needed: NDArray[np.bool_]
+) -> Ids | None:
+    """Return the times in the unit of the graph; None if the records have none.
+
+    Args:
+        column: the records.
+        has_time: True if the graph keeps times.
+        time_unit: their unit; None: they are plain numbers.
+        needed: records that need a time.
+    """
     values = column.values("time")
     if values is None:
         return None
@@ -148,9 +156,9 @@ def read_times(column: Column, form: EdgeForm, needed: NDArray[np.bool_]) -> Ids
     if unit is None:
         if values.dtype.kind not in "iu":
             values = _keep_needed(values, needed, 0)
-        what = "integer" if form.time_unit is None else "time"
+        what = "integer" if time_unit is None else "time"
         return read_integers(column, "time", values, what)
-    if form.has_time and form.time_unit is None:
+    if has_time and time_unit is None:
         raise InvalidArgumentError(
             f"the records' times are datetimes in {unit!r}, but the graph's are plain numbers: "
             f"make it with edge_time='datetime64[{unit}]'"
@@ -158,7 +166,7 @@ def read_times(column: Column, form: EdgeForm, needed: NDArray[np.bool_]) -> Ids
     missing = np.isnat(values)
     column.refuse_where(missing & needed, "time", values, "is no time")
     counts = np.where(missing, 0, values.view(np.int64))
-    to = form.time_unit or unit
+    to = time_unit or unit
     found, wrong = convert_times(counts, unit, to)
     if wrong is not None:
         found = counts.copy()

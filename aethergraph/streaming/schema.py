@@ -64,7 +64,8 @@ class Schema:
             that of Parquet files, too.
         src, dst: fields with the ends of edges.
         time: field with the time of an edge: an integer, a datetime, or a text in ISO 8601, which
-            is in UTC unless it says otherwise.
+            is in UTC unless it says otherwise. With ``node`` it is the version of the rows, which
+            are those of a :class:`aethergraph.LiveFeatureTable`.
         time_unit: unit of integers: ``"s"``, ``"ms"``...; None: that of the graph.
         weight: field with the weight.
         delete: field that is true where the edge is deleted instead of inserted.
@@ -388,7 +389,7 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
         if role in given and not is_name(given[role]):
             raise InvalidArgumentError(f"schema: {role} = {shown(given[role])} is no field's name")
     if "node" in given:
-        for name in ("src", "dst", "weight", "delete", "relation", "edge_type", "time"):
+        for name in ("src", "dst", "weight", "delete", "relation", "edge_type"):
             if name in given:
                 raise InvalidArgumentError(
                     f"schema: records with node= bring rows of nodes; leave {name}= out"

@@ -135,6 +135,8 @@ extern "C" {
 #define AETHER_E_LIMIT        (-13)
 #define AETHER_E_EXPIRED      (-14)
 #define AETHER_E_DISK_FULL    (-15)
+#define AETHER_E_TORN         (-16)
+#define AETHER_E_MISSING_ROW  (-17)
 
 /* Details of a failed call, in memory of the caller. */
 typedef struct aether_error {
@@ -417,6 +419,76 @@ int aether_receiver_take(aether_receiver *r, void *room, uint64_t size, aether_d
                          uint32_t *count, aether_error *err);
 void aether_receiver_stats_read(const aether_receiver *r, aether_receiver_stats *out);
 void aether_receiver_close(aether_receiver *r);
+
+/* ---- Tables of live rows (src/slots/layout.h; experimental) --------------- */
+
+#define AETHER_TABLE_DIMS    8
+#define AETHER_TABLE_SCALED  1 /* rows of int8 with a factor, a float, in front; gathered as float32 */
+#define AETHER_TABLE_CHECK   1 /* of a gather: checksums, too */
+#define AETHER_MISSING_ERROR 0
+#define AETHER_MISSING_ZERO  1
+#define AETHER_MISSING_NAN   2
+
+/* Facts of a table, which never change. */
+typedef struct aether_table_info {
+    uint64_t num_rows;
+    uint64_t shape[AETHER_TABLE_DIMS]; /* of a row */
+    uint64_t tick;                     /* nanoseconds that a version counts; 0: versions are no times */
+    uint32_t num_dims;
+    uint32_t dtype;
+    uint32_t flags; /* AETHER_TABLE_SCALED */
+    uint32_t reserved;
+    /* What follows is set by the library. */
+    uint64_t row_items;
+    uint64_t row_bytes;     /* as rows are put: elements, and the factor of scaled ones */
+    uint64_t stride;        /* bytes from slot to slot */
+    uint8_t generation[16]; /* random: no other table has it */
+} aether_table_info;
+
+/* How rows are gathered; zeros: as they are stored, AETHER_MISSING_ERROR. */
+typedef struct aether_table_gather_options {
+    uint32_t dtype;   /* of the result; 0: the stored one */
+    uint32_t missing; /* AETHER_MISSING_*, for rows that nobody has written yet */
+    uint32_t flags;   /* AETHER_TABLE_CHECK */
+    uint32_t reserved;
+} aether_table_gather_options;
+
+/* Rows that change while they are read: any number of writers and readers, threads and processes. Readers
+ * take no lock, and get each row as one put left it. */
+typedef struct aether_table aether_table;
+
+/* Create a table without rows written, in a new file or (path NULL) in memory that processes share. */
+int aether_table_create(const char *path, const aether_table_info *info, aether_table **out,
+                        aether_error *err);
+/* Open the table in a file. Errors: AETHER_E_NOT_FOUND, _IO, _FORMAT, _VERSION, _TRUNCATED, _CORRUPT. */
+int aether_table_open(const char *path, uint32_t writable, aether_table **out, aether_error *err);
+/* Open the table behind a descriptor, which is duplicated: that of a file, or of shared memory. */
+int aether_table_attach(int32_t fd, uint32_t writable, aether_table **out, aether_error *err);
+/* Let puts take huge pages of shared memory, which random rows are much faster in; a page is then taken whole
+ * with the first row in it. Before the first put. */
+void aether_table_use_huge_pages(aether_table *t);
+/* Unmap; the rows stay. NULL is fine. */
+void aether_table_close(aether_table *t);
+void aether_table_describe(const aether_table *t, aether_table_info *out);
+/* Return the descriptor of the file or memory; it stays the table's. */
+int32_t aether_table_descriptor(const aether_table *t);
+/* Return the first slot; num_rows of them follow each other, for readers from outside. */
+const void *aether_table_slots(const aether_table *t);
+/* Return AETHER_E_FILE_CHANGED if the table's file was cut. */
+int aether_table_check(const aether_table *t, aether_error *err);
+
+/* Write n rows of `size` bytes in all, one after the other. A row whose version is older than the one that is
+ * there is left alone. `versions` NULL: the time now, or one more than before. *written counts rows. Nothing
+ * is written if an id or version is bad. `task` counts rows. */
+int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void *rows, uint64_t size,
+                     const int64_t *versions, uint64_t *written, aether_task *task, aether_error *err);
+/* Read n rows. Errors name the first row: AETHER_E_RANGE; _MISSING_ROW; _TORN: its writer has died, or does
+ * not go on; _CORRUPT: its checksum is wrong. `options` may be NULL. `task` counts rows. */
+int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, void *out, uint64_t out_size,
+                        const aether_table_gather_options *options, aether_task *task, aether_error *err);
+/* Read the versions of n rows; -1: never written. Errors: AETHER_E_RANGE, _TORN. */
+int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n, int64_t *versions,
+                          aether_error *err);
 
 /* ---- Building lists ------------------------------------------------------ */
 

@@ -36,11 +36,12 @@ rare = pytest.mark.skipif(
     "AETHERGRAPH_BENCHMARKS" not in os.environ, reason="takes long: ./scripts/test.sh benchmarks"
 )
 OFTEN = (
-    "floor", "io", "gather", "live", "live_base", "streaming", "keys", "order", "walks",
-    "context", "observe", "compressed",
+    "floor", "io", "gather", "live", "live_base", "live_features", "streaming", "keys", "order",
+    "walks", "context", "observe", "compressed",
 )  # fmt: skip
 RARELY = (
-    "remote", "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time", "accuracy",
+    "remote", "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time",
+    "accuracy",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from serving import Serving
 
-from aethergraph import CachedRows, FeatureStore
+from aethergraph import CachedRows, FeatureStore, LiveFeatureTable
 from aethergraph.remote import open_source
 from aethergraph.testing import FeatureSourceContract, broken_rules
 
@@ -114,6 +114,25 @@ class TestRemoteShards(Serving, Ours):
     def make(self, rows: Any, dtype: str) -> Any:
         places = [self.serve(rows, port=0, shard=(k, 3)) for k in range(3)]
         return open_source(f"tcp://{','.join(one.removeprefix('tcp://') for one in places)}")
+
+
+class TestLiveTable(TestArray):
+    """Rows that could change, in shared memory."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype, check=True)
+        assert table.put_many(np.arange(len(rows)), rows) == len(rows)
+        return table
+
+
+class TestLiveTableInFile(TestLiveTable):
+    dtypes = ("float16", "bfloat16", "int64")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        path = self.path("aet")
+        table = LiveFeatureTable.create(path, len(rows), rows.shape[1:], dtype)
+        table.put_many(np.arange(len(rows)), rows)
+        return LiveFeatureTable.open(path, writable=False)
 
 
 def test_a_capability_that_gives_other_rows_is_found() -> None:

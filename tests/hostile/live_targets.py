@@ -121,8 +121,62 @@ _QUERIES: dict[str, dict[str, Any]] = {
 }
 
 
+def _table() -> Any:
+    table = ag.LiveFeatureTable.create(None, NODES, 4, missing="zero")
+    table.put_many([0, 1], np.zeros((2, 4)))
+    return table
+
+
+def _new_table(folder: Path, **options: Any) -> Any:
+    return {
+        "path": Path(tempfile.mkdtemp(dir=folder)) / "x.aet",
+        "num_rows": 3,
+        "shape": 4,
+        **options,
+    }
+
+
+def _table_targets() -> Iterator[Target]:
+    """Yield calls of tables of live features."""
+    cls = ag.LiveFeatureTable
+    yield Target("LiveFeatureTable.create", lambda f: (cls.create, _new_table(f)))
+    yield Target(
+        "LiveFeatureTable.create of all options",
+        lambda f: (cls.create, _new_table(f, dtype="int8", scale="row", missing="nan", check=True)),
+    )
+    yield Target(
+        "LiveFeatureTable.open",
+        lambda f: (
+            cls.open, {"path": cls.create(**_new_table(f)).path, "missing": "zero"}
+        ),
+    )  # fmt: skip
+    yield Target(
+        "LiveFeatureTable.attach",
+        lambda _: (
+            lambda descriptor: cls.attach(descriptor),
+            {"descriptor": _kept_table().descriptor},
+        ),
+    )
+    calls = {
+        "put": {"ids": 1, "rows": [1, 2, 3, 4], "version": 2**62},
+        "put_many": {"ids": [1, 2], "rows": np.ones((2, 4)), "version": [2**62, 2**62]},
+        "gather": {"ids": [0, 1]},
+        "versions": {"ids": [0, 1]},
+        "ages": {"ids": [0, 1]},
+    }
+    yield from methods("LiveFeatureTable", lambda _: _table(), calls)
+    yield Target("LiveFeatureTable[...]", lambda _: (lambda ids: _table()[ids], {"ids": [0]}),
+                 (IndexError,))  # fmt: skip
+
+
+@cache
+def _kept_table() -> Any:
+    return _table()
+
+
 def live_targets() -> Iterator[Target]:
     """Yield the targets."""
+    yield from _table_targets()
     yield Target("DynamicGraph", lambda _: (ag.DynamicGraph, {"num_vertices": 3, **SMALL}))
     yield Target(
         "DynamicGraph of all options",

@@ -51,6 +51,7 @@ C_LAYERS = [
     "format",
     "keys",
     "rows",
+    "slots",
     "build",
     "topology",
     "topology/paged",

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import CachedRows, FeatureStore, Graph
+from aethergraph import CachedRows, FeatureStore, Graph, LiveFeatureTable
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg import FeatureStore as PyGFeatureStore
 from aethergraph.pyg import GraphStore, NeighborLoader, NeighborSampler
@@ -63,6 +63,15 @@ class WrongRows(OwnRows):
 
     def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
         return self.rows[ids[1:]]
+
+
+class TestLiveTable(TestOwnRows):
+    """Rows that could change, in shared memory."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype)
+        table.put_many(np.arange(len(rows)), rows)
+        return table
 
 
 def test_the_contract_finds_wrong_rows() -> None:

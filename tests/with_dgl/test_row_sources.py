@@ -11,7 +11,7 @@ import pytest
 import torch
 from serving import Serving
 
-from aethergraph import CachedRows
+from aethergraph import CachedRows, LiveFeatureTable
 from aethergraph.dgl import FeatureStorage
 from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import RowLoadingContract
@@ -53,6 +53,15 @@ class TestRowsOfAServer(Serving, RowLoadingContract):
 
     def make(self, rows: Any, dtype: str) -> Any:
         return open_source(self.serve(OwnRows(rows, dtype)))
+
+
+class TestLiveTable(TestOwnRows):
+    """Rows that could change, in shared memory."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype)
+        table.put_many(np.arange(len(rows)), rows)
+        return table
 
 
 def test_the_contract_finds_wrong_rows() -> None:

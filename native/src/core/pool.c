@@ -60,14 +60,6 @@ static void futex_wake(atomic_uint *word, uint32_t count) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* ---- the number of threads ---------------------------------------------- */
 
 /* AETHERGRAPH_NUM_THREADS as a plain decimal number in 1..AE_POOL_MAX, or 0. */
@@ -148,7 +140,7 @@ static uint32_t next_generation(uint32_t seen) {
     for (int i = 0; i < WORKER_SPINS; i++) {
         if ((g = atomic_load_explicit(&pool.generation, memory_order_relaxed)) != seen)
             return g;
-        relax();
+        ae_relax();
     }
     atomic_fetch_add(&pool.sleepers, 1); /* before the check inside futex_wait: see open_job */
     while ((g = atomic_load(&pool.generation)) == seen)
@@ -212,7 +204,7 @@ static uint32_t close_job(void) {
     uint32_t s = atomic_fetch_and_explicit(&pool.state, INSIDE(~0u), memory_order_acquire);
     uint32_t left = SEATS(s);
     for (int i = 0; INSIDE(s) && i < OWNER_SPINS; i++) {
-        relax();
+        ae_relax();
         s = atomic_load_explicit(&pool.state, memory_order_acquire);
     }
     if (INSIDE(s))

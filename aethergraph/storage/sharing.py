@@ -1,4 +1,4 @@
-"""Memory of a live graph of another process, found by the number of the process.
+"""Memory of another process, found by the number of the process.
 
 A descriptor of this user's process is a file below ``/proc/PID/fd``. So whoever knows the numbers
 opens the same memory; nothing is copied, and no third process takes part.
@@ -17,7 +17,7 @@ __all__ = ["Owner", "open_descriptors"]
 
 
 class Owner(NamedTuple):
-    """Process that has a live graph open; numbers are used again, so its start counts too."""
+    """Process that has memory to share; numbers are used again, so its start counts too."""
 
     pid: int
     started: int  # clock ticks since the system's start
@@ -35,11 +35,16 @@ def _started(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[19])
 
 
-def open_descriptors(owner: Owner, numbers: Sequence[int]) -> list[int]:
+def open_descriptors(owner: Owner, numbers: Sequence[int], what: str = "live graph") -> list[int]:
     """Open the files behind the descriptors of another process; return ones of this process.
 
+    Args:
+        owner: the process.
+        numbers: its descriptors.
+        what: what they are of, for messages.
+
     Raises:
-        ClosedError: the process has ended, or has closed the graph.
+        ClosedError: the process has ended, or has closed it.
         UnsupportedError: it belongs to somebody else, or this system has no ``/proc``.
     """
     opened = list[int]()
@@ -54,13 +59,13 @@ def open_descriptors(owner: Owner, numbers: Sequence[int]) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         _close(opened)
         raise ClosedError(
-            f"process {owner.pid}, which had the live graph open, has ended or closed it: pickle "
-            "the graph again in a process that has it"
+            f"process {owner.pid}, which had the {what} open, has ended or closed it: pickle it "
+            "again in a process that has it"
         ) from None
     except PermissionError as error:
         _close(opened)
         raise UnsupportedError(
-            f"the live graph of process {owner.pid} cannot be opened ({error}): only processes of "
+            f"the {what} of process {owner.pid} cannot be opened ({error}): only processes of "
             "its user can"
         ) from None
     return opened

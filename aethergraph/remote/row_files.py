@@ -1,0 +1,21 @@
+"""Rows in a file of their own, of either kind."""
+
+from __future__ import annotations
+
+from aethergraph import _native as native
+from aethergraph.features import FeatureStore
+from aethergraph.features.live import LiveFeatureTable
+from aethergraph.protocols import RowSource
+
+__all__ = ["open_rows"]
+
+
+def open_rows(path: native.Path) -> RowSource:
+    """Open the rows of a feature file or of a live table, mapped.
+
+    Raises:
+        MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
+    """
+    if LiveFeatureTable.is_table(path):
+        return LiveFeatureTable.open(path, writable=False)
+    return FeatureStore.load(path)

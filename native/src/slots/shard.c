@@ -1,0 +1,45 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "slots/shard.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "core/thread.h"
+#include "os/process.h"
+
+bool ae_shard_wait(uint32_t tries) {
+    if (tries < AE_SHARD_SPINS) {
+        ae_relax();
+        return false;
+    }
+    if (tries < AE_SHARD_SPINS + 8 * AE_SHARD_YIELDS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    return tries % AE_SHARD_YIELDS == 0;
+}
+
+static bool take(ae_shard *shard, uint64_t from) {
+    return atomic_compare_exchange_strong_explicit(&shard->owner, &from, ae_process_self(),
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+bool ae_shard_lock(ae_shard *shard, aether_task *task) {
+    for (uint32_t tries = 0; !take(shard, 0); tries++) {
+        if (!ae_shard_wait(tries))
+            continue;
+        if (ae_task_cancelled(task))
+            return false;
+        const uint64_t owner = atomic_load_explicit(&shard->owner, memory_order_relaxed);
+        if (owner && !ae_process_alive(owner) && take(shard, owner))
+            break;
+    }
+    return true;
+}
+
+bool ae_shard_is_writing(const ae_shard *shard, uint64_t row) {
+    const uint64_t owner = atomic_load_explicit(&shard->owner, memory_order_acquire);
+    return owner && atomic_load_explicit(&shard->row, memory_order_relaxed) == row && ae_process_alive(owner);
+}

@@ -1,0 +1,91 @@
+"""Live tables under load: writers in threads and processes, readers, and writers that are killed.
+
+``AETHERGRAPH_SOAK_READS`` says how many rows are read (``./scripts/test.sh soak``: 1e8).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from live_row_writers import ITEMS, ROWS, read, read_and_tell, rows_of, write, write_large
+
+from aethergraph import LiveFeatureTable, errors
+
+READS = int(float(os.environ.get("AETHERGRAPH_SOAK_READS", "2e6")))
+
+
+def filled(path: Any = None, **options: Any) -> LiveFeatureTable:
+    table = LiveFeatureTable.create(path, ROWS, ITEMS, **options)
+    table.put_many(np.arange(ROWS), rows_of(np.arange(ROWS), 0))
+    return table
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_no_torn_row_is_taken(in_file: bool, tmp_path: Any) -> None:
+    table = filled(tmp_path / "x" if in_file else None)
+    checked = LiveFeatureTable.attach(table.descriptor, check=True)
+    context = multiprocessing.get_context("spawn")
+    stop, wrong = context.Event(), context.Queue()
+    reads = READS // 4
+    workers: list[Any] = [
+        context.Process(target=write, args=(table, 1, stop)),
+        threading.Thread(target=write, args=(table, 2, stop)),
+        context.Process(target=read_and_tell, args=(table, 4, reads, wrong)),
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        found = read(table, 5, reads * 2) + read(checked, 6, reads)
+        found += wrong.get(timeout=60 + READS / 1e5)
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    assert found == 0
+    assert [worker.exitcode for worker in workers if hasattr(worker, "exitcode")] == [0, 0]
+
+
+def kill_inside_row_1(table: LiveFeatureTable) -> bool:
+    """Kill a writer when its row is odd; return whether it still is."""
+    context = multiprocessing.get_context("spawn")
+    ready, seq = context.Event(), table.slots[1, :4].view(np.uint32)
+    writer = context.Process(target=write_large, args=(table, ready))
+    writer.start()
+    ready.wait(60)
+    until = time.monotonic() + 5
+    while seq[0] % 2 == 0 and time.monotonic() < until:
+        pass
+    assert writer.pid is not None
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.join()
+    return bool(seq[0] % 2)
+
+
+def test_a_writer_that_is_killed_leaves_one_row_torn() -> None:
+    items = 1 << 21  # a put of this row takes milliseconds
+    table = LiveFeatureTable.create(None, 3, items, missing="zero", check=True)
+    for row in (0, 2):
+        table.put(row, np.full(items, row))
+    torn = False
+    for _ in range(20):
+        torn = kill_inside_row_1(table)
+        if torn:
+            break
+        assert set(table.gather([1])[0].tolist()) <= {0.0, 1.0}
+    assert torn
+    for call in (table.gather, table.versions, table.ages):
+        with pytest.raises(errors.TornRowError, match="row 1") as caught:
+            call([0, 1])  # type: ignore[operator]
+        assert (caught.value.value, caught.value.position) == (1, 1)
+    assert table.gather([0, 2])[:, 7].tolist() == [0, 2]
+    table.put(2, np.full(items, 3))  # takes the lock over
+    assert table.gather([2])[0, 7] == 3
+    table.put(1, np.full(items, 5), version=0)
+    assert (table.gather([1]) == 5).all()

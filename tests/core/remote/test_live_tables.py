@@ -1,0 +1,33 @@
+"""Tables whose rows change, from a server and by their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aethergraph import LiveFeatureTable, errors
+from aethergraph.remote import FeatureServer, open_source, open_tables
+
+
+def test_what_is_put_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "users.aet"
+    table = LiveFeatureTable.create(path, 100, 4)
+    table.put_many(np.arange(100), np.zeros((100, 4), np.float32))
+    assert list(open_tables(path)) == ["users"]
+    with FeatureServer(open_tables(path), port=0) as server:
+        sources = [open_source(f"{server.address}/users"), open_source(f"shm://{path}")]
+        for value in (1, 2, 3):
+            table.put(7, np.full(4, value, np.float32))
+            for source in sources:
+                assert source.is_live
+                assert source.gather([7, 8]).tolist() == [[value] * 4, [0] * 4]
+
+
+def test_rows_that_nobody_has_written(tmp_path: Path) -> None:
+    LiveFeatureTable.create(tmp_path / "t.aet", 10, 2)
+    with FeatureServer(open_tables(tmp_path / "t.aet"), port=0) as server:
+        for source in (open_source(server.address), open_source(f"shm://{tmp_path}/t.aet")):
+            with pytest.raises(errors.MissingRowError, match="row 3"):
+                source.gather([3])
