@@ -216,13 +216,20 @@ def _encode(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]:
         return _encode_integers(_as_array(column), kind)
     values = _as_list(column)
     for at, one in enumerate(values):
-        if one is None or one != one:
+        if _is_missing(one):
             raise _missing(at)
     if kind == "str":
         return _encode_texts(values), None
     if kind == "bytes":
         return _encode_bytes(values), None
     return _encode_uuids(values), None
+
+
+def _is_missing(one: Any) -> bool:
+    try:
+        return one is None or bool(one != one)
+    except (ValueError, TypeError, RuntimeError):  # of arrays and tensors, which are no keys
+        return False
 
 
 def _missing(at: int) -> InvalidArgumentError:
@@ -291,7 +298,7 @@ def _as_list(column: Any) -> list[Any]:
         elif hasattr(column, "to_list"):
             column = column.to_list()
         return list(column)
-    except (TypeError, RuntimeError):  # tensors without plain memory raise the latter
+    except (TypeError, RuntimeError, ValueError):  # closed files, and tensors without memory
         raise InvalidArgumentError(f"keys are a sequence, got {type(column).__name__}") from None
 
 

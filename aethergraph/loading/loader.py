@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
 from aethergraph._checks.options import as_choice, as_flag, as_iterator, as_list, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph._tracepoints import stage
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.epoch import Batches, Delivery
@@ -37,6 +38,8 @@ __all__ = ["Batch", "SubgraphLoader"]
 Ids = NDArray[np.int64]
 Plans = dict[int, GatherPlan]  # by id() of the store
 R = TypeVar("R")
+#: Most batches that are asked for by their numbers in one call.
+_MOST_NUMBERS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,8 +258,12 @@ class SubgraphLoader(Resumable, Profiled):
 
         Raises:
             OutOfRangeError: a number that no batch has; at once.
+            LimitError: more than 2^20 numbers.
         """
-        chosen = [as_integer(number, "numbers") for number in as_iterator(numbers, "numbers")]
+        some = islice(as_iterator(numbers, "numbers"), _MOST_NUMBERS + 1)
+        chosen = [as_integer(number, "numbers") for number in some]
+        if len(chosen) > _MOST_NUMBERS:
+            raise LimitError(f"numbers has more than {_MOST_NUMBERS} items: give some at a time")
         for at, number in enumerate(chosen):
             if not 0 <= number < self._total:
                 raise OutOfRangeError(

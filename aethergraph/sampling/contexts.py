@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, as_integer
-from aethergraph._checks.options import as_choice, as_flag, as_items, as_list, as_text, shown
+from aethergraph._checks.options import (
+    as_choice,
+    as_flag,
+    as_items,
+    as_list,
+    as_text,
+    is_hashable,
+    shown,
+)
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import EdgeType, HeteroGraph
 from aethergraph.graph.ids import check_ids
@@ -277,7 +285,7 @@ def _references(
 
 
 def _check_kind(kind: Any, name: str, kinds: Sequence[EdgeType]) -> None:
-    if kind not in kinds:
+    if not isinstance(kind, tuple) or not is_hashable(kind) or kind not in kinds:
         known = ", ".join(map(repr, kinds)) or "none"
         raise InvalidArgumentError(f"{name}: {shown(kind)} is no edge type; there are: {known}")
 

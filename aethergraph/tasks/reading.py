@@ -222,7 +222,7 @@ def _count(graph: Graph | HeteroGraph, end: End) -> int:
     if isinstance(graph, Graph):
         if end.name is not None:
             raise InvalidArgumentError(
-                f"entity_table = {end.name!r}: the graph has nodes of one type: leave it out"
+                f"entity_table = {shown(end.name)}: the graph has nodes of one type: leave it out"
             )
         return graph.num_nodes
     if end.name is None or end.name not in graph.node_types:

@@ -59,7 +59,11 @@ def _array(value: Any) -> Array:
 
 
 def _vector(times: Any) -> Array:
-    found = to_array(times.cpu() if hasattr(times, "cpu") else times, "seed_time")
+    try:
+        times = times.cpu() if hasattr(times, "cpu") else times
+    except (NotImplementedError, RuntimeError) as error:  # of tensors without memory
+        raise InvalidArgumentError(f"seed_time cannot be read: {error}") from None
+    found = to_array(times, "seed_time")
     if found.ndim != 1 or found.dtype.kind not in "iuf":
         raise InvalidArgumentError(
             "seed_time is a vector of numbers in the unit of the graph, got shape "

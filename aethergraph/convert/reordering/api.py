@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -183,6 +184,8 @@ class _Job:
 
     def _read_ids(self, path: str) -> NDArray[Any]:
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # reading a pipe would wait for ever
+                raise ValueError("it is no file")
             ids: NDArray[Any] = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise InvalidArgumentError(f"{path}: is no .npy file of ids: {error}") from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aethergraph.convert.arguments import as_file
 from aethergraph.convert.readers.base import InputError, PathLike, check_readable, require_pyarrow
 from aethergraph.convert.typed.columns import ColumnReader
 from aethergraph.convert.typed.sources import Table, is_table_name, open_table, spool
@@ -49,7 +50,7 @@ def guess_schema(folder: PathLike) -> str:
         InputError: there are no tables, or one cannot be read.
     """
     require_pyarrow()
-    base = os.fspath(folder)
+    base = as_file(folder)
     looks = [_look(*one) for one in _find(base)]
     if not looks:
         raise InputError(base, "holds no tables")

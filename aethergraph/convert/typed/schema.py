@@ -30,6 +30,7 @@ from typing import Any, Literal, cast, get_args
 from aethergraph._checks.options import as_choice, as_flag, is_name, shown
 from aethergraph._checks.times import check_unit
 from aethergraph.columns.layout import KINDS, Kind
+from aethergraph.convert.arguments import as_file, as_optional_file
 from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -237,7 +238,7 @@ class Schema:
         self.edges: list[EdgeSpec] = []
         self.reverse = as_flag(reverse, "reverse")
         self.time_unit = None if time_unit is None else check_unit(time_unit)
-        self.folder = None if folder is None else os.fspath(folder)
+        self.folder = as_optional_file(folder)
         for name, table in nodes.items():
             _check_name(name, "node type")
             if not isinstance(table, NodeTable):
@@ -412,7 +413,7 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
         MissingFileError, StorageError: it cannot be read.
         InvalidArgumentError: it is no schema; names the part at fault.
     """
-    name = os.fspath(path)
+    name = as_file(path)
     try:
         with open(name, "rb") as file:
             data = file.read()

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from aethergraph._checks.options import shown
+from aethergraph.convert.arguments import as_file
 from aethergraph.convert.inputs import expand_inputs, input_state, is_url, open_input
 from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.readers.base import (
@@ -306,7 +307,7 @@ def open_table(source: Any, name: str, folder: str | None, spooled: str | None =
     if spooled is not None:
         return Table(name, [spooled], ["parquet"], None)
     if isinstance(source, (str, os.PathLike)):
-        files = table_files(os.fspath(source), folder)
+        files = table_files(as_file(source), folder)
         return Table(name, files, [kind_of(path) for path in files], None)
     return Table(name, [name], ["memory"], _frame(source, name))
 
