@@ -550,25 +550,31 @@ def test_a_missing_typer_is_named(tmp_path: Path) -> None:
 
 
 def test_interrupting_a_conversion_leaves_nothing(tmp_path: Path) -> None:
-    pipe = tmp_path / "edges.csv"
-    pipe.write_text("0,1\n" * 4_000_000)
+    edges, lines = tmp_path / "edges.csv", 4_000_000
+    edges.write_text("0,1\n" * lines)
+    # Enough work that what comes a moment after its start comes while it works.
+    sources = [word for _ in range(12) for word in ("-i", edges)]
     child = subprocess.Popen(
-        [*MAIN, "convert", "-i", pipe, "-o", tmp_path / "g.bin", "--threads", "1"],
+        [*MAIN, "convert", *sources, "-o", tmp_path / "g.bin", "--threads", "1"],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    for _ in range(200):  # until pyarrow is loaded: the interpreter has started by then
+    for _ in range(1000):  # until pyarrow is loaded: the interpreter has started by then
         if "pyarrow" in Path(f"/proc/{child.pid}/maps").read_text():
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     time.sleep(0.05)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=300)
-    if child.returncode != 0:  # else it was done already
-        assert child.returncode == 130 and "interrupted" in err
+    out, err = child.communicate(timeout=300)
     left = {path.name for path in tmp_path.iterdir()} - {"edges.csv"}
-    if left:  # all but its last words was done
-        assert left == {"g.bin"} and Graph.load(tmp_path / "g.bin").num_edges == 4_000_000
+    if "done in" in out:  # it was as good as over, on a machine that does not run this test in time
+        assert left == {"g.bin"} and Graph.load(tmp_path / "g.bin").num_edges == 12 * lines
+    else:
+        assert child.returncode == 130 and "interrupted" in err
+        assert left <= {"g.bin"}
+        if left:  # all but its last words was done
+            assert Graph.load(tmp_path / "g.bin").num_edges == 12 * lines
 
 
 @pytest.mark.parametrize(

@@ -299,12 +299,14 @@ def test_ctrl_c_stops_a_long_save(run_python: Callable[..., Any], tmp_path: Path
         from aethergraph import FeatureStore
         signal.signal(signal.SIGINT, signal.default_int_handler)
         store = FeatureStore.from_array(np.zeros((1 << 20, 64), np.float32))
-        threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        timer = threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
         try:
             for _ in range(1000):
                 store.save(sys.argv[1])
         except KeyboardInterrupt:
             print("interrupted")
+        timer.join()  # it may not have returned from kill yet
         assert threading.active_count() == 1
         """,
         str(tmp_path / "out"),

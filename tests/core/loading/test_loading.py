@@ -225,12 +225,14 @@ def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
         import os, signal, threading, time
         from aethergraph.loading import prefetch_map
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
         begin = time.time()
         try:
             for _ in prefetch_map(time.sleep, [0.4] * 100, num_threads=1, depth=2):
                 pass
         except KeyboardInterrupt:
+            timer.join()  # it may not have returned from kill yet
             print("interrupted", time.time() - begin < 20, threading.active_count())
         """
     )
