@@ -9,7 +9,7 @@
 #
 # Everything made here lies in .venv-test (environments, wheels, logs) and can be deleted.
 # Environment, besides what common.sh lists:
-#   FUZZ_SECONDS   how long each native fuzzer runs (default 15)
+#   FUZZ_SECONDS   how long each native fuzzer runs (default 10; in the soak 60)
 #   SOAK_SECONDS   how long readers and the writer of a live graph work in the soak (default 600)
 #   SOAK_KILLS     how often its writer is killed there (default 1000)
 #   PYTEST_JOBS    processes per pytest run (default 2)
@@ -24,9 +24,9 @@ AETHERGRAPH_VENV=${AETHERGRAPH_VENV:-$BASE/main}
 STAGES=(
     "system|compiler, clang tools and headers by apt, if missing"
     "environment|virtual environment with torch, torch_geometric and the test tools"
+    "c-tests|unit tests of the C core; its examples, compiled as users do"
     "build|source archive; compiled and interpreted wheels built from it"
     "lint|ruff, mypy --strict, clang-format, clang-tidy, shellcheck"
-    "c-tests|unit tests of the C core; its examples, compiled as users do"
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
     "c-tsan|those that start threads under ThreadSanitizer"
     "c-no-uring|unit tests of reading in a build without liburing"
@@ -38,8 +38,15 @@ STAGES=(
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
     "docs|the documentation with its reference, built; every public name is in it"
     "dgl-install|[dgl,cli] as documented, with its quickstart, on DGL 2.1, torch 2.2 and numpy 1 (downloads 1 GB once)"
-    "versions|build on the other CPython versions found (3.10 to 3.13), core tests on the oldest and newest"
+    "versions-install|builds on the other CPython versions found (3.10 to 3.13)"
+    "versions|core tests on the oldest and newest of them; the others import and pack it"
     "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1"
+)
+
+# Stages that mostly install and compile, in folders of their own: those of a line run at the same time.
+BESIDE=(
+    "environment c-tests"
+    "wheel install docs dgl-install versions-install"
 )
 
 # Too long for every change: they run when they are named.
@@ -50,7 +57,6 @@ NAMED_STAGES=(
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
 
-FUZZ_SECONDS=${FUZZ_SECONDS:-15}
 SOAK_SECONDS=${SOAK_SECONDS:-600}
 SOAK_KILLS=${SOAK_KILLS:-1000}
 PYTEST_JOBS=${PYTEST_JOBS:-2}
@@ -161,7 +167,7 @@ stage_c_tests() { native_make test && native_make examples; }
 stage_c_asan() { native_make asan; }
 stage_c_tsan() { native_make tsan; }
 stage_c_no_uring() { native_make test URING=0 BUILD="$NATIVE-no-uring" T='io*'; }
-stage_c_fuzz() { native_make fuzz FUZZ_SECONDS="$FUZZ_SECONDS"; }
+stage_c_fuzz() { native_make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-10}"; }
 
 # run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and not
 # `python -m pytest`, from a folder that is not the repository: both would put the source tree first.
@@ -207,12 +213,15 @@ stage_soak() {
     # One process: the writer and its readers are the load.
     PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \
         run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
+    # Workers of Ray are killed ten times.
+    AETHERGRAPH_KILLS=10 run_pytest "$VENV" compiled "$TESTS/scale/test_ray.py" -k killed
     # Ingestors are killed a hundred times each, brokers go away twenty times.
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
+    native_make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-60}"
 }
 
 stage_flink() {
@@ -322,39 +331,51 @@ stage_docs() {
     AETHERGRAPH_SITE=$BASE/site PYTEST_JOBS=0 run_pytest "$VENV" compiled "$TESTS/docs/test_reference.py"
 }
 
-stage_versions() {
-    local i version python tests found=() started=()
-    "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
+# other_versions: the CPython versions that are tested beside the environment's own.
+other_versions() {
+    local version
     for version in 3.10 3.11 3.12 3.13; do
-        [ "$version" != "$(python_version "$PY")" ] || continue
-        python=$(find_python "$version") || { note "Python $version: not found here, skipped"; continue; }
-        note "Python $version: $python"
-        prepare_version "$version" "$python" >"$LOGS/py$version.log" 2>&1 &
-        found+=("$version") started+=("$!")
+        [ "$version" = "$(python_version "$PY")" ] || ! find_python "$version" >/dev/null || echo "$version"
     done
+}
+
+# What works on the oldest and on the newest works between, if it builds and can be imported.
+is_tested_whole() { [[ $1 =~ ^3\.1[03]$ ]]; }
+
+stage_versions_install() {
+    local i found=() started=()
+    "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
+    mapfile -t found < <(other_versions)
     [ ${#found[@]} != 0 ] || note "no other CPython version on this machine"
-    for i in "${!found[@]}"; do
-        version=${found[i]}
-        wait "${started[i]}" || { tail -n 40 "$LOGS/py$version.log"; die "Python $version: no installation"; }
+    for i in "${found[@]}"; do
+        note "Python $i: $(find_python "$i")"
+        prepare_version "$i" "$(find_python "$i")" >"$LOGS/py$i.log" 2>&1 &
+        started+=("$!")
     done
-    for version in "${found[@]}"; do
-        # What works on the oldest and on the newest works between, if it builds and can be imported.
-        tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging")
-        case $version in 3.10 | 3.13) ;; *) tests=("$TESTS/core/test_imports.py" "$TESTS/packaging") ;; esac
-        # What varies data or damages files is the same work on every version.
-        run_pytest "$BASE/py$version" compiled "${tests[@]}" \
-            -m "not pyg and not slow and not hypothesis and not any_python"
+    for i in "${!found[@]}"; do
+        wait "${started[i]}" || { tail -n 40 "$LOGS/py${found[i]}.log"; die "Python ${found[i]}: no installation"; }
     done
 }
 
 # prepare_version VERSION PYTHON: the package and what its tests need, installed in $BASE/pyVERSION.
 prepare_version() {
-    local fresh=$BASE/py$1
+    local fresh=$BASE/py$1 needs=(pytest pytest-timeout pytest-xdist)
+    ! is_tested_whole "$1" || needs=(-r "$BASE/requirements-core.txt")
     [ -x "$fresh/bin/python" ] || run "$2" -m venv "$fresh"
-    run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy \
-        -r "$BASE/requirements-core.txt"
+    run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy "${needs[@]}"
     build_wheel "$fresh/bin/python" "py$1"
     install_wheel "$fresh/bin/python" "py$1"
+}
+
+stage_versions() {
+    local version tests
+    for version in $(other_versions); do
+        tests=("$TESTS/core/test_imports.py" "$TESTS/packaging")
+        ! is_tested_whole "$version" || tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging")
+        # What varies data or damages files is the same work on every version.
+        run_pytest "$BASE/py$version" compiled "${tests[@]}" \
+            -m "not pyg and not slow and not hypothesis and not any_python"
+    done
 }
 
 # find_python VERSION: on PATH or under pyenv, working and with headers.
@@ -413,9 +434,9 @@ stage_dgl() {
 
 list_stages() {
     local entry
-    for entry in "${STAGES[@]}"; do printf '  %-12s %s\n' "${entry%%|*}" "${entry#*|}"; done
+    for entry in "${STAGES[@]}"; do printf '  %-16s %s\n' "${entry%%|*}" "${entry#*|}"; done
     echo 'Only when named:'
-    for entry in "${NAMED_STAGES[@]}"; do printf '  %-12s %s\n' "${entry%%|*}" "${entry#*|}"; done
+    for entry in "${NAMED_STAGES[@]}"; do printf '  %-16s %s\n' "${entry%%|*}" "${entry#*|}"; done
 }
 
 # count_tests LOG: "passed failed" summed over pytest's and the C tests' summary lines.
@@ -495,7 +516,7 @@ end_stage() {
     fi
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
-    results+=("$(printf '%-12s %-12s %4d s  %d passed, %d failed' "$name" "$state" "$seconds" "$passed" "$failed")")
+    results+=("$(printf '%-16s %-12s %4d s  %d passed, %d failed' "$name" "$state" "$seconds" "$passed" "$failed")")
 }
 
 main() {
@@ -528,7 +549,7 @@ main() {
     local i count
     for ((i = 0; i < ${#plan[@]}; i += count)); do
         count=1
-        while [ $((i + count)) -lt ${#plan[@]} ] && one_core "${plan[i]}" && one_core "${plan[i + count]}"; do
+        while [ $((i + count)) -lt ${#plan[@]} ] && beside "${plan[i]}" "${plan[i + count]}"; do
             count=$((count + 1))
         done
         if [ "$count" = 1 ]; then
@@ -549,8 +570,14 @@ main() {
     [ "$stages_failed" = 0 ]
 }
 
-# one_core ENTRY: a stage that mostly installs and compiles, in folders of its own.
-one_core() { [[ ${1%%|*} =~ ^(wheel|install|docs|dgl-install)$ ]]; }
+# beside ENTRY ENTRY: whether a line of BESIDE has both.
+beside() {
+    local line
+    for line in "${BESIDE[@]}"; do
+        [[ " $line " != *" ${1%%|*} "* || " $line " != *" ${2%%|*} "* ]] || return 0
+    done
+    return 1
+}
 
 # needed STAGE WANTED...: a prerequisite of a wanted stage that has not been done yet.
 needed() {
@@ -558,9 +585,10 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] ;;
     dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
+    versions-install) [[ " $* " =~ \ versions\  ]] ;;
     *) false ;;
     esac
 }

@@ -317,7 +317,7 @@ def test_goes_on_wherever_it_was_interrupted(
     notes = tables(schema, output, layout="both").notes
     whole = (shop_files / "whole.aeg").read_bytes()
     recording = Recording(monkeypatch, interrupted_after=after)
-    points = 1 if after else 3  # both of them together: every second or third
+    points = 1 if after else 5  # both of them together: every fourth or fifth
     while True:
         recording.left = points
         for path in shop_files.glob("g.*"):
@@ -333,7 +333,7 @@ def test_goes_on_wherever_it_was_interrupted(
         assert output.read_bytes() == whole, points
         assert found.notes == notes
         assert not Path(f"{output}.building").exists()
-        points += 5
+        points += 9
     assert points > 12
 
 

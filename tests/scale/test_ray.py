@@ -142,7 +142,7 @@ class _Killer(threading.Thread):
 
 @pytest.mark.usefixtures("cluster")
 def test_killed_workers_lose_and_double_nothing(path: Path) -> None:
-    killer = _Killer(10)
+    killer = _Killer(int(os.environ.get("AETHERGRAPH_KILLS", "3")))
     killer.start()
     rounds = 0
     while killer.left and rounds < 40:
