@@ -359,7 +359,7 @@ stage_versions_install() {
 
 # prepare_version VERSION PYTHON: the package and what its tests need, installed in $BASE/pyVERSION.
 prepare_version() {
-    local fresh=$BASE/py$1 needs=(pytest pytest-timeout pytest-xdist)
+    local fresh=$BASE/py$1 needs=(pytest pytest-timeout pytest-xdist hypothesis)
     ! is_tested_whole "$1" || needs=(-r "$BASE/requirements-core.txt")
     [ -x "$fresh/bin/python" ] || run "$2" -m venv "$fresh"
     run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy "${needs[@]}"
