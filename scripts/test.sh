@@ -39,11 +39,12 @@ STAGES=(
     "docs|the documentation with its reference, built; every public name is in it"
     "dgl-install|[dgl,cli] as documented, with its quickstart, on DGL 2.1, torch 2.2 and numpy 1 (downloads 1 GB once)"
     "versions-install|builds on the other CPython versions found (3.10 to 3.13)"
-    "versions|core tests on the oldest and newest of them; the others import and pack it"
+    "versions|core tests on the oldest and newest of them; the others are imported, and their wheels looked into"
     "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1"
 )
 
-# Stages that mostly install and compile, in folders of their own: those of a line run at the same time.
+# Stages that wait for downloads or keep one core busy, in folders of their own: those of a line, which
+# follow each other above, run at the same time.
 BESIDE=(
     "environment c-tests"
     "wheel install docs dgl-install versions-install"
@@ -167,7 +168,7 @@ stage_c_tests() { native_make test && native_make examples; }
 stage_c_asan() { native_make asan; }
 stage_c_tsan() { native_make tsan; }
 stage_c_no_uring() { native_make test URING=0 BUILD="$NATIVE-no-uring" T='io*'; }
-stage_c_fuzz() { native_make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-10}"; }
+stage_c_fuzz() { native_make fuzz; } # its Makefile has the default of FUZZ_SECONDS
 
 # run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and not
 # `python -m pytest`, from a folder that is not the repository: both would put the source tree first.
@@ -335,7 +336,12 @@ stage_docs() {
 other_versions() {
     local version
     for version in 3.10 3.11 3.12 3.13; do
-        [ "$version" = "$(python_version "$PY")" ] || ! find_python "$version" >/dev/null || echo "$version"
+        [ "$version" != "$(python_version "$PY")" ] || continue
+        if find_python "$version" >/dev/null; then
+            echo "$version"
+        else
+            note "Python $version: not found here, skipped" >&2
+        fi
     done
 }
 
@@ -343,24 +349,26 @@ other_versions() {
 is_tested_whole() { [[ $1 =~ ^3\.1[03]$ ]]; }
 
 stage_versions_install() {
-    local i found=() started=()
+    local i version python found=() started=()
     "$PY" scripts/print_requirements.py cli test >"$BASE/requirements-core.txt"
     mapfile -t found < <(other_versions)
     [ ${#found[@]} != 0 ] || note "no other CPython version on this machine"
-    for i in "${found[@]}"; do
-        note "Python $i: $(find_python "$i")"
-        prepare_version "$i" "$(find_python "$i")" >"$LOGS/py$i.log" 2>&1 &
+    for version in "${found[@]}"; do
+        python=$(find_python "$version")
+        note "Python $version: $python"
+        prepare_version "$version" "$python" >"$LOGS/py$version.log" 2>&1 &
         started+=("$!")
     done
     for i in "${!found[@]}"; do
-        wait "${started[i]}" || { tail -n 40 "$LOGS/py${found[i]}.log"; die "Python ${found[i]}: no installation"; }
+        version=${found[i]}
+        wait "${started[i]}" || { tail -n 40 "$LOGS/py$version.log"; die "Python $version: no installation"; }
     done
 }
 
 # prepare_version VERSION PYTHON: the package and what its tests need, installed in $BASE/pyVERSION.
 prepare_version() {
     local fresh=$BASE/py$1 needs=(pytest pytest-timeout pytest-xdist hypothesis)
-    ! is_tested_whole "$1" || needs=(-r "$BASE/requirements-core.txt")
+    if is_tested_whole "$1"; then needs=(-r "$BASE/requirements-core.txt"); fi
     [ -x "$fresh/bin/python" ] || run "$2" -m venv "$fresh"
     run "$fresh/bin/python" -m pip install -q numpy 'cffi>=1.16' 'setuptools>=77' wheel mypy "${needs[@]}"
     build_wheel "$fresh/bin/python" "py$1"
@@ -371,7 +379,7 @@ stage_versions() {
     local version tests
     for version in $(other_versions); do
         tests=("$TESTS/core/test_imports.py" "$TESTS/packaging")
-        ! is_tested_whole "$version" || tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging")
+        if is_tested_whole "$version"; then tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging"); fi
         # What varies data or damages files is the same work on every version.
         run_pytest "$BASE/py$version" compiled "${tests[@]}" \
             -m "not pyg and not slow and not hypothesis and not any_python"
@@ -484,7 +492,7 @@ run_stage() {
     end_stage "$1"
 }
 
-# run_beside STAGE...: stages that keep one core busy each, at the same time; shown in their order.
+# run_beside ENTRY...: stages of one line of BESIDE, at the same time; shown in their order.
 run_beside() {
     local entry name pids=() i=0
     note "at the same time: ${*%%|*}"
@@ -570,7 +578,7 @@ main() {
     [ "$stages_failed" = 0 ]
 }
 
-# beside ENTRY ENTRY: whether a line of BESIDE has both.
+# beside ENTRY ENTRY: whether both stages are in one line of BESIDE.
 beside() {
     local line
     for line in "${BESIDE[@]}"; do

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from pyg.common import make_graph
 from torch.utils.data import DistributedSampler
 from torch_geometric.loader import NodeLoader
+from training_ranks import work_as_rank
 
 from aethergraph import HeteroGraph
 from aethergraph.loading import SubgraphLoader
@@ -87,10 +87,8 @@ def stock(sampler: Any = None) -> list[dict[str, Any]]:
     return [plain(batch) for batch in loader]
 
 
-def work(rank: int, world_size: int, folder: str) -> None:
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world_size
-    )
+def share(rank: int) -> dict[str, Any]:
+    """Return this rank's batches of every loader."""
     torch.manual_seed(rank)  # ranks need not agree on torch's generator
     found: dict[str, Any] = {"core": core_batches(world_size="auto")}
     for name, loader in loaders(world_size="auto").items():
@@ -100,7 +98,8 @@ def work(rank: int, world_size: int, folder: str) -> None:
     sampler = DistributedSampler(range(150), shuffle=True, seed=2)
     sampler.set_epoch(3)
     found["stock"] = stock(sampler)
-    torch.save(found, Path(folder) / f"{rank}.pt")
-    # destroy_process_group() of torch 2.2 now and then waits without end for a peer that has gone.
-    torch.distributed.barrier()
-    os._exit(0)
+    return found
+
+
+def work(rank: int, world_size: int, folder: str) -> None:
+    work_as_rank(rank, world_size, folder, partial(share, rank))

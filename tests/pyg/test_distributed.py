@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from pyg.common import make_graph
 from pyg.ranks import assert_same, core_batches, loaders, plain, stock, work
 from torch.utils.data import DistributedSampler
+from training_ranks import found_by_ranks
 
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg import NeighborLoader
@@ -25,7 +25,7 @@ def found(request: Any, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     torch.multiprocessing.start_processes(
         work, (request.param, str(folder)), nprocs=request.param, start_method="fork"
     )
-    return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(request.param)]
+    return found_by_ranks(request.param, folder)
 
 
 def assert_dealt(dealt: list[list[dict[str, Any]]], wanted: list[dict[str, Any]]) -> None:

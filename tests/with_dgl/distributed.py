@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import dgl.graphbolt as gb
 import torch
 from dgl.dataloading import DataLoader
+from training_ranks import work_as_rank
 from with_dgl.common import block_edges, make_graph
 from with_dgl.graphbolt_common import layer_edges, node_items
 
@@ -37,18 +36,17 @@ def of_graphbolt(make: Any, **options: Any) -> Batches:
     ]
 
 
-def work(rank: int, folder: str) -> None:
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
-    )
-    found = {
-        "dataloading": of_dataloading(torch.arange(COUNT), use_ddp=True, shuffle=True),
-        "workers": of_dataloading(torch.arange(COUNT), use_ddp=True, shuffle=True, num_workers=1),
+def share() -> dict[str, Batches]:
+    """Return this rank's batches of every loader."""
+    nodes = torch.arange(COUNT)
+    return {
+        "dataloading": of_dataloading(nodes, use_ddp=True, shuffle=True),
+        "workers": of_dataloading(nodes, use_ddp=True, shuffle=True, num_workers=1),
         "graphbolt": of_graphbolt(
             gb.DistributedItemSampler, shuffle=True, drop_uneven_inputs=False
         ),
     }
-    torch.save(found, Path(folder) / f"{rank}.pt")
-    # destroy_process_group() of torch 2.2 now and then waits without end for a peer that has gone.
-    torch.distributed.barrier()
-    os._exit(0)
+
+
+def work(rank: int, folder: str) -> None:
+    work_as_rank(rank, 2, folder, share)

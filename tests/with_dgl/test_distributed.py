@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
+from training_ranks import found_by_ranks
 from with_dgl.common import block_edges, make_graph
 from with_dgl.distributed import COUNT, work
 
@@ -16,7 +15,7 @@ from aethergraph.dgl import GraphStorage, NeighborSampler
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     folder = tmp_path_factory.mktemp("processes")
     torch.multiprocessing.spawn(work, (str(folder),), nprocs=2)
-    return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(2)]
+    return found_by_ranks(2, folder)
 
 
 @pytest.mark.parametrize("name", ["dataloading", "workers", "graphbolt"])
