@@ -28,17 +28,16 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from aethergraph._checks.arrays import refuse_masked
 from aethergraph._checks.options import as_flag
-from aethergraph._torch.feature_columns import Column, as_ids, as_row, wrap_row
+from aethergraph._torch.feature_columns import Column, as_ids, as_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
-from aethergraph.graph.ids import check_ids
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._learnable import LearnableColumn
+from aethergraph.pyg._put_rows import as_tensor, in_row_order, rows_to_write
 from aethergraph.pyg._tensor_rows import Fetched, Key, Names, TensorSource, TypedFetched
 
 if TYPE_CHECKING:
@@ -426,14 +425,14 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return attr
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        tensor = _as_tensor(tensor)
+        tensor = as_tensor(tensor)
         key = _key(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
             self._put_whole(key, tensor)
             return True
         column = self._find(attr)
         if column is None:
-            self._put_whole(key, _in_row_order(key, tensor, attr.index))
+            self._put_whole(key, in_row_order(key, tensor, attr.index))
             return True
         if column.tensor is None:
             raise UnsupportedError(
@@ -445,7 +444,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 f"{key!r} requires grad, so its rows are the optimizer's: change them in the "
                 "tensor itself, under torch.no_grad()"
             )
-        ids, rows = _rows_to_write(column.tensor, tensor, attr.index)
+        ids, rows = rows_to_write(column.tensor, tensor, attr.index)
         if key not in self._own:
             column = self._columns[key] = Column.of_tensor(column.tensor.clone())
             self._own.add(key)
@@ -628,77 +627,5 @@ def _shown_name(group: Any, name: str) -> str:
     return f"{'-'.join(map(str, group)) if isinstance(group, tuple) else group}.{name}"
 
 
-def _as_tensor(values: Any) -> Tensor:
-    """Convert ``values`` to a CPU tensor that shares their memory where possible."""
-    refuse_masked(values, "the tensor")
-    if isinstance(values, np.ndarray):
-        if not values.flags.writeable or values.dtype.byteorder == ">":
-            values = values.astype(values.dtype.newbyteorder("="))  # torch takes neither
-        try:
-            return torch.from_numpy(values)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"torch cannot hold this array: {error}") from error
-    if not isinstance(values, Tensor):
-        raise InvalidArgumentError(
-            f"a feature store takes tensors and numpy arrays, got {type(values).__name__}"
-        )
-    if values.device.type != "cpu":
-        raise InvalidArgumentError(f"the tensor must be on the CPU, it is on {values.device}")
-    if values.layout != torch.strided or values.is_quantized:
-        raise InvalidArgumentError("sparse and quantized tensors cannot be stored")
-    return values
-
-
 def _make_column(tensor: Tensor) -> Column:
     return LearnableColumn(tensor) if tensor.requires_grad else Column.of_tensor(tensor)
-
-
-def _in_row_order(key: Key, rows: Tensor, index: Any) -> Tensor:
-    """Put ``rows`` into the order that ``index`` gives; the index must name each row once."""
-    count = len(rows) if rows.ndim else 0
-    ids = _index_ids(index, count)
-    named = np.zeros(count, bool)
-    named[ids[(ids >= 0) & (ids < count)]] = True
-    if len(ids) != count or not named.all():
-        lacks = f"row {int(named.argmin())} is missing"
-        if len(ids) != count:
-            lacks = f"it has {len(ids)} ids for {count} rows"
-        raise InvalidArgumentError(
-            f"{key!r} is not in the store yet, so the index must name each row of the tensor once: "
-            f"{lacks}; put a whole tensor first to replace some of its rows"
-        )
-    if (ids == np.arange(count)).all():
-        return rows
-    ordered = torch.empty_like(rows)
-    ordered[torch.from_numpy(ids)] = rows
-    return ordered
-
-
-def _index_ids(index: Any, count: int) -> Ids:
-    """Return the row numbers of an index into ``count`` rows, unchecked."""
-    if isinstance(index, slice):
-        return np.arange(*index.indices(count))
-    if (row := as_row(index)) is not None:
-        return np.array([wrap_row(row, count)])
-    return as_ids(index, count).reshape(-1)
-
-
-def _rows_to_write(target: Tensor, rows: Tensor, index: Any) -> tuple[Tensor, Tensor]:
-    """Return ids and rows for ``target[ids] = rows``: ids checked, shapes and dtypes equal."""
-    ids = _index_ids(index, len(target))
-    if not isinstance(index, slice) and as_row(index) is not None and rows.ndim == target.ndim - 1:
-        rows = rows.unsqueeze(0)
-    if tuple(rows.shape) != (len(ids), *target.shape[1:]):
-        raise InvalidArgumentError(
-            f"{len(ids)} rows of shape {list(target.shape[1:])} are to be replaced, got a tensor "
-            f"of shape {list(rows.shape)}"
-        )
-    if rows.dtype != target.dtype:
-        raise InvalidArgumentError(f"the rows are {target.dtype}, got {rows.dtype}")
-    if rows.requires_grad:
-        raise InvalidArgumentError(
-            "the rows require grad, which cannot be written into a tensor: give rows.detach(), or "
-            "put the whole tensor"
-        )
-    check_ids(ids, len(target), "index", "rows")
-    return torch.from_numpy(ids), rows
