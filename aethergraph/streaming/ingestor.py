@@ -178,7 +178,10 @@ class Ingestor:
         )
         check = getattr(source, "check", None)
         if check is not None:
-            check(self._target)
+            try:
+                check(self._target)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{self._name}: {error}") from None
         self._letters: DeadLetters | None = None
         self._pending = _Pending()
         self._stats = IngestStats()
@@ -383,7 +386,10 @@ class Ingestor:
         try:
             changes, bad = self._target.check(records)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self._place(records.partition)}: {error}") from None
+            place = self._place(records.partition)
+            if records.offsets is not None and len(records.offsets):
+                place += f", offset {records.offsets[0]}"
+            raise InvalidArgumentError(f"{place}: {error}") from None
         if not pending.offsets:
             pending.since = time.monotonic()
         pending.offsets[records.partition] = records.following
