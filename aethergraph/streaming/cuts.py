@@ -12,7 +12,7 @@ have come that far, and those that are ahead wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -179,7 +179,7 @@ def _join(parts: list[Records]) -> Records:
     names = sorted({name for one in parts for name in one.given})
     given = [{name: one.given.get(name, one.columns[name]) for name in names} for one in parts]
 
-    def join(tables: list[Mapping[str, Any]]) -> dict[str, Any]:
+    def join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {name: _column([table[name] for table in tables]) for name in tables[0]}
 
     return replace(

@@ -304,6 +304,8 @@ def test_processes_that_ingest_a_topic_have_equal_graphs(tmp_path: Path) -> None
             found += again.communicate(timeout=WAIT)[0].splitlines(keepends=True)
         lines = whole.communicate(timeout=WAIT)[0].splitlines(keepends=True)
         assert whole.returncode == again.returncode == 0
-    assert len(lines) == size // 200 + 2 and list(dict.fromkeys(found)) == lines
+    assert len(lines) == size // 200 + 2
+    # A commit just before the kill was not told of.
+    assert set(found) <= set(lines) and found[:2] == lines[:2] and found[-1] == lines[-1]
     assert lines[1].startswith("[(0, 200), (1, 200), (2, 200)] 600 ")
     assert lines[-1].startswith("[(0, 1030), (1, 1030), (2, 1030)] 3090 ")
