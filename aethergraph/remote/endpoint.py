@@ -287,6 +287,7 @@ class Gathering:
         self._row_bytes = row_bytes
         self._step = max(1, min(wire.MAX_IDS, _REPLY_BYTES // max(1, row_bytes)))
         self._sent: list[int] = []
+        self._received = 0
         self._count = -(-len(ids) // self._step)
         self._send(_WINDOW)
 
@@ -296,15 +297,22 @@ class Gathering:
             parts = wire.pack_gather(self._connection.table.number, some)
             self._sent.append(self._connection.begin(wire.GATHER, *parts))
 
-    def finish(self) -> None:
-        """Receive all rows."""
-        size = self._step * self._row_bytes
-        for number in range(self._count):
+    def receive(self) -> bool:
+        """Receive the next reply, and send one more request; return whether replies are due."""
+        number, size = self._received, self._step * self._row_bytes
+        if number < self._count:
             if self._task is not None:
                 self._task.check()
             out = self._out[number * size : (number + 1) * size]
             self._connection.end(wire.GATHER, self._sent[number], out, begin=number * self._step)
-            self._send(number + 1 + _WINDOW)
+            self._received += 1
+            self._send(self._received + _WINDOW)
+        return self._received < self._count
+
+    def finish(self) -> None:
+        """Receive all rows."""
+        while self.receive():
+            pass
 
 
 class Endpoint:

@@ -156,6 +156,9 @@ class _Reader:
         try:
             for part in parts:
                 part.begin()
+            under_way = parts
+            while under_way:  # in turns: no server waits while another one is read to its end
+                under_way = [part for part in under_way if part.receive()]
             for part in parts:
                 out[part.places] = part.finish()
         finally:
@@ -192,20 +195,24 @@ class _Part:
             if connection is not None:
                 connection.close()
 
+    def receive(self) -> bool:
+        """Receive the next reply; return whether more are due on this connection."""
+        if self._begun is None:
+            return False
+        try:
+            return self._begun[1].receive()
+        except AetherError:
+            raise
+        except (OSError, EOFError, wire.WireError):
+            self.drop()
+            return False
+
     def finish(self) -> NDArray[Any]:
-        """Return the rows."""
+        """Return the rows, of which all were received, or none are."""
         if self._begun is not None:
-            connection, gathering = self._begun
-            try:
-                gathering.finish()
-            except AetherError:
-                raise
-            except (OSError, EOFError, wire.WireError):
-                self.drop()
-            else:
-                self._begun = None
-                self._endpoint.give_back(connection)
-                return self._rows
+            connection, self._begun = self._begun[0], None
+            self._endpoint.give_back(connection)
+            return self._rows
         self._endpoint.run(
             lambda one: one.gather(self._ids, self._rows, self._task).finish(), self._task
         )
