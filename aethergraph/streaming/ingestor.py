@@ -670,8 +670,9 @@ class Ingestor:
         self._times.advance(busy)
         if not self._pending.offsets and self._times.watermark != self._watermark:
             self._watermark = self._times.watermark  # it does not wait for idle partitions
-            with self.graph.transaction():
-                self._save_times(())
+            if self._cuts is None:  # else commits are at cuts, and nowhere else
+                with self.graph.transaction():
+                    self._save_times(())
         read = frozenset(partition for partition, left in self._lag.items() if left == 0)
         ahead = self._times.ahead(busy, read)
         if self._cuts is not None:
