@@ -187,7 +187,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             priced.append([
                 common.short(edges_of), shape.name, price, said["stored"] / GB,
                 "yes" if said["fits"] else "no", said["reads"], 100 * said["hit"],
-                said["sent"] / 1e6, said["bound"], said["seconds"] / 60, said["dollars"],
+                said["sent"] / 1e6, said["bound"], 1e3 * said["batch_seconds"],
+                said["seconds"] / 60, said["dollars"],
             ])  # fmt: skip
     report.table(
         "graphs and their batches",
@@ -202,7 +203,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "an epoch on three shapes of machines; prices are examples",
         [
             "edges", "machines", "$ an hour each", "GB on each", "fits", "reads of a batch",
-            "rows kept, hits %", "MB sent for a batch", "bound by", "minutes", "$",
+            "rows found in memory, %", "MB sent for a batch", "bound by", "ms of it for a batch",
+            "minutes", "$",
         ],
         priced,
     )  # fmt: skip
