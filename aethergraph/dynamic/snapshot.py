@@ -119,6 +119,19 @@ class OneCommit:
         """Number of the commit that this is."""
         return self._commit
 
+    @property
+    @abstractmethod
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+
+    @property
+    def lsn(self) -> int:
+        """Number in the log of the last commit that this has; 0: the graph has no log, or none yet.
+
+        :class:`aethergraph.dynamic.History` finds the graph as of this commit again.
+        """
+        return self.native_snapshot.lsn
+
     @abstractmethod
     def stored_parts(self) -> SnapshotParts:
         """Return what :meth:`save` writes."""
