@@ -404,7 +404,7 @@ class NativeLive:
         """Return what :meth:`take` would show of a relation, without a snapshot."""
         reading = getattr(self._reading, "snapshot", None)
         if reading is not None:
-            return LiveNumbers(*reading.describe(relation)[1:])
+            return LiveNumbers(*reading.describe(relation)[1:-1])
         if self.follow is not None:
             self._catch_up()
         out, err = ffi.new("aether_live_relation_stats *"), new_error()

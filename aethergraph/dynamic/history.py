@@ -18,6 +18,8 @@ from aethergraph.storage.choice import Storage
 
 __all__ = ["History"]
 
+_LAST = 2**63 - 1
+
 
 class History:
     """Live graph in a directory, as it was at any commit since its base.
@@ -70,6 +72,18 @@ class History:
         """
         return self._first
 
+    def last(self) -> Snapshot | HeteroSnapshot:
+        """Return the graph as of the last commit in the log; good until the next call.
+
+        Raises:
+            CorruptFileError: the log is damaged.
+        """
+        self._check_open()
+        if self._store is None:
+            self._begin()
+        self._go_on(_LAST)
+        return self._now()
+
     def at(self, lsn: int) -> Snapshot | HeteroSnapshot:
         """Return the graph as of a commit; good until the next call.
 
@@ -84,8 +98,7 @@ class History:
             CorruptFileError: the log is damaged before it.
         """
         wanted = as_count(lsn, "lsn")
-        if self._closed:
-            raise ClosedError(f"the history of {self._directory.path} was closed")
+        self._check_open()
         if wanted < self._last or self._store is None:
             self._begin()
         if wanted < self._first:
@@ -102,6 +115,13 @@ class History:
                 f"to it is {before}",
                 value=wanted,
             )
+        return self._now()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the history of {self._directory.path} was closed")
+
+    def _now(self) -> Snapshot | HeteroSnapshot:
         store = self._store
         assert store is not None
         is_one = list(store.kinds) == [("node", "to", "node")]

@@ -13,6 +13,10 @@ A frame is a header of 12 bytes and a body; numbers are little-endian::
                                            <──   META    table, shape, dtype, generation... (JSON)
     GATHER  u32 table, u32 0, i64 ids[]    ──>                               many at once,
                                            <──   GATHER  rows                answered in order
+    PLAN    name of a graph                ──>
+                                           <──   PLAN    service, plan, form, generation (JSON)
+    SAMPLE  u32 service, u32 0, request    ──>                               samples/request.py
+                                           <──   SAMPLE  sample with rows    samples/form.py
 
 The HMAC is that of RFC 2104 with SHA-256. Both nonces are in it, so an AUTH of an earlier
 connection is worth nothing, and the server proves that it knows the token, too. A reply has the
@@ -46,6 +50,8 @@ __all__ = [
     "MAX_IDS",
     "META",
     "NONCE_BYTES",
+    "PLAN",
+    "SAMPLE",
     "BusyError",
     "Frame",
     "Inbox",
@@ -54,15 +60,17 @@ __all__ = [
     "pack_error",
     "pack_gather",
     "pack_hello",
+    "pack_number",
     "pack_seconds",
     "prove",
     "raise_error",
     "send",
     "unpack_gather",
     "unpack_hello",
+    "unpack_number",
 ]
 
-HELLO, AUTH, META, GATHER = 1, 2, 3, 4
+HELLO, AUTH, META, GATHER, PLAN, SAMPLE = 1, 2, 3, 4, 5, 6
 #: Flag of a reply that says why there is none.
 ERROR = 1
 #: Most bytes of a body, and most rows of a request; a client splits what is more.
@@ -256,6 +264,25 @@ def unpack_gather(body: memoryview) -> tuple[int, NDArray[np.int64]]:
     if zero:
         raise WireError("a GATHER with something where 0 belongs")
     return table, np.frombuffer(body, "<i8", offset=_GATHER.size).astype(np.int64)
+
+
+def pack_number(service: int) -> bytes:
+    """Return what a SAMPLE begins with: the number of the service."""
+    return _GATHER.pack(service, 0)
+
+
+def unpack_number(body: memoryview) -> tuple[int, memoryview]:
+    """Return the number of the service of a SAMPLE, and the request.
+
+    Raises:
+        WireError: it is no SAMPLE.
+    """
+    if len(body) < _GATHER.size:
+        raise WireError("a SAMPLE of another length")
+    service, zero = _GATHER.unpack_from(body)
+    if zero:
+        raise WireError("a SAMPLE with something where 0 belongs")
+    return service, body[_GATHER.size :]
 
 
 def pack_error(error: BaseException) -> bytes:
