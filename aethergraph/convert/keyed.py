@@ -3,7 +3,7 @@
 ::
 
     keys     both columns of all files -> a map of ids            node-ids
-    edges    keys -> ids, in batches   -> the bounded build       edges.building
+    edges    keys -> ids               -> the bounded build       join-*, edges.building
     write    its lists -> the graph file; the map of ids beside it
 
 A key gets its id where it appears first, reading row by row, the source before the destination.
@@ -45,6 +45,7 @@ from aethergraph.convert.result import Clock, ConvertResult, Stages
 from aethergraph.convert.typed.build import place_ids
 from aethergraph.convert.typed.columns import ColumnReader, share_times
 from aethergraph.convert.typed.edges import TableEdges, read_weights
+from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles
 from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table, kind_of
@@ -59,7 +60,7 @@ __all__ = ["Ids", "KeyedJob"]
 #: What the end points of edges are: ids 0 .. N-1, or keys that become such ids.
 Ids = Literal["dense", "string", "int64", "uint64", "uuid"]
 
-_VERSION = 1
+_VERSION = 2
 _NODE = "node"  # type of the nodes of a graph of one type, in its file
 _DEFAULT_BYTES = 4 << 30
 _FORMATS = ("csv", "tsv", "whitespace", "parquet")
@@ -230,10 +231,12 @@ class KeyedJob:
             stack.callback(inner.close)
             build = BoundedBuild(inner, form, self._memory, self._threads, self._show)
             stack.callback(build.close)
+            spec = columns.spec(table)
+            ends = self._join(journal, state, spec, table, nodes)
+            stack.callback(ends.close)
             source = TableEdges(
-                columns.spec(table), False, table, {_NODE: nodes},
-                {_NODE: stack.enter_context(IdMap.load(nodes.ids_path))}, None,
-                journal.path("edges.dropped"), self._show("Reading edges", "rows"), values,
+                spec, False, table, {_NODE: nodes}, ends, None, self._memory,
+                self._show("Reading edges", "rows"), values,
             )  # fmt: skip
             result.read_edges = build.read(source)
             result.edges_read_now = result.read_edges - build.rows_before
@@ -250,6 +253,25 @@ class KeyedJob:
             place_ids(nodes.ids_path, result.ids)
             build.write(self._request.output)
             clock.lap("write")
+
+    def _join(
+        self, journal: Journal, state: dict[str, Any], spec: EdgeSpec, table: Table,
+        nodes: NodeFiles,
+    ) -> JoinedEnds:  # fmt: skip
+        """Return the ids of both ends of all edges."""
+        ids = native.id_dtype(native.id_bytes_for(nodes.num_nodes))
+        ends = JoinedEnds(journal.path("join-"), [ids, ids], state.get("join", {}))
+
+        def record(joined: dict[str, Any]) -> None:
+            state["join"] = joined
+            journal.record(**state)
+
+        if not ends.state["done"]:
+            with IdMap.load(nodes.ids_path) as keys:
+                show = self._show("Joining keys", "rows")
+                KeyJoin(spec, table, {_NODE: keys}, ends, self._memory, record, show).run()
+            native.trim_memory()
+        return ends
 
     def _check_inputs(self) -> None:
         """Refuse files that were written to meanwhile: they are read twice."""

@@ -32,6 +32,7 @@ from aethergraph.convert import (
     load_schema,
     tables,
 )
+from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.typed.build import TypedBuild
 from aethergraph.errors import (
@@ -317,7 +318,7 @@ def test_goes_on_wherever_it_was_interrupted(
     notes = tables(schema, output, layout="both").notes
     whole = (shop_files / "whole.aeg").read_bytes()
     recording = Recording(monkeypatch, interrupted_after=after)
-    points = 1 if after else 5  # both of them together: every fourth or fifth
+    points = 1 if after else 8  # both of them together: every eighth or so
     while True:
         recording.left = points
         for path in shop_files.glob("g.*"):
@@ -333,8 +334,45 @@ def test_goes_on_wherever_it_was_interrupted(
         assert output.read_bytes() == whole, points
         assert found.notes == notes
         assert not Path(f"{output}.building").exists()
-        points += 9
+        points += 15
     assert points > 12
+
+
+def test_damaged_ids_of_an_interrupted_build_are_named(
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between a type's lists and those of its reverse, which need the ids again."""
+    schema, output = load_schema(shop_files / "shop.toml"), shop_files / "g.aeg"
+    make = TypedBuild._make_edges
+
+    def interrupted(self: TypedBuild, number: int, ends: Any) -> None:
+        make(self, number, ends)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TypedBuild, "_make_edges", interrupted)
+        with pytest.raises(Interrupt):
+            tables(schema, output)
+    (path,) = Path(f"{output}.building").glob("join-0-0")
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(WorkFileError, match=r"join-0-0: has other bytes than were written"):
+        tables(schema, output)
+    data[40] ^= 1
+    path.write_bytes(data)
+    tables(schema, output)
+    tables(schema, shop_files / "whole.aeg")
+    assert output.read_bytes() == (shop_files / "whole.aeg").read_bytes()
+
+
+def test_the_first_bad_row_is_named_though_keys_wait(tmp_path: Path, small_memory: None) -> None:
+    """A word among numbers is found while keys are read, and not before the rows above it."""
+    (tmp_path / "posts.csv").write_text("author\n7\n9\n" + "8\n" * 400 + "none\n")
+    posts = NodeTable(str(tmp_path / "posts.csv"), foreign={"author": "user"})
+    schema = Schema({"user": NodeTable({"id": [7, 8]}, "id"), "post": posts})
+    with pytest.raises(InputError, match=r"row 2.*no 'user' with the key 9"):
+        tables(schema, tmp_path / "g.aeg")
 
 
 def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

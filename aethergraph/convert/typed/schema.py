@@ -196,12 +196,15 @@ class EdgeSpec:
         return [*found, (self.kind[2], self.destination_key)]
 
     @property
+    def value_columns(self) -> list[str]:
+        """All columns of values that are read."""
+        named = [self.time, self.weight, *self.attrs]
+        return list(dict.fromkeys(one for one in named if one))
+
+    @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        named = [self.time, self.weight, *self.attrs]
-        return list(
-            dict.fromkeys([*self.source_key, *self.destination_key, *(one for one in named if one)])
-        )
+        return list(dict.fromkeys([*self.source_key, *self.destination_key, *self.value_columns]))
 
 
 class Schema:
