@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.directory import LiveDirectory
@@ -30,8 +28,8 @@ class History:
             then = history.at(1234)                 # as of the commit with that number in the log
             sub = NeighborSampler(then, [15, 10]).sample(seeds, key)
 
-    The number of a commit is :attr:`Snapshot.lsn` of a snapshot of it. The commits are done again in
-    memory of this object; the directory is read only, and may be written by another process
+    The number of a commit is :attr:`Snapshot.lsn` of a snapshot of it. The commits are done again
+    in memory of this object; the directory is read only, and may be written by another process
     meanwhile. Edges have the ids that they had, and the same key draws the same samples. Rows of
     live tables (:class:`aethergraph.LiveFeatureTable`) are in no log, and are not there.
 
@@ -87,8 +85,8 @@ class History:
     def at(self, lsn: int) -> Snapshot | HeteroSnapshot:
         """Return the graph as of a commit; good until the next call.
 
-        Ascending numbers are cheap, as each commit is done once; a lower one than before begins anew
-        from the base.
+        Ascending numbers are cheap, as each commit is done once; a lower one than before begins
+        anew from the base.
 
         Args:
             lsn: number of the commit in the log.
@@ -103,16 +101,16 @@ class History:
             self._begin()
         if wanted < self._first:
             raise OutOfRangeError(
-                f"lsn = {wanted}: the base of {self._directory.path} is of commit {self._first}, and "
-                "merging gave up those before it; replay them before, or save(path) a snapshot",
+                f"lsn = {wanted}: the base of {self._directory.path} is of commit {self._first}, "
+                "and merging gave up those before it; replay them before, or save(path) a snapshot",
                 value=wanted,
             )
         self._go_on(wanted)
         if self._last != wanted:
             before, self._store = self._last, None
             raise OutOfRangeError(
-                f"lsn = {wanted} is the number of no commit of {self._directory.path}: the last one up "
-                f"to it is {before}",
+                f"lsn = {wanted} is the number of no commit of {self._directory.path}: the last one "
+                f"up to it is {before}",
                 value=wanted,
             )
         return self._now()
@@ -184,8 +182,8 @@ class History:
                 now = self._directory.read_json("CURRENT")
                 if isinstance(error, CorruptFileError) and now != reader.current:
                     raise OutOfRangeError(
-                        f"lsn = {until}: {self._directory.path} was merged meanwhile, which gave up "
-                        f"the commits up to {now['lsn']}",
+                        f"lsn = {until}: {self._directory.path} was merged meanwhile, which gave "
+                        f"up the commits up to {now['lsn']}",
                         value=until,
                     ) from None
                 raise

@@ -102,7 +102,9 @@ class Connection:
         FormatError: what answers is no server of this protocol.
     """
 
-    def __init__(self, address: Address, location: Location, describe: Describe | None = None) -> None:
+    def __init__(
+        self, address: Address, location: Location, describe: Describe | None = None
+    ) -> None:
         self._where, self._request = str(location), 0
         #: True: it is somebody's own, and no longer the endpoint's.
         self.is_kept = False
@@ -329,7 +331,9 @@ class Gathering:
 class Endpoint:
     """Server at one place, and the connections to it."""
 
-    def __init__(self, address: Address, location: Location, describe: Describe | None = None) -> None:
+    def __init__(
+        self, address: Address, location: Location, describe: Describe | None = None
+    ) -> None:
         self._address, self._location, self._describe = address, location, describe
         self._lock, self._process = threading.Lock(), os.getpid()
         self._idle: list[Connection] = []

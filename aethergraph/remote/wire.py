@@ -344,7 +344,7 @@ def pack_facts(facts: dict[str, Any]) -> bytes:
     return json.dumps(facts).encode()
 
 
-def unpack_facts(body: bytes) -> dict[str, Any]:
+def unpack_facts(body: bytes | bytearray) -> dict[str, Any]:
     """Return what an answer to ATTACH says.
 
     Raises:

@@ -121,7 +121,9 @@ class Form:
             bool(found["typed"]), tuple(map(str, found["node_types"])),
             tuple((str(a), str(b), str(c)) for a, b, c in found["edge_types"]),
             tuple(
-                Field(bool(of), int(number), str(name), str(dtype), tuple(map(int, shape)), bool(at))
+                Field(
+                    bool(of), int(number), str(name), str(dtype), tuple(map(int, shape)), bool(at)
+                )
                 for of, number, name, dtype, shape, at in found["fields"]
             ),
             None if found["times"] is None else str(found["times"]),
@@ -146,7 +148,11 @@ class Form:
     # ---- to bytes ------------------------------------------------------------------------------
 
     def pack(
-        self, key: int, commit: int, subgraph: AnySubgraph, rows: Rows,
+        self,
+        key: int,
+        commit: int,
+        subgraph: AnySubgraph,
+        rows: Rows,
         room: Callable[[int], NDArray[np.uint8]],
     ) -> NDArray[np.uint8]:
         """Return the bytes of a reply.
@@ -182,11 +188,11 @@ class Form:
             at += -(-len(arrays[-1]) * one.item_bytes // 8) * 8
         if at > wire.MAX_BODY:
             raise LimitError(
-                f"the sample is {at} bytes, and a reply holds {wire.MAX_BODY}: give fewer seeds, or "
-                "smaller fanouts"
+                f"the sample is {at} bytes, and a reply holds {wire.MAX_BODY}: give fewer seeds, "
+                "or smaller fanouts"
             )
         memory = room(at)
-        _HEAD.pack_into(memory, 0, key, commit, count, 0)
+        _HEAD.pack_into(memory.data, 0, key, commit, count, 0)
         memory[_HEAD.size : _HEAD.size + 8 * count] = lengths.view(np.uint8)
         for one, array, begin in zip(self.fields, arrays, places, strict=True):
             size = len(array) * one.item_bytes
@@ -213,7 +219,7 @@ class Form:
         at = _HEAD.size + 8 * count
         if len(data) < at:
             raise FormatError(f"a reply of {len(data)} bytes, where {at} are the least")
-        key, commit, found, zero = _HEAD.unpack_from(data)
+        key, commit, found, zero = _HEAD.unpack_from(data.data)
         if found != count or zero:
             raise FormatError(f"a reply of {found} arrays, where {count} are due")
         lengths = data[_HEAD.size : at].view("<u8").tolist()

@@ -2,11 +2,11 @@
 
 ::
 
-    {"graph": "0f3c...", "generation": "9a...", "plan": {...}, "form": {...}}    each time it is opened
+    {"graph": "0f3c...", "generation": "9a...", "plan": {...}, "form": {...}}    when it is opened
     {"seeds": [3, 4], "times": [17, 17], "key": 71, "commit": 1234, "sum": "5d41..."}
 
-``sum`` is the BLAKE2b of 16 bytes (RFC 7693) of the answer. Lines are appended whole, by any number of
-threads and processes.
+``sum`` is the BLAKE2b of 16 bytes (RFC 7693) of the answer. Lines are appended whole, by any number
+of threads and processes.
 """
 
 from __future__ import annotations

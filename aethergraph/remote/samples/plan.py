@@ -59,9 +59,13 @@ class SamplePlan:
                 )
         for name in ("node_attrs", "edge_attrs"):
             given = getattr(self, name)
-            for one in () if given is None else as_list(given, name, "names"):
+            if given is None:
+                continue
+            names = tuple(as_list(given, name, "names"))
+            for one in names:
                 if not is_name(one):
                     raise InvalidArgumentError(f"{name}: {shown(one)} is no name of an attribute")
+            object.__setattr__(self, name, names)
 
     @classmethod
     def read(cls, path: native.Path) -> SamplePlan:

@@ -102,8 +102,7 @@ def _replay(log: native.Path, graph: Any, arena_mb: int) -> Iterator[tuple[Answe
         with History(graph, arena_mb) as history:
             yield from _from_history(answers, history, LiveDirectory(graph).uuid.hex())
     else:
-        found: Any = open_any(graph)
-        yield from _from_one(answers, found, found.fingerprint)
+        yield from _from_one(answers, *open_any(graph))
 
 
 def _from_one(
@@ -145,7 +144,8 @@ def _answer(
     told = repr(one.plan.told())
     try:
         if told not in services:
-            services[told] = SampleService(graph, one.plan)
+            saved = one.commit > 0 and not hasattr(graph, "commit")
+            services[told] = SampleService(graph, one.plan, saved=saved)
         return services[told].answer(one.request, commit=one.commit)
     except AetherError as error:
         return error

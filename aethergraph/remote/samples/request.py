@@ -124,7 +124,9 @@ def _by_type(form: Form, values: Any, name: str) -> Sequence[tuple[Any, str]]:
     """Return the values of each node type, and their name in messages."""
     if not form.typed:
         if isinstance(values, Mapping):
-            raise InvalidArgumentError(f"{name} is by node type, but the graph has one: give a vector")
+            raise InvalidArgumentError(
+                f"{name} is by node type, but the graph has one: give a vector"
+            )
         return [(values, name)]
     known = dict(as_items(values, name, "vectors"))
     for kind in known:

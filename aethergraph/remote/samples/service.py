@@ -16,17 +16,18 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.options import as_list, shown
+from aethergraph._checks.options import as_flag, as_list, shown
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.errors import (
-    AetherError,
     ClosedError,
     FileChangedError,
     InvalidArgumentError,
@@ -45,12 +46,12 @@ AnyGraph = HomogeneousGraph | HeteroGraph
 Room = Callable[[int], NDArray[np.uint8]]
 
 
-def open_any(path: native.Path) -> AnyGraph:
-    """Open a graph file, as a graph of one type if it has one."""
+def open_any(path: native.Path) -> tuple[AnyGraph, str | None]:
+    """Open a graph file, as a graph of one type if it has one; return it and its fingerprint."""
     graph = HeteroGraph.load(path)
     if (len(graph.node_types), len(graph.edge_types)) == (1, 1):
-        return Graph.load(path)
-    return graph
+        return Graph.load(path), graph.fingerprint
+    return graph, graph.fingerprint
 
 
 class _Taken(NamedTuple):
@@ -131,7 +132,7 @@ class _Directory:
 
 
 def _number(graph: Any) -> int:
-    """Return the number of the commit of a snapshot: in the log, if there is one; else 0 or its own."""
+    """Return the number of the commit of a snapshot: in the log, or its own; 0: it is none."""
     lsn = getattr(graph, "lsn", None)
     return 0 if lsn is None else int(lsn or graph.commit)
 
@@ -143,8 +144,7 @@ def _as_source(graph: Any) -> _Fixed | _Live | _Directory:
         return _Fixed(graph, getattr(graph, "fingerprint", None) or None)
     if is_live_directory(graph):
         return _Directory(graph)
-    found: Any = open_any(graph)
-    return _Fixed(found, found.fingerprint)
+    return _Fixed(*open_any(graph))
 
 
 class SampleService:
@@ -155,13 +155,14 @@ class SampleService:
         service = SampleService("g.aegd", SamplePlan([15, 10], node_attrs=["x"]))
         FeatureServer({}, samples={"g": service}, port=9999)
 
-    An answer is a pure function of plan, graph, commit, seeds, times and key: bytes and all. Threads
-    may share a service.
+    An answer is a pure function of plan, graph, commit, seeds, times and key: bytes and all.
+    Threads may share a service.
 
     Args:
-        graph: a graph of any kind; or the path of a graph file, or of the directory of a live graph.
+        graph: a graph of any kind; or the path of a graph file, or of the directory of a live one.
         plan: what is drawn and sent; or the path of the file that says so.
-        identity: what the graph is called in logs of answers; None: its fingerprint or uuid.
+        saved: the graph is a file that a snapshot was saved to: edges are called by the numbers
+            under which they were inserted into the live graph.
 
     Raises:
         InvalidArgumentError, LayoutError: the graph has not what the plan asks for.
@@ -169,12 +170,12 @@ class SampleService:
     """
 
     def __init__(
-        self, graph: AnyGraph | native.Path, plan: SamplePlan | native.Path,
-        identity: str | None = None,
+        self, graph: AnyGraph | native.Path, plan: SamplePlan | native.Path, *, saved: bool = False
     ) -> None:  # fmt: skip
         self.plan = plan if isinstance(plan, SamplePlan) else SamplePlan.read(plan)
         self._source = _as_source(graph)
-        self.identity = identity or self._source.identity
+        self._saved = as_flag(saved, "saved")
+        self.identity = self._source.identity
         taken = self._source.take()
         self._made: tuple[Any, AnySampler] = taken.graph, self.plan.sampler(taken.graph)
         self.form = _form_of(self.plan, taken.now, self._made[1])
@@ -211,18 +212,35 @@ class SampleService:
         sampler = self._sampler_of(taken.graph)
         seeds, key, times = request.arguments(self.form)
         tables: dict[Any, Mapping[str, RowSource]] = {}
+        own: dict[Any, NDArray[np.int64]] = {}  # ids in the file, where edges are called otherwise
 
         def rows(kind: Any, name: str, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
             table = tables.get(kind)
             if table is None:
                 table = tables[kind] = _table(taken.now, kind, self.form.typed)
-            gather_rows(table[name], ids, out)
+            gather_rows(table[name], own.get(kind, ids), out)
 
         live = taken.now is not taken.graph
         with taken.graph.reading(taken.now) if live else nullcontext():
             found: Any = sampler.sample(seeds, key, seed_time=times)
+            if self._saved:
+                found = self._numbered(taken.graph, found, own)
             number = taken.number if commit is None else commit
             return self.form.pack(key, number, found, rows, room or _own_room)
+
+    def _numbered(self, graph: Any, found: Any, own: dict[Any, NDArray[np.int64]]) -> Any:
+        """Return a sample with the numbers of edges in the live graph; ``own`` gets their ids."""
+        edges = {}
+        for kind in self.form.edge_types:
+            lists = graph[kind] if self.form.typed else graph
+            ids = found.edge[kind] if self.form.typed else found.edge
+            own[kind], numbers = ids, lists.edge_attrs.get(EDGE_ID)
+            if numbers is not None:
+                ids = numbers.gather(ids)
+            elif lists.edge_order is not None:
+                ids = lists.edge_order[ids]
+            edges[kind] = ids.astype(np.int64, copy=False)
+        return replace(found, edge=edges if self.form.typed else edges[self.form.edge_types[0]])
 
     def _sampler_of(self, graph: Any) -> AnySampler:
         of, sampler = self._made
@@ -235,8 +253,8 @@ class SampleService:
                 found = _table(now, self.form.type_of(one), self.form.typed).get(one.name)
                 if found is None or not _fits(found, one):
                     raise FileChangedError(
-                        f"the attribute {one.name!r} of the graph is not what it was when the server "
-                        "was started: start it again"
+                        f"the attribute {one.name!r} of the graph is not what it was when the "
+                        "server was started: start it again"
                     )
         self._made = graph, sampler
         return sampler
