@@ -109,7 +109,7 @@ class History:
         if self._last != wanted:
             before, self._store = self._last, None
             raise OutOfRangeError(
-                f"lsn = {wanted} is the number of no commit of {self._directory.path}: the last one "
+                f"lsn = {wanted} is no commit of {self._directory.path}: the last one "
                 f"up to it is {before}",
                 value=wanted,
             )
