@@ -637,9 +637,9 @@ TEST(a_graph_as_it_was) {
         world past = world_make(11);
         world_notes told = {.seed = 11};
         aether_live *h = world_graph(&past);
-        CHECK_OK(aether_live_replay(h, dir, options.graph, 1, lsns[i], world_check_note, &told, &last, NULL,
-                                    &err),
-                 err);
+        CHECK_OK(
+            aether_live_replay(h, dir, options.graph, 1, lsns[i], world_check_note, &told, &last, NULL, &err),
+            err);
         CHECK(last == lsns[i] && told.steps == (uint64_t)i && lsn_seen(h) == lsns[i]);
         while (past.steps < (uint64_t)i && world_step(&past, NULL, &err) == AETHER_OK)
             continue;
@@ -672,7 +672,8 @@ TEST(a_replay_of_what_is_not_there) {
     CHECK_EQ(last, 0);
     CHECK_OK(aether_live_replay(h, dir, options.graph, 1, UINT64_MAX, NULL, NULL, &last, NULL, &err), err);
     CHECK(last == 5000 && num_edges(h) == 5000);
-    CHECK_CODE(aether_live_replay(h, dir, options.graph, 0, 9, NULL, NULL, &last, NULL, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_live_replay(h, dir, options.graph, 0, 9, NULL, NULL, &last, NULL, &err),
+               AETHER_E_RANGE);
     CHECK_CODE(aether_live_replay(g, dir, options.graph, 1, 9, NULL, NULL, &last, NULL, &err),
                AETHER_E_INVALID);
     CHECK_CODE(aether_live_replay(h, "/nonexistent", options.graph, 1, 9, NULL, NULL, &last, NULL, &err),
