@@ -134,6 +134,19 @@ class OneCommit:
         """
         return cap_times(times, self._watermark, self._store.time_unit)
 
+    @property
+    @abstractmethod
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+
+    @property
+    def lsn(self) -> int:
+        """Number in the log of the last commit that this has; 0: the graph has no log, or none yet.
+
+        :class:`aethergraph.dynamic.History` finds the graph as of this commit again.
+        """
+        return self.native_snapshot.lsn
+
     @abstractmethod
     def stored_parts(self) -> SnapshotParts:
         """Return what :meth:`save` writes."""
