@@ -80,6 +80,15 @@ class Throttled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
+    @property
+    def at_once(self) -> int:
+        """Most records of a poll, which the ingestor sets."""
+        return int(self.inner.at_once)
+
+    @at_once.setter
+    def at_once(self, most: int) -> None:
+        self.inner.at_once = most
+
     def poll(self, timeout: float) -> Any:
         now = time.monotonic()
         self.begin = self.begin or now
@@ -94,13 +103,15 @@ class Throttled:
 
 
 def ingestor(
-    graph: Any, address: str, topic: str, rate: float | None, begin: Any = "earliest"
-) -> Any:
+    graph: Any, address: str, topic: str, rate: float | None, begin: Any = "earliest",
+    gives_way: bool = True,
+) -> Any:  # fmt: skip
     from aethergraph.streaming import Ingestor, KafkaSource, Schema
 
     schema = Schema.struct(DTYPE, **ENDS)
     source: Any = KafkaSource(topic, address, schema, start=begin, options=QUICK)
-    return Ingestor(graph, source if rate is None else Throttled(source, rate), linger=LINGER)
+    given = source if rate is None else Throttled(source, rate)
+    return Ingestor(graph, given, linger=LINGER, gives_way=gives_way)
 
 
 def ingest_until(
@@ -112,7 +123,7 @@ def ingest_until(
 
     os.sched_setaffinity(0, cores)
     graph = DynamicGraph.open(path)
-    with ingestor(graph, address, topic, rate, begin_at) as running:
+    with ingestor(graph, address, topic, rate, begin_at, False) as running:
         out.put("running")
         begin = time.monotonic()
         while not stop.wait(0.25):
