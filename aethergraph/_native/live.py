@@ -38,6 +38,9 @@ from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import struct_address
 from aethergraph.errors import UnsupportedError
 
+#: Looked up once: a call for each edge is made of such steps.
+_insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
+
 
 class NativeLive:
     """Handle of a live graph: the writer's, or a reader's in another process."""
@@ -210,22 +213,23 @@ class NativeLive:
         """Undo what the transaction changed."""
         self._check(lib.aether_live_abort(self._handle, self._err))
 
-    def insert_one(self, relation: int, src: int, dst: int, time: int, weight: float) -> int:
+    def insert_one(
+        self, relation: int, src: int, dst: int, time: int = 0, weight: float = 0.0
+    ) -> int:
         """Insert an edge; return its id, or that of the edge that was there already."""
         number, err = self._number, self._err
-        if not self._state[1]:
-            code = lib.aether_live_insert_one(
-                self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
-            )
-            if code:
-                fail(code, err)
+        if self._state[1]:
+            with self._reading_bases():
+                code = _insert_one(
+                    self._handle, relation, src, dst, time, weight, number, _NULL, err
+                )
+                self._check(code)
             return int(number[0])
-        with self._reading_bases():
-            code = lib.aether_live_insert_one(
-                self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
-            )
-            self._check(code)
-        return int(number[0])
+        code = _insert_one(self._handle, relation, src, dst, time, weight, number, _NULL, err)
+        if code:
+            fail(code, err)
+        edge: int = number[0]
+        return edge
 
     def end_edge_ids(self, relation: int) -> int:
         """Return the id that the next edge gets; the last commit says so, also inside a block."""
