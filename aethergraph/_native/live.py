@@ -166,6 +166,11 @@ class NativeLive:
                     self.become(other)
 
     @property
+    def is_shared(self) -> bool:
+        """True: other processes can open the graph's memory; False: it has memory of a user's."""
+        return bool(lib.aether_live_num_descriptors(self._handle))
+
+    @property
     def descriptors(self) -> list[int]:
         """Descriptors of the graph's memory; they stay the graph's.
 

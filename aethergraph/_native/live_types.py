@@ -37,6 +37,11 @@ def live_has_membarrier() -> bool:
     return bool(lib.aether_live_has_membarrier())
 
 
+def live_has_huge_pages() -> bool:
+    """Return whether the system puts memory of live graphs that has filled into huge pages now."""
+    return bool(lib.aether_live_has_huge_pages())
+
+
 class LiveRelation(NamedTuple):
     """Edge type of a live graph: its nodes at both ends, and what it keeps of its edges."""
 

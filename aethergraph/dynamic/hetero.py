@@ -190,6 +190,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        arena_memory: MemorySource | None = None,
         ids: str | Mapping[str, str] | None = None,
         progress: native.Progress | None = None,
     ) -> DynamicHeteroGraph:
@@ -240,7 +241,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             return LiveStore.make(
                 counts or found["num_nodes"], forms, arena_mb=arena_mb,
                 max_snapshot_age=max_snapshot_age, max_nodes=found["max_nodes"],
-                huge_pages=huge_pages, mlock=mlock, base=below,
+                huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory, base=below,
             ), found  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)

@@ -913,6 +913,9 @@ typedef struct aether_live aether_live;
 /* Return 1 if the writer can fence for all readers here (membarrier(2)), 0 if each snapshot costs a
  * fence. */
 int aether_live_has_membarrier(void);
+/* Return 1 if the system puts memory of live graphs that has filled into huge pages (AETHER_LIVE_HUGE), 0 if
+ * it has none or does not (kernels before 6.1). Takes one for the moment. */
+int aether_live_has_huge_pages(void);
 /* Create a graph without edges but those of its base. AETHER_E_INVALID, AETHER_E_LIMIT name the option at
  * fault; err->position is the relation, if it is one's. */
 int aether_live_create(const aether_live_options *options, aether_live **out, aether_error *err);

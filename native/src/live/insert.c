@@ -184,8 +184,7 @@ static int insert_second(batch *b, uint64_t to, aether_error *err) {
         ae_entry entry = entry_of(b->edges, b->edges->dst, i);
         look_ahead(b->c->csr, b->edges->src + i, b->edges->dst + i, b->edges->count - i);
         entry.edge_id = (uint64_t)b->ids[at];
-        const int rc =
-            b->fresh[at] ? put_second(b->c, (uint32_t)b->edges->src[i], &entry, err) : AETHER_OK;
+        const int rc = b->fresh[at] ? put_second(b->c, (uint32_t)b->edges->src[i], &entry, err) : AETHER_OK;
         if (rc)
             return rc;
     }

@@ -20,7 +20,8 @@
 /* Insert edges; their ids, new or found, go to `edge_ids` unless it is NULL. */
 int ae_insert(ae_changing *c, const aether_live_edges *edges, int64_t *edge_ids, aether_error *err);
 
-/* Insert an edge; *edge is its id, new or found, and *fresh says which. entry->id and ->edge_id are set here. */
+/* Insert an edge; *edge is its id, new or found, and *fresh says which. entry->id and ->edge_id are set here.
+ */
 int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, int64_t *edge, bool *fresh,
                   aether_error *err);
 

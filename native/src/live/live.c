@@ -58,6 +58,15 @@ int aether_live_has_membarrier(void) {
     return ae_membarrier_works() && ae_membarrier_register();
 }
 
+int aether_live_has_huge_pages(void) {
+    ae_shared probe;
+    if (ae_shared_create("aether-live-probe", AE_SHARED_HUGE, &probe, NULL) != AETHER_OK)
+        return 0;
+    const bool works = ae_shared_collapse(&probe, 0);
+    ae_shared_close(&probe);
+    return works;
+}
+
 int aether_live_retire(aether_live *g, aether_error *err) {
     const int rc = ae_live_check_writer(g, err);
     if (!rc)
