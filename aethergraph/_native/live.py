@@ -36,6 +36,7 @@ from aethergraph._native.live_types import (
 from aethergraph._native.memory import address_of
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import struct_address
+from aethergraph._native.weight_sums import NativeSums
 from aethergraph.errors import UnsupportedError
 
 #: Looked up once: a call for each edge is made of such steps.
@@ -203,6 +204,39 @@ class NativeLive:
         if code:
             raise_error(code, err)
         self._state[1][relation, layout] = base
+        if base.sums is not None:
+            self._give_sums(self._handle, relation, layout, base.sums)
+
+    def sum_weights(self, relation: int, layout: Literal["csc", "csr"]) -> None:
+        """Sum up the weights of a base's long lists, once, for draws by them.
+
+        Reads all weights of the base. Does nothing where there are none, or where the lists stay
+        in their file: sums are for all of them.
+
+        Raises:
+            InvalidArgumentError: a weight is negative or not finite.
+        """
+        handle, bases = self._state
+        base = bases.get((relation, layout))
+        if base is None or base.weights is None or not base.is_near or base.sums is not None:
+            return
+        made = NativeSums(base.topology, base.weights, base.topology.guard)
+        with self._following:
+            if bases[relation, layout].sums is None:  # else others use those
+                bases[relation, layout] = base._replace(sums=made)
+                self._give_sums(handle, relation, layout, made)
+
+    @staticmethod
+    def _give_sums(
+        handle: Any, relation: int, layout: Literal["csc", "csr"], sums: NativeSums
+    ) -> None:
+        """Give the core the sums of a base, which must be kept as long as it."""
+        err = new_error()
+        code = lib.aether_live_set_base_sums(
+            handle, relation, LIVE_LAYOUTS[layout], sums.handle, err
+        )
+        if code:
+            raise_error(code, err)
 
     # ---- writing -----------------------------------------------------------------------------
 

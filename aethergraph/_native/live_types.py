@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from aethergraph._native.core import ffi, lib, raise_error
 from aethergraph._native.topology import NativeTopology
+from aethergraph._native.weight_sums import NativeSums
 
 ORDER_TIME: Final[int] = lib.AETHER_ORDER_TIME
 ORDER_ID: Final[int] = lib.AETHER_ORDER_ID
@@ -65,6 +66,8 @@ class LiveBase(NamedTuple):
     times: NDArray[np.int64] | None
     weights: NDArray[np.float32] | None
     last_time: int | None  # no time is after it; None: not known
+    sums: NativeSums | None = None  # of the weights of long lists; None: not made
+    is_near: bool = True  # False: lists stay in a file that is larger than memory
 
 
 class LiveCommit(NamedTuple):

@@ -550,6 +550,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
             )
         return native.LiveTopology(self._store.live, self._kind.number, layout)
 
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._store.prepare_weights(self._kind, layout)
+
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
         return self.snapshot().has_edge(u, v)

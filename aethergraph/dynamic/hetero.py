@@ -85,6 +85,10 @@ class LiveEdges(EdgeView):
             )
         return native.LiveTopology(self._graph.store.live, self._kind.number, layout)
 
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._graph.store.prepare_weights(self._kind, layout)
+
     @property
     def attrs(self) -> Any:
         """Attributes by name, rows by edge id, as of the last commit."""

@@ -329,6 +329,7 @@ class Journal:
         # Older files may be mapped by this graph and its readers: they go when it is opened again.
         self.base = base
         below = Base(path, self._storage, self._budget, ends=ends)
+        store.sum_weights(below)  # which reads them: not while others wait
         with store.writing():
             store.live.release_journal(lsn + 1)
             self._go_on_over(below, counts, lsn, taken.commit)

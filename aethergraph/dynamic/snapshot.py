@@ -245,6 +245,10 @@ class Snapshot(OneCommit, StoredGraph):
         of = as_choice(of, ("node", "edge"), "of")
         return edge_values(self._kind, self.native_snapshot) if of == "edge" else {}
 
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._store.prepare_weights(self._kind, layout)
+
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
         return bool(self.has_edges([u], [v])[0])
