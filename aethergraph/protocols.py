@@ -453,6 +453,7 @@ class Adjacency(ABC):
 
     def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
         """Get ready for draws by weights that :meth:`topology` has itself. Default: nothing."""
+        return
 
     def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
         """Return the alias table of walks by weight. Default: there is none."""
