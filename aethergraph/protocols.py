@@ -21,7 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -42,6 +42,7 @@ __all__ = [
     "RowSource",
     "SampledSubgraph",
     "Sampler",
+    "SharedFile",
     "TopologySource",
 ]
 
@@ -91,6 +92,21 @@ class GatherPlan(Protocol):
 
     def close(self) -> None:
         """Release what the plan holds."""
+
+
+class SharedFile(NamedTuple):
+    """Rows in a file, or in memory that has a descriptor.
+
+    Attributes:
+        descriptor: descriptor, open for reading.
+        offset: byte of the first row; the others follow it in order, without gaps.
+        missing: None, or of a table of live rows what rows are that nobody has written; its slots
+            are then behind the head that tells their layout.
+    """
+
+    descriptor: int
+    offset: int = 0
+    missing: str | None = None
 
 
 class RowSource(ABC):
@@ -227,6 +243,13 @@ class RowSource(ABC):
     @property
     def guard(self) -> Any:
         """Guard of the file that :attr:`array` is mapped from. Default: None, plain memory."""
+        return None
+
+    def shared_file(self) -> SharedFile | None:
+        """Return where another process of this machine can map the rows. Default: None, nowhere.
+
+        The descriptor is open for reading only, and the caller's to close.
+        """
         return None
 
     # ---- identity, for people and for checks -----------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -75,7 +76,7 @@ def _ask(user: Any, what: int, given: Any, count: int, out: Any, err: Any) -> in
         text = str(error).encode()[: len(err.message) - 1].decode(errors="ignore")
         changed = isinstance(error, FileChangedError)
         err.code = lib.AETHER_E_FILE_CHANGED if changed else lib.AETHER_E_IO
-        err.os_errno, err.position = 0, -1
+        err.os_errno, err.position = errno.ETIMEDOUT if isinstance(error, TimeoutError) else 0, -1
         err.message = text.encode()
         return int(err.code)
     except BaseException as error:  # of a signal's handler, in the thread that made the call

@@ -84,6 +84,8 @@ def raise_error(code: int, err: Any, path: str | None = None) -> NoReturn:
     value = err.value if position is not None else None
     if issubclass(cls, errors.StorageError):
         number = err.os_errno or _DEFAULT_ERRNO.get(code, errno.EIO)
+        if cls is errors.StorageError and number == errno.ETIMEDOUT:
+            cls = errors.ServerTimeoutError
         raise cls(number, message, path, position=position, value=value)
     raise cls(message, position=position, value=value)
 

@@ -191,6 +191,16 @@ class FileGuard:
         """Raise FileChangedError if a page of the mapping could not be read any more."""
         check_handle(self._handle, self.path)
 
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the file, open for reading; it stays the guard's."""
+        return int(lib.aether_file_descriptor(self._handle))
+
+    def offset_of(self, array: NDArray[Any]) -> int:
+        """Return the byte offset in the file of an array that lies in its mapping."""
+        base = int(ffi.cast("uintptr_t", lib.aether_file_base(self._handle)))
+        return address_of(array) - base
+
 
 def check_handle(handle: Any, path: str) -> None:
     """Raise the error of ``aether_file_check``, if there is one."""

@@ -106,6 +106,14 @@ def ingest_command(
     linger: Annotated[
         str, typer.Option(help="Time until a smaller commit.", rich_help_panel=_WORKING)
     ] = "5ms",
+    cut: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            rich_help_panel=_WORKING,
+            help="Commit at multiples of this many offsets of all partitions: the same everywhere.",
+        ),
+    ] = None,
     durability: Annotated[
         Durability, typer.Option(help="When commits are on disk.", rich_help_panel=_WORKING)
     ] = Durability.batch,
@@ -144,7 +152,7 @@ def ingest_command(
     ):
         ingestor = Ingestor(
             graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
-            max_bad=_number(max_bad), late=late.value, lateness=_number(lateness),
+            max_bad=_number(max_bad), late=late.value, lateness=_number(lateness), cut=cut,
             max_skew=None if max_skew is None else _number(max_skew), new_nodes=new_nodes,
         )  # fmt: skip
         began = time.monotonic()

@@ -3,7 +3,7 @@
 ::
 
     keys     both columns of all files -> a map of ids            node-ids
-    edges    keys -> ids, in batches   -> the bounded build       edges.building
+    edges    keys -> ids               -> the bounded build       join-*, edges.building
     write    its lists -> the graph file; the map of ids beside it
 
 A key gets its id where it appears first, reading row by row, the source before the destination.
@@ -43,13 +43,15 @@ from aethergraph.convert.readers.text_lines import as_delimiter
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages
 from aethergraph.convert.typed.build import place_ids
-from aethergraph.convert.typed.columns import ColumnReader, share_times
+from aethergraph.convert.typed.columns import ColumnReader, share_times, zone_of
 from aethergraph.convert.typed.edges import TableEdges, read_weights
+from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles
 from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table, kind_of
 from aethergraph.convert.typed.text_files import TextForm
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.storage.budget import Budget
@@ -59,7 +61,7 @@ __all__ = ["Ids", "KeyedJob"]
 #: What the end points of edges are: ids 0 .. N-1, or keys that become such ids.
 Ids = Literal["dense", "string", "int64", "uint64", "uuid"]
 
-_VERSION = 1
+_VERSION = 2
 _NODE = "node"  # type of the nodes of a graph of one type, in its file
 _DEFAULT_BYTES = 4 << 30
 _FORMATS = ("csv", "tsv", "whitespace", "parquet")
@@ -96,10 +98,12 @@ class _Values:
             own = "float64" if kind == "float64" else "float32"
             self._weight = own if plan.weight_type == "auto" else plan.weight_type
         self._unit: str | None = None
+        self.zone: str | None = None
         self._time_type = plan.time_type
         if columns.time is not None:
             form = reader.time_form(columns.time)
             self._unit = share_times([form], plan.time_unit)
+            self.zone = zone_of([form])
             asked = plan.time_type
             has_fractions, is_date = form.is_float, form.unit is not None
             if (asked == "int64" and has_fractions) or (asked == "float64" and is_date):
@@ -230,10 +234,12 @@ class KeyedJob:
             stack.callback(inner.close)
             build = BoundedBuild(inner, form, self._memory, self._threads, self._show)
             stack.callback(build.close)
+            spec = columns.spec(table)
+            ends = self._join(journal, state, spec, table, nodes)
+            stack.callback(ends.close)
             source = TableEdges(
-                columns.spec(table), False, table, {_NODE: nodes},
-                {_NODE: stack.enter_context(IdMap.load(nodes.ids_path))}, None,
-                journal.path("edges.dropped"), self._show("Reading edges", "rows"), values,
+                spec, False, table, {_NODE: nodes}, ends, None, self._memory,
+                self._show("Reading edges", "rows"), values,
             )  # fmt: skip
             result.read_edges = build.read(source)
             result.edges_read_now = result.read_edges - build.rows_before
@@ -248,8 +254,28 @@ class KeyedJob:
             journal.record(**state)
             assert result.ids is not None
             place_ids(nodes.ids_path, result.ids)
-            build.write(self._request.output)
+            beside = {f"{_NODE}.ids": fingerprint_of(result.ids)}
+            build.write(self._request.output, values.zone, beside)
             clock.lap("write")
+
+    def _join(
+        self, journal: Journal, state: dict[str, Any], spec: EdgeSpec, table: Table,
+        nodes: NodeFiles,
+    ) -> JoinedEnds:  # fmt: skip
+        """Return the ids of both ends of all edges."""
+        ids = native.id_dtype(native.id_bytes_for(nodes.num_nodes))
+        ends = JoinedEnds(journal.path("join-"), [ids, ids], state.get("join", {}))
+
+        def record(joined: dict[str, Any]) -> None:
+            state["join"] = joined
+            journal.record(**state)
+
+        if not ends.state["done"]:
+            with IdMap.load(nodes.ids_path) as keys:
+                show = self._show("Joining keys", "rows")
+                KeyJoin(spec, table, {_NODE: keys}, ends, self._memory, record, show).run()
+            native.trim_memory()
+        return ends
 
     def _check_inputs(self) -> None:
         """Refuse files that were written to meanwhile: they are read twice."""

@@ -31,6 +31,7 @@ from aethergraph.errors import (
 from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
 from aethergraph.features.rows import as_rows
 from aethergraph.features.table import RowTable, no_such_row
+from aethergraph.protocols import SharedFile
 from aethergraph.storage.sharing import Owner, open_descriptors
 
 __all__ = ["LiveFeatureTable"]
@@ -293,6 +294,11 @@ class LiveFeatureTable(RowTable):
     def closed(self) -> bool:
         """True after :meth:`close`."""
         return self._rows is None
+
+    def shared_file(self) -> SharedFile:
+        """Return the file or memory, for reading, whatever this handle may do."""
+        own = f"/proc/self/fd/{self.descriptor}"
+        return SharedFile(os.open(own, os.O_RDONLY | os.O_CLOEXEC), missing=self._missing)
 
     def native_slots(self) -> native.LiveSlots:
         """Return the native handle; raise ClosedError after :meth:`close`."""

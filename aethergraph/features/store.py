@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -33,7 +34,7 @@ from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cach
 from aethergraph.features.rows import as_rows, as_tensor
 from aethergraph.features.sources import SourceRows, check_source, refuse_half_source
 from aethergraph.features.table import NativeTable, RowTable
-from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.protocols import FeatureSource, RowSource, SharedFile
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage, choose_storage, copy_to_memory
 from aethergraph.storage.meta import SectionTable, check_fingerprint
@@ -314,6 +315,13 @@ class FeatureStore(RowTable):
     def guard(self) -> native.FileGuard | None:
         """Guard of the file that the rows are mapped from; None if they are not mapped."""
         return self._guard
+
+    def shared_file(self) -> SharedFile | None:
+        """Return the file that the rows are mapped from; None if they are not, or converted."""
+        array, guard = self._array, self._guard
+        if array is None or guard is None or self._converts or not array.flags.c_contiguous:
+            return None
+        return SharedFile(os.dup(guard.descriptor), guard.offset_of(array) if array.size else 0)
 
     @property
     def closed(self) -> bool:

@@ -8,6 +8,8 @@
     number    rows that are kept -> ids in the order of the rows       ids, places
     write     all of it -> sections of the map's file
 
+Work files go as soon as they are read for the last time, so that the disk holds little more than
+the map itself.
 Hashes are even, so ranges of them are as large as each other. The file does not depend on how the
 keys came in chunks, nor on the memory.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,8 +243,15 @@ class IdMapBuilder:
                     offsets.append(some.keys.offsets[1:] - some.keys.offsets[0] + np.uint64(size))
                 count += len(some.rows)
                 size += some.keys.data.nbytes
-        self._runs = []
+        number, self._runs = len(self._runs), []
+        for run in range(number):
+            self._drop(f"run-{run}")
         return count, size
+
+    def _drop(self, name: str) -> None:
+        """Delete a work file that is not read again, if there is one."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._scratch, name))
 
     def _merged(self, parts: list[_Run]) -> _Run:
         if len(parts) == 1:
@@ -287,6 +297,7 @@ class IdMapBuilder:
                         out.append(rows.astype(ids))
                 for low, part in by_place.read() if not all_kept else ():
                     out.append(_inverse(part, low, ids))
+        self._drop("rows")
 
     def _by_row(
         self, pairs: Iterator[tuple[NDArray[np.uint64], int]]
@@ -324,6 +335,10 @@ class IdMapBuilder:
                     for _, piece in source:
                         writer.append(np.ascontiguousarray(piece), task)
                     writer.end()
+                    # Buckets, which have no file, are made of the hashes.
+                    read = {"hashes": "", "": "hashes"}.get(name, name)
+                    if read:
+                        self._drop(read)
 
         native.run_long(work, None, size + 24 * count)
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from aethergraph._checks.options import as_number, shown
+from aethergraph._checks.options import as_choice, as_number, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.remote import wire
 
 __all__ = ["Address", "Location", "is_socket", "parse_address", "read_token"]
 
 _SCHEMES = ("tcp", "unix", "shm", "rdma")
-_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget")
+_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget", "map")
 #: Room for the requests that are under way, so that sending them never waits for the server.
 _SEND_BYTES = 256 << 10
 
@@ -55,6 +55,7 @@ class Address:
         ca: file of the certificates that the server's must be signed by, ``"system"``, or None.
         timeout: seconds that a request may take in all.
         memory_budget: memory for rows that are kept, or None.
+        mapped: whether rows of a server on this machine are mapped, where that is possible.
     """
 
     url: str
@@ -65,6 +66,7 @@ class Address:
     ca: str | None
     timeout: float
     memory_budget: str | None
+    mapped: bool = True
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
 
     def named(self, name: str) -> Address:
@@ -158,6 +160,7 @@ def parse_address(url: Any) -> Address:
     return Address(
         url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,
         given.get("memory_budget"),
+        as_choice(given.get("map", "yes"), ["yes", "no"], "map") == "yes",
     )  # fmt: skip
 
 

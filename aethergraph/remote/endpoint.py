@@ -95,6 +95,8 @@ class Connection:
 
     def __init__(self, address: Address, location: Location) -> None:
         self._where, self._request = str(location), 0
+        #: True: it is somebody's own, and no longer the endpoint's.
+        self.is_kept = False
         self._patience = address.timeout
         self._head = bytearray(wire.HEADER.size)
         token = address.token()
@@ -174,8 +176,9 @@ class Connection:
         return self._request
 
     def end(
-        self, op: int, request: int, out: memoryview | None, most: int = 0, begin: int = 0
-    ) -> bytes:
+        self, op: int, request: int, out: memoryview | None, most: int = 0, begin: int = 0,
+        have: bytes = b"",
+    ) -> bytes:  # fmt: skip
         """Receive the reply to a request, into ``out`` if it is given, else return it.
 
         Args:
@@ -184,9 +187,11 @@ class Connection:
             out: memory that the body must fill exactly, or None.
             most: most bytes of a body that is returned.
             begin: place of the request's ids among those of the gather, for messages.
+            have: first bytes of the reply, if they were received before.
         """
         until = time.monotonic() + self._patience
-        self._fill(memoryview(self._head), until)
+        self._head[: len(have)] = have
+        self._fill(memoryview(self._head)[len(have) :], until)
         size, found_op, flags, zero, found = wire.HEADER.unpack(self._head)
         if flags == wire.ERROR and not zero and size <= 1 << 16:
             body = bytearray(size)
@@ -207,6 +212,40 @@ class Connection:
 
     def _ask(self, op: int, *parts: bytes | memoryview, most: int) -> bytes:
         return self.end(op, self.begin(op, *parts), None, most)
+
+    def attach(self, how: int) -> tuple[dict[str, Any], int | None]:
+        """Ask how to read the rows oneself; return what is told, and the descriptor of a file.
+
+        Args:
+            how: by the descriptor of a file, which a unix socket brings, or otherwise.
+        """
+        request = self.begin(wire.ATTACH, wire.pack_attach(self.table.number, how))
+        have, descriptor = b"", None
+        if self._socket.family == socket.AF_UNIX:
+            have, descriptor = wire.receive_descriptor(self._socket, wire.HEADER.size)
+            if not have:
+                raise ConnectionResetError(f"{self._where} ended the connection")
+        try:
+            body = self.end(wire.ATTACH, request, None, _DESCRIPTION, have=have)
+            return wire.unpack_facts(body), descriptor
+        except BaseException:
+            if descriptor is not None:
+                os.close(descriptor)
+            raise
+
+    def is_open(self) -> bool:
+        """Return whether the server is still there, as far as this side was told."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:  # nothing is there to be read
+            return True
+        except OSError:
+            return False
+
+    def kept(self) -> Connection:
+        """Return this connection, which its endpoint then lends nobody else."""
+        self.is_kept = True
+        return self
 
     def _fill(self, view: memoryview, until: float) -> None:
         """Receive into all of ``view``."""
@@ -248,6 +287,7 @@ class Gathering:
         self._row_bytes = row_bytes
         self._step = max(1, min(wire.MAX_IDS, _REPLY_BYTES // max(1, row_bytes)))
         self._sent: list[int] = []
+        self._received = 0
         self._count = -(-len(ids) // self._step)
         self._send(_WINDOW)
 
@@ -257,15 +297,22 @@ class Gathering:
             parts = wire.pack_gather(self._connection.table.number, some)
             self._sent.append(self._connection.begin(wire.GATHER, *parts))
 
-    def finish(self) -> None:
-        """Receive all rows."""
-        size = self._step * self._row_bytes
-        for number in range(self._count):
+    def receive(self) -> bool:
+        """Receive the next reply, and send one more request; return whether replies are due."""
+        number, size = self._received, self._step * self._row_bytes
+        if number < self._count:
             if self._task is not None:
                 self._task.check()
             out = self._out[number * size : (number + 1) * size]
             self._connection.end(wire.GATHER, self._sent[number], out, begin=number * self._step)
-            self._send(number + 1 + _WINDOW)
+            self._received += 1
+            self._send(self._received + _WINDOW)
+        return self._received < self._count
+
+    def finish(self) -> None:
+        """Receive all rows."""
+        while self.receive():
+            pass
 
 
 class Endpoint:
@@ -310,6 +357,8 @@ class Endpoint:
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for its next use."""
+        if connection.is_kept:
+            return
         with self._lock:
             if len(self._idle) < _IDLE and not self._closed:
                 self._idle.append(connection)

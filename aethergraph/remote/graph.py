@@ -9,8 +9,9 @@
     graph/edge_weight   float [num_edges]                      edges; edge_time alike
     graph/node_time     int64 or float64 [num_nodes]           nodes
 
-A hop asks for the lists of its nodes, 4096 at a time, draws places, and asks for all ids at once.
-Which are drawn does not depend on where the lists are.
+A hop asks for the lists of all its nodes, draws places, and asks for all ids: two questions, which
+go to all shards at once, to each in requests of 4096 numbers. Which are drawn does not depend on
+where the lists are.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph:
 
     The same key draws the same samples as from the file that is served (``aethergraph serve
     graph.aeg --graph``). A hop takes a request for each 4096 of its nodes and each 4096 of its
-    edges, several under way at once. Attributes of nodes and edges are there, each as
+    edges, to all shards at once and several of each under way. Attributes of nodes and edges are there, each as
     :func:`open_source` opens it. Several addresses are those of shards.
 
     Weights and times of edges stay at the server, and draws ask for them as they go, which is slow:
@@ -136,8 +137,8 @@ def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph:
 
     Raises:
         InvalidArgumentError: the server has no graph with such lists.
-        StorageError: as for :func:`open_source`; while samples are drawn, a server that is not
-            reached in time is one, and its message names it.
+        ServerTimeoutError: a server is not reached in time, also while samples are drawn; names it.
+        StorageError: as for :func:`open_source`.
     """
     return as_graph(_RemoteLists(url, as_choice(layout, ("csc", "csr"), "layout")), layout=layout)
 

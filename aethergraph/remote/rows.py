@@ -18,6 +18,7 @@ from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address, parse_address
 from aethergraph.remote.endpoint import Endpoint, Gathering
+from aethergraph.remote.mapped import Mapped
 from aethergraph.remote.row_files import open_rows
 
 __all__ = ["RemoteRows", "RemoteStats", "open_source"]
@@ -54,7 +55,8 @@ def open_source(url: str) -> RowSource:
     ================================  ==============================================================
     ``tcp://HOST:PORT/NAME``          a server's table; without a name, its only one
     ``tcp://A:PORT,B:PORT/NAME``      the servers of all shards, in any order
-    ``unix:///PATH/NAME``             a server at a unix socket on this machine
+    ``unix:///PATH/NAME``             a server at a unix socket on this machine; rows of a file, or
+                                      of a live table, are mapped then
     ``shm:///PATH``                   a file on this machine, mapped: no server, no copy between
     ``rdma://HOST:PORT/NAME``         as ``tcp``; says once that no RDMA transport is there
     ================================  ==============================================================
@@ -63,7 +65,7 @@ def open_source(url: str) -> RowSource:
     file of the certificate that the server's is signed by, or ``system``, for TLS; ``timeout`` in
     seconds (30) that a request may take with all of its retries; ``memory_budget``, such as
     ``512M``, for rows that are kept (:class:`aethergraph.CachedRows`); ``name`` of the table.
-    Rows that change are never kept.
+    Rows that change are never kept, nor those that are mapped; ``map=no`` asks the server for them.
 
     Threads share the source and ask at the same time, each over a connection of its own. A forked
     child connects anew, and so does a copy that was pickled: it travels as its URL. A connection
@@ -83,7 +85,7 @@ def open_source(url: str) -> RowSource:
     if address.scheme == "rdma":
         _tell_of_rdma()
     rows = RemoteRows(address)
-    if address.memory_budget is None or rows.is_live:
+    if address.memory_budget is None or rows.is_live or rows.is_mapped:
         return rows
     return CachedRows(rows, address.memory_budget)
 
@@ -98,6 +100,8 @@ def _tell_of_rdma() -> None:
 class _Reader:
     """Reader behind a RowTable: asks the servers."""
 
+    mapped: Mapped | None = None
+
     def __init__(self, address: Address) -> None:
         self.endpoints = [Endpoint(address, location) for location in address.locations]
         try:
@@ -111,6 +115,8 @@ class _Reader:
         self.live = first.live
         self._ends = np.array([one.table.end for one in self.endpoints], np.int64)
         self.gathers = self.rows = 0
+        can_map = address.scheme == "unix" and address.mapped and len(self.endpoints) == 1
+        self.mapped = Mapped(self.endpoints[0]) if can_map else None
 
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
@@ -118,6 +124,12 @@ class _Reader:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
         own = np.ascontiguousarray(ids, np.int64)
         check_rows(own, self.shape[0])
+        mapped = None if self.mapped is None else self.mapped.rows(task)
+        if mapped is not None:
+            mapped.gather(own, out, out_code, task)
+            self.gathers += 1
+            self.rows += len(own)
+            return
         gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
 
     def _fill(self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None) -> None:
@@ -144,6 +156,9 @@ class _Reader:
         try:
             for part in parts:
                 part.begin()
+            under_way = parts
+            while under_way:  # in turns: no server waits while another one is read to its end
+                under_way = [part for part in under_way if part.receive()]
             for part in parts:
                 out[part.places] = part.finish()
         finally:
@@ -151,6 +166,8 @@ class _Reader:
                 part.drop()
 
     def close(self) -> None:
+        if self.mapped is not None:
+            self.mapped.close()
         for one in self.endpoints:
             one.close()
 
@@ -178,20 +195,24 @@ class _Part:
             if connection is not None:
                 connection.close()
 
+    def receive(self) -> bool:
+        """Receive the next reply; return whether more are due on this connection."""
+        if self._begun is None:
+            return False
+        try:
+            return self._begun[1].receive()
+        except AetherError:
+            raise
+        except (OSError, EOFError, wire.WireError):
+            self.drop()
+            return False
+
     def finish(self) -> NDArray[Any]:
-        """Return the rows."""
+        """Return the rows, of which all were received, or none are."""
         if self._begun is not None:
-            connection, gathering = self._begun
-            try:
-                gathering.finish()
-            except AetherError:
-                raise
-            except (OSError, EOFError, wire.WireError):
-                self.drop()
-            else:
-                self._begun = None
-                self._endpoint.give_back(connection)
-                return self._rows
+            connection, self._begun = self._begun[0], None
+            self._endpoint.give_back(connection)
+            return self._rows
         self._endpoint.run(
             lambda one: one.gather(self._ids, self._rows, self._task).finish(), self._task
         )
@@ -253,6 +274,11 @@ class RemoteRows(RowTable):
     def is_live(self) -> bool:
         """True if the server's rows change."""
         return self._reader.live
+
+    @property
+    def is_mapped(self) -> bool:
+        """True if rows are read from the server's file or memory, and not asked for."""
+        return self._reader.mapped is not None and self._reader.mapped.is_there
 
     @property
     def fingerprint(self) -> str | None:

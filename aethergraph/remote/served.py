@@ -43,6 +43,11 @@ class ServedRows(NamedTuple):
         """Number of rows of all shards."""
         return self.rows.num_rows
 
+    @property
+    def is_whole(self) -> bool:
+        """True unless other shards have rows of the table."""
+        return self.shard[1] == 1
+
     def description(self, number: int, names: Iterable[str]) -> bytes:
         """Return what a client is told about the table, which has this number, one of ``names``."""
         return json.dumps(

@@ -46,6 +46,7 @@ from aethergraph.remote.listening import (
     server_context,
     set_options,
 )
+from aethergraph.remote.mapped import FILE, send_file
 from aethergraph.remote.served import ServedRows, check_shard, serve_rows
 
 __all__ = ["FeatureServer", "ServerStats"]
@@ -414,6 +415,9 @@ class FeatureServer:
                 return
             parts: tuple[bytes | memoryview, ...]
             try:
+                if frame.op == wire.ATTACH:
+                    self._attach(one, frame)
+                    continue
                 parts, flags = self._reply(one, frame), 0
             except (wire.WireError, _Refusal):
                 raise
@@ -424,9 +428,7 @@ class FeatureServer:
     def _reply(self, one: _Connection, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
         if frame.op == wire.GATHER:
             number, ids = wire.unpack_gather(frame.body)
-            if number >= len(self._numbered):
-                raise wire.WireError(f"there is no table {number}")
-            return (self._gather(one, self._numbered[number], ids),)
+            return (self._gather(one, self._table(number), ids),)
         _expect(frame, wire.META)
         try:
             name = bytes(frame.body).decode()
@@ -441,12 +443,26 @@ class FeatureServer:
         table = self._tables[name]
         return (table.description(self._numbered.index(table), self._tables),)
 
+    def _attach(self, one: _Connection, frame: wire.Frame) -> None:
+        """Tell a client how to read a table itself, if it can."""
+        number, how = wire.unpack_attach(frame.body)
+        table = self._table(number)
+        if how == FILE and one.socket.family == socket.AF_UNIX and table.is_whole:
+            send_file(one.socket, frame.request, table.rows)
+        else:
+            one.send(wire.ATTACH, frame.request, wire.pack_facts({}))
+
+    def _table(self, number: int) -> ServedRows:
+        if number >= len(self._numbered):
+            raise wire.WireError(f"there is no table {number}")
+        return self._numbered[number]
+
     def _gather(self, one: _Connection, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
         size = len(ids) * table.row_bytes
         if size > wire.MAX_BODY:
             raise _Refusal(f"{len(ids)} rows are {size} bytes, more than a frame holds")
         check_rows(ids, table.num_rows)
-        if table.begin or table.end < table.num_rows:
+        if not table.is_whole:
             outside = (ids < table.begin) | (ids >= table.end)
             if outside.any():
                 at = int(outside.argmax())

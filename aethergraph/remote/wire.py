@@ -13,6 +13,10 @@ A frame is a header of 12 bytes and a body; numbers are little-endian::
                                            <──   META    table, shape, dtype, generation... (JSON)
     GATHER  u32 table, u32 0, i64 ids[]    ──>                               many at once,
                                            <──   GATHER  rows                answered in order
+    ATTACH  u32 table, u32 how             ──>
+                                           <──   ATTACH  where to read the rows oneself (JSON)
+
+ATTACH over a unix socket gets the descriptor of the file or memory that the rows are in, too.
 
 The HMAC is that of RFC 2104 with SHA-256. Both nonces are in it, so an AUTH of an earlier
 connection is worth nothing, and the server proves that it knows the token, too. A reply has the
@@ -22,6 +26,7 @@ What is not as it should be ends the connection.
 
 from __future__ import annotations
 
+import array
 import hashlib
 import hmac
 import json
@@ -37,6 +42,7 @@ from numpy.typing import NDArray
 from aethergraph import errors
 
 __all__ = [
+    "ATTACH",
     "AUTH",
     "ERROR",
     "GATHER",
@@ -51,25 +57,31 @@ __all__ = [
     "Inbox",
     "WireError",
     "bytes_of",
+    "pack_attach",
     "pack_error",
+    "pack_facts",
     "pack_gather",
     "pack_hello",
     "pack_seconds",
     "prove",
     "raise_error",
+    "receive_descriptor",
     "send",
+    "send_descriptor",
+    "unpack_attach",
+    "unpack_facts",
     "unpack_gather",
     "unpack_hello",
 ]
 
-HELLO, AUTH, META, GATHER = 1, 2, 3, 4
+HELLO, AUTH, META, GATHER, ATTACH = 1, 2, 3, 4, 5
 #: Flag of a reply that says why there is none.
 ERROR = 1
 #: Most bytes of a body, and most rows of a request; a client splits what is more.
 MAX_BODY, MAX_IDS = 64 << 20, 4096
 NONCE_BYTES = 32
 
-_VERSION = 1
+_VERSION = 2
 _MAGIC = b"AeGr"
 HEADER = struct.Struct("<IBBHI")
 _HELLO = struct.Struct(f"<4sHH{NONCE_BYTES}s")
@@ -129,6 +141,31 @@ def send(
             if done < len(part):
                 sock.sendall(memoryview(part)[done:])
             done = max(0, done - len(part))
+
+
+def send_descriptor(
+    sock: socket.socket, op: int, request: int, body: bytes, descriptor: int
+) -> None:
+    """Send a frame with a short body, and a descriptor, over a unix socket."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+    data = HEADER.pack(len(body), op, 0, 0, request) + body
+    done = sock.sendmsg([data], rights)
+    if done < len(data):
+        sock.sendall(data[done:])
+
+
+def receive_descriptor(sock: socket.socket, size: int) -> tuple[bytes, int | None]:
+    """Return ``size`` bytes, fewer at the end, and the descriptor that came with the first."""
+    data, found, _, _ = sock.recvmsg(
+        size, socket.CMSG_LEN(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, content in found:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            numbers = array.array("i")
+            numbers.frombytes(content[: len(content) // numbers.itemsize * numbers.itemsize])
+            if numbers:
+                return data, numbers[0]
+    return data, None
 
 
 # ---- receiving -------------------------------------------------------------------------------
@@ -256,6 +293,43 @@ def unpack_gather(body: memoryview) -> tuple[int, NDArray[np.int64]]:
     if zero:
         raise WireError("a GATHER with something where 0 belongs")
     return table, np.frombuffer(body, "<i8", offset=_GATHER.size).astype(np.int64)
+
+
+def pack_attach(table: int, how: int) -> bytes:
+    """Return the body of an ATTACH."""
+    return _GATHER.pack(table, how)
+
+
+def unpack_attach(body: memoryview) -> tuple[int, int]:
+    """Return the number of the table, and how its rows are to be read.
+
+    Raises:
+        WireError: it is no ATTACH.
+    """
+    if len(body) != _GATHER.size:
+        raise WireError("an ATTACH of another length")
+    table, how = _GATHER.unpack_from(body)
+    return table, how
+
+
+def pack_facts(facts: dict[str, Any]) -> bytes:
+    """Return the body of an answer to ATTACH."""
+    return json.dumps(facts).encode()
+
+
+def unpack_facts(body: bytes) -> dict[str, Any]:
+    """Return what an answer to ATTACH says.
+
+    Raises:
+        WireError: it is none.
+    """
+    try:
+        facts = json.loads(body)
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise WireError("an answer to ATTACH that cannot be read")
+    return facts
 
 
 def pack_error(error: BaseException) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._checks.arrays import as_count
+from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_choice, as_text, is_name
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
@@ -23,9 +23,11 @@ from aethergraph.errors import (
     InvalidArgumentError,
     OutOfMemoryError,
     RecordError,
+    SnapshotExpiredError,
 )
 from aethergraph.streaming.arguments import as_bound, as_seconds, as_span
 from aethergraph.streaming.changes import Changes, Target
+from aethergraph.streaming.cuts import Cuts
 from aethergraph.streaming.dead_letter import DeadLetters
 from aethergraph.streaming.event_time import EventTime
 from aethergraph.streaming.records import BadRecord, IdMap, Records, Source
@@ -51,7 +53,7 @@ class IngestStats:
     Attributes:
         state: ``"new"``, ``"running"``, ``"stalled"`` (the other end cannot be reached), ``"full"``
             (waits for memory in the graph), ``"ended"``, ``"stopped"`` or ``"failed"``.
-        reason: why it is stalled, full or failed.
+        reason: why it is stalled, full or failed; or which partitions a cut waits for.
         records: records that were read.
         edges: edges that were inserted.
         deleted: edges that were deleted.
@@ -132,6 +134,12 @@ class Ingestor:
             rows are zeros. 0: such records are bad.
         id_map: numbers of nodes by the ids in the records; by node type for a typed graph. Nodes
             are added as it gives numbers. A graph whose nodes have keys (``ids=``) needs none.
+        cut: make a commit where every partition has come to a multiple of this many offsets, and
+            nowhere else: then all ingestors of the stream make the same commits, whatever comes
+            when. ``batch`` and ``linger`` play no part. The graph waits for the slowest partition.
+            None: commits as records come.
+        keep: with ``cut``, keep the commits from the one that :meth:`snapshot` was last asked for
+            up to this many behind it, and wait before there are more; 0: keep none.
 
     Raises:
         InvalidArgumentError: an argument is invalid, or the schema does not fit the graph.
@@ -152,6 +160,8 @@ class Ingestor:
         max_skew: int | str | timedelta | None = None,
         new_nodes: int = 0,
         id_map: IdMap | Mapping[str, IdMap] | None = None,
+        cut: int | None = None,
+        keep: int = 0,
     ) -> None:
         self._target = Target(graph, new_nodes, id_map)
         self.graph, self.source = graph, source
@@ -176,6 +186,9 @@ class Ingestor:
             as_seconds(idle, "idle"),
             None if max_skew is None else as_span(max_skew, unit, "max_skew"),
         )
+        self._cut = None if cut is None else as_count(cut, "cut")
+        self._keep = as_count(keep, "keep")
+        self._check_cut(source, max_skew)
         check = getattr(source, "check", None)
         if check is not None:
             check(self._target)
@@ -192,9 +205,34 @@ class Ingestor:
         self._thread: threading.Thread | None = None
         self._quiet = threading.Condition()
         self._rounds = 0
+        self._cuts: Cuts | None = None
+        self._reached: dict[int, int] = {}
+        #: Offsets and snapshots of the commits that are kept, oldest first.
+        self._kept: list[tuple[dict[int, int], Any]] = []
         #: Error that ended it.
         self.failure: BaseException | None = None
         made(self)
+
+    def _check_cut(self, source: Source, max_skew: Any) -> None:
+        if self._cut is None:
+            if self._keep:
+                raise InvalidArgumentError(f"keep = {self._keep} goes with cut=")
+            return
+        if not self._cut:
+            raise InvalidArgumentError("cut = 0: a cut is at a multiple of 1 offset at least")
+        for option, given in (
+            ("late='dead_letter'", self._late != "insert"),
+            ("max_skew", max_skew is not None),
+        ):
+            if given:
+                raise InvalidArgumentError(
+                    f"{option} depends on when records come, which differs from machine to "
+                    "machine: leave it out with cut="
+                )
+        if not callable(getattr(source, "lag", None)):
+            raise InvalidArgumentError(
+                "cut= needs a source with lag(), which tells the partitions that there are"
+            )
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -277,6 +315,65 @@ class Ingestor:
         """Time that no record is expected to be older than, in the graph's unit; None: unknown."""
         return self._watermark
 
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Number of the next record by partition, as of the last commit."""
+        return dict(self._reached)
+
+    def snapshot(self, at: Mapping[int, int], timeout: float | None = None) -> Any:
+        """Take a snapshot of the commit that was cut at some offsets; needs ``keep=``.
+
+        For training on many machines. Each ingests the same stream with the same ``cut``; they
+        agree on the least of their :attr:`offsets`, which all of them still have, and the snapshots
+        are equal::
+
+            found = [None] * world_size
+            torch.distributed.all_gather_object(found, ingestor.offsets)
+            least = min(found, key=lambda offsets: sum(offsets.values()))
+            with ingestor.snapshot(least) as now: ...
+
+        Commits before it are let go. It waits until the cut is reached.
+
+        Args:
+            at: number of the next record by partition, :attr:`offsets` of some ingestor.
+            timeout: seconds to wait; None: as long as it takes.
+
+        Raises:
+            InvalidArgumentError: no cut is at these offsets.
+            SnapshotExpiredError: a later one was asked for before.
+            TimeoutError: the cut was not reached in time; says what it waits for.
+        """
+        if not self._keep:
+            raise InvalidArgumentError("keep = 0 keeps no commits: Ingestor(..., cut=, keep=4)")
+        if not isinstance(at, Mapping):
+            raise InvalidArgumentError(
+                f"at goes by partition, {{0: 2000, 1: 2000}}, got {type(at).__name__}"
+            )
+        wanted = {as_integer(part, "at"): as_count(offset, "at") for part, offset in at.items()}
+        place, until = sum(wanted.values()), None if timeout is None else time.monotonic() + timeout
+        with self._quiet:
+            while not self._kept or sum(self._kept[-1][0].values()) < place:
+                self.check()
+                left = None if until is None else until - time.monotonic()
+                if self._stats.state in ("ended", "stopped") or (left is not None and left <= 0):
+                    raise TimeoutError(
+                        f"{self._name}: the cut at {wanted} was not reached, but {self._reached} "
+                        f"({self._stats.state}, {self._stats.reason})"
+                    )
+                self._quiet.wait(0.1 if left is None else min(left, 0.1))
+            oldest = self._kept[0][0]
+            if place < sum(oldest.values()):
+                raise SnapshotExpiredError(
+                    f"{self._name}: the commit at {wanted} is kept no longer, those from {oldest} "
+                    "on are"
+                )
+            for number, (offsets, kept) in enumerate(self._kept):
+                if offsets == wanted:
+                    del self._kept[:number]
+                    self._quiet.notify_all()
+                    return type(kept)(self.graph.store, kept.native_snapshot)
+        raise InvalidArgumentError(f"{self._name}: no cut is at {wanted}, but at {oldest}")
+
     def cap(self, times: ArrayLike) -> NDArray[Any]:
         """Return times of seeds, none of them beyond the watermark.
 
@@ -312,11 +409,22 @@ class Ingestor:
                 self._letters = DeadLetters(self._dead_letter, self._name, offsets)
             self.source.open(offsets)
             self._ask_lag(force=True)
+            if self._cut is not None:
+                self._cuts = Cuts(self._cut, self._name, offsets)
         except BaseException as error:
             self._fail(error)
             self.source.close()
             raise
+        self._note_commit()
         self._stats.state = "running"
+
+    def _note_commit(self) -> None:
+        """Note where the graph is, and keep it if that is asked for."""
+        with self._quiet:
+            self._reached = self.graph.offsets(self._name)
+            if self._keep:
+                self._kept.append((dict(self._reached), self.graph.snapshot()))
+            self._quiet.notify_all()
 
     def _run_in_thread(self) -> None:
         with suppress(BaseException):  # kept in .failure
@@ -327,7 +435,8 @@ class Ingestor:
             ended = False
             while not ended and not self._stopping.is_set():
                 ended = self._step()
-            self._commit()
+            if self._cuts is None:
+                self._commit()
             self._stats.state = "ended" if ended else "stopped"
         except BaseException as error:
             self._fail(error)
@@ -350,18 +459,45 @@ class Ingestor:
         wait = max(0.0, pending.since + self._linger - now) if pending.records else _POLL
         found = self.source.poll(wait)
         for one in found or ():
-            self._take(one)
+            self._take(one) if self._cuts is None else self._cuts.add(one)
         self._note_stalled()
         due = time.monotonic() - pending.since >= self._linger
-        if pending.offsets and (pending.records >= self._batch or due or found is None):
+        full = pending.records >= self._batch or due or found is None
+        if pending.offsets and full and self._cuts is None:
             self._commit(last=found is None)
         self._ask_lag(force=not found)
+        if self._cuts is not None:
+            self._make_cuts(self._cuts, last=found is None)
         self._pause()
-        if not found and not self._pending.offsets and not any(self._lag.values()):
+        if not found and not self._pending.offsets and self._is_quiet():
             with self._quiet:
                 self._rounds += 1
                 self._quiet.notify_all()
         return found is None
+
+    def _is_quiet(self) -> bool:
+        """Return whether nothing is left that could be committed now."""
+        if self._cuts is None:
+            return not any(self._lag.values())
+        waiting = self._cuts.missing
+        return not waiting or any(not self._lag.get(partition, 0) for partition in waiting)
+
+    def _make_cuts(self, cuts: Cuts, *, last: bool) -> None:
+        """Commit the rounds that are complete; at the end of the source all that there is."""
+        ended = getattr(self.source, "ended", None)
+        cuts.expect(self._lag, () if ended is None else ended())
+        while cuts.is_complete or (last and cuts.has_any):
+            if len(self._kept) > self._keep > 0 and not last:
+                self._stats.reason = "waits until snapshot(at=) is asked for a later commit"
+                return
+            records, offsets = cuts.take()
+            for one in records:
+                self._take(one)
+            self._pending.offsets.update(offsets)
+            self._commit(last=last and not cuts.has_any)
+        if cuts.missing and self._stats.state == "running":
+            wanted = {partition: cuts.wanted(partition) for partition in cuts.missing}
+            self._stats.reason = f"waits for partitions to come to offsets: {wanted}"
 
     def _note_stalled(self) -> None:
         why = getattr(self.source, "stalled", None)
@@ -474,6 +610,7 @@ class Ingestor:
         self._pending = _Pending()
         if counts is None:
             return
+        self._note_commit()
         self._watermark = self._times.watermark
         self._trusted = True
         stats.records += pending.records
@@ -536,6 +673,8 @@ class Ingestor:
             self._watermark = self._times.watermark
         read = frozenset(partition for partition, left in self._lag.items() if left == 0)
         ahead = self._times.ahead(busy, read)
+        if self._cuts is not None:
+            ahead |= self._cuts.full
         if ahead != self._paused:
             self.source.pause(ahead)
             self._paused = ahead

@@ -219,6 +219,12 @@ class KafkaSource(SchemaSource):
             found[partition] = max(least, end - place)
         return found
 
+    def ended(self) -> set[int]:
+        """Return the partitions that will give nothing any more, as their ends were reached."""
+        if not self._stops:
+            return set()
+        return {p for p, place in self._next.items() if self._ends.get(p) == place}
+
     def close(self) -> None:
         """Leave the brokers."""
         if self._consumer is not None:

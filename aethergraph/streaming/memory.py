@@ -129,6 +129,11 @@ class MemorySource:
         """Return the number of records of each partition that were not read yet."""
         return {p: part.count - self._places.get(p, 0) for p, part in self._parts.items()}
 
+    def ended(self) -> set[int]:
+        """Return the partitions that will give nothing any more."""
+        with self._changed:
+            return {p for p, left in self.lag().items() if not left} if self._ended else set()
+
     def close(self) -> None:
         """Stop reading; what was appended stays."""
         with self._changed:

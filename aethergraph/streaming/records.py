@@ -128,6 +128,7 @@ class Source(Protocol):
     - ``acknowledge(offsets)``: called after a commit with the offsets that are now in the graph;
     - ``needs_disk``: True if they are to be on disk before that call;
     - ``stalled``: a text while the other end cannot be reached, else None;
+    - ``ended() -> partitions``: those that will give nothing any more, as far as is known;
     - ``describe(partition) -> str``: the partition in words, such as a file's name;
     - ``check(graph)``: raises an error if its schema does not fit, before anything is read.
 

@@ -23,13 +23,14 @@ class DiskPeak:
 
     def _look(self) -> None:
         while not self._end.wait(0.1):
-            taken = 0
+            taken: dict[tuple[int, int], int] = {}  # by file: some have two names
             for path in (path for one in self._patterns for path in self._folder.glob(one)):
                 try:
-                    taken += 512 * path.stat().st_blocks
+                    one = path.stat()
                 except FileNotFoundError:
                     continue
-            self.bytes = max(self.bytes, taken)
+                taken[one.st_dev, one.st_ino] = 512 * one.st_blocks
+            self.bytes = max(self.bytes, sum(taken.values()))
 
     def __enter__(self) -> DiskPeak:
         self._thread.start()

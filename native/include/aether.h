@@ -290,6 +290,8 @@ void aether_guard(void);
 int aether_file_map_raw(const char *path, aether_file **out, aether_error *err);
 /* Return the first byte of the mapping; NULL if the file is empty. */
 const void *aether_file_base(const aether_file *file);
+/* Return the descriptor of a file, open for reading; it stays the file's. -1 for NULL. */
+int32_t aether_file_descriptor(const aether_file *file);
 
 /* Give the system a hint about a range of a mapping: random access (1), sequential (2), will need
  * (3), drop from the system's page cache what is clean and unused (4). Never fails. */

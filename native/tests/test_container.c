@@ -389,7 +389,7 @@ TEST(null_arguments) {
     aether_writer_abort(NULL);
     aether_file_close(NULL);
     CHECK(!aether_file_content(NULL) && !aether_file_num_sections(NULL) && !aether_file_size(NULL));
-    CHECK(!aether_file_data(NULL, 0) && !aether_file_base(NULL));
+    CHECK(!aether_file_data(NULL, 0) && !aether_file_base(NULL) && aether_file_descriptor(NULL) == -1);
 }
 
 TEST(raw_mappings) {

@@ -11,7 +11,7 @@ from convert.shop_tables import TOML, as_arrow, shop
 
 from aethergraph.convert import keyed
 from aethergraph.convert.external import builder, lists
-from aethergraph.convert.typed import api, sources
+from aethergraph.convert.typed import api, edges, joins, sources
 
 
 @pytest.fixture
@@ -19,7 +19,10 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs, parts and batches so small that all of them are many."""
     for module in (api, keyed):
         monkeypatch.setattr(module, "working_memory", lambda *_: 30_000)
-    monkeypatch.setattr(sources, "_ROWS", 97)
+    for module in (sources, edges):
+        monkeypatch.setattr(module, "_ROWS", 97)
+    monkeypatch.setattr(joins, "_CACHED_SHARE", 10_000)  # maps and times are larger than memory
+    monkeypatch.setattr(joins, "_SORTED_ROWS", 50)
     monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
     monkeypatch.setattr(builder, "RECORD_SECONDS", 0.0)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of many small runs

@@ -29,6 +29,7 @@ class ColumnFiles:
         lists: number of lists that are written already; more in the files is cut off.
         edges: number of edges that are written already; more in the files is cut off.
         sums: checksums of what is written, as :attr:`sums` was then.
+        minor_end: ids in a column ``minor`` are below this; None: below the number of lists.
 
     Attributes:
         lists: number of lists written.
@@ -46,8 +47,10 @@ class ColumnFiles:
         lists: int = 0,
         edges: int = 0,
         sums: Mapping[str, int] | None = None,
+        minor_end: int | None = None,
     ) -> None:
         self.columns = dict(columns)
+        self._minor_end = minor_end
         self.sums = dict.fromkeys(("indptr", *columns), 0) | dict(sums or {} if lists else {})
         self.lists = lists
         self.edges = edges
@@ -148,9 +151,11 @@ class ColumnFiles:
         if name == "indptr" and len(rows):
             if rows[-1] > self.edges or (rows[1:] < rows[:-1]).any():
                 raise WorkFileError(self.path(name), "its offsets are not those of lists")
-        elif name == "minor" and len(rows) and int(rows.max()) >= self.lists:
-            problem = f"holds the id {rows.max()}, but there are {self.lists:,} nodes"
-            raise WorkFileError(self.path(name), problem)
+        elif name == "minor" and len(rows):
+            nodes = self.lists if self._minor_end is None else self._minor_end
+            if int(rows.max()) >= nodes:
+                problem = f"holds the id {rows.max()}, but there are {nodes:,} nodes"
+                raise WorkFileError(self.path(name), problem)
 
     def edges_from(self, begin: int, rows: int) -> Iterator[tuple[int, native.Ids]]:
         """Yield (first edge, list number of each edge) for at most ``rows`` edges at a time."""

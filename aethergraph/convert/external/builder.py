@@ -16,7 +16,8 @@ write.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ RECORD_SECONDS = 5.0
 _REVERSED = 1 << 62  # rows of reverse edges come after all others
 _TURN_ROWS = 1 << 18
 _U64 = np.dtype(np.uint64)
+_NONE: Mapping[str, str] = {}
 #: Sections that replace sections of ids in a compressed file.
 _ENCODED = {
     native.SECTION_CSC_INDICES: (native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX),
@@ -58,6 +60,7 @@ class BoundedBuild:
         memory: bytes for buffers.
         threads: sorting threads.
         show: called with name and unit of a stage; returns the stage's progress function.
+        keeps_time: write the times of edges; else they only order the lists.
 
     Attributes:
         rows_before: rows of the inputs that an earlier build has read.
@@ -70,7 +73,10 @@ class BoundedBuild:
         memory: int,
         threads: int,
         show: Callable[[str, str], ProgressFn],
+        keeps_time: bool = True,
     ) -> None:
+        # The lists of the other direction are ordered by the times in those of the first.
+        self._keeps_time = keeps_time or form.layout == "both"
         self._journal = journal
         self._form = form
         self._memory = memory
@@ -84,6 +90,7 @@ class BoundedBuild:
         self._recorded_at = time.monotonic()
         self._lists: ColumnFiles | None = None
         self._out: ColumnFiles | None = None
+        self._num_minor = 0
         if "columns" in self._state:
             self._restore_columns()
 
@@ -236,8 +243,13 @@ class BoundedBuild:
         """Record that features and labels are in place."""
         self._record(companions=True)
 
-    def make_lists(self, num_nodes: int) -> int:
+    def make_lists(self, num_nodes: int, num_minor: int | None = None) -> int:
         """Build the lists of ``num_nodes`` nodes; return the number of their edges.
+
+        Args:
+            num_nodes: number of lists.
+            num_minor: number of nodes that are in the lists; None: as many. Not for the layout
+                "both".
 
         Raises:
             InvalidArgumentError: an earlier build was for another number of nodes.
@@ -247,7 +259,8 @@ class BoundedBuild:
                 f"{self._journal.folder}: was built for {self._state['nodes']} nodes, not for "
                 f"{num_nodes}: features or labels have changed; --restart begins anew"
             )
-        ids = native.id_dtype(native.id_bytes_for(num_nodes))
+        self._num_minor = num_nodes if num_minor is None else num_minor
+        ids = native.id_dtype(native.id_bytes_for(self._num_minor))
         if self._state["phase"] == "lists":
             self._make_edge_lists(num_nodes, ids)
         else:
@@ -262,13 +275,15 @@ class BoundedBuild:
         columns: dict[str, tuple[np.dtype[Any], int]] = {"minor": (ids, 1)}
         for name, dtype, items in self._columns:
             if name != "row":
-                columns[name] = (dtype, items)
+                if name != "time" or self._keeps_time:
+                    columns[name] = (dtype, items)
             elif self._form.keep_order:
                 columns[name] = (native.id_dtype(native.id_bytes_for(self._state["rows"])), 1)
             elif self._form.layout == "both":
                 columns[name] = (_U64, 1)
         sums = self._state.get("list_sums")
-        return ColumnFiles(self._journal.path("list-"), columns, lists, edges, sums)
+        prefix = self._journal.path("list-")
+        return ColumnFiles(prefix, columns, lists, edges, sums, self._num_minor)
 
     def _make_edge_lists(self, num_nodes: int, ids: np.dtype[Any]) -> None:
         spill = self._open_edges()
@@ -365,12 +380,20 @@ class BoundedBuild:
 
     # ---- write -------------------------------------------------------------------------------
 
-    def write(self, path: native.Path) -> None:
-        """Write the graph file and put it in place."""
+    def write(
+        self, path: native.Path, time_zone: str | None = None, beside: Mapping[str, str] = _NONE
+    ) -> None:
+        """Write the graph file and put it in place.
+
+        Args:
+            path: the file.
+            time_zone: time zone of the times, or None.
+            beside: fingerprints of the files beside it, by node type and suffix.
+        """
         lists = self._lists
         assert lists is not None
         sections = self.sections()
-        meta = self._meta(lists)
+        meta = replace(self._meta(lists), time_zone=time_zone, beside=beside)
         total = sum(files.nbytes(name) for files, name, *_ in sections)
 
         def work(task: native.Task | None) -> None:

@@ -4,13 +4,15 @@
 
     spool   databases -> a Parquet file each                               spool-*
     nodes   tables of nodes -> maps of ids, times, features, labels        node-*
-    edges   for each edge type and its reverse: keys -> ids, then the
-            builder of graphs of one type, up to its lists                 edge-*.building
+    edges   for each edge type: keys -> ids                                join-*
+            and for it and its reverse: the builder of graphs of one
+            type, up to its lists                                          edge-*.building
     write   lists of all types, times, arrays -> one graph file; maps of
             ids beside it
 
-Each step is recorded when it is finished, and edges are recorded as they are read: the same call
-goes on after a kill. The file equals the one that ``HeteroGraph.from_edges`` and ``save`` write.
+Each step is recorded when it is finished, and keys and edges are recorded as they are read: the
+same call goes on after a kill. The file equals the one that ``HeteroGraph.from_edges`` and ``save``
+write, but for the fingerprints of the files beside it.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ from aethergraph.convert.form import GraphForm
 from aethergraph.convert.outputs import check_outputs, storage_error
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.result import Clock, Stages
-from aethergraph.convert.typed.columns import ColumnReader, share_times
+from aethergraph.convert.typed.columns import ColumnReader, TimeForm, share_times, zone_of
 from aethergraph.convert.typed.edges import EdgeColumns, TableEdges
+from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles, scan_nodes
 from aethergraph.convert.typed.schema import EdgeSpec, Schema
 from aethergraph.convert.typed.sections import (
@@ -52,6 +55,7 @@ from aethergraph.convert.typed.sources import (
     spool,
 )
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.column_files import columns_path
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.typed_edges import EdgeType
@@ -61,7 +65,8 @@ from aethergraph.storage.meta import EdgeType as EdgeMeta
 
 __all__ = ["TablesResult", "TypedBuild", "place_ids"]
 
-_VERSION = 2
+_VERSION = 3
+_LONGEST_NAME = 220  # file systems take 255 bytes; temporary files have longer names
 
 
 @dataclass
@@ -139,14 +144,22 @@ class TypedBuild:
         outputs = [self._output, *(ids_path(self._output, name) for name in self._mapped())]
         outputs += [columns_path(self._output, n) for n in self._names if self._with_columns(n)]
         inputs = [one["path"] for one in self.inputs]
+        inputs += [] if self._schema.path is None else [self._schema.path]
         check_outputs([self._output], inputs, force)
+        for path in outputs:
+            name = os.path.basename(path)
+            if len(os.fsencode(name)) > _LONGEST_NAME:
+                raise InvalidArgumentError(
+                    f"{name[:40]}...{name[-20:]}: this name of an output is too long: give the "
+                    "node type a shorter one"
+                )
         self._journal = journal = Journal(self._output, self._command(), self._restart)
         try:
             check_outputs(outputs, inputs, force or bool(journal.state.get("placed")))
             if journal.state:
                 self._remark(f"going on with an interrupted build in {journal.folder}")
             self._state: dict[str, Any] = {
-                "spooled": [], "nodes": {}, "edges": [], **journal.state
+                "spooled": [], "nodes": {}, "joins": {}, "edges": {}, **journal.state
             }  # fmt: skip
             with kept_if_useful(journal, self._remark if self._comparable else lambda text: None):
                 self._steps()
@@ -160,7 +173,9 @@ class TypedBuild:
     def _steps(self) -> None:
         clock = Clock(self.result.seconds)
         self._open_tables()
-        self._unit = self._find_unit()
+        forms = self._time_forms()
+        self._unit = share_times(forms, self._schema.time_unit) if forms else None
+        self._zone = zone_of(forms)
         keys = {name: self._keys(name) for name in self._mapped()}
         for name in self._names:
             self._make_nodes(name, keys.get(name))
@@ -170,8 +185,8 @@ class TypedBuild:
             self._ids = {
                 name: stack.enter_context(IdMap.load(self._nodes[name].ids_path)) for name in keys
             }
-            for number in range(len(self.kinds)):
-                self._make_edges(number)
+            for number in range(len(self._schema.edges)):
+                self._make_edge_types(number)
         clock.lap("edges")
         self._check_inputs()
         self._write(keys)
@@ -238,9 +253,7 @@ class TypedBuild:
                     spool(source, name, self._schema.folder, spooled)
                     self._state["spooled"].append(number)
                     self._record()
-            self._tables[name] = table = open_table(source, name, self._schema.folder, spooled)
-            if spooled is not None:
-                table.files = [spooled]
+            self._tables[name] = open_table(source, name, self._schema.folder, spooled)
         for name, one in self._schema.nodes.items():
             if one.source is not None:
                 table = self._tables[f"nodes.{name}"]
@@ -257,7 +270,7 @@ class TypedBuild:
         name = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
         return self._tables[name]
 
-    def _find_unit(self) -> str | None:
+    def _time_forms(self) -> list[TimeForm]:
         forms = []
         for name, one in self._schema.nodes.items():
             if one.time is not None:
@@ -265,7 +278,7 @@ class TypedBuild:
         for spec in self._schema.edges:
             if spec.time is not None:
                 forms.append(ColumnReader(self._table(spec)).time_form(spec.time))
-        return share_times(forms, self._schema.time_unit) if forms else None
+        return forms
 
     def _keys(self, name: str) -> KeyColumns:
         one = self._schema.nodes[name]
@@ -318,41 +331,82 @@ class TypedBuild:
 
     # ---- edges -------------------------------------------------------------------------------
 
-    def _source(self, number: int) -> TableEdges:
-        spec, reverse = self.kinds[number]
-        return TableEdges(
-            spec, reverse, self._table(spec), self._nodes, self._ids, self._unit,
-            self._journal.path(f"edge-{number}.dropped"),
-            self._show(f"Reading {' '.join(spec.kind)}{' (reverse)' * reverse}", "rows"),
-        )  # fmt: skip
+    def _make_edge_types(self, number: int) -> None:
+        """Make the lists of an edge type and of its reverse."""
+        spec, edges = self._schema.edges[number], len(self._schema.edges)
+        both = [number, number + edges] if self._schema.reverse else [number]
+        if any(str(one) not in self._state["edges"] for one in both):
+            ends = self._join(number)
+            try:
+                for one in both:
+                    self._make_edges(one, ends)
+            finally:
+                ends.close()
+            ends.remove()
+        for one in both:
+            count = self._state["edges"][str(one)]["edges"]
+            self.result.num_edges[self._kind(one)] = count
+        dropped = self._state["joins"][str(number)]
+        if dropped["null"]:
+            self.result.notes.append(f"{spec.kind}: {dropped['null']:,} null keys, no edges")
+        if dropped["missing"]:
+            self.result.notes.append(
+                f"{spec.kind}: {dropped['missing']:,} edges left out; the first: {dropped['first']}"
+            )
 
-    def _builder(self, number: int, lists: int) -> tuple[BoundedBuild, Journal]:
+    def _join(self, number: int) -> JoinedEnds:
+        """Return the ids of the ends of all rows of an edge type's table."""
+        spec, joins = self._schema.edges[number], self._state["joins"]
+        counts = [self._nodes[name].num_nodes for name, _ in spec.ends()]
+        dtypes = [native.id_dtype(native.id_bytes_for(count)) for count in counts]
+        prefix = self._journal.path(f"join-{number}-")
+        ends = JoinedEnds(prefix, dtypes, joins.get(str(number), {}))
+
+        def record(state: dict[str, Any]) -> None:
+            joins[str(number)] = state
+            self._record()
+
+        if not ends.state["done"]:
+            show = self._show(f"Joining {' '.join(spec.kind)}", "rows")
+            KeyJoin(spec, self._table(spec), self._ids, ends, self._memory, record, show).run()
+        return ends
+
+    def _builder(
+        self, number: int, memory: int | None = None
+    ) -> tuple[BoundedBuild, Journal]:  # fmt: skip
+        lists, _ = self._sizes(number)
         form = GraphForm(self._layout, num_nodes=lists, compress=self._compress)
         journal = Journal(self._journal.path(f"edge-{number}"), {"version": _VERSION}, False)
-        return BoundedBuild(journal, form, self._memory, self._threads, self._show), journal
+        keeps_time = self.kinds[number][0].time is not None
+        memory = self._memory if memory is None else memory
+        build = BoundedBuild(journal, form, memory, self._threads, self._show, keeps_time)
+        return build, journal
 
-    def _make_edges(self, number: int) -> None:
-        source = self._source(number)
-        if number == len(self._state["edges"]):
-            build, journal = self._builder(number, source.num_lists)
-            try:
-                rows = build.read(source)
-                edges = build.make_lists(source.num_lists) if rows else 0
-            finally:
-                build.close()
-                journal.close()
-            self._state["edges"].append({"edges": edges, "node_time": source.sorts_by_node})
-            self._record()
-        self.result.num_edges[source.kind] = self._state["edges"][number]["edges"]
-        if self.kinds[number][1]:
+    def _sizes(self, number: int) -> tuple[int, int]:
+        """Return the number of lists, and that of the nodes in them."""
+        source, _, target = self._kind(number)
+        ends = self._nodes[target].num_nodes, self._nodes[source].num_nodes
+        if self._layout == "both":
+            return max(ends), max(ends)
+        return ends if self._layout == "csc" else ends[::-1]
+
+    def _make_edges(self, number: int, ends: JoinedEnds) -> None:
+        if str(number) in self._state["edges"]:
             return
-        dropped = source.dropped()
-        if dropped.null:
-            self.result.notes.append(f"{source.kind}: {dropped.null:,} null keys, no edges")
-        if dropped.missing:
-            self.result.notes.append(
-                f"{source.kind}: {dropped.missing:,} edges left out; the first: {dropped.first}"
-            )
+        spec, reverse = self.kinds[number]
+        source = TableEdges(
+            spec, reverse, self._table(spec), self._nodes, ends, self._unit, self._memory,
+            self._show(f"Reading {' '.join(spec.kind)}{' (reverse)' * reverse}", "rows"),
+        )  # fmt: skip
+        build, journal = self._builder(number, self._memory - source.window_bytes)
+        try:
+            rows = build.read(source)
+            edges = build.make_lists(*self._sizes(number)) if rows else 0
+        finally:
+            build.close()
+            journal.close()
+        self._state["edges"][str(number)] = {"edges": edges, "node_time": source.sorts_by_node}
+        self._record()
 
     # ---- write -------------------------------------------------------------------------------
 
@@ -404,7 +458,7 @@ class TypedBuild:
         edges = []
         for owner in range(len(self.kinds)):
             source, relation, target = self._kind(owner)
-            count = self._state["edges"][owner]["edges"]
+            count = self._state["edges"][str(owner)]["edges"]
             ends = self._names.index(source), self._names.index(target)
             edges.append(EdgeMeta(ends[0], relation, ends[1], count))
             attrs = self._columns(owner).attrs
@@ -412,20 +466,26 @@ class TypedBuild:
         # Arrays of nodes come before those of edges.
         arrays.sort(key=lambda one: one.of != "node")
         nodes = [NodeType(name, self._nodes[name].num_nodes) for name in self._names]
-        return FileMeta(tuple(nodes), tuple(edges), tuple(arrays), self._unit)
+        beside = {f"{name}.ids": fingerprint_of(path) for name, path in self.result.ids.items()}
+        for name, path in self.result.columns.items():
+            beside[f"{name}.columns"] = fingerprint_of(path)
+        return FileMeta(
+            tuple(nodes), tuple(edges), tuple(arrays), self._unit, time_zone=self._zone,
+            beside=beside,
+        )  # fmt: skip
 
     def _write_edges(
         self, writer: native.NativeWriter, number: int, meta: FileMeta, task: native.Task | None
     ) -> None:  # fmt: skip
-        one, state = meta.edge_types[number], self._state["edges"][number]
+        one, state = meta.edge_types[number], self._state["edges"][str(number)]
         source, target = (meta.node_types[end].num_nodes for end in (one.source, one.destination))
         if not state["edges"]:
             columns = self._columns(number)
             write_no_edges(writer, number, source, target, columns, self._layout, self._compress)
             return
-        build, journal = self._builder(number, max(source, target))
+        build, journal = self._builder(number)
         try:
-            build.make_lists(max(source, target))
+            build.make_lists(*self._sizes(number))
             for files, name, kind, _ in build.sections():
                 is_csc = kind in (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
                 lists, ids = (target, source) if is_csc else (source, target)
@@ -458,17 +518,15 @@ class TypedBuild:
             }
             if not owners:
                 continue
-            if not self._state["edges"][number]["edges"]:
+            if not self._state["edges"][str(number)]["edges"]:
                 for name, owner in owners.items():
                     dtype = self._columns(number).attrs[name[5:]]
                     writer.begin(native.SECTION_ARRAY, owner, native.dtype_code(dtype))
                     writer.end()
                 continue
-            kind = meta.edge_types[number]
-            most = max(meta.node_types[end].num_nodes for end in (kind.source, kind.destination))
-            build, journal = self._builder(number, most)
+            build, journal = self._builder(number)
             try:
-                build.make_lists(most)
+                build.make_lists(*self._sizes(number))
                 for files, name, section, _ in build.sections():
                     if section == native.SECTION_ARRAY:
                         files.write_section(writer, name, section, owners[name], task)
@@ -501,11 +559,19 @@ def _edge_bytes(one: EdgeMeta) -> int:
 
 
 def place_ids(source: str, path: str) -> None:
-    """Put a map of ids in place; the work file stays for a build that goes on."""
+    """Put a map of ids in place; the work file stays for a build that goes on.
+
+    Both are one file with two names, where the file system has these.
+    """
     temporary = f"{path}.building"
     try:
         if os.path.exists(source):
-            shutil.copyfile(source, temporary)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            try:
+                os.link(source, temporary)
+            except OSError:  # such as FAT, and some that are mounted over a network
+                shutil.copyfile(source, temporary)
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, path)

@@ -1,44 +1,27 @@
-"""Edges of one type: rows of a table whose keys become ids, as a source for a bounded build."""
+"""Edges of one type: joined rows of a table and their values, as a source for a bounded build."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.convert.outputs import storage_error
-from aethergraph.convert.readers.base import InputError, ProgressFn
+from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.convert.readers.edges import EdgeChunk, Position
 from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.joins import JoinedEnds, SortedReads, pieces
 from aethergraph.convert.typed.nodes import NodeFiles
 from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table
 from aethergraph.graph.typed_edges import EdgeType
-from aethergraph.ids import IdMap
 
-__all__ = ["Dropped", "EdgeColumns", "EdgeValues", "TableEdges", "read_weights"]
+__all__ = ["EdgeColumns", "EdgeValues", "TableEdges", "read_weights"]
 
 Ids = NDArray[np.int64]
-
-
-@dataclass
-class Dropped:
-    """Count of edges that were left out, and the first of them.
-
-    Attributes:
-        null: edges without a key at one end.
-        missing: edges with a key that the other table does not have.
-        first: file, row and key of the first of these; "" if there are none.
-    """
-
-    null: int = 0
-    missing: int = 0
-    first: str = ""
+_ROWS = 1 << 17  # rows of a chunk without values
+_WINDOW_SHARE, _TIME_BYTES = 8, 32  # part of the memory for times, and bytes per row
 
 
 class EdgeValues(Protocol):
@@ -108,9 +91,9 @@ class TableEdges:
         reverse: swap the ends.
         table: its table.
         nodes: work files of the node types.
-        ids: maps of ids of the node types that keys refer to.
+        ends: ids of the ends that keys gave.
         unit: unit of all times.
-        notes: file that remembers what was left out, for a build that goes on later.
+        memory: bytes that times of nodes may take, which edges are sorted by.
         show: called with (rows read, rows in all).
         values: values of the edges; None: as ``spec`` names them.
     """
@@ -123,125 +106,83 @@ class TableEdges:
         reverse: bool,
         table: Table,
         nodes: Mapping[str, NodeFiles],
-        ids: Mapping[str, IdMap],
+        ends: JoinedEnds,
         unit: str | None,
-        notes: str,
+        memory: int,
         show: ProgressFn,
         values: EdgeValues | None = None,
     ) -> None:
         self._spec = spec
         self._reverse = reverse
         self._table = table
-        self._nodes = nodes
-        self._ids = ids
-        self._reader = ColumnReader(table)
-        self._notes = notes
+        self._joined = ends
         self._show = show
         self._values = values or EdgeColumns(spec, table, unit)
         self.kind: EdgeType = spec.kind
         if reverse:
             self.kind = (spec.kind[2], f"rev_{spec.kind[1]}", spec.kind[0])
-        self._source_time = None if spec.time is not None else nodes[self.kind[0]].time()
+        times = None if spec.time is not None else nodes[self.kind[0]].time()
+        self._times = None if times is None else SortedReads(times, memory)
+        self._window_rows = max(_ROWS, memory // (_WINDOW_SHARE * _TIME_BYTES))
+        self._window: tuple[int, NDArray[Any]] = (0, np.empty(0))
 
     @property
     def sorts_by_node(self) -> bool:
         """True if chunks carry the times of their source nodes, only to sort by."""
-        return self._source_time is not None
+        return self._times is not None
 
     @property
-    def num_lists(self) -> int:
-        """Largest number of nodes of both ends."""
-        return max(self._nodes[self.kind[0]].num_nodes, self._nodes[self.kind[2]].num_nodes)
+    def window_bytes(self) -> int:
+        """Bytes that times of nodes take, when they are read for many rows together."""
+        return self._window_rows * _TIME_BYTES if self._times and self._times.waits else 0
 
     def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
         """Yield the edges after ``start``, and the position where each chunk ends."""
-        done, total = 0, self._table.num_rows
-        fresh = tuple(start) == (0, 0)
-        for batch in self._table.batches(self._spec.columns, (start[0], start[1])):
-            done += batch.rows.num_rows
-            self._show(done, max(total, done))
-            yield (batch.file, batch.number + 1), self._chunk(batch)
-        if fresh and not done:
-            raise InputError(self._table.files[0], "holds no rows")
+        self._joined.verify()
+        total = self._joined.num_rows
+        columns = self._spec.value_columns
+        if not columns:
+            for first, ends in pieces(self._joined, start[1] * _ROWS, _ROWS):
+                rows = len(ends[0])
+                self._show(first + rows, total)
+                yield (0, first // _ROWS + 1), self._chunk(first, ends, None)
+            return
+        for batch in self._table.batches(columns, (start[0], start[1])):
+            first = self._joined.first_row(batch.file) + batch.first_row
+            rows = batch.rows.num_rows
+            self._show(first + rows, total)
+            ends = self._joined.read(first, first + rows)
+            yield (batch.file, batch.number + 1), self._chunk(first, ends, batch)
 
-    def _chunk(self, batch: Batch) -> EdgeChunk:
-        rows = batch.rows.num_rows
-        kept = np.ones(rows, np.bool_)
-        dropped = Dropped()
-        ends = []
+    def _chunk(self, first: int, ends: list[Ids], batch: Batch | None) -> EdgeChunk:
+        """Return the edges of rows from ``first`` on; ``batch`` has their values."""
+        kept = ends[-1] >= 0
+        rows = len(kept)
         if not self._spec.source_key:
-            first = self._nodes[self._spec.kind[0]].first_row(batch.file) + batch.first_row
-            ends.append(np.arange(first, first + rows))
-        for name, columns in self._spec.ends():
-            ends.append(self._end(batch, name, columns, kept, dropped))
-        if dropped.null or dropped.missing:
-            self._remember(batch, dropped)
+            ends = [np.arange(first, first + rows), *ends]
         src, dst = (end[kept] for end in ends)
         if self._reverse:
             src, dst = dst, src
-        weight, time, attrs = self._values.read(batch, kept)
-        if self._source_time is not None:
-            time = np.ascontiguousarray(self._source_time[src])
+        weight = time = None
+        attrs: dict[str, NDArray[Any]] = {}
+        if batch is not None:
+            weight, time, attrs = self._values.read(batch, kept)
+        if self._times is not None:
+            time = self._node_times(self._times, first, src, kept)
         return EdgeChunk(src, dst, weight, time, attrs)
 
-    def _end(
-        self, batch: Batch, name: str, columns: tuple[str, ...], kept: NDArray[np.bool_],
-        dropped: Dropped,
-    ) -> Ids:  # fmt: skip
-        """Return the ids of one end; clear in ``kept`` the rows that have none."""
-        ids, spec = self._ids[name], self._spec
-        block, known, impossible = self._reader.keys(batch, columns, ids.columns)
-        if not known.all():
-            if spec.null == "error":
-                raise batch.bad(
-                    f"the key of a {name!r} is missing (null)", int(known.argmin()), columns[0]
-                )
-            dropped.null += int((kept & ~known).sum())
-            kept &= known
-        found = ids.find(block)
-        if impossible is not None:
-            found[impossible] = -1
-        out = np.full(len(known), -1, np.int64)
-        out[known] = found
-        lost = kept & known & (out < 0)
-        if lost.any():
-            row = int(lost.argmax())
-            key = ids.columns.show(block, int(known[:row].sum()))
-            problem = f"there is no {name!r} with the key {key}"
-            if spec.missing == "error":
-                raise batch.bad(
-                    f'{problem}; missing = "drop" leaves such edges out, "keep" makes nodes of '
-                    "such keys",
-                    row,
-                    columns[0],
-                )
-            dropped.missing += int(lost.sum())
-            dropped.first = dropped.first or str(batch.bad(problem, row, columns[0]))
-            kept &= ~lost
-        return out
-
-    # ---- what was left out ------------------------------------------------------------------
-
-    def _remember(self, batch: Batch, dropped: Dropped) -> None:
-        place = [batch.file, batch.number]
-        line = json.dumps([place, dropped.null, dropped.missing, dropped.first])
-        try:
-            with open(self._notes, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
-        except OSError as error:
-            raise storage_error(error, self._notes) from None
-
-    def dropped(self) -> Dropped:
-        """Return what was left out, also by an interrupted build that this one went on from."""
-        found: dict[tuple[int, int], Any] = {}
-        if os.path.exists(self._notes):
-            with open(self._notes, encoding="utf-8") as file:
-                for line in file:
-                    try:
-                        place, null, missing, first = json.loads(line)
-                    except ValueError:  # the line that a kill has cut
-                        continue
-                    found[tuple(place)] = Dropped(null, missing, first)
-        parts = [found[place] for place in sorted(found)]
-        first = next((part.first for part in parts if part.first), "")
-        return Dropped(sum(p.null for p in parts), sum(p.missing for p in parts), first)
+    def _node_times(
+        self, times: SortedReads, first: int, src: Ids, kept: NDArray[np.bool_]
+    ) -> NDArray[Any]:  # fmt: skip
+        """Return the times of source nodes; those of many rows are read together."""
+        has_keys = self._reverse or bool(self._spec.source_key)
+        if not (times.waits and has_keys):
+            return times.take(src)
+        begin, window = self._window
+        if not begin <= first <= first + len(kept) <= begin + len(window):
+            end = min(first + self._window_rows, self._joined.num_rows)
+            number = -1 if self._reverse else 0
+            window = times.take(np.maximum(self._joined.read(first, end)[number], 0))
+            begin = first
+            self._window = (begin, window)
+        return window[first - begin : first - begin + len(kept)][kept]

@@ -271,6 +271,10 @@ const void *aether_file_base(const aether_file *file) {
     return file ? file->map.data : NULL;
 }
 
+int32_t aether_file_descriptor(const aether_file *file) {
+    return file ? file->map.fd : -1;
+}
+
 int aether_file_section(const aether_file *file, uint32_t i, aether_section *out, aether_error *err) {
     if (!file || !out)
         return ae_error_set(err, AETHER_E_INVALID, "no file given");

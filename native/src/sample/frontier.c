@@ -9,7 +9,7 @@
 #define BLOCK       AE_TIMES_MANY /* nodes located at a time */
 #define TASK_BLOCKS 4             /* ... per parallel task */
 #define WORTHWHILE  4096          /* below this many nodes waking threads does not pay */
-#define FAR_BLOCK   4096          /* nodes located at a time where asking costs more than the answer */
+#define FAR_BLOCK   4096          /* ... where asking costs more than the answer, and keys are not nodes */
 
 typedef struct prepare {
     const aether_sampler *s;
@@ -33,9 +33,10 @@ static int locate(const prepare *p, uint64_t at, uint64_t n, aether_error *err) 
     return t->ops->locate(t, nodes, n, p->f.lists + at, err);
 }
 
-/* Locate the lists of all nodes. */
+/* Locate the lists of all nodes: of a far topology in one question, which it can put to many at once. */
 static int locate_all(const prepare *p, uint64_t count, aether_error *err) {
-    const uint64_t most = p->r->topology->is_far ? FAR_BLOCK : BLOCK;
+    const bool is_far = p->r->topology->is_far;
+    const uint64_t most = !is_far ? BLOCK : p->s->node_bits ? FAR_BLOCK : count;
     int rc = AETHER_OK;
     for (uint64_t at = 0; !rc && at < count; at += most)
         rc = locate(p, at, count - at < most ? count - at : most, err);

@@ -74,7 +74,7 @@ def test_killed_in_a_frame_and_started_again(tmp_path: Path) -> None:
 def test_sigterm_ends_in_good_order(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
     with served(tmp_path / "x.npy", "--unix", tmp_path / "s") as (process, line):
-        source = open_source(address_in(line))
+        source = open_source(f"{address_in(line)}?map=no")
         assert (source.gather([1, 2]) == x[[1, 2]]).all()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
@@ -111,7 +111,7 @@ def test_a_server_that_stops_answering(
     ) as (process, line):  # fmt: skip
         sources = [
             open_source(f"{address_in(line)}?timeout=1&ca={certificate[0]}"),
-            open_source(f"unix://{tmp_path}/s?timeout=1"),
+            open_source(f"unix://{tmp_path}/s?timeout=1&map=no"),
         ]
         for one in sources:
             one.gather([1])

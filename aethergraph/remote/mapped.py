@@ -1,0 +1,112 @@
+"""Rows of a server on this machine, read from its file or memory without asking it.
+
+::
+
+    ATTACH over a unix socket ──> descriptor ──mapped──> rows, as of a file of one's own
+         └── stays open: its end says that the server is gone
+
+The server answers for what is read: once its connection has ended, nothing is read before it, or
+one that came in its place, has said that the rows are the same. Otherwise a table that begins anew
+would be read as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.errors import FormatError
+from aethergraph.features.table import NativeTable
+from aethergraph.protocols import RowSource
+from aethergraph.remote import wire
+from aethergraph.remote.endpoint import Connection, Endpoint, Table
+
+__all__ = ["FILE", "Mapped", "send_file"]
+
+#: Number of the way in a request: by the descriptor of a file or memory.
+FILE = 0
+
+
+def send_file(sock: socket.socket, request: int, rows: RowSource) -> None:
+    """Answer an ATTACH for the descriptor of rows; without one if nobody can map them."""
+    shared = rows.shared_file()
+    if shared is None:
+        wire.send(sock, wire.ATTACH, request, wire.pack_facts({}))
+        return
+    try:
+        facts = {"offset": shared.offset, "missing": shared.missing}
+        body = wire.pack_facts(facts)
+        wire.send_descriptor(sock, wire.ATTACH, request, body, shared.descriptor)
+    finally:
+        os.close(shared.descriptor)
+
+
+class Mapped:
+    """Rows of a server that are mapped; None in :meth:`rows` if they cannot be.
+
+    Args:
+        endpoint: the server, at a unix socket.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._attached = endpoint.run(_attach)
+
+    def rows(self, task: native.Task | None = None) -> NativeTable | None:
+        """Return the rows; None: ask the server for them.
+
+        Raises:
+            ServerTimeoutError, FileChangedError: the server is gone, or has come with others.
+        """
+        connection, rows = self._attached
+        if rows is None or connection is None or connection.is_open():
+            return rows
+        connection.close()
+        self._attached = self._endpoint.run(_attach, task)
+        return self._attached[1]
+
+    @property
+    def is_there(self) -> bool:
+        """True if the server's rows can be mapped."""
+        return self._attached[1] is not None
+
+    def close(self) -> None:
+        """End the connection, and let go of the rows."""
+        connection, _ = self._attached
+        if connection is not None:
+            connection.close()
+
+
+def _attach(connection: Connection) -> tuple[Connection | None, NativeTable | None]:
+    """Return a connection of its own and the rows; (None, None) if there is no descriptor."""
+    facts, descriptor = connection.attach(FILE)
+    if descriptor is None:
+        return None, None
+    try:
+        rows = _open(facts, descriptor, connection.table)
+    finally:
+        os.close(descriptor)
+    return connection.kept(), rows
+
+
+def _open(facts: dict[str, Any], descriptor: int, table: Table) -> NativeTable:
+    code = native.dtype_code(table.dtype)
+    try:
+        offset, missing = int(facts["offset"]), facts["missing"]
+        number = None if missing is None else native.MISSING[missing]
+    except (KeyError, TypeError, ValueError):
+        raise wire.WireError("a description of a file that cannot be read") from None
+    if number is None:
+        file = native.NativeFile(f"/proc/self/fd/{descriptor}", raw=True)
+        array: NDArray[Any] = file.array(offset, table.shape, native.ARRAY_DTYPES[code])
+        native.advise(array, native.ADVICE_RANDOM)
+        return native.NativeRows(array, code, file.guard())
+    slots = native.LiveSlots.attach(descriptor, False)
+    if (slots.layout.num_rows, *slots.layout.row_shape) != table.shape or slots.code != code:
+        raise FormatError("the memory has other rows than the server says")
+    slots.missing = number
+    return slots

@@ -1,0 +1,207 @@
+"""Cuts: records held until every partition has come to the same place, on every machine.
+
+::
+
+    partition 0   |------- 100 -------|--- held --          offsets that are multiples of ``size``
+    partition 1   |---------- 100 ----|                     and an order that is that of partitions:
+    partition 2   |----- 70 ..                              what comes when makes no difference
+
+A round is the records of all partitions up to their next multiple. It is complete when all of them
+have come that far, and those that are ahead wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.errors import SourceError
+from aethergraph.streaming.records import Records
+
+__all__ = ["Cuts"]
+
+
+class Cuts:
+    """Records of a stream, handed out in rounds that do not depend on when they came.
+
+    Args:
+        size: offsets of a partition between two cuts, at least 1.
+        name: name of the stream, for messages.
+        offsets: offsets by partition that the graph goes on at.
+    """
+
+    def __init__(self, size: int, name: str, offsets: Mapping[int, int]) -> None:
+        self._size, self._name = size, name
+        self._held: dict[int, list[Records]] = {}
+        self._places = dict(offsets)
+        #: Offset that each partition must come to; None: nothing is known of it yet.
+        self._ends: dict[int, int | None] = {p: self._after(at) for p, at in offsets.items()}
+        self._ended: frozenset[int] = frozenset()
+        self._has_cut = bool(offsets)
+
+    def _after(self, offset: int) -> int:
+        return (offset // self._size + 1) * self._size
+
+    def expect(self, partitions: Iterable[int], ended: Iterable[int] = ()) -> None:
+        """Wait for these partitions, too, but not for those that have ended.
+
+        Raises:
+            SourceError: one was not there when the first round was made.
+        """
+        self._ended = frozenset(ended)
+        for partition in partitions:
+            if partition in self._ends:
+                continue
+            if self._has_cut:
+                raise SourceError(
+                    None, f"{self._name}: partition {partition} was added, which others may see at "
+                    "another cut: with cut= the partitions stay as they were at the beginning"
+                )  # fmt: skip
+            self._ends[partition] = None
+
+    def add(self, records: Records) -> None:
+        """Hold records until their round is complete."""
+        partition = records.partition
+        self.expect((partition,), self._ended)
+        if self._ends[partition] is None:
+            bad = [one.offset for one in records.bad]
+            first = min((*bad, *_offsets(records)[:1].tolist()), default=records.following - 1)
+            self._ends[partition] = self._after(first)
+        self._held.setdefault(partition, []).append(records)
+        self._places[partition] = records.following
+
+    def _has_come(self, partition: int) -> bool:
+        end = self._ends[partition]
+        return end is not None and self._places.get(partition, 0) >= end
+
+    @property
+    def full(self) -> frozenset[int]:
+        """Partitions that have come to the cut, and wait for others."""
+        return frozenset(p for p in self._ends if self._has_come(p))
+
+    @property
+    def missing(self) -> list[int]:
+        """Partitions that the round waits for, ascending."""
+        return sorted(p for p in self._ends if not self._has_come(p) and p not in self._ended)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if there is a round to take."""
+        return bool(self._ends) and not self.missing and self.has_any
+
+    @property
+    def has_any(self) -> bool:
+        """True if records are held."""
+        return any(self._held.values())
+
+    def wanted(self, partition: int) -> int | None:
+        """Return the offset that a partition must come to; None: nothing is known of it yet."""
+        return self._ends[partition]
+
+    def take(self) -> tuple[list[Records], dict[int, int]]:
+        """Take a round: all that there is up to the cut.
+
+        Returns:
+            The records in the order of partitions and of their numbers, and the offset behind them
+            by partition, which is the cut's also where messages are missing before it.
+        """
+        self._has_cut = True
+        found: list[Records] = []
+        offsets: dict[int, int] = {}
+        for partition in sorted(self._held):
+            end = self._ends[partition]
+            assert end is not None
+            pieces = [_split(one, end) for one in self._held[partition]]
+            found += _joined([before for before, _ in pieces if before is not None])
+            self._held[partition] = [behind for _, behind in pieces if behind is not None]
+            offsets[partition] = min(end, self._places[partition])
+            if self._has_come(partition):
+                self._ends[partition] = end + self._size
+        return found, offsets
+
+
+def _offsets(records: Records) -> NDArray[np.int64]:
+    assert records.offsets is not None
+    return np.asarray(records.offsets, np.int64)
+
+
+def _split(records: Records, end: int) -> tuple[Records | None, Records | None]:
+    """Return the records before an offset, and those from there on; None where there are none."""
+    if records.following <= end:
+        return records, None
+    at = int(np.searchsorted(_offsets(records), end))
+    before = [one for one in records.bad if one.offset < end]
+    behind = [one for one in records.bad if one.offset >= end]
+    return (
+        _part(records, slice(0, at), end, before) if at or before else None,
+        _part(records, slice(at, None), records.following, behind),
+    )
+
+
+def _part(records: Records, rows: slice, following: int, bad: Any) -> Records:
+    payload, first = records.payload, rows.start
+    return replace(
+        records,
+        following=following,
+        columns={name: values[rows] for name, values in records.columns.items()},
+        attrs={name: values[rows] for name, values in records.attrs.items()},
+        given={name: values[rows] for name, values in records.given.items()},
+        offsets=_offsets(records)[rows],
+        bad=bad,
+        payload=None if payload is None else lambda row: payload(first + row),
+    )
+
+
+def _joined(records: list[Records]) -> list[Records]:
+    """Return runs of records of one sort as one each: nobody can tell how they came."""
+
+    def sort(one: Records) -> Any:
+        return str(one.kind), sorted(one.columns), sorted(one.attrs)
+
+    return [_join(list(run)) for _, run in groupby(records, key=sort)]
+
+
+def _join(parts: list[Records]) -> Records:
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([one.count for one in parts])
+
+    def payload(row: int) -> bytes | None:
+        number = int(np.searchsorted(ends, row, "right"))
+        ask = parts[number].payload
+        return None if ask is None else ask(row - int(ends[number]) + parts[number].count)
+
+    names = sorted({name for one in parts for name in one.given})
+    given = [{name: one.given.get(name, one.columns[name]) for name in names} for one in parts]
+
+    def join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {name: _column([table[name] for table in tables]) for name in tables[0]}
+
+    return replace(
+        parts[-1],
+        columns=join([one.columns for one in parts]),
+        attrs=join([one.attrs for one in parts]),
+        given=join(given),
+        offsets=np.concatenate([_offsets(one) for one in parts]),
+        bad=[bad for one in parts for bad in one.bad],
+        payload=payload,
+    )
+
+
+def _column(values: list[Any]) -> NDArray[Any]:
+    """Return the values of a column one after the other, none of them converted."""
+    arrays = [np.asarray(one) for one in values if len(one)] or [np.asarray(values[0])]
+    kinds = {(one.dtype.kind, one.dtype.itemsize, one.shape[1:]) for one in arrays}
+    texts = all(one.dtype.kind in "US" for one in arrays)
+    if len(kinds) == 1 or (texts and len({one.dtype.kind for one in arrays}) == 1):
+        return np.concatenate(arrays)
+    items = [item for one in arrays for item in (one.tolist() if one.ndim == 1 else list(one))]
+    found = np.empty(len(items), object)
+    for place, item in enumerate(items):
+        found[place] = item
+    return found
