@@ -221,6 +221,7 @@ class Ingestor:
         self._reached: dict[int, int] = {}
         #: Offsets and snapshots of the commits that are kept, oldest first.
         self._kept: list[tuple[dict[int, int], Any]] = []
+        self._marks: dict[int, int] = {}
         #: Error that ended it.
         self.failure: BaseException | None = None
         made(self)
@@ -241,6 +242,11 @@ class Ingestor:
                     f"{option} depends on when records come, which differs from machine to "
                     "machine: leave it out with cut="
                 )
+        if getattr(source, "counts_bytes", False):
+            raise InvalidArgumentError(
+                "cut= needs records that are numbered one by one, and those of this file are by "
+                "bytes: take them from Kafka, or from Parquet or Arrow"
+            )
         if not callable(getattr(source, "lag", None)):
             raise InvalidArgumentError(
                 "cut= needs a source with lag(), which tells the partitions that there are"
@@ -404,8 +410,9 @@ class Ingestor:
     # ---- the loop ----------------------------------------------------------------------------
 
     def _open(self) -> None:
-        if self._stats.state != "new":
+        if self._stats.state != "new" or self._stopping.is_set():
             raise ClosedError("an ingestor runs once: make another one")
+        self.graph.store.begin_stream(self._name, self)
         offsets = self.graph.offsets(self._name)
         self._trusted = bool(offsets)
         saved = {p: unpacked(n) for p, n in self.graph.offsets(times_of(self._name)).items()}
@@ -415,12 +422,16 @@ class Ingestor:
         try:
             if self._dead_letter is not None:
                 self._letters = DeadLetters(self._dead_letter, self._name, offsets)
+            check = getattr(self.source, "check_marks", None)
+            if check is not None:
+                check(self.graph.offsets(_marks_of(self._name)))
             self.source.open(offsets)
             self._ask_lag(force=True)
             if self._cut is not None:
                 self._cuts = Cuts(self._cut, self._name, offsets)
         except BaseException as error:
             self._fail(error)
+            self.graph.store.end_stream(self._name, self)
             self.source.close()
             raise
         self._note_commit()
@@ -450,6 +461,8 @@ class Ingestor:
             self._fail(error)
             raise
         finally:
+            with suppress(ClosedError):
+                self.graph.store.end_stream(self._name, self)
             self.source.close()
             if self._letters is not None:
                 self._letters.close()
@@ -649,6 +662,7 @@ class Ingestor:
                     counts = self._target.write(pending.changes)
                     for partition, following in pending.offsets.items():
                         self.graph.set_offset(self._name, partition, following)
+                        self._save_mark(partition)
                     self._save_times(pending.largest)
                 return counts
             except OutOfMemoryError as error:
@@ -660,6 +674,14 @@ class Ingestor:
                 wait = min(2 * wait, most)
                 self.graph.reclaim()
                 self._paused = self._known()
+
+    def _save_mark(self, partition: int) -> None:
+        """Keep what the records of a partition are known by, where the source has that."""
+        give = getattr(self.source, "mark", None)
+        found = None if give is None else give(partition)
+        if found is not None and self._marks.get(partition) != found:
+            self.graph.set_offset(_marks_of(self._name), partition, found)
+            self._marks[partition] = found
 
     def _save_times(self, partitions: Iterable[int]) -> None:
         """Keep the largest times and the watermark with the edges."""
@@ -700,3 +722,8 @@ class Ingestor:
         describe = getattr(self.source, "describe", None)
         what = f"partition {partition}" if describe is None else str(describe(partition))
         return f"{self._name}, {what}"
+
+
+def _marks_of(name: str) -> str:
+    """Return the name under which the graph keeps what the partitions of a source are known by."""
+    return f"{name}#mark"

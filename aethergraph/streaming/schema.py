@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -333,6 +334,12 @@ class SchemaSource:
         schema = self.schema
         target.check_columns(schema.roles, schema.attrs, schema.kind)
         target.check_keys(schema.roles, schema.ids, schema.kind)
+        if "time" in schema.roles and schema.node is None and not target.keeps_time:
+            warnings.warn(
+                f"the records have a time ({schema.time}), but the graph keeps none: it serves the "
+                "watermark alone, and cannot be had later; make the graph with edge_time=",
+                stacklevel=2,
+            )
 
 
 def check_listener(name: Any, schema: Any, format: str) -> None:

@@ -587,6 +587,27 @@ def test_a_thread_gives_way() -> None:
     assert max(source.sizes) == 10_000
 
 
+def test_a_stream_is_taken_by_one_ingestor() -> None:
+    graph, source = small(), MemorySource("s")
+    with Ingestor(graph, source):
+        with pytest.raises(errors.InvalidArgumentError, match="'s' is being taken into"):
+            Ingestor(graph, MemorySource("s")).start()
+        with Ingestor(graph, MemorySource("t")):
+            pass
+    Ingestor(graph, MemorySource("s")).start().stop()  # the first has ended
+    one = Ingestor(graph, source)
+    one.stop()
+    with pytest.raises(errors.ClosedError, match="runs once"):
+        one.start()
+
+
+def test_times_that_the_graph_does_not_keep(tmp_path: Path) -> None:
+    (tmp_path / "e").touch()
+    source = FileSource(tmp_path / "e", Schema.json(src="u", dst="v", time="t"))
+    with pytest.warns(UserWarning, match=r"have a time \(t\), but the graph keeps none"):
+        Ingestor(small(), source)
+
+
 def test_what_is_no_graph_or_no_source() -> None:
     from aethergraph import Graph
 
