@@ -514,14 +514,18 @@ run_stage() {
 
 # run_beside LINE ENTRY...: these stages, in the lanes of that line; each is shown when it has ended.
 run_beside() {
-    local line=$1 lane entry running=1 shown=' '
+    local line=$1 lane entry running=1 shown=' ' pids=()
     shift
     note "at the same time: ${*%%|*}"
     rm -f "$LOGS/stop"
     for entry; do rm -f "$LOGS/${entry%%|*}.done"; done
+    set -m # lanes are process groups, which end with this script
     while IFS= read -rd / lane; do
         run_lane "$lane" " ${*%%|*} " &
+        pids+=("$!")
     done <<<"$line/"
+    set +m
+    trap 'kill -- "${pids[@]/#/-}" 2>/dev/null; exit 130' INT TERM
     while [ -n "$running" ]; do
         sleep 1
         running=$(jobs -rp) # first: what ends after this is seen below
@@ -534,6 +538,7 @@ run_beside() {
             fi
         done
     done
+    trap - INT TERM
 }
 
 # run_lane "STAGE..." " WANTED... ": those that are wanted, one after the other, until one fails in any lane.
