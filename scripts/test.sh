@@ -148,10 +148,11 @@ install_wheel() {
 
 # Every tool runs, so that one run shows all complaints.
 stage_lint() {
-    local bad=0 sources
+    local bad=0 sources mypy
     run "$VENV/bin/ruff" check . || bad=1
     run "$VENV/bin/ruff" format --check . || bad=1
     scripts/typecheck.sh "$PY" >"$LOGS/mypy.log" 2>&1 & # one thread
+    mypy=$!
     mapfile -t sources < <(find native \( -name '*.c' -o -name '*.h' \) -print | sort)
     note "clang-format on ${#sources[@]} files"
     # From the environment: every release of it formats a little differently.
@@ -169,7 +170,7 @@ stage_lint() {
         [ -e "$PASSED/$hash" ] || { clang-tidy --quiet "$1" -- $flags 2>/dev/null && touch "$PASSED/$hash"; }' sh || bad=1
     run "$VENV/bin/shellcheck" -x scripts/*.sh .ci/run || bad=1
     note "mypy --strict"
-    wait "$!" || bad=1
+    wait "$mypy" || bad=1
     cat "$LOGS/mypy.log"
     return "$bad"
 }
