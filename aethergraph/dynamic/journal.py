@@ -212,6 +212,7 @@ class Journal(LogReader):
         used = {self.base or "", *self._row_files.values(), *current.get("ids", {}).values()}
         directory.remove_others(used)
         store.journal = self
+        store.watermark.show(store.offsets)
         self.publish()
 
     def publish(self) -> None:
@@ -241,7 +242,7 @@ class Journal(LogReader):
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
                 "base": None if store.base is None else store.base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
-                "ids": ids,
+                "ids": ids, "watermark": store.watermark.fd,
             }
         )  # fmt: skip
 
@@ -469,6 +470,7 @@ def attach(path: native.Path) -> LiveStore:
             name: (kind, room, None if path is None else IdMap.load(path), fd)
             for name, (kind, room, path, fd) in address.get("ids", {}).items()
         },
+        watermark=address.get("watermark"),
     )  # fmt: skip
 
 
