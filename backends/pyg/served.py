@@ -25,8 +25,8 @@ def sample_to_data(found: ServedSample) -> Data | HeteroData:
         score = model(data.x, data.edge_index)[: data.batch_size]
 
     It has what a batch of :class:`NeighborLoader` has: ``edge_index``, ``n_id``, ``e_id``,
-    ``batch`` if disjoint, ``num_sampled_nodes``, ``num_sampled_edges``, ``batch_size``, and the rows
-    by their names; and ``key`` and ``commit``. Tensors are views of the answer where torch has
+    ``batch`` if disjoint, ``num_sampled_nodes``, ``num_sampled_edges``, ``batch_size``, and the
+    rows by their names; and ``key`` and ``commit``. Tensors are views of the answer where torch has
     their dtype.
 
     Args:

@@ -97,7 +97,8 @@ def test_many_types(tmp_path: Path) -> None:
             graph[kind].insert(*rng.integers(0, 30, (2, 20)))
         graph["a"].update([1, 2], x=rng.random((2, 2)))
         now = graph.snapshot()
-        seen[now.lsn] = [*(now[kind].edge_list() for kind in KINDS), now["a"].attrs["x"].read(0, 30)]
+        edges = [now[kind].edge_list() for kind in KINDS]
+        seen[now.lsn] = [*edges, now["a"].attrs["x"].read(0, 30)]
     graph.close()
     with History(tmp_path / "g", 16) as history:
         for lsn, (one, other, rows) in seen.items():
