@@ -232,6 +232,9 @@ stage_soak() {
     # Ingestors are killed a hundred times each, brokers go away twenty times.
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
+    # A million frames that are right but for some bits.
+    AETHERGRAPH_EXAMPLES=34 run_pytest "$VENV" compiled "$TESTS/core/remote/test_broken_frames.py" \
+        -k ten_thousands --timeout 3600
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
     AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/convert/test_bounded_failures.py" -k budget
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
