@@ -83,6 +83,8 @@ stage_system() {
     has pkg-config || missing+=(pkg-config)
     has ip || missing+=(iproute2)
     has setarch || missing+=(util-linux)
+    # For RDMA; the build and its tests do without where there is none.
+    has_header ucp/api/ucp.h || { has apt-get && missing+=(libucx-dev); }
     [ ${#missing[@]} -eq 0 ] || { note "installing: ${missing[*]}"; apt_install "${missing[@]}"; }
     if ! clang_can_fuzz; then
         # Debian has the runtime in libclang-rt-N-dev, older Ubuntu in libclang-common-N-dev.
@@ -155,7 +157,7 @@ stage_lint() {
     mapfile -t sources < <(find native/src -name '*.c' -print | sort)
     note "clang-tidy on ${#sources[@]} files"
     # shellcheck disable=SC2016
-    printf '%s\0' "${sources[@]}" | URING=$(has_header liburing.h && echo -DAE_HAVE_URING=1) xargs -0 -n 1 -P "$(nproc)" sh -c '
+    printf '%s\0' "${sources[@]}" | URING="$(has_header liburing.h && echo -DAE_HAVE_URING=1) $(has_header ucp/api/ucp.h && echo -DAE_HAVE_UCX=1)" xargs -0 -n 1 -P "$(nproc)" sh -c '
         case $1 in */core/error.c) model= ;; *) model="-include native/analyzer.h" ;; esac
         clang-tidy --quiet "$1" -- -std=gnu11 -D_GNU_SOURCE $URING -Inative/include -Inative/src $model 2>/dev/null' sh || bad=1
     run "$VENV/bin/shellcheck" -x scripts/*.sh .ci/run || bad=1
@@ -220,6 +222,8 @@ stage_soak() {
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
+    # Over UCX, which without a card asks the other side: fewer.
+    AETHERGRAPH_SOAK_READS=1e7 run_pytest "$VENV" compiled "$TESTS/core/remote/test_rdma.py" -k torn
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
     native_make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-60}"

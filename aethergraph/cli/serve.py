@@ -50,6 +50,14 @@ def serve_command(
     shard: Annotated[
         str, typer.Option(help="K/N: serve the K-th (from 0) of N ranges of the rows.")
     ] = "0/1",
+    rdma: Annotated[
+        bool,
+        typer.Option(
+            "--rdma",
+            help="Let network cards read live tables, and copies of other rows, in memory.",
+            rich_help_panel=_SECURITY,
+        ),
+    ] = False,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that answers may take at the end.")
     ] = 10.0,
@@ -64,9 +72,9 @@ def serve_command(
     """
     host, port = _place(tcp, unix)
     server = FeatureServer(
-        _tables(files, name or [], graph), host=host, port=port, unix=unix,
+        _tables(files, name or [], graph, rdma), host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard),
+        tls=tls, shard=_shard(shard), rdma=rdma,
     )  # fmt: skip
     ended = threading.Event()
 
@@ -114,14 +122,17 @@ def _shard(text: str) -> tuple[int, int]:
     return int(k), int(n)
 
 
-def _tables(files: list[Path], names: list[str], lists: bool) -> dict[str, RowSource]:
+def _tables(
+    files: list[Path], names: list[str], lists: bool, writable: bool
+) -> dict[str, RowSource]:
     if names and len(names) != len(files):
         raise InvalidArgumentError(
             f"--name is given {len(names)} times for {len(files)} files: give one for each, or none"
         )
     found: dict[str, Any] = {}
     for i, path in enumerate(files):
-        for key, rows in open_tables(path, names[i] if names else None, lists=lists).items():
+        tables = open_tables(path, names[i] if names else None, lists=lists, writable=writable)
+        for key, rows in tables.items():
             if key in found:
                 raise InvalidArgumentError(
                     f"two tables are called {key!r}: give --name for each file"

@@ -52,6 +52,7 @@ C_LAYERS = [
     "keys",
     "rows",
     "slots",
+    "rdma",
     "build",
     "topology",
     "topology/paged",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import signal
@@ -32,7 +31,6 @@ from aethergraph.remote import (
     address,
     endpoint,
     open_source,
-    rows,
     wire,
 )
 
@@ -90,18 +88,6 @@ def test_names_and_places(tmp_path: Path, x: Any) -> None:
     with pytest.raises(StorageError, match="Address already in use"):
         FeatureServer(x, unix=path).start()
     assert path.read_text() == "no socket"
-
-
-def test_rdma_says_once_that_it_is_tcp(
-    server: FeatureServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(rows, "_told_of_rdma", False)
-    with caplog.at_level(logging.WARNING, "aethergraph"):
-        for _ in range(2):
-            open_source(f"rdma://127.0.0.1:{server.port}").gather([1])
-    assert [one.message for one in caplog.records] == [
-        "rdma://: there is no RDMA transport here; rows come over TCP"
-    ]
 
 
 def test_files_are_mapped(tmp_path: Path, x: Any) -> None:
