@@ -315,7 +315,7 @@ class RemoteRows(RowTable):
 
     @property
     def transport(self) -> str:
-        """Way of the rows: ``"tcp"``, ``"unix"``; ``"map"``, ``"rdma"``: not asked for, but read."""
+        """Way of the rows: asked for by ``"tcp"``, ``"unix"``, or read by ``"map"``, ``"rdma"``."""
         reader = self._reader
         if reader.mapped is not None and reader.mapped.is_there:
             return "map"

@@ -1,7 +1,7 @@
 """Rows that are read out of a server's memory by UCX, between processes of this machine.
 
-No card is needed: UCX asks a thread of the server's process, which copies the memory as a card would,
-beside its writers and without a look at their order. Calls, keys and checks are the same.
+No card is needed: UCX asks a thread of the server's process, which copies the memory as a card
+would, beside its writers and without a look at their order. Calls, keys and checks are the same.
 """
 
 from __future__ import annotations
