@@ -30,10 +30,10 @@ STAGES=(
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
     "c-tsan|those that start threads under ThreadSanitizer"
     "c-no-uring|unit tests of reading in a build without liburing"
-    "c-fuzz|libFuzzer on the decoders of the C core"
     "python|Python tests on the compiled build"
     "interpreted|tests of what mypyc compiles and of its users, on the build without mypyc"
     "python-asan|core tests with the extension under AddressSanitizer (and without mypyc)"
+    "c-fuzz|libFuzzer on the decoders of the C core"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
     "docs|the documentation with its reference, built; every public name is in it"
@@ -43,11 +43,13 @@ STAGES=(
     "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1"
 )
 
-# Stages that wait for downloads or keep one core busy, in folders of their own: those of a line, which
-# follow each other above, run at the same time.
+# Lanes, which run at the same time: their tests wait now and then, for the disk or for each other, and their
+# installations for downloads. Stages of a lane take turns. Those of a line follow each other above.
 BESIDE=(
-    "environment c-tests"
-    "wheel install docs dgl-install versions-install"
+    "environment / c-tests"
+    "lint c-asan c-tsan c-no-uring / python interpreted python-asan"
+    "wheel / install / docs / dgl-install / versions-install"
+    "versions / dgl"
 )
 
 # Too long for every change: they run when they are named.
@@ -66,8 +68,10 @@ DIST=$BASE/dist
 NATIVE=$BASE/native
 PY=$VENV/bin/python
 TESTS=$ROOT/tests
-# The same work for every developer: no user's settings, no stray plugins' caches.
-export PYTHONDONTWRITEBYTECODE=1 RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
+# The same work for every developer: no user's settings. Tests that pytest has rewritten are kept, beside them, for
+# the stages that run them again.
+unset PYTHONDONTWRITEBYTECODE
+export RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
 # Many wheels are made of the same C sources. ccache, if it is there, compiles them once for every
 # Python whose compiler flags are the same: by content, wherever pip unpacks them.
 export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$BASE/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1
@@ -149,18 +153,27 @@ stage_lint() {
     local bad=0 sources
     run "$VENV/bin/ruff" check . || bad=1
     run "$VENV/bin/ruff" format --check . || bad=1
-    run scripts/typecheck.sh "$PY" || bad=1
+    scripts/typecheck.sh "$PY" >"$LOGS/mypy.log" 2>&1 & # one thread
     mapfile -t sources < <(find native \( -name '*.c' -o -name '*.h' \) -print | sort)
     note "clang-format on ${#sources[@]} files"
     # From the environment: every release of it formats a little differently.
     "$VENV/bin/clang-format" --dry-run --Werror "${sources[@]}" || bad=1
     mapfile -t sources < <(find native/src -name '*.c' -print | sort)
     note "clang-tidy on ${#sources[@]} files"
+    # What it has passed is not looked at again: names of files are hashes of what it sees, comments included.
+    mkdir -p "$BASE/tidy"
+    local optional
+    optional="$(has_header liburing.h && echo -DAE_HAVE_URING=1) $(has_header ucp/api/ucp.h && echo -DAE_HAVE_UCX=1)"
     # shellcheck disable=SC2016
-    printf '%s\0' "${sources[@]}" | URING="$(has_header liburing.h && echo -DAE_HAVE_URING=1) $(has_header ucp/api/ucp.h && echo -DAE_HAVE_UCX=1)" xargs -0 -n 1 -P "$(nproc)" sh -c '
+    printf '%s\0' "${sources[@]}" | PASSED=$BASE/tidy OPTIONAL=$optional xargs -0 -n 1 -P "$(nproc)" sh -c '
         case $1 in */core/error.c) model= ;; *) model="-include native/analyzer.h" ;; esac
-        clang-tidy --quiet "$1" -- -std=gnu11 -D_GNU_SOURCE $URING -Inative/include -Inative/src $model 2>/dev/null' sh || bad=1
+        flags="-std=gnu11 -D_GNU_SOURCE $OPTIONAL -Inative/include -Inative/src $model"
+        hash=$({ clang --version; cat .clang-tidy; clang -E -CC $flags "$1"; } | sha256sum | cut -c -64)
+        [ -e "$PASSED/$hash" ] || { clang-tidy --quiet "$1" -- $flags 2>/dev/null && touch "$PASSED/$hash"; }' sh || bad=1
     run "$VENV/bin/shellcheck" -x scripts/*.sh .ci/run || bad=1
+    note "mypy --strict"
+    wait "$!" || bad=1
+    cat "$LOGS/mypy.log"
     return "$bad"
 }
 
@@ -224,6 +237,7 @@ stage_soak() {
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
     # Over UCX, which without a card asks the other side: fewer.
     AETHERGRAPH_SOAK_READS=1e7 run_pytest "$VENV" compiled "$TESTS/core/remote/test_rdma.py" -k torn
+    AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/convert/test_bounded_failures.py" -k budget
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
     native_make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-60}"
@@ -437,7 +451,7 @@ stage_dgl() {
     run "$fresh/bin/python" -m pip check
     run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
     # With PyG 2.5 and torch 2.2: all but what lies below them, the core's files, caches and lists.
-    local below=(test_{compressed,foreign_graphs,killed_training,out_of_core,packing,planned_loading,row_sources}.py)
+    local below=(test_{aligned_training,compressed,foreign_graphs,killed_training,out_of_core,packing,planned_loading,row_sources}.py)
     run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis" \
         "${below[@]/#/--ignore=$TESTS/pyg/}"
 }
@@ -476,7 +490,8 @@ total_passed=0
 total_failed=0
 stages_failed=0
 
-# do_stage NAME: run it; its status and the seconds that it took go into its .done file.
+# do_stage NAME: run it, in a subshell of its own; its status, the seconds that it took and those that it kept
+# processors busy go into its .done file.
 do_stage() {
     local start=$SECONDS rc=0
     # Not in a condition: bash would then ignore `set -e` inside the stage.
@@ -487,7 +502,13 @@ do_stage() {
         "stage_${1//-/_}"
     ) 2>&1 </dev/null
     rc=$?
-    echo "$rc $((SECONDS - start))" >"$LOGS/$1.done"
+    times >"$LOGS/$1.times" # of this subshell: not in another one
+    echo "$rc $((SECONDS - start)) $(processor_seconds "$LOGS/$1.times")" >"$LOGS/$1.done"
+}
+
+# processor_seconds FILE: of what `times` printed, those of the processes that have ended (0m1.5s 0m0.5s).
+processor_seconds() {
+    awk -F '[ms ]+' '{ last = $1 * 60 + $2 + $3 * 60 + $4 } END { printf "%.0f", last }' "$1"
 }
 
 run_stage() {
@@ -496,27 +517,45 @@ run_stage() {
     end_stage "$1"
 }
 
-# run_beside ENTRY...: stages of one line of BESIDE, at the same time; shown in their order.
+# run_beside LINE ENTRY...: these stages, in the lanes of that line; each is shown when it has ended.
 run_beside() {
-    local entry name pids=() i=0
+    local line=$1 lane entry running=1 shown=' '
+    shift
     note "at the same time: ${*%%|*}"
-    for entry; do
-        do_stage "${entry%%|*}" >"$LOGS/${entry%%|*}.log" &
-        pids+=("$!")
+    rm -f "$LOGS/stop"
+    for entry; do rm -f "$LOGS/${entry%%|*}.done"; done
+    while IFS= read -rd / lane; do
+        run_lane "$lane" " ${*%%|*} " &
+    done <<<"$line/"
+    while [ -n "$running" ]; do
+        sleep 1
+        running=$(jobs -rp) # first: what ends after this is seen below
+        for entry; do
+            if [ -s "$LOGS/${entry%%|*}.done" ] && [[ $shown != *" ${entry%%|*} "* ]]; then
+                heading "[${entry%%|*}] ${entry#*|}"
+                cat "$LOGS/${entry%%|*}.log"
+                end_stage "${entry%%|*}"
+                shown+="${entry%%|*} "
+            fi
+        done
     done
-    for entry; do
-        name=${entry%%|*}
-        wait "${pids[i++]}"
-        heading "[$name] ${entry#*|}"
-        cat "$LOGS/$name.log"
-        end_stage "$name"
+}
+
+# run_lane "STAGE..." " WANTED... ": those that are wanted, one after the other, until one fails in any lane.
+run_lane() {
+    local name
+    for name in $1; do
+        [[ $2 == *" $name "* ]] || continue
+        [ ! -e "$LOGS/stop" ] || return 0
+        (do_stage "$name" >"$LOGS/$name.log") # a shell of its own, whose times are the stage's
+        [ -n "$keep_going" ] || [[ $(cat "$LOGS/$name.done") == "0 "* ]] || touch "$LOGS/stop"
     done
 }
 
 # end_stage NAME: count what it has done.
 end_stage() {
-    local name=$1 log=$LOGS/$1.log rc seconds passed failed state
-    read -r rc seconds <"$LOGS/$name.done"
+    local name=$1 log=$LOGS/$1.log rc seconds busy passed failed state
+    read -r rc seconds busy <"$LOGS/$name.done"
     read -r passed failed < <(count_tests "$log")
     state=ok
     if [ "$rc" != 0 ]; then
@@ -528,7 +567,7 @@ end_stage() {
     fi
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
-    results+=("$(printf '%-16s %-12s %4d s  %d passed, %d failed' "$name" "$state" "$seconds" "$passed" "$failed")")
+    results+=("$(printf '%-16s %-12s %4d s %5d cpu-s  %d passed, %d failed' "$name" "$state" "$seconds" "$busy" "$passed" "$failed")")
 }
 
 main() {
@@ -558,16 +597,17 @@ main() {
         printf '%s\n' "${STAGES[@]}" "${NAMED_STAGES[@]}" | grep -q "^$name|" || die "no stage '$name' (see --list)"
     done
 
-    local i count
+    local i count line
     for ((i = 0; i < ${#plan[@]}; i += count)); do
+        line=$(line_of "${plan[i]}")
         count=1
-        while [ $((i + count)) -lt ${#plan[@]} ] && beside "${plan[i]}" "${plan[i + count]}"; do
+        while [ $((i + count)) -lt ${#plan[@]} ] && [ "$(line_of "${plan[i + count]}")" = "$line" ]; do
             count=$((count + 1))
         done
         if [ "$count" = 1 ]; then
             run_stage "${plan[i]%%|*}" "${plan[i]#*|}"
         else
-            run_beside "${plan[@]:i:count}"
+            run_beside "$line" "${plan[@]:i:count}"
         fi
         if [ "$stages_failed" != 0 ] && [ -z "$keep_going" ]; then
             note "stopping here; --keep-going runs the remaining stages too"
@@ -582,13 +622,13 @@ main() {
     [ "$stages_failed" = 0 ]
 }
 
-# beside ENTRY ENTRY: whether both stages are in one line of BESIDE.
-beside() {
+# line_of ENTRY: the line of BESIDE that the stage is in, else its name.
+line_of() {
     local line
     for line in "${BESIDE[@]}"; do
-        [[ " $line " != *" ${1%%|*} "* || " $line " != *" ${2%%|*} "* ]] || return 0
+        [[ " $line " != *" ${1%%|*} "* ]] || { echo "$line"; return; }
     done
-    return 1
+    echo "${1%%|*}"
 }
 
 # needed STAGE WANTED...: a prerequisite of a wanted stage that has not been done yet.

@@ -20,6 +20,8 @@ from aethergraph.cli.terminal import (
     size,
     stdout,
 )
+from aethergraph.columns import ColumnStore
+from aethergraph.columns.file import is_column_file
 from aethergraph.convert.readers.base import check_readable, read_beginning
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.dynamic.repair import truncate_log, verify_directory
@@ -35,7 +37,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 
 
 def file_kind(path: Path) -> str:
-    """Return "graph", "features", "ids" or "npy".
+    """Return "graph", "features", "columns", "ids" or "npy".
 
     Raises:
         AetherError: the file is none of them, or cannot be opened; see the errors of opening.
@@ -46,6 +48,8 @@ def file_kind(path: Path) -> str:
     content = open_container(path).content
     if content == native.CONTENT_KEYS:
         return "ids"
+    if content == native.CONTENT_FEATURES and is_column_file(path):
+        return "columns"
     return "graph" if content == native.CONTENT_GRAPH else "features"
 
 
@@ -154,6 +158,30 @@ def _ids_info(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return info, rows
 
 
+def _columns_info(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Describe a file of columns."""
+    with ColumnStore.load(path) as store:
+        columns = [
+            {"name": one.name, "kind": one.kind, "dtype": one.dtype, "unit": one.unit}
+            for one in store.columns.values()
+        ]
+        info = {
+            "path": store.path,
+            "file_bytes": path.stat().st_size,
+            "num_rows": len(store),
+            "columns": columns,
+        }
+        rows = [
+            ("file", f"{store.path} ({size(path.stat().st_size)})"),
+            ("format", "columns of several dtypes"),
+            ("rows", f"{len(store):,}"),
+        ]
+        for one in columns:
+            more = one["unit"] or (one["dtype"] if one["kind"] == "number" else None)
+            rows.append(("column", f"{one['name']}: {one['kind']}{f', {more}' if more else ''}"))
+    return info, rows
+
+
 _LAYOUTS = {
     "csc": "in-edges by destination",
     "csr": "out-edges by source",
@@ -181,7 +209,9 @@ def _live_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
 def info_command(
     path: Annotated[
         Path,
-        typer.Argument(help="Graph, features, map of ids, .npy, or directory of a live graph."),
+        typer.Argument(
+            help="Graph, features, columns, map of ids, .npy, or directory of a live graph."
+        ),
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -198,6 +228,8 @@ def info_command(
         info, rows = _describe(path)
     elif kind == "ids":
         info, rows = _ids_info(path)
+    elif kind == "columns":
+        info, rows = _columns_info(path)
     else:
         info = _feature_info(path)
         rows = [
@@ -215,7 +247,7 @@ def info_command(
 @command
 def verify_command(
     paths: Annotated[
-        list[Path], typer.Argument(help="Graph and feature files, directories of live graphs.")
+        list[Path], typer.Argument(help="Graphs, with what lies beside; other files, live graphs.")
     ],
     truncate: Annotated[
         bool,
@@ -292,11 +324,20 @@ def _verify(path: Path, stages: Stages) -> str:
     if kind == "graph":
         with HeteroGraph.load(path) as graph:
             graph.verify(progress)
-        return "all checksums, ids and offsets are right"
+            beside = [
+                f"{Path(found.path).name}: {_verify(Path(found.path), stages)}"
+                for files in (graph.ids, graph.columns)
+                for found in files.values()
+            ]
+        return "; ".join(["all checksums, ids and offsets are right", *beside])
     if kind == "ids":
         with IdMap.load(path) as ids:
             ids.verify(progress)
             return f"all checksums are right, and {len(ids):,} keys are found by their ids"
+    if kind == "columns":
+        with ColumnStore.load(path) as columns:
+            columns.verify(progress)
+            return f"all checksums of {len(columns):,} rows are right"
     with FeatureStore.load(path) as store:
         store.verify(progress)
         return f"all checksums of {store.num_rows:,} rows are right"

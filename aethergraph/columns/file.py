@@ -29,8 +29,9 @@ from aethergraph.columns.layout import Column, Kind, RowLayout
 from aethergraph.columns.statistics import column_statistics
 from aethergraph.errors import CorruptFileError, FormatError, VersionError
 from aethergraph.storage.meta import ArrayMeta, FileMeta, SectionTable, write_meta
+from aethergraph.storage.opening import open_container
 
-__all__ = ["ColumnFile", "encode_texts", "write_columns"]
+__all__ = ["ColumnFile", "encode_texts", "is_column_file", "write_columns"]
 
 Array = NDArray[Any]
 _VERSION = 1
@@ -101,6 +102,20 @@ def write_columns(
             for begin in range(0, len(array), step):
                 writer.append(np.ascontiguousarray(array[begin : begin + step]), task)
             writer.end()
+
+
+def is_column_file(path: native.Path) -> bool:
+    """Return whether a file of features is one of columns.
+
+    Raises:
+        AetherError: it cannot be opened, or is of another kind.
+    """
+    file = open_container(path)
+    try:
+        arrays = SectionTable(file, native.CONTENT_FEATURES).meta.arrays
+    finally:
+        file.close()
+    return [array.name for array in arrays[:2]] == ["rows", "columns"]
 
 
 class ColumnFile:

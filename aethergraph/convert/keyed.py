@@ -43,7 +43,7 @@ from aethergraph.convert.readers.text_lines import as_delimiter
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages
 from aethergraph.convert.typed.build import place_ids
-from aethergraph.convert.typed.columns import ColumnReader, share_times
+from aethergraph.convert.typed.columns import ColumnReader, share_times, zone_of
 from aethergraph.convert.typed.edges import TableEdges, read_weights
 from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles
@@ -51,6 +51,7 @@ from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table, kind_of
 from aethergraph.convert.typed.text_files import TextForm
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.storage.budget import Budget
@@ -97,10 +98,12 @@ class _Values:
             own = "float64" if kind == "float64" else "float32"
             self._weight = own if plan.weight_type == "auto" else plan.weight_type
         self._unit: str | None = None
+        self.zone: str | None = None
         self._time_type = plan.time_type
         if columns.time is not None:
             form = reader.time_form(columns.time)
             self._unit = share_times([form], plan.time_unit)
+            self.zone = zone_of([form])
             asked = plan.time_type
             has_fractions, is_date = form.is_float, form.unit is not None
             if (asked == "int64" and has_fractions) or (asked == "float64" and is_date):
@@ -251,7 +254,8 @@ class KeyedJob:
             journal.record(**state)
             assert result.ids is not None
             place_ids(nodes.ids_path, result.ids)
-            build.write(self._request.output)
+            beside = {f"{_NODE}.ids": fingerprint_of(result.ids)}
+            build.write(self._request.output, values.zone, beside)
             clock.lap("write")
 
     def _join(

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from aethergraph.errors import FileChangedError, InvalidArgumentError
+from aethergraph.storage.meta import SectionTable
+from aethergraph.storage.opening import open_container
 
-__all__ = ["FilesBeside", "path_beside"]
+__all__ = ["FilesBeside", "fingerprint_of", "path_beside"]
 
 
 class _Rows(Protocol):
@@ -27,12 +29,22 @@ def path_beside(graph: str, name: str, suffix: str) -> str:
     return f"{Path(graph).with_suffix('')}.{urllib.parse.quote(name, safe=' ')}.{suffix}"
 
 
+def fingerprint_of(path: str) -> str:
+    """Return what tells the content of a container file from that of any other."""
+    file = open_container(path)
+    try:
+        return SectionTable(file, file.content).short_fingerprint()
+    finally:
+        file.close()
+
+
 class FilesBeside(Mapping[str, T], ABC):
     """Files of one kind by node type; types without a file are not in the mapping.
 
     Args:
         path: path of the graph file; None: the graph has none.
         counts: number of nodes by type.
+        known: fingerprints of the files that the graph was built with ("user.ids").
     """
 
     #: Suffix of the files, what they are, what they have for each node, and how to open one.
@@ -41,8 +53,11 @@ class FilesBeside(Mapping[str, T], ABC):
     rows: str
     opener: str
 
-    def __init__(self, path: str | None, counts: Mapping[str, int]) -> None:
+    def __init__(
+        self, path: str | None, counts: Mapping[str, int], known: Mapping[str, str]
+    ) -> None:
         self._path = path
+        self._known = known
         self._counts = dict(counts)
         self._open: dict[str, T] = {}
 
@@ -68,6 +83,14 @@ class FilesBeside(Mapping[str, T], ABC):
                     116,
                     f"{found.path}: has {len(found):,} {self.rows}, but {self._path} has "
                     f"{self._counts[name]:,} nodes of type {name!r}: it is of another graph",
+                    found.path,
+                )
+            expected = self._known.get(f"{name}.{self.suffix}")
+            if expected is not None and fingerprint_of(found.path) != expected:
+                raise FileChangedError(
+                    116,
+                    f"{found.path}: is not the file that {self._path} was built with, but of "
+                    "another build: build both again, or open the graph again if that is done",
                     found.path,
                 )
             self._open[name] = found

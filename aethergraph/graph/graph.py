@@ -67,6 +67,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     _fingerprint: str
     _node_type: str
     _ids: IdFiles | None
+    _beside: Mapping[str, str]
+    _time_zone: str | None
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -81,6 +83,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         self._fingerprint = "" if reader is None else reader.fingerprint
         self._node_type = "node" if reader is None else reader.meta.node_types[0].name
         self._ids = None
+        self._beside = {} if reader is None else reader.meta.beside
+        self._time_zone = None if reader is None else reader.meta.time_zone
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -308,6 +312,11 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     # ---- properties ----------------------------------------------------------------------
 
     @property
+    def time_zone(self) -> str | None:
+        """Time zone of all times, ``"UTC"``, if the tables that the graph was made of gave one."""
+        return self._time_zone
+
+    @property
     def ids(self) -> IdMap:
         """Map between keys and ids, of the file beside that of the graph.
 
@@ -315,7 +324,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         A graph that was not loaded from a file has none, which is an InvalidArgumentError.
         """
         if self._ids is None:
-            self._ids = IdFiles(self._path, {self._node_type: self._num_nodes})
+            self._ids = IdFiles(self._path, {self._node_type: self._num_nodes}, self._beside)
         return self._ids[self._node_type]
 
     def info(self) -> dict[str, Any]:

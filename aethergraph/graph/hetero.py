@@ -374,7 +374,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         ``convert.tables`` writes them: ``graph.ids["user"].lookup(["u17"])``.
         """
         if self._ids is None:
-            self._ids = IdFiles(self._path, self._counts())
+            self._ids = IdFiles(self._path, self._counts(), self._files_beside())
         return self._ids
 
     @property
@@ -384,8 +384,11 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         ``convert.tables`` writes them: ``graph.columns["user"].gather(ids)["age"]``.
         """
         if self._columns is None:
-            self._columns = ColumnFiles(self._path, self._counts())
+            self._columns = ColumnFiles(self._path, self._counts(), self._files_beside())
         return self._columns
+
+    def _files_beside(self) -> Mapping[str, str]:
+        return {} if self._reader is None else self._reader.meta.beside
 
     def _counts(self) -> dict[str, int]:
         return {name: part.num_nodes for name, part in self._nodes.items()}
@@ -499,6 +502,11 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         self._check_open()
         parts: list[NodeParts | EdgeParts] = [*self._nodes.values(), *self._edges.values()]
         return next((part.time_unit for part in parts if part.time_unit is not None), None)
+
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of all times, ``"UTC"``, if the tables that the graph was made of gave one."""
+        return None if self._reader is None else self._reader.meta.time_zone
 
     @property
     def path(self) -> str | None:

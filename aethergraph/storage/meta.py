@@ -10,6 +10,10 @@ A graph file describes its node types, edge types and named arrays::
 A feature file has one array, ``{"arrays": [{..., "of": "row", "type": 0}], "version": 1}``. A
 map of keys has ``{"arrays": [], "keys": {"count": 3, "first_id": 0, "types": ["str"]}, ...}``.
 
+A graph that was made of tables may name the time zone of its times (``"time_zone": "UTC"``), and
+the fingerprints of the files beside it (``"beside": {"user.ids": "90ab..."}``), by which those of
+another build are refused.
+
 ``source``, ``destination`` and ``type`` are positions in the lists of types. The ``owner`` of a
 section is the position of its edge type (adjacency, weights, edge times), of its node type (node
 times), or of its array. The text is canonical: sorted keys, no spaces, UTF-8. Readers ignore keys
@@ -19,8 +23,10 @@ that they do not know; ``version`` grows when a reader must not ignore something
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -99,6 +105,10 @@ class FileMeta:
     time_unit: str | None = None
     #: Keys of a map of ids; None in other files.
     keys: KeysMeta | None = None
+    #: Time zone of the times; None: they have none, or it is not known.
+    time_zone: str | None = None
+    #: Fingerprints of files beside a graph, by node type and suffix ("user.ids").
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the canonical JSON."""
@@ -124,6 +134,10 @@ class FileMeta:
             ]
         if self.time_unit is not None:
             content["time_unit"] = self.time_unit
+        if self.time_zone is not None:
+            content["time_zone"] = self.time_zone
+        if self.beside:
+            content["beside"] = dict(self.beside)
         if self.keys is not None:
             one = self.keys
             content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
@@ -180,7 +194,12 @@ class _Decoder:
         unit = content.get("time_unit")
         if unit is not None:
             self.require(is_unit(unit), f"has the unknown time_unit {unit!r}")
-        return FileMeta(node_types, edge_types, arrays, unit, self.keys(content))
+        zone = content.get("time_zone")
+        self.require(zone is None or isinstance(zone, str), "has no proper 'time_zone'")
+        beside: Any = content.get("beside", {})
+        proper = isinstance(beside, dict) and all(isinstance(one, str) for one in beside.values())
+        self.require(proper, "has no proper 'beside'")
+        return FileMeta(node_types, edge_types, arrays, unit, self.keys(content), zone, beside)
 
     def keys(self, content: dict[str, Any]) -> KeysMeta | None:
         entry: Any = content.get("keys")
@@ -305,6 +324,10 @@ class SectionTable:
     def fingerprint(self) -> str:
         """Return an identifier of the content: sizes and checksums of all sections."""
         return repr((self.file.size, *(tuple(row) for row in self.rows)))
+
+    def short_fingerprint(self) -> str:
+        """Return a hash of :meth:`fingerprint`, 16 digits."""
+        return hashlib.blake2b(self.fingerprint().encode(), digest_size=8).hexdigest()
 
 
 _CONTENTS = {

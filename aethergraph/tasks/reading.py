@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.convert.readers.base import InputError
-from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.columns import ColumnReader, TimeForm
 from aethergraph.convert.typed.sources import Batch, Table, needs_spool, open_table, spool
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
@@ -27,6 +27,7 @@ Known = Literal["key", "id"]
 #: What becomes of rows whose entity the graph does not have.
 Unknown = Literal["error", "drop"]
 _NAME = "the training table"
+_SAMPLED_TIMES = 100_000
 
 
 def as_columns(value: Any, name: str) -> tuple[str, ...]:
@@ -125,6 +126,10 @@ class _Reading:
                     f"{form.where} holds times in {form.unit!r}, but the times of the graph have "
                     "no unit: give numbers, or build the graph with timestamps"
                 )
+            _check_zone(form, graph)
+        self._first_time = None
+        if source.time is not None and form.unit is None and self._unit is not None:
+            self._first_time = _first_time(graph)
         self._kinds = [
             "int64" if reader.number_type(one, "label") == "int64" else "float32"
             for one in source.labels
@@ -149,6 +154,8 @@ class _Reading:
             first += count
         if not first:
             raise InputError(self._table.files[0], "holds no rows")
+        if times and self._first_time is not None:
+            self._check_numbers(max((int(one.max()) for one in times if len(one)), default=None))
         return Rows(
             [np.concatenate(own) for own in ids], np.concatenate(rows),
             np.concatenate(times) if times else None, np.concatenate(labels) if labels else None,
@@ -210,12 +217,59 @@ class _Reading:
         found = self._reader.times(batch, self._source.time, unit)
         return found.view(np.int64) if found.dtype.kind == "M" else found
 
+    def _check_numbers(self, last: int | None) -> None:
+        """Refuse numbers of which none is as late as the graph begins: they count another unit."""
+        if last is not None and self._first_time is not None and last < self._first_time:
+            where, unit = self._reader.where(str(self._source.time)), self._unit
+            latest, first = np.array([last, self._first_time]).view(f"datetime64[{unit}]")
+            raise InvalidArgumentError(
+                f"{where} holds numbers, the latest {last}, which are counts of {unit!r} since "
+                f"1970-01-01, the unit of the graph: {latest}. The graph has nothing before "
+                f"{first}, so no seed would see anything: give timestamps, or numbers in that unit"
+            )
+
     def _labels(self, batch: Batch) -> NDArray[Any]:
         found = [
             self._reader.numbers(batch, one, kind, "label", -1 if kind == "int64" else np.nan)
             for one, kind in zip(self._source.labels, self._kinds, strict=True)
         ]
         return found[0] if len(found) == 1 else np.stack(found, axis=1)
+
+
+def _check_zone(form: TimeForm, graph: Graph | HeteroGraph) -> None:
+    """Refuse times of which it is not known what time they are in the graph.
+
+    Raises:
+        InvalidArgumentError: only one of both has a time zone.
+    """
+    if form.unit is None or form.unit == "D" or graph.time_unit is None:
+        return
+    if form.zone is not None and graph.time_zone is None:
+        raise InvalidArgumentError(
+            f"{form.where} has the time zone {form.zone}, but the times of the graph have none: "
+            "give the times of the task without one, in the zone that the graph's times are in "
+            "(pandas: .dt.tz_convert(ZONE).dt.tz_localize(None))"
+        )
+    if form.zone is None and graph.time_zone is not None:
+        raise InvalidArgumentError(
+            f"{form.where} has no time zone, but the times of the graph have: give the times of "
+            "the task with one (pandas: .dt.tz_localize(ZONE))"
+        )
+
+
+def _first_time(graph: Graph | HeteroGraph) -> int | None:
+    """Return about the earliest time of a graph: of large arrays some times are looked at."""
+    if isinstance(graph, Graph):
+        found = [graph.node_time, graph.edge_time]
+    else:
+        found = [graph[name].node_time for name in graph.node_types]
+        found += [graph[kind].edge_time for kind in graph.edge_types]
+    firsts = [
+        int(one[:: max(1, len(one) // _SAMPLED_TIMES)].min())
+        for one in found
+        if one is not None and len(one)
+    ]
+    return min(firsts, default=None)
 
 
 def _count(graph: Graph | HeteroGraph, end: End) -> int:

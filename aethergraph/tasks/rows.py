@@ -48,6 +48,7 @@ class TaskRows:
         rows: int64 [n], the row of the table that each seed is of.
         time: int64 or float64 [n], times of the seeds in the unit of the graph; None without.
         time_unit: unit of ``time``, or None.
+        time_zone: time zone of ``time`` ("UTC"), or None.
         labels: int64 or float32 [n], of several columns [n, k]; None without.
         num_dropped: number of rows of the table that were left out, for a key that is unknown.
         first_dropped: file, row and key of the first of these; "" if there are none.
@@ -58,6 +59,7 @@ class TaskRows:
     rows: NDArray[np.int64]
     time: NDArray[Any] | None
     time_unit: str | None
+    time_zone: str | None
     labels: NDArray[Any] | None
     num_dropped: int
     first_dropped: str
@@ -70,7 +72,7 @@ class TaskRows:
             )
         found = read_rows(graph, table, source)
         self.rows, self.time, self.labels = found.rows, found.time, found.labels
-        self.time_unit = graph.time_unit
+        self.time_unit, self.time_zone = graph.time_unit, graph.time_zone
         self.num_dropped, self.first_dropped = found.num_dropped, found.first_dropped
         return found
 
@@ -143,6 +145,8 @@ class TaskRows:
 
     def _count(self, name: str, given: Any) -> Any:
         assert self.time is not None
+        if isinstance(given, dt.datetime):
+            given = self._in_zone(name, given)
         if isinstance(given, (str, dt.date)):
             try:
                 given = np.datetime64(given)
@@ -151,6 +155,18 @@ class TaskRows:
         if isinstance(given, np.datetime64) and np.datetime_data(given.dtype)[0] in ("Y", "M"):
             given = given.astype("datetime64[D]")
         return as_seed_times([given], 1, name, self.time_unit, self.time.dtype)[0]
+
+    def _in_zone(self, name: str, given: dt.datetime) -> dt.datetime:
+        """Return a time without its zone, as UTC, if the times of the graph are of a zone too."""
+        if (given.tzinfo is None) != (self.time_zone is None):
+            one, other = ("no", "one") if given.tzinfo is None else ("a", "none")
+            raise InvalidArgumentError(
+                f"{name} = {shown(given)} has {one} time zone, but the times of the graph have "
+                f"{other}: give it {'with' if other == 'one' else 'without'} one"
+            )
+        if given.tzinfo is None:
+            return given
+        return given.astimezone(dt.timezone.utc).replace(tzinfo=None)
 
     def gather_labels(self, ids: Any) -> NDArray[Any]:
         """Return the labels of the seeds of a batch.

@@ -117,6 +117,8 @@ def check_no_leak(
         _check(sample, times, strict, report)
         report.batches += 1
         report.seeds += len(sample.seed_time)
+    if not report.batches:
+        raise InvalidArgumentError("there are no batches: nothing was compared")
     return report
 
 

@@ -1,137 +1,7 @@
-/*
- * Refuse the 1st, 2nd, 3rd ... allocation of every exported function that allocates, until it
- * succeeds, as LAGraph's tests do.
- *
- *   sweep:  allocation   0 1 2 3 4 5 6 ...
- *           run 0        X                    AETHER_E_NO_MEMORY, and nothing leaks
- *           run 1        . X                  (or success, where memory is a bonus)
- *           run n        . . . . . .          all granted: success, the sweep ends
- *
- * The linker's --wrap sends the library's allocations through here (see the Makefile); those of
- * libc itself are not counted. After a refusal the handles that the call was given are used once
- * more, with memory, and must work.
- */
-#include <dirent.h>
-#include <sys/mman.h>
-
+/* Refuse the allocations of files, building, lists, sampling and reading (refused_memory.h). */
 #include "block_ids.h"
 #include "io_file.h"
-
-/* ---- the allocator -------------------------------------------------------------------- */
-
-#define GRANT_ALL UINT64_MAX
-
-static _Thread_local bool counting; /* the pool's threads do not count */
-static uint64_t allocations, refused_one = GRANT_ALL;
-
-static bool refuse(void) {
-    return counting && allocations++ == refused_one;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *data, size_t size);
-char *__real_strdup(const char *text);
-void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *data, size_t size);
-char *__wrap_strdup(const char *text);
-void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-
-static void *no_memory(void) {
-    errno = ENOMEM;
-    return NULL;
-}
-
-void *__wrap_malloc(size_t size) {
-    return refuse() ? no_memory() : __real_malloc(size);
-}
-void *__wrap_calloc(size_t n, size_t size) {
-    return refuse() ? no_memory() : __real_calloc(n, size);
-}
-void *__wrap_realloc(void *data, size_t size) {
-    return refuse() ? no_memory() : __real_realloc(data, size);
-}
-char *__wrap_strdup(const char *text) {
-    return refuse() ? no_memory() : __real_strdup(text);
-}
-void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
-    if (refuse()) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    return __real_mmap(at, size, prot, flags, fd, offset);
-}
-
-static void grant_all(void) {
-    refused_one = GRANT_ALL;
-}
-
-/* ---- the sweep ------------------------------------------------------------------------ */
-
-/* Makes handles, uses them, releases them; returns the first code that is not 0. */
-typedef int (*scenario)(aether_error *err);
-
-#define MOST_ALLOCATIONS 5000
-
-static void sweep(const char *name, scenario run) {
-    uint64_t refusals = 0;
-    for (uint64_t n = 0; n < MOST_ALLOCATIONS; n++) {
-        aether_error err = {0};
-        allocations = 0;
-        refused_one = n;
-        counting = true;
-        int rc = run(&err);
-        counting = false;
-        bool reached = allocations > n;
-        grant_all();
-        if (!reached) {
-            if (rc != AETHER_OK)
-                TEST_FAIL("%s, with memory: %d %s", name, rc, err.message);
-            if (n == 0)
-                TEST_FAIL("%s allocates nothing: not worth a sweep", name);
-            if (n && !refusals)
-                TEST_FAIL("%s never said that memory is short", name);
-            return;
-        }
-        refusals += rc != AETHER_OK;
-        if (rc != AETHER_OK && rc != AETHER_E_NO_MEMORY)
-            TEST_FAIL("%s, allocation %" PRIu64 " refused: %d %s", name, n, rc, err.message);
-        if (rc != AETHER_OK && !err.message[0])
-            TEST_FAIL("%s, allocation %" PRIu64 " refused: no message", name, n);
-    }
-    TEST_FAIL("%s: no end", name);
-}
-
-#define SWEEP(title, ...)                                                                                    \
-    static int run_##title(aether_error *err) {                                                              \
-        int rc = 0;                                                                                          \
-        __VA_ARGS__                                                                                          \
-    }                                                                                                        \
-    TEST(title) {                                                                                            \
-        prepare();                                                                                           \
-        sweep(#title, run_##title);                                                                          \
-    }
-
-/* Make a handle or leave. */
-#define MAKE(call)                                                                                           \
-    if ((rc = (call)) != 0)                                                                                  \
-    goto done
-
-/* Use handles; after a refusal once more, with memory, and leave. */
-#define USE(call)                                                                                            \
-    if ((rc = (call)) != 0) {                                                                                \
-        aether_error again = {0};                                                                            \
-        if (rc == AETHER_E_NO_MEMORY) {                                                                      \
-            aether_error *first = err;                                                                       \
-            grant_all();                                                                                     \
-            err = &again;                                                                                    \
-            CHECK_OK(call, again);                                                                           \
-            err = first;                                                                                     \
-        }                                                                                                    \
-        goto done;                                                                                           \
-    }
+#include "refused_memory.h"
 
 /* ---- a graph in memory and in files ----------------------------------------------------- */
 
@@ -279,6 +149,22 @@ done:
     return rc;
 })
 
+SWEEP(writer_of_places, {
+    aether_writer *w = NULL;
+    uint32_t section[20];
+    MAKE(aether_writer_create(out_path, AETHER_CONTENT_FEATURES, &w, err));
+    for (uint32_t i = 0; i < 20; i++)
+        MAKE(aether_writer_reserve(w, AETHER_SECTION_ARRAY, i, AETHER_U32, 4096, &section[i], err));
+    for (uint32_t i = 0; i < 20; i++)
+        MAKE(aether_writer_put(w, section[i], indices, 4096, NULL, err));
+    rc = aether_writer_commit(w, err);
+    w = NULL;
+done:
+    if (w)
+        aether_writer_abort(w);
+    return rc;
+})
+
 SWEEP(replace, {
     aether_replace *r = NULL;
     MAKE(aether_replace_begin(out_path, &r, err));
@@ -379,6 +265,34 @@ done:
     return rc;
 })
 
+SWEEP(columns_of_lists, {
+    static uint32_t ids[EDGES];
+    const aether_entry_column column = {AETHER_READ_NEIGHBORS, 4, ids};
+    aether_topology *t = NULL;
+    aether_list_place at = {0, 0};
+    uint64_t count;
+    MAKE(open_paged(&t, err));
+    USE(aether_topology_read(t, &column, 1, &at, EDGES, &count, NULL, err));
+    CHECK_EQ(count, EDGES);
+done:
+    aether_topology_destroy(t);
+    return rc;
+})
+
+/* Lists that are asked for: those of `ram`. */
+static int answer(void *user, uint32_t what, const uint64_t *in, uint64_t n, uint64_t *out,
+                  aether_error *err) {
+    (void)user, (void)err;
+    for (uint64_t i = 0; i < n; i++)
+        if (what == AETHER_ASK_LISTS) {
+            out[2 * i] = indptr[in[i]];
+            out[2 * i + 1] = indptr[in[i] + 1] - indptr[in[i]];
+        } else {
+            out[i] = what == AETHER_ASK_IDS ? indices[in[i]] : in[i];
+        }
+    return AETHER_OK;
+}
+
 SWEEP(weight_sums, {
     aether_weight_sums *own = NULL;
     rc = aether_weight_sums_create(ram, weights, AETHER_F32, &own, NULL, err);
@@ -475,6 +389,26 @@ done:
     return rc;
 })
 
+SWEEP(sample_of_asked_lists, {
+    const aether_asked_lists facts = {.num_nodes = NODES, .num_edges = EDGES, .edge_ids_are_positions = 1};
+    aether_topology *t = NULL;
+    MAKE(aether_topology_create_asked(&facts, answer, NULL, &t, err));
+    rc = sample(t, 0, false, false, NULL, NULL, err);
+done:
+    aether_topology_destroy(t);
+    return rc;
+})
+
+SWEEP(sample_of_one_type, {
+    const aether_sample_options options = {.key = 3, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
+    aether_sampler *s = NULL;
+    MAKE(aether_sampler_create(ram, &s, err));
+    USE(aether_sample(s, seeds, SEEDS, &options, hop_nodes, hop_edges, totals, err));
+done:
+    aether_sampler_destroy(s);
+    return rc;
+})
+
 SWEEP(sample_of_compressed_lists, {
     const aether_lists l = {NODES, NODES, EDGES, indptr, NULL, NULL, 4, 8};
     const aether_blocks own = {blocks.bytes, blocks.size, blocks.index, blocks.index_size};
@@ -513,6 +447,52 @@ done:
     return rc;
 })
 
+SWEEP(times_in_a_file, {
+    aether_values *at = NULL;
+    MAKE(aether_values_open(lists_io, times_at, EDGES, 8, &at, err));
+    const aether_relation relation = {
+        .topology = ram, .time_dtype = AETHER_I64, .times_of = AETHER_TIMES_OF_EDGES, .times_in_file = at};
+    USE(aether_check_times(&relation, NULL, err));
+done:
+    aether_values_close(at);
+    return rc;
+})
+
+SWEEP(values, {
+    static uint64_t positions[EDGES / 4];
+    static float found[EDGES / 4];
+    aether_values *w = NULL;
+    aether_staging *staging = NULL;
+    for (uint64_t i = 0; i < EDGES / 4; i++)
+        positions[i] = i * 4;
+    MAKE(aether_values_open(lists_io, weights_at, EDGES, 4, &w, err));
+    MAKE(aether_values_keep_pages(w, 1 << 16, err));
+    MAKE(aether_staging_create(0, 1 << 20, &staging, err));
+    aether_staging_learn(staging, 1);
+    for (int i = 0; i < 3; i++)
+        USE(aether_values_gather(w, positions, EDGES / 4, found, sizeof found, staging, NULL, err));
+    CHECK_EQ(found[7], weights[28]);
+done:
+    aether_staging_destroy(staging);
+    aether_values_close(w);
+    return rc;
+})
+
+SWEEP(contexts, {
+    enum { BUDGET = 300 };
+    static int32_t types[SEEDS * BUDGET], from[SEEDS * BUDGET], depths[SEEDS * BUDGET], by[SEEDS * BUDGET];
+    static int64_t ids[SEEDS * BUDGET], lengths[SEEDS];
+    static uint32_t type[SEEDS];
+    const uint64_t num_nodes = NODES;
+    const int64_t all = -1;
+    const aether_relation relation = {.topology = ram};
+    const aether_context_seeds of = {type, seeds, NULL, SEEDS};
+    const aether_context_options options = {.key = 1, .fanouts = &all, .budget = BUDGET, .num_threads = 1};
+    const aether_context_rows rows = {types, ids, from, depths, by, lengths};
+    rc = aether_sample_contexts(&relation, 1, &num_nodes, 1, &of, &options, &rows, err);
+    return rc;
+})
+
 SWEEP(group, {
     const uint64_t num_nodes = NODES;
     const aether_group_options room = {.capacity = 3, .num_threads = 1};
@@ -537,6 +517,37 @@ SWEEP(group, {
     rc = aether_group_sample(g, of, options, 3, &failed, NULL, err);
 done:
     aether_group_destroy(g);
+    aether_topology_destroy(t);
+    return rc;
+})
+
+SWEEP(values_of_a_group, {
+    static float found[3][EDGES];
+    void *const out[3] = {found[0], found[1], found[2]};
+    const uint64_t room[3] = {EDGES, EDGES, EDGES};
+    const uint64_t num_nodes = NODES;
+    const aether_group_options options = {.capacity = 3, .num_threads = 1};
+    aether_topology *t = NULL;
+    aether_values *w = NULL;
+    aether_group *g = NULL;
+    aether_seeds of[3];
+    aether_sample_options each[3];
+    uint64_t counts[3], hashes[3];
+    uint32_t failed;
+    for (uint32_t i = 0; i < 3; i++) {
+        of[i] = (aether_seeds){.ids = seeds + i, .count = SEEDS - 3};
+        each[i] = (aether_sample_options){.key = i, .fanouts = fanouts, .num_hops = HOPS, .num_threads = 1};
+    }
+    MAKE(open_paged(&t, err));
+    MAKE(aether_values_open(lists_io, weights_at, EDGES, 4, &w, err));
+    const aether_relation relation = {.topology = t};
+    MAKE(aether_group_create(&relation, 1, &num_nodes, 1, &options, &g, err));
+    MAKE(aether_group_sample(g, of, each, 3, &failed, NULL, err));
+    MAKE(aether_group_edges(g, 0, counts, hashes, err));
+    USE(aether_group_gather(g, 0, w, out, room, NULL, err));
+done:
+    aether_group_destroy(g);
+    aether_values_close(w);
     aether_topology_destroy(t);
     return rc;
 })
@@ -569,87 +580,6 @@ done:
     return rc;
 })
 
-/* ---- live graphs ------------------------------------------------------------------------ */
-
-SWEEP(live_graphs, {
-    enum { INSERTED = 3000 };
-    static int64_t major[INSERTED], minor[INSERTED];
-    const aether_live_relation relation = {.num_src = NODES,
-                                           .num_dst = NODES,
-                                           .layouts = AETHER_LIVE_CSC | AETHER_LIVE_CSR,
-                                           .order = AETHER_ORDER_TIME,
-                                           .edge_id_bytes = 4};
-    const aether_live_options o = {.relations = &relation, .num_relations = 1, .arena_bytes = 8 << 20};
-    const aether_live_edges edges = {.src = minor, .dst = major, .count = INSERTED};
-    aether_live *g = NULL, *other = NULL;
-    aether_snapshot *s = NULL;
-    int32_t descriptors[6];
-    uint64_t n;
-    for (int64_t i = 0; i < INSERTED; i++)
-        major[i] = i < INSERTED / 2 ? i % NODES : HUB; /* INSERTED / 2 times the same edge */
-    MAKE(aether_live_create(&o, &g, err));
-    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
-    MAKE(aether_snapshot_take(g, &s, err));
-    USE(aether_live_insert(g, 0, &edges, NULL, &n, err)); /* the snapshot holds what this retires */
-    CHECK_EQ(n, INSERTED);
-    USE(aether_live_delete(g, 0, minor, &major[INSERTED - 1], NULL, 1, &n, err));
-    CHECK(n >= INSERTED);
-    aether_live_descriptors(g, descriptors);
-    MAKE(aether_live_attach(descriptors, 6, &other, err));
-done:
-    aether_snapshot_release(s);
-    aether_live_close(other);
-    aether_live_close(g);
-    return rc;
-})
-
-static void remove_files(const char *dir) {
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));)
-        unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
-}
-
-SWEEP(journals, {
-    enum { INSERTED = 3000 };
-    static int64_t ids[INSERTED];
-    static uint8_t note[100 << 10];
-    const aether_live_relation relation = {.num_src = NODES,
-                                           .num_dst = NODES,
-                                           .layouts = AETHER_LIVE_CSC,
-                                           .order = AETHER_ORDER_TIME,
-                                           .edge_id_bytes = 4};
-    const aether_live_options o = {.relations = &relation, .num_relations = 1, .arena_bytes = 8 << 20};
-    const aether_journal_options journal = {.segment_size = 64 << 10, .durability = AETHER_BATCH};
-    const aether_live_edges edges = {.src = ids, .dst = ids, .count = INSERTED};
-    char dir[128];
-    aether_live *g = NULL;
-    aether_live_stats stats;
-    uint64_t n;
-    for (int64_t i = 0; i < INSERTED; i++)
-        ids[i] = i % NODES;
-    mkdir(test_path(dir, sizeof dir, "journal"), 0700);
-    remove_files(dir);
-    MAKE(aether_live_create(&o, &g, err));
-    USE(aether_live_open_journal(g, dir, &journal, 1, NULL, NULL, NULL, err));
-    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
-    USE(aether_live_note(g, 1, note, sizeof note, err)); /* segments and frames of them */
-    USE(aether_live_delete(g, 0, ids, ids, NULL, 1, &n, err));
-    MAKE(aether_live_flush(g, err));
-    MAKE(aether_live_release_journal(g, 2, err));
-    aether_live_close(g);
-    g = NULL;
-    MAKE(aether_live_create(&o, &g, err));
-    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
-    MAKE(aether_live_open_journal(g, dir, &journal, 2, NULL, NULL, NULL, err));
-    aether_live_count(g, &stats);
-    CHECK(stats.num_edges < INSERTED);
-done:
-    aether_live_close(g);
-    return rc;
-})
-
 /* ---- reading ---------------------------------------------------------------------------- */
 
 SWEEP(io, {
@@ -662,6 +592,11 @@ SWEEP(io, {
     USE(aether_io_read(io, requests, 3, NULL, err));
 done:
     aether_io_close(io);
+    return rc;
+})
+
+SWEEP(probe, {
+    rc = aether_io_probe(AETHER_IO_PREAD, err);
     return rc;
 })
 

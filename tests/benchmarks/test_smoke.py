@@ -41,7 +41,7 @@ OFTEN = (
 )  # fmt: skip
 RARELY = (
     "remote", "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time",
-    "accuracy",
+    "accuracy", "scale", "sharded",
 )  # fmt: skip
 
 

@@ -119,6 +119,54 @@ def test_tables_of_a_database(tmp_path: Path, kind: str) -> None:
     assert graph["orders", "user_id", "users"].in_neighbors(1).tolist() == [0, 1]
 
 
+DECLARED = """
+CREATE TABLE products (sku TEXT PRIMARY KEY, price REAL);
+CREATE TABLE orders (number INTEGER, line INTEGER, product TEXT REFERENCES products (sku),
+                     PRIMARY KEY (number, line));
+CREATE TABLE returns (id INTEGER PRIMARY KEY, number INTEGER, line INTEGER, reason TEXT,
+                      FOREIGN KEY (number, line) REFERENCES orders (number, line));
+CREATE VIEW dear AS SELECT * FROM products WHERE price > 1;
+INSERT INTO products VALUES ('p1', 1.5), ('p2', 2.5);
+INSERT INTO orders VALUES (1, 1, 'p2'), (1, 2, 'p1'), (2, 1, 'p2');
+INSERT INTO returns VALUES (7, 1, 2, 'broken'), (8, 2, 1, 'broken');
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_keys_that_a_database_declares(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "shop.db"
+    if kind == "sqlite":
+        with sqlite3.connect(path) as connection:
+            connection.executescript(DECLARED)
+    else:
+        with pytest.importorskip("duckdb").connect(str(path)) as connection:
+            connection.execute(DECLARED)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(ae("tables", "--guess", path).stdout)
+    assert "dear" not in schema.read_text()
+    ae("tables", schema, "-o", tmp_path / "shop.aeg")
+    graph = HeteroGraph.load(tmp_path / "shop.aeg")
+    assert graph["orders", "product", "products"].in_neighbors(1).tolist() == [0, 2]
+    assert graph["returns", "number_line", "orders"].in_neighbors(1).tolist() == [0]
+    assert graph.ids["orders"].lookup(([2], [1])).tolist() == [2]
+
+
+def test_columns_that_no_model_takes_are_left_out(tmp_path: Path) -> None:
+    tags = pa.table({"sku": ["a", "b"], "tags": [["x"], []], "size": [{"w": 1}, {"w": 2}]})
+    pq.write_table(tags, tmp_path / "products.parquet")
+    pq.write_table(pa.table({"product_sku": ["a", "b", "b"]}), tmp_path / "sales.parquet")
+    text = guess_schema(tmp_path)
+    assert "# not used: tags (list<" in text and "size (struct<" in text
+    assert 'key = "sku"\n' in text and "key sku: all values differ" in text
+    (tmp_path / "s.toml").write_text(text)
+    ae("tables", tmp_path / "s.toml", "-o", tmp_path / "g.aeg")
+    (tmp_path / "s.toml").write_text(
+        text.replace('key = "sku"', 'key = "sku"\ncolumns = {tags="text"}')
+    )
+    error = ae("tables", tmp_path / "s.toml", "-o", tmp_path / "h.aeg", code=1).stderr
+    assert "column 'tags' (nodes.products) is of type list<" in error
+
+
 def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     for args, code, error in (
         ([], 2, "give a schema and -o"),

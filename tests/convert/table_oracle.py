@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aethergraph import HeteroGraph
+from aethergraph import _native as native
+from aethergraph.storage.meta import SectionTable
+from aethergraph.storage.opening import open_container
 
 Rows = list[dict[str, Any]]
 NS = {"s": 1, "ms": 1000, "us": 10**6}
@@ -50,6 +53,17 @@ class World:
 def key_of(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...] | None:
     key = tuple(row[column] for column in columns)
     return None if None in key else key
+
+
+def same_graph_file(one: Path, other: Path) -> bool:
+    """Whether two graph files are the same, section by section.
+
+    Only the fingerprints of what lies beside them may differ, and the time zone.
+    """
+    tables = [SectionTable(open_container(path), native.CONTENT_GRAPH) for path in (one, other)]
+    metas = [replace(table.meta, beside={}, time_zone=None) for table in tables]
+    rows = [[row for row in t.rows if row.kind != native.SECTION_META] for t in tables]
+    return metas[0] == metas[1] and rows[0] == rows[1]
 
 
 def write(

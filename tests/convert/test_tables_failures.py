@@ -22,7 +22,7 @@ from convert.shop_tables import (
     shop_world,
     two,
 )
-from convert.table_oracle import Rows, write
+from convert.table_oracle import Rows, same_graph_file, write
 
 from aethergraph import HeteroGraph
 from aethergraph.convert import (
@@ -46,7 +46,7 @@ def test_a_schema_in_a_file(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir("/")  # paths begin at the folder of the schema
     tables(shop_files / "shop.toml", shop_files / "g.aeg")
     write(shop_world(shop()), shop_files / "w.aeg", dtypes=DTYPES)
-    assert (shop_files / "g.aeg").read_bytes() == (shop_files / "w.aeg").read_bytes()
+    assert same_graph_file(shop_files / "g.aeg", shop_files / "w.aeg")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ STAMP = pa.array([1, 2], pa.timestamp("s"))
         (lambda: two({"k": [1.5], "b": ["x"]}, {"k": ["x"]}), "is a key of type double"),
         (lambda: two({"k": [1], "c": [1]}, {"k": [1]}), "no column 'b' .*columns: 'k', 'c'"),
         (lambda: two({"k": [1], "b": [1]}, {"c": [1]}), "no column 'k'"),
-        (lambda: two({"k": [], "b": []}, {"k": [1]}), "holds no rows|is a key of type"),
-        (lambda: two({"k": [1], "b": [1], "t": ["x"]}, {"k": [1]}, time="t"), "not hold times"),
+        (lambda: two({"k": [], "b": []}, {"k": [1]}), "holds no rows|is a key, but has no values"),
+        (lambda: two({"k": [1], "b": [1], "t": ["x"]}, {"k": [1]}, time="t"), "'x' is no time"),
         (lambda: two({"k": [1], "b": [1], "f": ["x"]}, {"k": [1]}, features="f"), "is a number"),
         (lambda: two({"k": [1], "b": [1]}, {"k": [1]}, features="f"), "no column 'f' .a feature"),
         (lambda: two(7, {"k": [1]}), "a table is a path"),
@@ -305,6 +305,78 @@ def test_values_of_several_types_in_sqlite_are_named(tmp_path: Path) -> None:
         tables(two(source, {"k": [1]}), tmp_path / "g.aeg")
 
 
+def test_whole_numbers_of_pandas_are_keys(tmp_path: Path) -> None:
+    """pandas makes floats of integers where one is missing; a column may be null in all rows."""
+    users = NodeTable({"id": [1, 2, 3]}, "id")
+
+    def orders(values: Any) -> Schema:
+        table = pa.table({"id": [7, 8, 9], "u": values})
+        return Schema({"user": users, "order": NodeTable(table, "id", foreign={"u": "user"})})
+
+    found = tables(orders(pa.array([1.0, None, 3.0])), tmp_path / "g.aeg")
+    assert found.num_edges["order", "u", "user"] == 2
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    assert graph["order", "u", "user"].in_neighbors(2).tolist() == [2]
+    found = tables(orders(pa.nulls(3)), tmp_path / "g.aeg", force=True)
+    assert found.num_edges["order", "u", "user"] == 0
+    for value in (1.5, float("inf"), 2.0**60):
+        with pytest.raises(InputError, match=r"row 2.*is not an integer below 2\*\*53"):
+            tables(orders(pa.array([1.0, value, None])), tmp_path / "h.aeg")
+
+
+@pytest.mark.parametrize(
+    ("times", "error"),
+    [
+        (["2020-02-28", "2020-02-30"], r"row 2: column 't': '2020-02-30' is no time"),
+        (["31/12/2020", "1/1/2021"], r"row 1: column 't': '31/12/2020' is no time, such as 2024"),
+        (["2020-02-28T12:00:00", "2020-02-28T12:00:00Z"], r"row 2.*not a time as '2020-02-28T12"),
+    ],
+)
+def test_texts_that_are_no_times_are_named(tmp_path: Path, times: list[str], error: str) -> None:
+    rows = "".join(f"{number},{one}\n" for number, one in enumerate(times))
+    (tmp_path / "o.csv").write_text("id,t\n" + rows)
+    table = NodeTable(str(tmp_path / "o.csv"), "id", time="t", foreign={"id": "o"})
+    with pytest.raises(InputError, match=error):
+        tables(Schema({"o": table}), tmp_path / "g.aeg")
+
+
+def test_a_number_that_begins_with_a_zero_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("u\n0\n12\n0011\n")
+    users = NodeTable({"id": [0, 11, 12]}, "id")
+    schema = Schema({"user": users, "o": NodeTable(str(tmp_path / "o.csv"), foreign={"u": "user"})})
+    with pytest.raises(InputError, match=r"row 3: column 'u': the key '0011' begins with a zero"):
+        tables(schema, tmp_path / "g.aeg")
+
+
+QUERIES = [
+    "SELECT * FROM o;", "SELECT * FROM o -- the last; first", "SELECT * FROM o ; -- all of them\n",
+    "SELECT * FROM o WHERE name <> ';--' /* ; */",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_as_they_are_pasted(tmp_path: Path, kind: str, query: str) -> None:
+    path, made = tmp_path / "shop.db", "CREATE TABLE o AS SELECT 1 AS id, 'x' AS name"
+    if kind == "sqlite":
+        with sqlite3.connect(path) as db:
+            db.execute(made)
+    else:
+        duckdb = pytest.importorskip("duckdb")
+        with duckdb.connect(str(path)) as db:
+            db.execute(made)
+    table = NodeTable({kind: path, "query": query}, "id", foreign={"id": "o"})
+    assert tables(Schema({"o": table}), tmp_path / "g.aeg").num_nodes == {"o": 1}
+    other = "duckdb" if kind == "sqlite" else "sqlite"
+    wrong = NodeTable({other: path, "table": "o"}, "id", foreign={"id": "o"})
+    with pytest.raises(InvalidArgumentError, match=rf"of another kind: give {{{kind} = "):
+        tables(Schema({"o": wrong}), tmp_path / "h.aeg")
+    none = NodeTable({kind: path, "query": "SELECT * FROM o WHERE id > 1"}, "id")
+    schema = Schema({"o": none, "p": NodeTable({"o": [1]}, foreign={"o": "o"})})
+    with pytest.raises(InputError, match=r"^nodes.o \(query of .*shop.db\): .*no (rows|values)"):
+        tables(schema, tmp_path / "h.aeg")
+
+
 # ---- going on after a kill ----------------------------------------------------------------------
 
 
@@ -389,6 +461,12 @@ def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch
             tables(schema, output)
     with pytest.raises(InvalidArgumentError, match="layout was 'csc' and is 'csr'"):
         tables(schema, output, layout="csr")
+    toml = (shop_files / "shop.toml").read_text()
+    other = toml.replace('time = "placed"', "", 1)
+    assert other != toml
+    (shop_files / "other.toml").write_text(other)
+    with pytest.raises(InvalidArgumentError, match=r"changed: nodes.order.time was 'placed' and "):
+        tables(load_schema(shop_files / "other.toml"), output)
     pq.write_table(as_arrow(shop()["order"][::-1]), shop_files / "order.parquet")
     with pytest.raises(InvalidArgumentError, match=r"order.parquet"):
         tables(schema, output)

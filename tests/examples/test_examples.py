@@ -23,6 +23,7 @@ LEAST = {
     "live_link_prediction_pyg.py": 0.68,
     "streaming_link_prediction_pyg.py": 0.68,
     "lightning_node_classification_pyg.py": 0.7,
+    "sharded_node_classification_pyg.py": 0.7,
     "node_classification_dgl.py": 0.7,
     "live_node_classification_dgl.py": 0.7,
     "node_classification_graphbolt_dgl.py": 0.65,

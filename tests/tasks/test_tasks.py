@@ -18,9 +18,10 @@ import pytest
 from tasks.shop import DAY, make_shop, training_rows
 
 from aethergraph import Graph, HeteroGraph
-from aethergraph.convert import InputError, convert
+from aethergraph.convert import InputError, NodeTable, Schema, convert, tables
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
 from aethergraph.tasks import LinkTask, Splits, TableTask, relbench_task
+from aethergraph.testing import check_no_leak
 
 OPTIONS: dict[str, Any] = {
     "entity_table": "user", "entity_col": "user_id", "time_col": "date", "target_col": "churn",
@@ -259,7 +260,7 @@ def test_tasks_of_relbench(graph: HeteroGraph) -> None:
         ({"entity_col": "id"}, r"there is no column 'id' \(the task\)"),
         ({"entity_col": []}, "entity_col is a column, or a list of columns"),
         ({"entity_col": "churn"}, "keys of type str are needed"),
-        ({"time_col": "user_id"}, "does not hold times"),
+        ({"time_col": "user_id"}, r"row 1: .*'u21' is no time"),
         ({"time_col": 3}, "time_col is a column"),
         ({"target_col": "user_id"}, "a label is a number"),
         ({"entity_is": "name"}, "entity_is"),
@@ -323,3 +324,49 @@ def test_wrong_cuts_are_named(graph: HeteroGraph) -> None:
     ):
         with pytest.raises(InvalidArgumentError, match=error):
             task.split(**cuts)
+
+
+# ---- times that are not those of the graph ------------------------------------------------------
+
+
+def zoned_shop(folder: Path, zone: str | None) -> HeteroGraph:
+    pd = pytest.importorskip("pandas")
+    placed = pd.to_datetime(["2024-02-29 20:00", "2024-03-01 02:00"]).tz_localize(zone)
+    orders = pd.DataFrame({"id": [1, 2], "u": ["a", "a"], "t": placed})
+    table = NodeTable(orders, key="id", time="t", foreign={"u": "u"})
+    tables(Schema({"u": NodeTable({"id": ["a"]}, key="id"), "o": table}), folder / "z.aeg")
+    return HeteroGraph.load(folder / "z.aeg")
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_times_with_and_without_a_zone_do_not_mix(tmp_path: Path, zone: str | None) -> None:
+    pd = pytest.importorskip("pandas")
+    graph = zoned_shop(tmp_path, zone)
+    assert graph.time_zone == (None if zone is None else "UTC")
+    names = {"entity_table": "u", "entity_col": "u", "time_col": "d"}
+    bare = pd.to_datetime(["2024-03-01 03:00"])
+    same, other = (bare, bare.tz_localize("UTC"))[:: 1 if zone is None else -1]
+    with pytest.raises(InvalidArgumentError, match="time zone"):
+        TableTask(graph, pd.DataFrame({"u": ["a"], "d": other}), **names)
+    task = TableTask(graph, pd.DataFrame({"u": ["a"], "d": same}), **names)
+    # 03:00 without a zone is after both; 03:00 of UTC is 22:00 in New York, before the second.
+    assert (task.time[0] >= graph["o"].node_time).tolist() == [True, zone is None]
+    cut = pd.Timestamp("2024-03-01 03:00", tz=None if zone is None else "UTC")
+    train, val, test = task.split(val=cut, test=cut + pd.Timedelta("1D"))
+    assert [len(one) for one in (train, val, test)] == [0, 1, 0]
+    with pytest.raises(InvalidArgumentError, match=r"val = .* time zone"):
+        task.split(val=cut.tz_localize(None if cut.tz else "UTC"), test=cut)
+
+
+def test_numbers_in_another_unit_are_refused(tmp_path: Path) -> None:
+    graph = zoned_shop(tmp_path, None)
+    names = {"entity_table": "u", "entity_col": "u", "time_col": "d"}
+    with pytest.raises(InvalidArgumentError, match=r"the latest 1709251200, .*: 1970-01-01T"):
+        TableTask(graph, {"u": ["a"], "d": [1709251200]}, **names)
+    right = int(np.datetime64("2024-03-01", graph.time_unit).astype(np.int64))
+    assert len(TableTask(graph, {"u": ["a"], "d": [right]}, **names)) == 1
+
+
+def test_nothing_is_no_proof(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="no batches"):
+        check_no_leak(make_shop(tmp_path), [])

@@ -16,7 +16,8 @@ write.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ RECORD_SECONDS = 5.0
 _REVERSED = 1 << 62  # rows of reverse edges come after all others
 _TURN_ROWS = 1 << 18
 _U64 = np.dtype(np.uint64)
+_NONE: Mapping[str, str] = {}
 #: Sections that replace sections of ids in a compressed file.
 _ENCODED = {
     native.SECTION_CSC_INDICES: (native.SECTION_CSC_BLOCKS, native.SECTION_CSC_INDEX),
@@ -378,12 +380,20 @@ class BoundedBuild:
 
     # ---- write -------------------------------------------------------------------------------
 
-    def write(self, path: native.Path) -> None:
-        """Write the graph file and put it in place."""
+    def write(
+        self, path: native.Path, time_zone: str | None = None, beside: Mapping[str, str] = _NONE
+    ) -> None:
+        """Write the graph file and put it in place.
+
+        Args:
+            path: the file.
+            time_zone: time zone of the times, or None.
+            beside: fingerprints of the files beside it, by node type and suffix.
+        """
         lists = self._lists
         assert lists is not None
         sections = self.sections()
-        meta = self._meta(lists)
+        meta = replace(self._meta(lists), time_zone=time_zone, beside=beside)
         total = sum(files.nbytes(name) for files, name, *_ in sections)
 
         def work(task: native.Task | None) -> None:

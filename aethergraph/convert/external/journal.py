@@ -185,9 +185,30 @@ def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     if names[0] != names[1]:
         found.append(f"the inputs were {', '.join(names[0])} and are {', '.join(names[1])}")
     for name in sorted({*before, *now} - {"inputs"}):
-        if before.get(name) != now.get(name):
-            found.append(f"{name} was {before.get(name)!r} and is {now.get(name)!r}")
+        found += _differences(name, before.get(name), now.get(name))
     return found
+
+
+def _differences(name: str, before: Any, now: Any) -> list[str]:
+    """Describe how two values differ, entry by entry where both have entries."""
+    if before == now:
+        return []
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = [*before, *(one for one in now if one not in before)]
+        return [
+            text
+            for key in keys
+            for text in _differences(f"{name}.{key}", before.get(key), now.get(key))
+        ]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = zip(before, now, strict=True)
+        if all(isinstance(one, dict) for one in (*before, *now)):
+            return [
+                text
+                for number, (one, other) in enumerate(pairs)
+                for text in _differences(f"{name}[{number}]", one, other)
+            ]
+    return [f"{name} was {before!r} and is {now!r}"]
 
 
 def _changed_inputs(before: list[Any], now: list[Any]) -> list[str]:

@@ -12,7 +12,7 @@
 
 Each step is recorded when it is finished, and keys and edges are recorded as they are read: the
 same call goes on after a kill. The file equals the one that ``HeteroGraph.from_edges`` and ``save``
-write.
+write, but for the fingerprints of the files beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from aethergraph.convert.form import GraphForm
 from aethergraph.convert.outputs import check_outputs, storage_error
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.result import Clock, Stages
-from aethergraph.convert.typed.columns import ColumnReader, share_times
+from aethergraph.convert.typed.columns import ColumnReader, TimeForm, share_times, zone_of
 from aethergraph.convert.typed.edges import EdgeColumns, TableEdges
 from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles, scan_nodes
@@ -55,6 +55,7 @@ from aethergraph.convert.typed.sources import (
     spool,
 )
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.column_files import columns_path
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.typed_edges import EdgeType
@@ -65,6 +66,7 @@ from aethergraph.storage.meta import EdgeType as EdgeMeta
 __all__ = ["TablesResult", "TypedBuild", "place_ids"]
 
 _VERSION = 3
+_LONGEST_NAME = 220  # file systems take 255 bytes; temporary files have longer names
 
 
 @dataclass
@@ -142,7 +144,15 @@ class TypedBuild:
         outputs = [self._output, *(ids_path(self._output, name) for name in self._mapped())]
         outputs += [columns_path(self._output, n) for n in self._names if self._with_columns(n)]
         inputs = [one["path"] for one in self.inputs]
+        inputs += [] if self._schema.path is None else [self._schema.path]
         check_outputs([self._output], inputs, force)
+        for path in outputs:
+            name = os.path.basename(path)
+            if len(os.fsencode(name)) > _LONGEST_NAME:
+                raise InvalidArgumentError(
+                    f"{name[:40]}...{name[-20:]}: this name of an output is too long: give the "
+                    "node type a shorter one"
+                )
         self._journal = journal = Journal(self._output, self._command(), self._restart)
         try:
             check_outputs(outputs, inputs, force or bool(journal.state.get("placed")))
@@ -163,7 +173,9 @@ class TypedBuild:
     def _steps(self) -> None:
         clock = Clock(self.result.seconds)
         self._open_tables()
-        self._unit = self._find_unit()
+        forms = self._time_forms()
+        self._unit = share_times(forms, self._schema.time_unit) if forms else None
+        self._zone = zone_of(forms)
         keys = {name: self._keys(name) for name in self._mapped()}
         for name in self._names:
             self._make_nodes(name, keys.get(name))
@@ -241,9 +253,7 @@ class TypedBuild:
                     spool(source, name, self._schema.folder, spooled)
                     self._state["spooled"].append(number)
                     self._record()
-            self._tables[name] = table = open_table(source, name, self._schema.folder, spooled)
-            if spooled is not None:
-                table.files = [spooled]
+            self._tables[name] = open_table(source, name, self._schema.folder, spooled)
         for name, one in self._schema.nodes.items():
             if one.source is not None:
                 table = self._tables[f"nodes.{name}"]
@@ -260,7 +270,7 @@ class TypedBuild:
         name = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
         return self._tables[name]
 
-    def _find_unit(self) -> str | None:
+    def _time_forms(self) -> list[TimeForm]:
         forms = []
         for name, one in self._schema.nodes.items():
             if one.time is not None:
@@ -268,7 +278,7 @@ class TypedBuild:
         for spec in self._schema.edges:
             if spec.time is not None:
                 forms.append(ColumnReader(self._table(spec)).time_form(spec.time))
-        return share_times(forms, self._schema.time_unit) if forms else None
+        return forms
 
     def _keys(self, name: str) -> KeyColumns:
         one = self._schema.nodes[name]
@@ -456,7 +466,13 @@ class TypedBuild:
         # Arrays of nodes come before those of edges.
         arrays.sort(key=lambda one: one.of != "node")
         nodes = [NodeType(name, self._nodes[name].num_nodes) for name in self._names]
-        return FileMeta(tuple(nodes), tuple(edges), tuple(arrays), self._unit)
+        beside = {f"{name}.ids": fingerprint_of(path) for name, path in self.result.ids.items()}
+        for name, path in self.result.columns.items():
+            beside[f"{name}.columns"] = fingerprint_of(path)
+        return FileMeta(
+            tuple(nodes), tuple(edges), tuple(arrays), self._unit, time_zone=self._zone,
+            beside=beside,
+        )  # fmt: skip
 
     def _write_edges(
         self, writer: native.NativeWriter, number: int, meta: FileMeta, task: native.Task | None

@@ -22,12 +22,13 @@ from aethergraph.convert.typed.sources import Batch, Table
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.ids.columns import KeyColumns
 
-__all__ = ["ColumnReader", "TimeForm", "share_times"]
+__all__ = ["ColumnReader", "TimeForm", "share_times", "zone_of"]
 
 Array = NDArray[Any]
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LOGICAL = frozenset({"true", "false", "True", "False", "TRUE", "FALSE"})
 _SAMPLE = 10_000  # values of a text column that decide what it holds
+_WHOLE = 2.0**53  # floats below it tell all integers apart
 _FILL = "; leave the row out, or fill it"
 
 
@@ -80,6 +81,11 @@ def share_times(forms: Sequence[TimeForm], asked: str | None) -> str | None:
     if asked is not None or not stamps:
         return asked
     return unit_of(np.result_type(*(f"datetime64[{form.unit}]" for form in stamps)))
+
+
+def zone_of(forms: Sequence[TimeForm]) -> str | None:
+    """Return the time zone that times are kept in, "UTC" if the columns name one."""
+    return "UTC" if any(form.zone is not None for form in forms) else None
 
 
 class ColumnReader:
@@ -153,6 +159,8 @@ class ColumnReader:
             return "bytes"
         if pat.is_string(kind) or pat.is_large_string(kind) or str(kind) == "string_view":
             return "str"
+        if pat.is_null(kind):
+            raise InputError(self._table.files[0], f"column {column!r} is a key, but has no values")
         advice = "cast it to integers or strings"
         if pat.is_floating(kind):
             advice = (
@@ -176,8 +184,8 @@ class ColumnReader:
         """
         found = []
         for column, kind in zip(columns, keys.types, strict=True):
-            array = batch.rows.column(column)
-            found.append(self._text_key(batch, column, kind) if self._table.is_text else array)
+            own = self._text_key if self._table.is_text else self._own_key
+            found.append(own(batch, column, kind))
         known = np.ones(batch.rows.num_rows, np.bool_)
         if any(array.null_count for array in found):
             for array in found:
@@ -195,10 +203,42 @@ class ColumnReader:
             ) from None
         return block, known, impossible
 
+    def _own_key(self, batch: Batch, column: str, kind: str) -> Any:
+        """Return a column of keys; whole numbers with missing ones are floats in pandas."""
+        import pyarrow as pa
+        import pyarrow.types as pat
+
+        array = batch.rows.column(column)
+        if pat.is_null(array.type):
+            types = {"str": pa.string(), "bytes": pa.binary(), "uuid": pa.binary(16)}
+            return pa.nulls(len(array), types[kind] if kind in types else getattr(pa, kind)())
+        if not (pat.is_floating(array.type) and kind in ("int64", "uint64")):
+            return array
+        numbers = array.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        known = ~np.isnan(numbers)
+        with np.errstate(invalid="ignore"):
+            wrong = known & ((np.trunc(numbers) != numbers) | (np.abs(numbers) > _WHOLE))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise batch.bad(f"the key {numbers[row]} is not an integer below 2**53", row, column)
+        whole = np.where(known, numbers, 0).astype(np.int64)
+        return pa.array(whole, mask=~known)
+
     def _text_key(self, batch: Batch, column: str, kind: str) -> Any:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         if kind in ("int64", "uint64"):
+            texts = batch.rows.column(column)
+            zero = pc.starts_with(texts, "0").fill_null(False).to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(zero):
+                if texts[int(row)].as_py() != "0":
+                    raise batch.bad(
+                        f"the key {texts[int(row)].as_py()!r} begins with a zero, so it is a name "
+                        'and no number: key_type = "str" keeps such keys as they are',
+                        int(row),
+                        column,
+                    )
             return self._cast(batch, column, getattr(pa, kind)(), "key")
         array = batch.rows.column(column)
         return array.cast(pa.binary()) if kind == "bytes" else array
@@ -230,9 +270,27 @@ class ColumnReader:
             return TimeForm("D" if pat.is_date32(kind) else "ms", None, False, where)
         elif pat.is_integer(kind) or pat.is_floating(kind):
             return TimeForm(None, None, bool(pat.is_floating(kind)), where)
+        self._refuse_odd_time(column)
         raise InputError(
             self._table.files[0], f"column {column!r} of type {kind} does not hold times"
         )
+
+    def _refuse_odd_time(self, column: str) -> None:
+        """Raise InputError for the first text that is no time, or none as the first one is."""
+        for batch in self._table.batches([column]):
+            array = batch.rows.column(0).slice(0, _SAMPLE)
+            first = ""
+            for row, value in enumerate(array.to_pylist()):
+                if not isinstance(value, str):
+                    continue
+                kind = _kind_of([value])
+                if kind in ("str", "bool"):
+                    advice = ", such as 2024-05-01 12:00:00 or 2024-05-01T12:00:00Z"
+                    raise batch.bad(f"{value!r} is no time{advice}", row, column)
+                first = first or value
+                if kind != _kind_of([first]):
+                    raise batch.bad(f"{value!r} is not a time as {first!r} is", row, column)
+            return
 
     def times(self, batch: Batch, column: str, unit: str | None) -> Array:
         """Return times as datetime64 of a unit, or, without one, as int64 or float64.

@@ -58,7 +58,23 @@ def column_of(reader: ColumnReader, name: str, kind: Kind | None, where: str) ->
                 reader.file, f"column {name!r} ({where}) holds plain numbers, not times with a unit"
             )
         return Column(name, found, unit=form.unit)
+    if not reader.is_text and _is_nested(reader.type_of(name)):
+        raise _unfit(reader, name, where)
     return Column(name, found)
+
+
+def _is_nested(kind: Any) -> bool:
+    import pyarrow.types as pat
+
+    return bool(pat.is_nested(kind)) and not pat.is_dictionary(kind)
+
+
+def _unfit(reader: ColumnReader, name: str, where: str) -> InputError:
+    return InputError(
+        reader.file,
+        f"column {name!r} ({where}) is of type {reader.type_of(name)}: columns hold numbers, "
+        "booleans, times, categories or texts; cast it, or leave it out",
+    )
 
 
 def _kind_of(reader: ColumnReader, name: str, where: str) -> Kind:
@@ -81,11 +97,7 @@ def _kind_of(reader: ColumnReader, name: str, where: str) -> Kind:
         return "category"
     if pat.is_string(kind) or pat.is_large_string(kind) or str(kind) == "string_view":
         return "text"
-    raise InputError(
-        reader.file,
-        f"column {name!r} ({where}) is of type {kind}: columns hold numbers, booleans, times, "
-        "categories or texts; cast it, or leave it out",
-    )
+    raise _unfit(reader, name, where)
 
 
 class ColumnScan:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from aethergraph.convert.arguments import as_file
 from aethergraph.convert.readers.base import InputError, PathLike, check_readable, require_pyarrow
 from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.declared import (
+    Declared,
+    declared_in_duckdb,
+    declared_in_sqlite,
+    duckdb_tables,
+    sqlite_tables,
+)
 from aethergraph.convert.typed.sources import Table, is_table_name, open_table, spool
-from aethergraph.errors import MissingFileError, UnsupportedError
+from aethergraph.errors import MissingFileError
 
 __all__ = ["guess_schema"]
 
@@ -33,17 +38,21 @@ class _Look:
     columns: list[str]
     values: dict[str, list[Any]]
     kinds: dict[str, str]
+    types: dict[str, Any]
     whole: bool
-    key: str | None = None
-    foreign: dict[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    #: Columns of a foreign key -> the table that it refers to.
+    foreign: dict[tuple[str, ...], str] = field(default_factory=dict)
+    declared: Declared | None = None
     unsure: list[str] = field(default_factory=list)
 
 
 def guess_schema(folder: PathLike) -> str:
     """Return a first schema, TOML, for the tables in a folder or a database file.
 
-    Looks at the first 200,000 rows of each table. Keys are columns of different values with the
-    name of an id, foreign keys those whose values are keys of another table and whose names say so.
+    Primary and foreign keys that a database declares are taken from there. Else the first 200,000
+    rows of each table are looked at: keys are columns of different values with the name of an id,
+    foreign keys those whose values are keys of another table and whose names say so.
     What is not certain is said in comments: read the schema before it is used.
 
     Raises:
@@ -56,6 +65,9 @@ def guess_schema(folder: PathLike) -> str:
         raise InputError(base, "holds no tables")
     for one in looks:
         _guess_key(one)
+    for one in looks:
+        if not one.key:
+            _guess_odd_key(one, looks)
     for one in looks:
         _guess_foreign(one, looks)
     return "\n".join([_head(base), *(_entry(one, looks) for one in looks)])
@@ -92,50 +104,28 @@ def _tables_of(entry: str, folder: str) -> list[tuple[str, dict[str, str], str]]
     with open(path, "rb") as file:
         head = file.read(16)
     if head.startswith(b"SQLite format 3"):
-        kind, names = "sqlite", _sqlite_tables(path)
+        kind, names = "sqlite", sqlite_tables(path)
     elif head[8:12] == b"DUCK":
-        kind, names = "duckdb", _duckdb_tables(path)
+        kind, names = "duckdb", duckdb_tables(path)
     else:
         return []
     return [(name, {kind: entry, "table": name}, folder) for name in names]
-
-
-def _sqlite_tables(path: str) -> list[str]:
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-    try:
-        connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
-        names = [str(row[0]) for row in connection.execute(query + " ORDER BY name")]
-    except sqlite3.Error as error:
-        raise InputError(path, f"SQLite: {error}") from None
-    connection.close()
-    return names
-
-
-def _duckdb_tables(path: str) -> list[str]:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{path}: a DuckDB file needs duckdb, which cannot be imported ({error}): "
-            "pip install duckdb"
-        ) from None
-    try:
-        with duckdb.connect(path, read_only=True) as connection:
-            return sorted(str(row[0]) for row in connection.execute("SHOW TABLES").fetchall())
-    except duckdb.Error as error:
-        raise InputError(path, f"DuckDB: {error}") from None
 
 
 def _look(name: str, source: dict[str, str], folder: str) -> _Look:
     if "" in source:
         return _look_at(name, source, open_table(source[""], name, folder))
     (kind, database), (_, table) = source.items()
+    read = declared_in_sqlite if kind == "sqlite" else declared_in_duckdb
+    declared = read(os.path.join(folder, database), table)
     quoted = table.replace('"', '""')
     query = {kind: database, "query": f'SELECT * FROM "{quoted}" LIMIT {_ROWS + 1}'}
     with tempfile.TemporaryDirectory() as scratch:
         path = os.path.join(scratch, "table")
         spool(query, name, folder, path)
-        return _look_at(name, source, open_table(query, name, folder, path))
+        look = _look_at(name, source, open_table(query, name, folder, path))
+    look.declared = declared
+    return look
 
 
 def _look_at(name: str, source: dict[str, str], table: Table) -> _Look:
@@ -150,11 +140,16 @@ def _look_at(name: str, source: dict[str, str], table: Table) -> _Look:
         if rows > _ROWS:
             break
     kinds = {column: _kind(reader, column) for column in columns}
-    return _Look(name, source, columns, values, kinds, rows <= _ROWS)
+    return _Look(name, source, columns, values, kinds, dict(table.types), rows <= _ROWS)
 
 
 def _kind(reader: ColumnReader, column: str) -> str:
-    """Return "time", "number" or "other"."""
+    """Return "time", "number", "nested" (lists, structs) or "other"."""
+    import pyarrow.types as pat
+
+    kind = reader.type_of(column)
+    if pat.is_nested(kind) and not pat.is_dictionary(kind):
+        return "nested"
     try:
         if reader.time_form(column).unit is not None:
             return "time"
@@ -187,13 +182,28 @@ def _id_names(name: str) -> list[str]:
 
 
 def _guess_key(one: _Look) -> None:
+    if one.declared is not None and one.declared.key:
+        one.key = one.declared.key
+        return
     lower = {column.lower(): column for column in one.columns}
     for name in _id_names(one.name):
         column = lower.get(name)
         if column is not None and _is_unique(one, column):
-            one.key = column
+            one.key = (column,)
             if not one.whole:
                 one.unsure.append(f"key {column}: unique in the first {_ROWS:,} rows")
+            return
+
+
+def _guess_odd_key(one: _Look, looks: list[_Look]) -> None:
+    """Take a column of names as the key, if all differ and it is not a key of another table."""
+    for column in one.columns:
+        refers = any(len(other.key) == 1 and _refers(column, other) for other in looks)
+        if one.kinds[column] != "other" or refers or len(one.values[column]) < 2:
+            continue
+        if _is_unique(one, column):
+            one.key = (column,)
+            one.unsure.append(f"key {column}: all values differ, but the name is not that of an id")
             return
 
 
@@ -203,16 +213,26 @@ def _is_unique(one: _Look, column: str) -> bool:
 
 
 def _guess_foreign(one: _Look, looks: list[_Look]) -> None:
+    keys = {other.name: other.key for other in looks}
+    for columns, name, target in one.declared.foreign if one.declared else ():
+        if keys.get(name) == target:
+            one.foreign[columns] = name
+        else:
+            one.unsure.append(
+                f"{', '.join(columns)} refers to {', '.join(target)} of {name}, which is not its "
+                "key here"
+            )
+    taken = {column for columns in one.foreign for column in columns}
     for column in one.columns:
-        if column == one.key or one.kinds[column] == "time":
+        if (column,) == one.key or one.kinds[column] in ("time", "nested") or column in taken:
             continue
         for other in looks:
-            if other.key is None or not _refers(column, other):
+            if len(other.key) != 1 or not _refers(column, other):
                 continue
-            share = _share(one.values[column], other.values[other.key])
+            share = _share(one.values[column], other.values[other.key[0]])
             if share < _FOUND and other.whole:
                 continue
-            one.foreign[column] = other.name
+            one.foreign[column,] = other.name
             if share < 1:
                 one.unsure.append(
                     f"{column}: {1 - share:.1%} of its values are no key of {other.name}"
@@ -222,7 +242,7 @@ def _guess_foreign(one: _Look, looks: list[_Look]) -> None:
 
 
 def _refers(column: str, other: _Look) -> bool:
-    lower, key = column.lower(), str(other.key).lower()
+    lower, key = column.lower(), other.key[0].lower()
     names = set(_id_names(other.name)) - {"id", "key", "uuid"}
     if key not in ("id", "key", "uuid"):
         names.add(key)
@@ -259,7 +279,9 @@ def _bare(key: str) -> str:
 
 def _entry(one: _Look, looks: list[_Look]) -> str:
     ends = list(one.foreign.items())
-    is_link = one.key is None and len(ends) >= 2
+    ends_in_key = {c for columns, _ in ends for c in columns} >= set(one.key)
+    # A table whose key is made of the keys of others is a table of pairs.
+    is_link = len(ends) >= 2 and ends_in_key
     lines = []
     source: Any = one.source.get("", one.source)
     if is_link:
@@ -268,25 +290,32 @@ def _entry(one: _Look, looks: list[_Look]) -> str:
             f"[links.{_text(one.name)}]",
             f"from = {_text(source)}",
             f"source = {_text(source_type)}",
-            f"source_key = {_text(source_key)}",
+            f"source_key = {_names(source_key)}",
             f"destination = {_text(target_type)}",
-            f"destination_key = {_text(target_key)}",
+            f"destination_key = {_names(target_key)}",
         ]
-        lines += [f"# unsure: {key} refers to {name} as well" for key, name in ends[2:]]
+        lines += [f"# unsure: {', '.join(key)} refers to {name} as well" for key, name in ends[2:]]
     else:
         lines += [f"[nodes.{_text(one.name)}]", f"from = {_text(source)}"]
-        if one.key is not None:
-            lines.append(f"key = {_text(one.key)}")
+        if one.key:
+            lines.append(f"key = {_names(one.key)}")
         else:
-            lines.append("# no key: no column with the name of an id has different values")
+            lines.append("# no key: no column of names or ids has different values in all rows")
     lines += _values(one, is_link)
     lines += [f"# unsure: {text}" for text in one.unsure]
     if not is_link:
-        for column, name in ends:
-            lines.append(f"foreign.{_text(column)} = {_text(name)}")
+        for columns, name in ends:
+            to = _text(name)
+            if len(columns) > 1:
+                to = _text({"to": name, "columns": list(columns)})
+            lines.append(f"foreign.{_text('_'.join(columns))} = {to}")
         if not ends and not any(one.name in other.foreign.values() for other in looks):
             lines.append("# unsure: no edges, neither from here nor to here")
     return "\n".join(lines) + "\n"
+
+
+def _names(columns: tuple[str, ...]) -> str:
+    return _text(columns[0] if len(columns) == 1 else list(columns))
 
 
 def _kind_of_others(values: list[Any]) -> str:
@@ -298,11 +327,12 @@ def _kind_of_others(values: list[Any]) -> str:
 
 
 def _values(one: _Look, is_link: bool) -> list[str]:
-    taken = {*one.foreign, one.key}
+    taken = {*(c for columns in one.foreign for c in columns), *one.key}
     times = [c for c in one.columns if one.kinds[c] == "time" and c not in taken]
     numbers = [c for c in one.columns if one.kinds[c] == "number" and c not in taken]
     others = [c for c in one.columns if one.kinds[c] == "other" and c not in taken]
-    lines = []
+    nested = [f"{c} ({one.types[c]})" for c in one.columns if one.kinds[c] == "nested"]
+    lines = [f"# not used: {', '.join(nested)}"] if nested else []
     if times:
         lines.append(f"time = {_text(times[0])}")
         lines += [f"# unsure: or is the time {column}?" for column in times[1:]]

@@ -221,6 +221,7 @@ class Schema:
     Attributes:
         nodes: node tables by type.
         edges: edge types, those of foreign keys first.
+        path: the file that it was read from, or None.
 
     Raises:
         InvalidArgumentError: a part of the schema is wrong; names it.
@@ -239,6 +240,7 @@ class Schema:
             raise InvalidArgumentError("a schema needs at least one node table")
         self.nodes: dict[str, NodeTable] = {}
         self.edges: list[EdgeSpec] = []
+        self.path: str | None = None
         self.reverse = as_flag(reverse, "reverse")
         self.time_unit = None if time_unit is None else check_unit(time_unit)
         self.folder = as_optional_file(folder)
@@ -430,7 +432,9 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
         raise InvalidArgumentError(f"{name}: is not TOML: {error}") from None
     try:
-        return _schema(content, os.path.dirname(os.path.abspath(name)))
+        schema = _schema(content, os.path.dirname(os.path.abspath(name)))
+        schema.path = os.path.abspath(name)
+        return schema
     except InvalidArgumentError as error:
         error.args = (f"{name}: {error.args[0]}",)
         raise

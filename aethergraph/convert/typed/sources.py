@@ -12,6 +12,7 @@ A query may give its rows in another order the next time; a file does not.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ class Table:
 
     Attributes:
         name: name for messages.
-        files: names of the files; of a table in memory its name.
+        files: names of the files; of a table in memory its name, of one in a database where it is.
         is_text: the values are text, to be converted by what they are used for.
     """
 
@@ -95,9 +96,11 @@ class Table:
         kinds: Sequence[str],
         data: Any,
         form: TextForm | None = None,
+        paths: Sequence[str] | None = None,
     ) -> None:
         self.name = name
         self.files = list(files)
+        self._paths = self.files if paths is None else list(paths)
         self._form = form or TextForm()
         self._twice: set[str] = set()  # names that say nothing, as several columns have them
         self.is_text = "text" in kinds
@@ -133,10 +136,10 @@ class Table:
 
         if self._data is not None:
             return int(self._data.num_rows)
-        if set(self._kinds) != {"parquet"} or any(map(is_url, self.files)):
+        if set(self._kinds) != {"parquet"} or any(map(is_url, self._paths)):
             return 0
         try:
-            return sum(pq.read_metadata(path).num_rows for path in self.files)
+            return sum(pq.read_metadata(path).num_rows for path in self._paths)
         except (OSError, pa.ArrowInvalid):  # reading will say what is wrong
             return 0
 
@@ -177,7 +180,7 @@ class Table:
                     row += rows.num_rows
 
     def _open(self, file: int, columns: Sequence[str] | None = None) -> _Reader:
-        kind, path = self._kinds[file], self.files[file]
+        kind, path = self._kinds[file], self._paths[file]
         if kind == "memory":
             return _of_table(self._data, columns)
         if kind == "parquet":
@@ -305,7 +308,7 @@ def open_table(source: Any, name: str, folder: str | None, spooled: str | None =
     """
     require_pyarrow()
     if spooled is not None:
-        return Table(name, [spooled], ["parquet"], None)
+        return Table(name, [_place(source, name)], ["parquet"], None, None, [spooled])
     if isinstance(source, (str, os.PathLike)):
         files = table_files(as_file(source), folder)
         return Table(name, files, [kind_of(path) for path in files], None)
@@ -397,6 +400,28 @@ def is_comparable(source: Any) -> bool:
     return source is None or isinstance(source, (str, os.PathLike))
 
 
+def _place(source: Mapping[str, Any], name: str) -> str:
+    """Return the name of a table or query in a database, for messages."""
+    database = source.get("duckdb", source.get("sqlite"))
+    of = f" of {os.fspath(database)}" if isinstance(database, (str, os.PathLike)) else ""
+    return f"{name} (query{of})" if "query" in source else f"{name} ({source['table']}{of})"
+
+
+def _check_kind(path: str, kind: str) -> None:
+    """Refuse a database of another kind, before its library does something about it."""
+    with open(path, "rb") as file:
+        head = file.read(16)
+    found = None
+    if head.startswith(b"SQLite format 3"):
+        found = "sqlite"
+    elif head[8:12] == b"DUCK":
+        found = "duckdb"
+    if found not in (None, kind):
+        raise InvalidArgumentError(
+            f'{path}: is a database of another kind: give {{{found} = "{path}"}}'
+        )
+
+
 def _check_database(source: Mapping[str, Any]) -> None:
     kind = "duckdb" if "duckdb" in source else "sqlite"
     unknown = sorted(set(source) - {kind, "table", "query"})
@@ -442,6 +467,7 @@ def spool(source: Mapping[str, Any], name: str, folder: str | None, path: str) -
     if isinstance(database, (str, os.PathLike)):
         database = os.path.join(folder or "", os.fspath(database))
         check_readable(database)
+        _check_kind(database, kind)
     query = source.get("query")
     if query is None:
         quoted = '"' + str(source["table"]).replace('"', '""') + '"'
@@ -487,6 +513,7 @@ def _sqlite_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator
         connection = database
         if isinstance(database, str):
             connection = sqlite3.connect(f"{Path(database).absolute().as_uri()}?mode=ro", uri=True)
+        query = _single(query)
         cursor = connection.execute(query)
         names = [one[0] for one in cursor.description]
         cursor.close()
@@ -505,13 +532,21 @@ def _sqlite_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator
     return schema, batches()
 
 
+def _single(query: str) -> str:
+    """Return a statement without the semicolon at its end, and comments behind that."""
+    end = re.search(r";\s*(--[^\n]*\s*|/\*.*?\*/\s*)*$", query, re.DOTALL)
+    if end is not None and sqlite3.complete_statement(query[: end.start() + 1]):
+        return query[: end.start()]
+    return query
+
+
 def _sqlite_type(connection: Any, query: str, column: str, name: str) -> Any:
     """Return the type of a column, whose values SQLite lets be of any types."""
     import pyarrow as pa
 
     quoted = '"' + column.replace('"', '""') + '"'
     found = {
-        row[0] for row in connection.execute(f"SELECT DISTINCT typeof({quoted}) FROM ({query})")
+        row[0] for row in connection.execute(f"SELECT DISTINCT typeof({quoted}) FROM ({query}\n)")
     } - {"null"}
     if found <= {"integer"}:
         return pa.int64() if found else pa.null()
