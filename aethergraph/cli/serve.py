@@ -95,15 +95,11 @@ def serve_command(
     """
     host, port = _place(tcp, unix)
     server = FeatureServer(
-<<<<<<< HEAD
-        _tables(files, name or [], graph, rdma), host=host, port=port, unix=unix,
+        _tables(files, name or [], graph, sample is not None, rdma),
+        host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard), rdma=rdma,
-=======
-        _tables(files, name or [], graph, sample is not None), host=host, port=port, unix=unix,
-        token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard), samples=_samples(files, name or [], sample), log=log,
->>>>>>> dafb3049c90ffdffcb33653238881e6f3c28f9c2
+        tls=tls, shard=_shard(shard), rdma=rdma, samples=_samples(files, name or [], sample),
+        log=log,
     )  # fmt: skip
     if sample is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -154,10 +150,6 @@ def _shard(text: str) -> tuple[int, int]:
     return int(k), int(n)
 
 
-<<<<<<< HEAD
-def _tables(
-    files: list[Path], names: list[str], lists: bool, writable: bool
-=======
 def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str, SampleService]:
     """Return what draws samples, from each of the files that is a graph."""
     if plan is None:
@@ -176,8 +168,7 @@ def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str
 
 
 def _tables(
-    files: list[Path], names: list[str], lists: bool, samples: bool
->>>>>>> dafb3049c90ffdffcb33653238881e6f3c28f9c2
+    files: list[Path], names: list[str], lists: bool, samples: bool, writable: bool
 ) -> dict[str, RowSource]:
     if names and len(names) != len(files):
         raise InvalidArgumentError(
@@ -185,14 +176,10 @@ def _tables(
         )
     found: dict[str, Any] = {}
     for i, path in enumerate(files):
-<<<<<<< HEAD
-        tables = open_tables(path, names[i] if names else None, lists=lists, writable=writable)
-        for key, rows in tables.items():
-=======
         if samples and not lists and is_graph(path):
             continue  # their rows come with the samples
-        for key, rows in open_tables(path, names[i] if names else None, lists=lists).items():
->>>>>>> dafb3049c90ffdffcb33653238881e6f3c28f9c2
+        tables = open_tables(path, names[i] if names else None, lists=lists, writable=writable)
+        for key, rows in tables.items():
             if key in found:
                 raise InvalidArgumentError(
                     f"two tables are called {key!r}: give --name for each file"

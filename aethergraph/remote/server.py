@@ -54,12 +54,9 @@ from aethergraph.remote.listening import (
     set_options,
 )
 from aethergraph.remote.mapped import FILE, send_file
-<<<<<<< HEAD
 from aethergraph.remote.onesided import RDMA, SlotServer
-=======
 from aethergraph.remote.samples.desk import SampleDesk
 from aethergraph.remote.samples.service import SampleService
->>>>>>> dafb3049c90ffdffcb33653238881e6f3c28f9c2
 from aethergraph.remote.served import ServedRows, check_shard, serve_rows
 
 __all__ = ["FeatureServer", "ServerStats"]
@@ -159,16 +156,13 @@ class FeatureServer:
         shard: ``(k, n)``: serve the k-th (from 0) of n equal ranges of rows. Ids stay those of all
             rows; a client that has the addresses of all n servers asks each for its rows.
         max_connections: connections at once.
-<<<<<<< HEAD
         rdma: let the network cards of clients at ``rdma://`` read the memory of live tables by
             themselves; other rows are copied into such memory. Rows then cross the network as they
             are, without TLS: for networks that are yours. Where that is not possible it is said in
             the log, and rows go over TCP.
-=======
         samples: by name, what samples are drawn from (:class:`SampleService`); ``sources`` may then
             be empty.
         log: file to which a line is appended for each sample, for :func:`replay`.
->>>>>>> dafb3049c90ffdffcb33653238881e6f3c28f9c2
 
     Attributes:
         port: port that it listens at, or None.
@@ -189,12 +183,9 @@ class FeatureServer:
         tls: tuple[str | Path, str | Path] | None = None,
         shard: tuple[int, int] = (0, 1),
         max_connections: int = 256,
-<<<<<<< HEAD
         rdma: bool = False,
-=======
         samples: Mapping[str, SampleService] | None = None,
         log: native.Path | None = None,
->>>>>>> dafb3049c90ffdffcb33653238881e6f3c28f9c2
     ) -> None:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
