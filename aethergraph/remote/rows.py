@@ -73,7 +73,8 @@ def open_source(url: str) -> RowSource:
     file of the certificate that the server's is signed by, or ``system``, for TLS; ``timeout`` in
     seconds (30) that a request may take with all of its retries; ``memory_budget``, such as
     ``512M``, for rows that are kept (:class:`aethergraph.CachedRows`); ``name`` of the table.
-    Rows that change are never kept, nor those that are mapped; ``map=no`` asks the server for them.
+    Rows that change are kept for ``max_age`` seconds, if that is given, else not at all; nor are
+    those that are mapped. ``map=no`` asks the server for them.
 
     Threads share the source and ask at the same time, each over a connection of its own. A forked
     child connects anew, and so does a copy that was pickled: it travels as its URL. A connection
@@ -91,9 +92,11 @@ def open_source(url: str) -> RowSource:
             raise InvalidArgumentError(f"{url}: rows in memory are not kept a second time")
         return open_rows(address.locations[0].host)
     rows = RemoteRows(address)
-    if address.memory_budget is None or rows.is_live or rows.transport == "map":
+    if rows.transport == "map" or (rows.is_live and not address.max_age):
         return rows
-    return CachedRows(rows, address.memory_budget)
+    if address.memory_budget is None and not rows.is_live:
+        return rows
+    return CachedRows(rows, address.memory_budget, address.max_age or None)
 
 
 class _Reader:

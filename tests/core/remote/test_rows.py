@@ -126,6 +126,19 @@ def test_rows_that_change_are_not_kept() -> None:
         assert source.gather([3]) == 8
 
 
+def test_rows_that_change_are_kept_for_a_while() -> None:
+    changing = Changing()
+    with FeatureServer(changing, port=0) as server:
+        source = open_source(f"{server.address}?max_age=1000")
+        assert isinstance(source, CachedRows) and source.is_live
+        assert source.gather([3]) == 3
+        changing.now = 5
+        assert source.gather([3, 4]).tolist() == [3, 9]
+        assert isinstance(open_source(f"{server.address}?max_age=0&memory_budget=1M"), RemoteRows)
+        with pytest.raises(InvalidArgumentError, match="max_age"):
+            open_source(f"{server.address}?max_age=-1")
+
+
 def test_rows_of_a_live_graph(x: Any) -> None:
     """A server of them has those of the last commit, and says that they change."""
     graph = DynamicGraph(100, 64, huge_pages=False)
