@@ -53,6 +53,7 @@ C_LAYERS = [
     "keys",
     "rows",
     "slots",
+    "rdma",
     "build",
     "topology",
     "topology/paged",
