@@ -474,6 +474,10 @@ class Adjacency(ABC):
         """Return sums of :attr:`edge_weight` that were built once. Default: None, none are kept."""
         return None
 
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Get ready for draws by weights that :meth:`topology` has itself. Default: nothing."""
+        return
+
     def alias_table(self, layout: Literal["csc", "csr"] = "csr") -> NDArray[np.uint64]:
         """Return the alias table of walks by weight. Default: there is none."""
         raise NotImplementedError(f"{type(self).__name__} has no table for walks by weight")

@@ -117,6 +117,7 @@ from aethergraph._native.live_types import (
     LiveBase,
     LiveRelation,
     LiveStats,
+    live_has_huge_pages,
     live_has_membarrier,
 )
 from aethergraph._native.memory import (
@@ -351,6 +352,7 @@ __all__ = [
     "SlotLayout",
     "NativeSnapshot",
     "PinnedLists",
+    "live_has_huge_pages",
     "live_has_membarrier",
     "pin_all",
     "SnapshotTopology",

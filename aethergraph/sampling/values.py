@@ -224,8 +224,11 @@ def _find_sums(
     None where sums, which go by position, cannot be: draws then read whole lists. By weights that
     the topology has itself they draw the same as with sums.
     """
+    if weights.in_topology:
+        graph.prepare_weights(layout)
+        return None
     topology = graph.topology(layout)
-    if weights.in_topology or not topology.is_dense:
+    if not topology.is_dense:
         return None
     own, array = graph.edge_weight, weights.array
     if own is not None and own.dtype == array.dtype and np.may_share_memory(own, array):

@@ -907,6 +907,9 @@ typedef struct aether_live_edges {
     uint64_t count;
 } aether_live_edges;
 
+/* Sums of the weights of long lists (src/sample/draw/weight_sums.h). May be shared by threads. */
+typedef struct aether_weight_sums aether_weight_sums;
+
 /* A graph that changes while others read it: one process writes, in one thread at a time; any number of
  * threads and processes take snapshots. It lives in shared memory (src/live/control.h) and is gone
  * when the last process has closed it. */
@@ -915,6 +918,9 @@ typedef struct aether_live aether_live;
 /* Return 1 if the writer can fence for all readers here (membarrier(2)), 0 if each snapshot costs a
  * fence. */
 int aether_live_has_membarrier(void);
+/* Return 1 if the system puts memory of live graphs that has filled into huge pages (AETHER_LIVE_HUGE), 0 if
+ * it has none or does not (kernels before 6.1). Takes one for the moment. */
+int aether_live_has_huge_pages(void);
 /* Create a graph without edges but those of its base. AETHER_E_INVALID, AETHER_E_LIMIT name the option at
  * fault; err->position is the relation, if it is one's. */
 int aether_live_create(const aether_live_options *options, aether_live **out, aether_error *err);
@@ -923,6 +929,12 @@ int aether_live_create(const aether_live_options *options, aether_live **out, ae
  * aether_live_attach(). AETHER_E_INVALID: the lists are not those of the relation. */
 int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, const aether_live_base *base,
                          aether_error *err);
+/* Say what the weights of a base's long lists add up to, for draws from lists that have not changed: without
+ * it they read the list. `sums` are of the lists and weights of the base (aether_weight_sums_create), and are
+ * borrowed as long as the graph; other threads may draw meanwhile. In every process. NULL: none any more.
+ * AETHER_E_INVALID: there is no such base, or it has another number of edges. */
+int aether_live_set_base_sums(aether_live *g, uint32_t relation, uint32_t layout,
+                              const aether_weight_sums *sums, aether_error *err);
 /* Say that the graph goes on in another one, which its readers should take; and ask whether that was said.
  * The graph stays readable. */
 int aether_live_retire(aether_live *g, aether_error *err);
@@ -1005,6 +1017,7 @@ typedef struct aether_live_commit_info {
     uint64_t num_src, num_dst;
     uint64_t num_edges;
     uint64_t end_edge_ids; /* edges that were ever inserted */
+    uint64_t lsn;          /* number in the journal of the last commit that it has; 0: it has none */
 } aether_live_commit_info;
 
 int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether_live_commit_info *out,
@@ -1084,6 +1097,14 @@ typedef int (*aether_note_fn)(void *user, uint64_t lsn, uint32_t kind, const voi
 int aether_live_open_journal(aether_live *g, const char *directory, const aether_journal_options *options,
                              uint64_t from, aether_note_fn note, void *user, aether_task *task,
                              aether_error *err);
+/* Do commits of a log again, from number `from` up to `until`, without keeping it: `g` stays without a
+ * journal, and nothing is written, so that another process may have the log open meanwhile. For a graph as it
+ * was. *last becomes the number of the last commit that was done, from - 1 if there is none up to `until`; a
+ * later call goes on behind it. Commits that were given up (aether_live_release_journal) are
+ * AETHER_E_CORRUPT. All else is as with aether_live_open_journal(). */
+int aether_live_replay(aether_live *g, const char *directory, const uint8_t *graph, uint64_t from,
+                       uint64_t until, aether_note_fn note, void *user, uint64_t *last, aether_task *task,
+                       aether_error *err);
 /* Write bytes of the caller's into the log: a part of the open transaction, or one of its own. A replay
  * hands them out, in order, before their transaction is seen. */
 int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t size, aether_error *err);
@@ -1176,9 +1197,6 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
                          void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
 
 /* ---- Sampling: several node types, weights, times ------------------------ */
-
-/* Sums of the weights of long lists (src/sample/draw/weight_sums.h). May be shared by threads. */
-typedef struct aether_weight_sums aether_weight_sums;
 
 /* Numbers that stay in a file (src/topology/paged/values.h); see aether_values_open(). May be shared by
  * threads, except while aether_values_share_pages() runs. */
