@@ -232,11 +232,12 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         if is_address(path):
             from aethergraph.remote.graph import open_graph
 
+            address = str(path)
             if storage != "mmap" or budget is not None:
                 raise InvalidArgumentError(
-                    f"{path}: the lists stay at the server: leave storage= and memory_budget= out"
+                    f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
                 )
-            found: Any = open_graph(str(path))
+            found: Any = open_graph(address)
             return cast("Graph", found)
         reader = GraphReader(path)
         parts = reader.make_one()
