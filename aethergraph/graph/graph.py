@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from aethergraph.graph.walks import WalksByBatch
 from aethergraph.ids import IdMap
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_storage
+from aethergraph.storage.choice import Storage, check_storage, is_address
 from aethergraph.storage.meta import check_fingerprint
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
@@ -199,7 +199,10 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         Header, section table and sizes are checked; :meth:`verify` reads and checks everything.
 
         Args:
-            path: a file written by :meth:`save` or ``aethergraph convert``.
+            path: a file written by :meth:`save` or ``aethergraph convert``. Or the address of a
+                server that has the graph (``aethergraph serve graph.aeg --graph``),
+                ``"tcp://host:port"`` or ``"unix:///path"``: it is
+                :func:`aethergraph.remote.open_graph` then, and the lists stay there.
             storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
                 opening is instant. ``"memory"``: copied into huge pages now, several times faster
                 to sample from. ``"uring"``: the lists stay in the file and only a compressed index
@@ -222,10 +225,20 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
             UnsupportedError: the file has several node or edge types.
             InvalidArgumentError: the budget is too small (the message names the minimum), or is
-                given with ``"mmap"``.
+                given with ``"mmap"``; or ``storage`` or a budget with an address.
         """
         check_storage(storage)
         budget = Budget.optional(memory_budget)
+        if is_address(path):
+            from aethergraph.remote.graph import open_graph
+
+            address = str(path)
+            if storage != "mmap" or budget is not None:
+                raise InvalidArgumentError(
+                    f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
+                )
+            found: Any = open_graph(address)
+            return cast("Graph", found)
         reader = GraphReader(path)
         parts = reader.make_one()
         reader.read([parts], [parts], storage, budget, progress)

@@ -205,8 +205,8 @@ class _Decoder:
         beside: Any = content.get("beside", {})
         proper = isinstance(beside, dict) and all(isinstance(one, str) for one in beside.values())
         self.require(proper, "has no proper 'beside'")
-        of_map = self.keys(content)
-        return FileMeta(node_types, edge_types, arrays, unit, of_map, zone, time_attr, beside)
+        by = self.keys(content)
+        return FileMeta(node_types, edge_types, arrays, unit, by, zone, time_attr, beside)
 
     def keys(self, content: dict[str, Any]) -> KeysMeta | None:
         entry: Any = content.get("keys")
