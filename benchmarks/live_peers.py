@@ -2,6 +2,7 @@
 
     git clone https://github.com/ldhulipala/aspen && git -C aspen checkout ecc3193
     python benchmarks/live_peers.py --aspen aspen [--quick] [--large]
+    python benchmarks/live_peers.py --only large            # ours alone, to 500M edges: 8 GB
 
 One stream of edges of a power-law graph for all, in-edges only, one thread on one core, a process
 each, which take turns. Aspen (Dhulipala et al., PLDI 2019), the structure that ours follows, is a
@@ -33,6 +34,11 @@ BUSY = (
 )
 COMMIT = "ecc3193da05aef3b4e5f5de7cab77b215c0b8211"
 CASES = (([15, 10], 128), ([20, 15, 10], 1024))
+#: Graphs of --large, and the edges that they grow to.
+LARGE = {
+    "aethergraph append, ids of 4 bytes": 500_000_000,
+    "aethergraph set, ids of 4 bytes": 200_000_000,
+}
 #: Most edges of those that hold a Python object for each.
 MOST = {LISTS: 10_000_000, NETWORKX: 1_000_000}
 SPARE = 5 << 30  # bytes that must stay free
@@ -239,28 +245,52 @@ def _draw(axes: Sequence[Any], points: dict[str, dict[str, list[tuple[float, flo
     common.lines(axes[1], points["one"], "edges", "us per edge, one at a time")
 
 
-def grow_large(report: Report, nodes: int, edges: int) -> None:
-    """Only ours: what is in the way of a larger graph."""
+def grow_large(args: argparse.Namespace) -> None:
+    """Only ours, far beyond what Aspen and objects of Python have memory for."""
+    report = Report("live_growth_large", "Live graphs that grow large", args)
+    report.note(BUSY)
+    nodes, steps = 50_000_000, [n * 1_000_000 for n in (1, 2, 5, 10, 20, 50, 100, 200, 500)]
+    if args.quick:
+        nodes, steps = 20_000, [20_000, 80_000]
+    report.parameters = {"core": args.core, "edges_per_batch": 10_000}
+    fanouts, size = [15, 10], min(1024, nodes // 4)
+    points: dict[str, dict[str, list[tuple[float, float]]]] = {"batch": {}, "one": {}}
     rows: list[list[common.Cell]] = []
-    for name in (SET, APPEND):
+    for name, most in LARGE.items():
+        own = [n for n in steps if n <= min(most, args.most or most)]
         with ExitStack() as stack:
-            group = Group([name], nodes, edges, None, report.args.core, stack)
+            group = Group([name], nodes, own[-1], None, args.core, stack)
             (worker,) = group.workers
-            try:
-                ns = group.load(edges)[name]
-            except MemoryError:
-                report.note(f"{name}: too little memory for {common.short(edges)} edges.")
-                continue
-            one = worker.ask("singles", count=100_000)
-            seeds = [np.random.default_rng(n).integers(0, nodes, 1024).tolist() for n in range(5)]
-            drawn = worker.ask("sample", seeds=seeds, fanouts=[15, 10])
-            rows.append([name, ns, one["mean"], one["0.9999"], drawn["ms"], drawn["edges"]])
-    report.table(
-        f"large: {common.short(nodes)} nodes, {common.short(edges)} edges",
-        ["graph", "ns per edge, batches of 10,000, over all of it", "us per edge, single",
-         "us, 99.99 %", "ms, sampling [15, 10] x 1024", "edges"],
-        rows,
-    )  # fmt: skip
+            for number, edges in enumerate(own):
+                try:
+                    ns = group.load(edges)[name]
+                except MemoryError:
+                    report.note(f"{name}: too little memory for {common.short(edges)} edges.")
+                    break
+                one = worker.ask("singles", count=1000 if args.quick else 50_000)
+                rng = np.random.default_rng(number)
+                seeds = [rng.integers(0, nodes, size).tolist() for _ in range(5)]
+                drawn = worker.ask("sample", seeds=seeds, fanouts=fanouts)
+                points["batch"].setdefault(name, []).append((edges, ns))
+                points["one"].setdefault(name, []).append((edges, one["mean"]))
+                per_edge = 1e6 * drawn["ms"] / max(1, drawn["edges"])
+                bytes_each = worker.ask("size")
+                rows.append(
+                    [
+                        name, common.short(edges), ns, one["mean"], one["0.5"], one["0.999"],
+                        one["0.9999"], bytes_each, per_edge,
+                    ]
+                )  # fmt: skip
+        report.tables.clear()
+        report.table(
+            f"{common.short(nodes)} nodes, an ever larger graph: inserting in batches of 10,000 "
+            f"since the row before, and one by one; sampling {fanouts} x {size}",
+            ["graph", "edges", "ns per edge, batches", "us per edge, single", "us, median",
+             "us, 99.9 %", "us, 99.99 %", "bytes per edge", "ns per sampled edge"],
+            rows,
+        )  # fmt: skip
+        common.plot(report, 2, lambda axes: _draw(axes, points))
+        report.finish()
 
 
 def compare_at_one_size(args: argparse.Namespace) -> None:
@@ -308,24 +338,24 @@ def compare_as_they_grow(args: argparse.Namespace) -> None:
     library = build_aspen(args, report)
     report.note(BUSY)
     steps = [10_000, 20_000] if args.quick else [n * 1_000_000 for n in (1, 2, 5, 10, 20, 50, 100)]
-    steps = [n for n in steps if n <= args.most]
+    steps = [n for n in steps if n <= (args.most or 100_000_000)]
     grow(report, 25_000 if args.quick else 10_000_000, steps, library, 1 if args.quick else 3)
-    if args.large:
-        grow_large(report, *((20_000, 80_000) if args.quick else (50_000_000, 200_000_000)))
-        report.finish()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
     made.add_argument("--aspen", type=Path, help="folder that Aspen was cloned into")
-    made.add_argument("--only", choices=("one-size", "growth"), help="one of both parts")
-    made.add_argument("--most", type=int, default=100_000_000, help="edges that growth ends at")
-    made.add_argument("--large", action="store_true", help="also 50M nodes and 200M edges: 8 GB")
+    made.add_argument("--only", choices=("one-size", "growth", "large"), help="one of the parts")
+    made.add_argument("--most", type=int, help="edges that growth ends at; 100M, large: 500M")
+    made.add_argument("--large", action="store_true", help="also ours to 500M edges: 8 GB")
     args = common.parse(made, argv)
-    if args.only != "growth":
+    large = args.large or args.only == "large"
+    if args.only in (None, "one-size"):
         compare_at_one_size(args)
-    if args.only != "one-size":
+    if args.only in (None, "growth"):
         compare_as_they_grow(args)
+    if large:
+        grow_large(args)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,11 @@ from aethergraph._native.live_types import (
 from aethergraph._native.memory import address_of
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import struct_address
+from aethergraph._native.weight_sums import NativeSums
 from aethergraph.errors import UnsupportedError
+
+#: Looked up once: a call for each edge is made of such steps.
+_insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 
 
 class NativeLive:
@@ -163,6 +167,11 @@ class NativeLive:
                     self.become(other)
 
     @property
+    def is_shared(self) -> bool:
+        """True: other processes can open the graph's memory; False: it has memory of a user's."""
+        return bool(lib.aether_live_num_descriptors(self._handle))
+
+    @property
     def descriptors(self) -> list[int]:
         """Descriptors of the graph's memory; they stay the graph's.
 
@@ -195,6 +204,39 @@ class NativeLive:
         if code:
             raise_error(code, err)
         self._state[1][relation, layout] = base
+        if base.sums is not None:
+            self._give_sums(self._handle, relation, layout, base.sums)
+
+    def sum_weights(self, relation: int, layout: Literal["csc", "csr"]) -> None:
+        """Sum up the weights of a base's long lists, once, for draws by them.
+
+        Reads all weights of the base. Does nothing where there are none, or where the lists stay
+        in their file: sums are for all of them.
+
+        Raises:
+            InvalidArgumentError: a weight is negative or not finite.
+        """
+        handle, bases = self._state
+        base = bases.get((relation, layout))
+        if base is None or base.weights is None or not base.is_near or base.sums is not None:
+            return
+        made = NativeSums(base.topology, base.weights, base.topology.guard)
+        with self._following:
+            if bases[relation, layout].sums is None:  # else others use those
+                bases[relation, layout] = base._replace(sums=made)
+                self._give_sums(handle, relation, layout, made)
+
+    @staticmethod
+    def _give_sums(
+        handle: Any, relation: int, layout: Literal["csc", "csr"], sums: NativeSums
+    ) -> None:
+        """Give the core the sums of a base, which must be kept as long as it."""
+        err = new_error()
+        code = lib.aether_live_set_base_sums(
+            handle, relation, LIVE_LAYOUTS[layout], sums.handle, err
+        )
+        if code:
+            raise_error(code, err)
 
     # ---- writing -----------------------------------------------------------------------------
 
@@ -210,22 +252,23 @@ class NativeLive:
         """Undo what the transaction changed."""
         self._check(lib.aether_live_abort(self._handle, self._err))
 
-    def insert_one(self, relation: int, src: int, dst: int, time: int, weight: float) -> int:
+    def insert_one(
+        self, relation: int, src: int, dst: int, time: int = 0, weight: float = 0.0
+    ) -> int:
         """Insert an edge; return its id, or that of the edge that was there already."""
         number, err = self._number, self._err
-        if not self._state[1]:
-            code = lib.aether_live_insert_one(
-                self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
-            )
-            if code:
-                fail(code, err)
+        if self._state[1]:
+            with self._reading_bases():
+                code = _insert_one(
+                    self._handle, relation, src, dst, time, weight, number, _NULL, err
+                )
+                self._check(code)
             return int(number[0])
-        with self._reading_bases():
-            code = lib.aether_live_insert_one(
-                self._handle, relation, src, dst, time, weight, number, ffi.NULL, err
-            )
-            self._check(code)
-        return int(number[0])
+        code = _insert_one(self._handle, relation, src, dst, time, weight, number, _NULL, err)
+        if code:
+            fail(code, err)
+        edge: int = number[0]
+        return edge
 
     def end_edge_ids(self, relation: int) -> int:
         """Return the id that the next edge gets; the last commit says so, also inside a block."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from aethergraph._native.core import ffi, lib, raise_error
 from aethergraph._native.topology import NativeTopology
+from aethergraph._native.weight_sums import NativeSums
 
 ORDER_TIME: Final[int] = lib.AETHER_ORDER_TIME
 ORDER_ID: Final[int] = lib.AETHER_ORDER_ID
@@ -37,6 +38,11 @@ def live_has_membarrier() -> bool:
     return bool(lib.aether_live_has_membarrier())
 
 
+def live_has_huge_pages() -> bool:
+    """Return whether the system puts memory of live graphs that has filled into huge pages now."""
+    return bool(lib.aether_live_has_huge_pages())
+
+
 class LiveRelation(NamedTuple):
     """Edge type of a live graph: its nodes at both ends, and what it keeps of its edges."""
 
@@ -60,6 +66,8 @@ class LiveBase(NamedTuple):
     times: NDArray[np.int64] | None
     weights: NDArray[np.float32] | None
     last_time: int | None  # no time is after it; None: not known
+    sums: NativeSums | None = None  # of the weights of long lists; None: not made
+    is_near: bool = True  # False: lists stay in a file that is larger than memory
 
 
 class LiveCommit(NamedTuple):

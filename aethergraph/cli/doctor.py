@@ -54,6 +54,7 @@ PARTS = (
     ),
 )
 _IMPORT_SECONDS = 60
+_CAP_IPC_LOCK = 1 << 14  # whoever has it may lock any amount
 _SHMEM = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 
@@ -106,6 +107,7 @@ def _package() -> dict[str, Any]:
         "core": f"{native.native_version()} ({native.build_info()})",
         "core_threads": native.get_num_threads(),
         "range_reads": _range_reads(),
+        "rdma": _rdma(),
         "compiled_modules": sorted(modules - {"aethergraph._native._core"}),
         "environment": [f"{k}={v}" for k, v in os.environ.items() if k.startswith("AETHERGRAPH_")],
     }
@@ -121,6 +123,13 @@ def _range_reads() -> str:
     if forced not in ("", "auto"):
         return f"none: AETHERGRAPH_IO is {forced!r}, must be auto, uring or pread"
     return f"pread ({problem})" if problem else "uring"
+
+
+def _rdma() -> str:
+    """Describe whether rows come by rdma://, and what is missing if they do not."""
+    version, problem = native.rdma_version(), native.rdma_problem()
+    ucx = f"UCX {version >> 16}.{version & 0xFFFF}" if version else ""
+    return f"no: {problem}{f' ({ucx})' if ucx else ''}" if problem else ucx
 
 
 def _machine() -> dict[str, Any]:
@@ -182,6 +191,7 @@ def _live_graphs() -> dict[str, Any]:
     return {
         "shared_memory": "memfd" if hasattr(os, "memfd_create") else "no memfd_create",
         "huge_pages": _shared_huge_pages(),
+        "mlock": _lockable(),
         "snapshots": (
             "without a fence (membarrier)"
             if native.live_has_membarrier()
@@ -192,12 +202,23 @@ def _live_graphs() -> dict[str, Any]:
 
 def _shared_huge_pages() -> str:
     """Say whether ``huge_pages=True`` of a live graph has an effect."""
-    chosen = _chosen(_SHMEM)
+    chosen, setting = _chosen(_SHMEM), f"shmem_enabled is {_chosen(_SHMEM)}"
     if chosen in ("always", "within_size", "advise", "force"):
-        return f"yes (shmem_enabled is {chosen})"
+        return f"yes ({setting})"
+    if native.live_has_huge_pages():
+        return f"yes, for memory that has filled ({setting})"
     if chosen in ("never", "deny"):
-        return f"no, shmem_enabled is {chosen}: as root, echo advise > {_SHMEM}"
+        return f"no, {setting}: as root, echo advise > {_SHMEM}"
     return "no: this kernel has none for shared memory"
+
+
+def _lockable() -> str:
+    """Say how much memory ``mlock=True`` of a live graph can keep in RAM."""
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    rights = _read("/proc/self/status").partition("CapEff:")[2].split()
+    if soft == resource.RLIM_INFINITY or (rights and int(rights[0], 16) & _CAP_IPC_LOCK):
+        return "as much as there is"
+    return f"up to {size(soft)} in all (ulimit -l)"
 
 
 def _kilobytes(text: str | None) -> int | None:

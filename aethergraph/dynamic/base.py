@@ -143,6 +143,7 @@ class BaseEdges:
         self.edge_ids = None if own_ids else self._find_ids()
         self._places: NDArray[Any] | None = None
         self._last_time: int | None = None
+        self._sums: dict[str, native.NativeSums] = {}
 
     def _find_ids(self) -> NDArray[Any] | None:
         found = self._parts.edge_attrs.get(EDGE_ID)
@@ -213,8 +214,16 @@ class BaseEdges:
         lists = parts.csc if layout == "csc" else parts.csr
         assert lists is not None
         return native.LiveBase(
-            lists.topology, self.edge_ids, parts.edge_time, parts.edge_weight, self.last_time
-        )
+            lists.topology, self.edge_ids, parts.edge_time, parts.edge_weight, self.last_time,
+            self._sums.get(layout), is_near=self._graph.paging is None,
+        )  # fmt: skip
+
+    def sum_weights(self, layout: Literal["csc", "csr"]) -> None:
+        """Sum up the weights of long lists, if there are any, for :meth:`lists`; reads them all."""
+        parts = self._parts
+        lists = parts.csc if layout == "csc" else parts.csr
+        if lists is not None and parts.edge_weight is not None and self._graph.paging is None:
+            self._sums[layout] = lists.sums(parts.edge_weight, lists.topology.guard)
 
     @property
     def last_time(self) -> int | None:

@@ -151,6 +151,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        arena_memory: MemorySource | None = None,
         ids: str | None = None,
         progress: native.Progress | None = None,
     ) -> DynamicGraph:
@@ -197,6 +198,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
             max_nodes: as in the constructor.
             huge_pages: as in the constructor.
             mlock: as in the constructor.
+            arena_memory: as in the constructor; it is asked for more when a merge makes the lists
+                anew, and is given back what they had.
             ids: type of the keys of nodes, ``"str"``, ``"int64"``, ``"uint64"``, ``"bytes"`` or
                 ``"uuid"``: each node has one, and :attr:`ids` knows them. The graph begins without
                 nodes; or over a base, with those of the map of ids that lies beside it. Of a graph
@@ -256,7 +259,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
             nodes = (counts or found["num_nodes"])["node"]
             return _make_store(
                 nodes, arena_mb, form, max_snapshot_age, found["max_nodes"], huge_pages, mlock,
-                below,
+                below, arena_memory,
             ), found  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
@@ -546,6 +549,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
                 f"with layout={layout!r} or layout='both'"
             )
         return native.LiveTopology(self._store.live, self._kind.number, layout)
+
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._store.prepare_weights(self._kind, layout)
 
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""

@@ -85,6 +85,10 @@ class LiveEdges(EdgeView):
             )
         return native.LiveTopology(self._graph.store.live, self._kind.number, layout)
 
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._graph.store.prepare_weights(self._kind, layout)
+
     @property
     def attrs(self) -> Any:
         """Attributes by name, rows by edge id, as of the last commit."""
@@ -190,6 +194,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         max_nodes: int | None = None,
         huge_pages: bool = True,
         mlock: bool = False,
+        arena_memory: MemorySource | None = None,
         ids: str | Mapping[str, str] | None = None,
         progress: native.Progress | None = None,
     ) -> DynamicHeteroGraph:
@@ -240,7 +245,7 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
             return LiveStore.make(
                 counts or found["num_nodes"], forms, arena_mb=arena_mb,
                 max_snapshot_age=max_snapshot_age, max_nodes=found["max_nodes"],
-                huge_pages=huge_pages, mlock=mlock, base=below,
+                huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory, base=below,
             ), found  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,10 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
     def edge_values(self, name: EdgeType) -> dict[str, RowSource]:
         """Return weights and times of an edge type, if it has any, as rows to gather from."""
         return edge_values(self._store.kinds[name], self.native_snapshot)
+
+    def prepare_weights(self, name: EdgeType, layout: Literal["csc", "csr"]) -> None:
+        """Sum up the weights of long lists of an edge type in the base, for draws by weight."""
+        self._store.prepare_weights(self._store.kinds[name], layout)
 
     def _end_edge_ids(self, kind: EdgeType) -> int:
         return self.native_snapshot.describe(self._store.kinds[kind].number).end_edge_ids
@@ -212,6 +216,10 @@ class SnapshotEdges(EdgeView):
     def native_snapshot(self) -> native.NativeSnapshot:
         """Native snapshot that the lists are of."""
         return self._graph.native_snapshot
+
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._graph.prepare_weights(self.name, layout)
 
     def value_stores(self) -> Any:
         """Return the weights and times, if there are any, as rows to gather from."""

@@ -238,7 +238,8 @@ class Journal(LogReader):
         }
         self.directory.publish(
             {
-                "owner": list(Owner.here()), "descriptors": store.live.descriptors,
+                "owner": list(Owner.here()),
+                "descriptors": store.live.descriptors if store.live.is_shared else [],
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
                 "base": None if store.base is None else store.base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
@@ -348,6 +349,7 @@ class Journal(LogReader):
         # Older files may be mapped by this graph and its readers: they go when it is opened again.
         self.base = base
         below = Base(path, self._storage, self._budget, ends=ends)
+        store.sum_weights(below)  # which reads them: not while others wait
         with store.writing():
             store.live.release_journal(lsn + 1)
             self._go_on_over(below, counts, lsn, taken.commit)
@@ -434,10 +436,16 @@ def attach(path: native.Path) -> LiveStore:
 
     Raises:
         ClosedError: nobody has it open.
-        UnsupportedError: it is somebody else's.
+        UnsupportedError: it is somebody else's, or its edges are in memory of that process alone.
     """
     directory = LiveDirectory(path)
     address = directory.address()
+    owner = Owner(*address["owner"])
+    if not address["descriptors"]:
+        raise UnsupportedError(
+            f"{directory.path}: the edges are in the arena_memory of process {owner.pid}, which "
+            "other processes do not have: let it open the graph without arena_memory"
+        )
 
     def base_of(origin: dict[str, str] | None) -> RowSource | None:
         if origin is None:
@@ -458,7 +466,6 @@ def attach(path: native.Path) -> LiveStore:
         (name[0], name[1], name[2]): (EdgeForm.from_json(form), fds)
         for name, form, fds in address["edges"]
     }
-    owner = Owner(*address["owner"])
     rows_base, base = (
         None if address[name] is None else Base.from_json(address[name])
         for name in ("rows_base", "base")

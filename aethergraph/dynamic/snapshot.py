@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -273,6 +273,10 @@ class Snapshot(OneCommit, StoredGraph):
         """Return the edges' weights and times, if they have any, as rows to gather from."""
         of = as_choice(of, ("node", "edge"), "of")
         return edge_values(self._kind, self.native_snapshot) if of == "edge" else {}
+
+    def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
+        """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
+        self._store.prepare_weights(self._kind, layout)
 
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""

@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
@@ -204,6 +204,8 @@ class LiveState:
         self.offsets: dict[tuple[str, int], int] = {}
         #: Least watermark of these streams, for readers.
         self.watermark = SharedWatermark(watermark)
+        #: Lists of the base that are drawn from by weight: number of the edge type, and layout.
+        self._weighted: set[tuple[int, Literal["csc", "csr"]]] = set()
         #: Keys by node type, of types whose nodes have any.
         self.keys: dict[str, GrowingKeys] = {}
         _stores.add(self)
@@ -301,9 +303,21 @@ class LiveState:
             live = _attach_lists(Owner(*address["owner"]), address["descriptors"])
         except (ClosedError, StorageError):
             return None  # the writer has closed it: there are no more commits
+        if base is not None:
+            self.sum_weights(base)
         set_bases(live, self.kinds, base)
         self.base = base
         return live
+
+    def prepare_weights(self, kind: EdgeKind, layout: Literal["csc", "csr"]) -> None:
+        """Get ready for draws by weight: of a base's long lists, and of those of coming bases."""
+        self._weighted.add((kind.number, layout))
+        self.live.sum_weights(kind.number, layout)
+
+    def sum_weights(self, base: Base) -> None:
+        """Sum up the weights of a coming base as far as they are drawn by."""
+        for number, layout in list(self._weighted):
+            base.edges[number].sum_weights(layout)
 
     # ---- reading -----------------------------------------------------------------------------
 

@@ -170,27 +170,21 @@ class LiveStore(LiveState):
             # Inside of a transaction it must be known that the edge is a new one.
             quick = quick and (self._open is None or kind.form.order == "time")
             quick = quick and _is_quick(kind, time, weight)
-        if quick and self.is_writer and self._native is not None:
+        if quick and self.is_writer:
+            lock = self._lock
+            lock.acquire()  # a with statement takes twice as long, a tenth of the whole call
             try:
-                with self._lock:
-                    if self._open is not None:
-                        self._open.check()
-                    if self._open is None and not kind.is_plain:
-                        self._put_values(kind, self.live.end_edge_ids(kind.number), time, weight)
-                    try:
-                        edge = self._native.insert_one(
-                            kind.number, src, dst, time or 0, weight or 0.0
-                        )
-                        if self._open is not None and not kind.is_plain:
-                            self._put_values(kind, edge, time, weight)
-                        return edge
-                    except AetherError as error:
-                        if self._open is not None:
-                            self._undo(self._open, error)
-                        raise
+                if self._open is not None:
+                    return self._insert_into(self._open, kind, src, dst, time, weight)
+                if kind.is_plain:
+                    return (self._native or self.live).insert_one(kind.number, src, dst)
+                self._put_values(kind, self.live.end_edge_ids(kind.number), time, weight)
+                return self.live.insert_one(kind.number, src, dst, time or 0, weight or 0.0)
             except (TypeError, OverflowError) as error:
                 if isinstance(error, AetherError):
                     raise  # else an id that is none, which is named below
+            finally:
+                lock.release()
         one = attrs
         if isinstance(attrs, Mapping):
             one = {name: [value] for name, value in attrs.items()}
@@ -200,6 +194,20 @@ class LiveStore(LiveState):
                 None if time is None else [time], None if weight is None else [weight], one,
             )[0]
         )  # fmt: skip
+
+    def _insert_into(
+        self, opened: Transaction, kind: EdgeKind, src: int, dst: int, time: Any, weight: Any
+    ) -> int:
+        """Insert an edge with plain values into the open transaction, which a failure undoes."""
+        opened.check()
+        try:
+            edge = self.live.insert_one(kind.number, src, dst, time or 0, weight or 0.0)
+            if not kind.is_plain:
+                self._put_values(kind, edge, time, weight)
+            return edge
+        except AetherError as error:
+            self._undo(opened, error)
+            raise
 
     def _put_values(self, kind: EdgeKind, edge: int, time: Any, weight: Any) -> None:
         """Write time and weight of an edge that is not committed yet: nobody asks for them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -69,6 +70,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     _ids: IdFiles | None
     _beside: Mapping[str, str]
     _time_zone: str | None
+    _time_attr: str | None
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -85,6 +87,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         self._ids = None
         self._beside = {} if reader is None else reader.meta.beside
         self._time_zone = None if reader is None else reader.meta.time_zone
+        self._time_attr = None if reader is None else reader.meta.time_attr
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -229,11 +232,12 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         if is_address(path):
             from aethergraph.remote.graph import open_graph
 
+            address = str(path)
             if storage != "mmap" or budget is not None:
                 raise InvalidArgumentError(
-                    f"{path}: the lists stay at the server: leave storage= and memory_budget= out"
+                    f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
                 )
-            found: Any = open_graph(str(path))
+            found: Any = open_graph(address)
             return cast("Graph", found)
         reader = GraphReader(path)
         parts = reader.make_one()
@@ -271,6 +275,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             StorageError: the file cannot be written (no space, no permission...).
         """
         writer = GraphWriter.of_one(self._live(), compress, attrs=as_flag(attrs, "attrs"))
+        writer.meta = replace(writer.meta, time_zone=self._time_zone, time_attr=self._time_attr)
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -327,6 +332,11 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     def time_zone(self) -> str | None:
         """Time zone of all times, ``"UTC"``, if the tables that the graph was made of gave one."""
         return self._time_zone
+
+    @property
+    def time_attr(self) -> str | None:
+        """Name of the times that samples go by; see :attr:`HeteroGraph.time_attr`."""
+        return self._time_attr
 
     @property
     def ids(self) -> IdMap:

@@ -224,8 +224,11 @@ def _find_sums(
     None where sums, which go by position, cannot be: draws then read whole lists. By weights that
     the topology has itself they draw the same as with sums.
     """
+    if weights.in_topology:
+        graph.prepare_weights(layout)
+        return None
     topology = graph.topology(layout)
-    if weights.in_topology or not topology.is_dense:
+    if not topology.is_dense:
         return None
     own, array = graph.edge_weight, weights.array
     if own is not None and own.dtype == array.dtype and np.may_share_memory(own, array):
@@ -275,7 +278,8 @@ def require_sorted(
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"{label}the in-edges of node {error.position} are not sorted by {name!r}: build the "
-            "graph with these times (from_edges(edge_time=...) or node_time=...), which sorts",
+            "graph with these times (from_edges(edge_time=...) or node_time=..., or time = in a "
+            "schema of tables), which sorts",
             position=error.position,
         ) from None
     if own is not None:

@@ -76,14 +76,16 @@ class Contender(ABC):
 
 
 class Ours(Contender):
-    """A DynamicGraph with in-lists, in one order."""
+    """A DynamicGraph with in-lists, in one order, with edge ids of 8 or 4 bytes."""
 
-    def __init__(self, num_nodes: int, num_edges: int, order: str) -> None:
+    def __init__(self, num_nodes: int, num_edges: int, order: Any, id_bytes: Any) -> None:
         from aethergraph import DynamicGraph
 
         super().__init__(num_nodes, num_edges)
         room = min(32 << 10, max(64, num_edges * 80 >> 20))
-        self.graph = DynamicGraph(num_nodes, room, layout="csc", order=order)  # type: ignore[arg-type]
+        self.graph = DynamicGraph(
+            num_nodes, room, layout="csc", order=order, edge_id_bytes=id_bytes
+        )
         self.insert_one = self.graph.insert_edge  # type: ignore[method-assign,assignment]
         self._samplers: dict[tuple[int, ...], Any] = {}
 
@@ -218,7 +220,8 @@ def _make(config: dict[str, Any]) -> Contender:
     if name == "Aspen":
         return Aspen(*sizes, config["aspen"])
     if name.startswith("aethergraph"):
-        return Ours(*sizes, "id" if "set" in name else "time")
+        order, id_bytes = "id" if "set" in name else "time", 4 if "4 bytes" in name else 8
+        return Ours(*sizes, order, id_bytes)
     return {"dict of lists": Lists, "networkx": NetworkX, "PyG Data, rebuilt": Rebuilt}[name](
         *sizes
     )
@@ -272,13 +275,19 @@ def setup(config: dict[str, Any]) -> Commands:
         spent = 1e3 * (time.process_time() - begin) / len(given)
         return {"ms": spent, "edges": statistics.mean(drawn), "first": edges}
 
+    def size() -> float:
+        """Return the bytes of the arena per edge."""
+        assert isinstance(graph, Ours)
+        stats = graph.graph.stats()
+        return stats.used_bytes / stats.num_edges
+
     def rebuild() -> float:
         assert isinstance(graph, Rebuilt)
         return graph.rebuild()
 
     return {
         "load": load, "batches": batches, "singles": singles, "sample": sample,
-        "rebuild": rebuild, "memory": memory,
+        "size": size, "rebuild": rebuild, "memory": memory,
     }  # fmt: skip
 
 

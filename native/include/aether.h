@@ -491,6 +491,53 @@ int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, v
 /* Read the versions of n rows; -1: never written. Errors: AETHER_E_RANGE, _TORN. */
 int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n, int64_t *versions,
                           aether_error *err);
+/* Take rows out of n slots that were read from outside, without fences: slot i, at slots + i * stride, should
+ * be that of row ids[i]. whole[i] is 1 if its number is even and its checksum right, and the row then in
+ * `out`, as AETHER_MISSING_ERROR gathers it in the stored dtype; else 0. *taken counts the whole ones. `info`
+ * is that of the table. */
+int aether_slots_take(const aether_table_info *info, const int64_t *ids, uint64_t n, const void *slots,
+                      uint64_t stride, void *out, uint64_t out_size, uint8_t *whole, uint64_t *taken,
+                      aether_error *err);
+
+/* ---- Memory that others read, by UCX (src/rdma/ucx.h; experimental) ------- */
+
+/* Return AETHER_OK if memory can be read by RDMA here, else AETHER_E_UNSUPPORTED: what is missing. */
+int aether_rdma_problem(aether_error *err);
+/* Return the version of UCX, major << 16 | minor; both sides need the same. 0: there is none. */
+uint32_t aether_rdma_version(void);
+
+/* Memory of this process that others read. One thread at a time, but for aether_rdma_target_wake(). */
+typedef struct aether_rdma_target aether_rdma_target;
+
+int aether_rdma_target_create(aether_rdma_target **out, aether_error *err);
+void aether_rdma_target_destroy(aether_rdma_target *t);
+/* Return the address that readers connect to. */
+const void *aether_rdma_target_address(const aether_rdma_target *t, uint64_t *size);
+/* Let whoever has the key read memory, which must stay until the target is destroyed. The key is the
+ * target's. */
+int aether_rdma_target_add(aether_rdma_target *t, const void *data, uint64_t size, const void **key,
+                           uint64_t *key_size, aether_error *err);
+/* Let readers connect, for so many milliseconds at most; to be called again and again. */
+int aether_rdma_target_serve(aether_rdma_target *t, int32_t milliseconds, aether_error *err);
+/* End the wait of aether_rdma_target_serve() in another thread. */
+void aether_rdma_target_wake(aether_rdma_target *t);
+
+/* Reads the memory behind a key. One thread at a time; of no use to a forked child. */
+typedef struct aether_rdma_reader aether_rdma_reader;
+
+/* `address` and `key` as the target has them, for `size` bytes at address `base` there. Errors:
+ * AETHER_E_UNSUPPORTED: no transport between the two reads memory. */
+int aether_rdma_reader_create(const void *address, const void *key, uint64_t base, uint64_t size,
+                              aether_rdma_reader **out, aether_error *err);
+void aether_rdma_reader_destroy(aether_rdma_reader *r);
+/* Register the memory to read into, of this machine or of its GPU, which stays the caller's, until the next
+ * call or the end. */
+int aether_rdma_reader_land(aether_rdma_reader *r, void *memory, uint64_t size, aether_error *err);
+/* Read n pieces of `bytes`, at offsets[i] from the base, to i * stride of the memory to read into. Errors:
+ * AETHER_E_RANGE: beyond the size; AETHER_E_IO: the connection has ended, or has not answered in time, and is
+ * of no use any more. */
+int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
+                     uint64_t stride, uint32_t milliseconds, aether_task *task, aether_error *err);
 
 /* ---- Building lists ------------------------------------------------------ */
 
@@ -907,6 +954,9 @@ typedef struct aether_live_edges {
     uint64_t count;
 } aether_live_edges;
 
+/* Sums of the weights of long lists (src/sample/draw/weight_sums.h). May be shared by threads. */
+typedef struct aether_weight_sums aether_weight_sums;
+
 /* A graph that changes while others read it: one process writes, in one thread at a time; any number of
  * threads and processes take snapshots. It lives in shared memory (src/live/control.h) and is gone
  * when the last process has closed it. */
@@ -915,6 +965,9 @@ typedef struct aether_live aether_live;
 /* Return 1 if the writer can fence for all readers here (membarrier(2)), 0 if each snapshot costs a
  * fence. */
 int aether_live_has_membarrier(void);
+/* Return 1 if the system puts memory of live graphs that has filled into huge pages (AETHER_LIVE_HUGE), 0 if
+ * it has none or does not (kernels before 6.1). Takes one for the moment. */
+int aether_live_has_huge_pages(void);
 /* Create a graph without edges but those of its base. AETHER_E_INVALID, AETHER_E_LIMIT name the option at
  * fault; err->position is the relation, if it is one's. */
 int aether_live_create(const aether_live_options *options, aether_live **out, aether_error *err);
@@ -923,6 +976,12 @@ int aether_live_create(const aether_live_options *options, aether_live **out, ae
  * aether_live_attach(). AETHER_E_INVALID: the lists are not those of the relation. */
 int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, const aether_live_base *base,
                          aether_error *err);
+/* Say what the weights of a base's long lists add up to, for draws from lists that have not changed: without
+ * it they read the list. `sums` are of the lists and weights of the base (aether_weight_sums_create), and are
+ * borrowed as long as the graph; other threads may draw meanwhile. In every process. NULL: none any more.
+ * AETHER_E_INVALID: there is no such base, or it has another number of edges. */
+int aether_live_set_base_sums(aether_live *g, uint32_t relation, uint32_t layout,
+                              const aether_weight_sums *sums, aether_error *err);
 /* Say that the graph goes on in another one, which its readers should take; and ask whether that was said.
  * The graph stays readable. */
 int aether_live_retire(aether_live *g, aether_error *err);
@@ -1185,9 +1244,6 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
                          void *node, void *row, void *col, void *edge, void *batch, aether_error *err);
 
 /* ---- Sampling: several node types, weights, times ------------------------ */
-
-/* Sums of the weights of long lists (src/sample/draw/weight_sums.h). May be shared by threads. */
-typedef struct aether_weight_sums aether_weight_sums;
 
 /* Numbers that stay in a file (src/topology/paged/values.h); see aether_values_open(). May be shared by
  * threads, except while aether_values_share_pages() runs. */

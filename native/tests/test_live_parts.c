@@ -325,4 +325,24 @@ TEST(commit_numbers_run_out_with_an_error) {
     ae_graph_close(&graph);
 }
 
+static int no_huge(uint64_t offset) {
+    (void)offset;
+    return EINVAL;
+}
+
+static int a_huge_one(uint64_t offset) {
+    (void)offset;
+    return 0;
+}
+
+TEST(the_system_is_asked_for_a_huge_page) {
+    const int found = aether_live_has_huge_pages();
+    ae_shared_set_hooks(&(ae_shared_hooks){.collapse = a_huge_one});
+    CHECK_EQ(aether_live_has_huge_pages(), 1);
+    ae_shared_set_hooks(&(ae_shared_hooks){.collapse = no_huge});
+    CHECK_EQ(aether_live_has_huge_pages(), 0);
+    ae_shared_set_hooks(NULL);
+    CHECK_EQ(aether_live_has_huge_pages(), found);
+}
+
 TEST_MAIN()

@@ -45,6 +45,7 @@ done:
     aether_snapshot_release(s);
     aether_live_close(other);
     aether_live_close(g);
+    aether_live_has_huge_pages(); /* memory of its own, which malloc knows nothing of */
     return rc;
 })
 

@@ -436,18 +436,31 @@ def test_doctor_says_what_live_graphs_get(tmp_path: Path, monkeypatch: pytest.Mo
         report: dict[str, str] = json.loads(ae("doctor", "--json").stdout)["live_graphs"]
         return report
 
+    def collapses(works: bool) -> None:
+        monkeypatch.setattr(doctor.native, "live_has_huge_pages", lambda: works)
+
+    assert doctor.native.live_has_huge_pages() in (True, False)
+    collapses(False)
     assert found()["huge_pages"].startswith("no: this kernel")
-    for chosen, answer in (
-        ("never", "no, "),
-        ("deny", "no, "),
-        ("advise", "yes"),
-        ("force", "yes"),
+    for chosen, works, answer in (
+        ("never", True, "yes, for memory that has filled"),
+        ("never", False, "no, "),
+        ("deny", False, "no, "),
+        ("advise", False, "yes"),
+        ("force", True, "yes"),
     ):
         setting.write_text(f"always within_size [{chosen}] other")
+        collapses(works)
         assert found()["huge_pages"].startswith(answer)
         assert f"shmem_enabled is {chosen}" in found()["huge_pages"]
     setting.write_text("[never]")
+    collapses(False)
     assert "echo advise" in flat(ae("doctor").stdout)
+    for rights, answer in (("0" * 16, "up to 8.0 MiB"), ("1ffffffffff", "as much as there is")):
+        with monkeypatch.context() as patch:
+            patch.setattr(doctor.resource, "getrlimit", lambda which: (8 << 20, 8 << 20))
+            patch.setattr(doctor, "_read", lambda path, r=rights: f"CapPrm:\t0\nCapEff:\t{r}\n")
+            assert doctor._lockable().startswith(answer)
     for works, answer in ((True, "without a fence"), (False, "a fence each")):
         monkeypatch.setattr(doctor.native, "live_has_membarrier", lambda works=works: works)
         assert found()["snapshots"].startswith(answer)

@@ -27,7 +27,8 @@
 #include "topology/topology.h"
 
 typedef struct ae_base {
-    aether_live_base given; /* lists NULL: there is none */
+    aether_live_base given;                   /* lists NULL: there is none */
+    _Atomic(const aether_weight_sums *) sums; /* of the weights of its lists; NULL: not known */
 } ae_base;
 
 /* Check that a base is the one that a relation was created over, in one of its layouts. */
@@ -36,6 +37,11 @@ int ae_base_check(const aether_live_base *given, const aether_live_relation *rel
 
 static inline bool ae_base_is_there(const ae_base *b) {
     return b->given.lists != NULL;
+}
+
+/* Return whether reading a short stretch takes no more than cache misses, rather than waiting for a disk. */
+static inline bool ae_base_is_near(const ae_base *b) {
+    return !b->given.lists->ops->fetch_many;
 }
 
 /* Find the lists of n nodes; those that were added later have empty ones. */

@@ -140,15 +140,10 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
     if (rc)
         return rc;
     ae_changing *c = ae_transaction_open(&g->transaction, relation);
-    entry.id = (uint32_t)(c->csc ? src : dst);
     if (g->journal)
         rc = journal_one(g, relation, &(one_edge){src, dst, time, weight}, err);
     if (!rc)
-        rc = ae_insert_first(c, (uint32_t)(c->csc ? dst : src), &entry, &edge, &fresh, err);
-    if (!rc && fresh && c->csc && c->csr) {
-        entry.id = (uint32_t)dst;
-        rc = ae_insert_second(c, (uint32_t)src, &entry, err);
-    }
+        rc = ae_insert_one(c, (uint32_t)src, (uint32_t)dst, &entry, &edge, &fresh, err);
     rc = ae_live_end_call(g, own, rc, err);
     if (edge_id)
         *edge_id = edge;

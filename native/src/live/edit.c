@@ -101,7 +101,7 @@ static int failed(const aether_error *err) {
 static bool is_worth_a_copy(const ae_writer *w, uint32_t n) {
     if (ae_blocks_sorted(w))
         return n <= AE_LEAF_ID;
-    return n <= AE_LEAF_ID / 2 && !w->base->given.lists->ops->fetch_many;
+    return n <= AE_LEAF_ID / 2 && ae_base_is_near(w->base);
 }
 
 /* Make the list of a node that of the base, as blocks of this transaction. */
@@ -142,9 +142,11 @@ static int adopt(ae_edit *e, uint32_t node, aether_error *err) {
     ae_directory_before(d)[0] = 0;
     ae_directory_leaves(d)[0] = extent;
     ae_directory_keys(d)[0] = INT64_MIN; /* nobody needs that of the first leaf */
-    if (ae_blocks_layout(w)->weight)
-        *ae_directory_summed(d) = (ae_summed){0};
     set_head(e, AE_PLACE_LARGE | ref, n);
+    if (ae_blocks_layout(w)->weight) {
+        *ae_directory_summed(d) = (ae_summed){0};
+        ae_sums_break(w, node, e->head, 0, n);
+    }
     return AETHER_OK;
 }
 

@@ -96,8 +96,8 @@ static ae_writer *first_of(const ae_changing *c) {
     return c->csc ? c->csc : c->csr;
 }
 
-int ae_insert_first(ae_changing *c, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
-                    aether_error *err) {
+static int put_first(ae_changing *c, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
+                     aether_error *err) {
     ae_writer *w = first_of(c);
     entry->edge_id = c->counts.next_edge_id;
     *fresh = true;
@@ -110,12 +110,39 @@ int ae_insert_first(ae_changing *c, uint32_t node, ae_entry *entry, int64_t *edg
     return AETHER_OK;
 }
 
-int ae_insert_second(ae_changing *c, uint32_t node, const ae_entry *entry, aether_error *err) {
+static int put_second(ae_changing *c, uint32_t node, const ae_entry *entry, aether_error *err) {
     ae_writer *w = c->csr;
     int64_t edge;
     bool fresh;
     return ae_blocks_sorted(w) ? put_sorted(w, node, entry, &fresh, &edge, err)
                                : ae_edit_put(w, node, entry, err);
+}
+
+static bool has_both(const ae_changing *c) {
+    return c->csc && c->csr;
+}
+
+/* ---- one edge ---- */
+
+/* Prefetch what both lists of an edge need. Looking for the second list's block waits for its root; that of
+ * the first list comes meanwhile. */
+AE_PREFETCHES look_at_both(const ae_changing *c, uint32_t src, uint32_t dst) {
+    const ae_root *first = ae_table_root(c->csc->table, dst);
+    if (first)
+        __builtin_prefetch(first, 1);
+    prefetch_list(c->csr, ae_writer_head(c->csr, src));
+}
+
+int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, int64_t *edge, bool *fresh,
+                  aether_error *err) {
+    if (has_both(c))
+        look_at_both(c, src, dst);
+    entry->id = c->csc ? src : dst;
+    const int rc = put_first(c, c->csc ? dst : src, entry, edge, fresh, err);
+    if (rc || !*fresh || !has_both(c))
+        return rc;
+    entry->id = dst;
+    return put_second(c, src, entry, err);
 }
 
 /* ---- many edges ---- */
@@ -144,7 +171,7 @@ static int insert_first(batch *b, uint64_t to, aether_error *err) {
         const uint64_t i = b->first, at = i - b->base;
         ae_entry entry = entry_of(b->edges, minor, i);
         look_ahead(first_of(c), major + i, minor + i, b->edges->count - i);
-        const int rc = ae_insert_first(b->c, (uint32_t)major[i], &entry, &b->ids[at], &b->fresh[at], err);
+        const int rc = put_first(b->c, (uint32_t)major[i], &entry, &b->ids[at], &b->fresh[at], err);
         if (rc)
             return rc;
     }
@@ -157,16 +184,11 @@ static int insert_second(batch *b, uint64_t to, aether_error *err) {
         ae_entry entry = entry_of(b->edges, b->edges->dst, i);
         look_ahead(b->c->csr, b->edges->src + i, b->edges->dst + i, b->edges->count - i);
         entry.edge_id = (uint64_t)b->ids[at];
-        const int rc =
-            b->fresh[at] ? ae_insert_second(b->c, (uint32_t)b->edges->src[i], &entry, err) : AETHER_OK;
+        const int rc = b->fresh[at] ? put_second(b->c, (uint32_t)b->edges->src[i], &entry, err) : AETHER_OK;
         if (rc)
             return rc;
     }
     return AETHER_OK;
-}
-
-static bool has_both(const ae_changing *c) {
-    return c->csc && c->csr;
 }
 
 static uint64_t next_chunk(const batch *b, uint64_t from) {

@@ -4,7 +4,7 @@
  *   few     csc | 0 .. 1023 |           | 1024 .. 2047 |         one thread, a chunk at a time, so that what
  *           csr             | 0 .. 1023 |              | ...     both need of the batch is in the caches
  *   many    csc | 0 .. 1023 | 1024 .. 2047 | ...                 two threads: the second goes on as far as
- * the csr             | 0 ..           | ...               first one has got
+ *           csr             | 0 ..           | ...               the first one has got
  *
  * The first layout decides which edges are new, and their ids; the second follows. Each thread has lists,
  * arena and retired blocks of its own, so the result is that of one thread, but for where in the arenas it
@@ -20,10 +20,9 @@
 /* Insert edges; their ids, new or found, go to `edge_ids` unless it is NULL. */
 int ae_insert(ae_changing *c, const aether_live_edges *edges, int64_t *edge_ids, aether_error *err);
 
-/* Insert an edge into the first of its lists, which decides whether it is new. */
-int ae_insert_first(ae_changing *c, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
-                    aether_error *err);
-/* Insert a new edge into the second of its lists, of relations with both. */
-int ae_insert_second(ae_changing *c, uint32_t node, const ae_entry *entry, aether_error *err);
+/* Insert an edge; *edge is its id, new or found, and *fresh says which. entry->id and ->edge_id are set here.
+ */
+int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, int64_t *edge, bool *fresh,
+                  aether_error *err);
 
 #endif

@@ -54,8 +54,39 @@ int aether_live_set_base(aether_live *g, uint32_t relation, uint32_t layout, con
     return AETHER_OK;
 }
 
+int aether_live_set_base_sums(aether_live *g, uint32_t relation, uint32_t layout,
+                              const aether_weight_sums *sums, aether_error *err) {
+    int rc = ae_graph_check_relation(&g->graph, relation, err);
+    if (rc)
+        return rc;
+    const ae_lists *lists = layout == AETHER_LIVE_CSC || layout == AETHER_LIVE_CSR
+                                ? ae_graph_lists(&g->graph, relation, layout)
+                                : NULL;
+    const aether_topology *base = lists ? lists->base.given.lists : NULL;
+    if (!base || !lists->base.given.weights)
+        return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)layout,
+                           "relation %" PRIu32 " has no base with weights in layout %" PRIu32, relation,
+                           layout);
+    if (sums && sums->num_edges != base->num_edges)
+        return ae_error_at(err, AETHER_E_INVALID, -1, (int64_t)sums->num_edges,
+                           "the sums are of %" PRIu64 " weights, but the base has %" PRIu64 " edges",
+                           sums->num_edges, base->num_edges);
+    atomic_store_explicit(&ae_graph_lists(&g->graph, relation, layout)->base.sums, sums,
+                          memory_order_release);
+    return AETHER_OK;
+}
+
 int aether_live_has_membarrier(void) {
     return ae_membarrier_works() && ae_membarrier_register();
+}
+
+int aether_live_has_huge_pages(void) {
+    ae_shared probe;
+    if (ae_shared_create("aether-live-probe", AE_SHARED_HUGE, &probe, NULL) != AETHER_OK)
+        return 0;
+    const bool works = ae_shared_collapse(&probe, 0);
+    ae_shared_close(&probe);
+    return works;
 }
 
 int aether_live_retire(aether_live *g, aether_error *err) {

@@ -3,8 +3,9 @@
 #include "live/edit.h"
 #include "live/sums.h"
 
-#define CREDIT UINT64_C(64)    /* entries */
-#define SPIKE  UINT64_C(65536) /* some 0.1 ms */
+#define CREDIT UINT64_C(64)      /* entries */
+#define SPIKE  UINT64_C(65536)   /* some 0.1 ms */
+#define FIRST  UINT64_C(4194304) /* some 10 ms, the first time that a list of a base gets sums */
 
 /* Make the sums of a list whole if that takes no more than `credit` entries; return how many it took. */
 static uint64_t mend(ae_writer *w, uint32_t node, uint64_t credit) {
@@ -16,8 +17,9 @@ static uint64_t mend(ae_writer *w, uint32_t node, uint64_t credit) {
     const uint32_t known = ae_directory_summed(d)->blocks, kept = known < blocks ? known : blocks;
     const uint64_t rest = (uint64_t)(blocks - kept) * AE_WEIGHT_SUMS_BLOCK;
     ae_edit e;
-    if (rest > credit || ae_ref_is_extent(ae_directory_leaves(d)[0]) ||
-        ae_edit_open(w, node, AE_EDIT_DROPS, &e, NULL) || ae_edit_own(&e, NULL))
+    const uint64_t most = ae_directory_summed(d)->sums || credit > FIRST ? credit : FIRST;
+    const bool far = ae_ref_is_extent(ae_directory_leaves(d)[0]) && !ae_base_is_near(w->base);
+    if (rest > most || far || ae_edit_open(w, node, AE_EDIT_DROPS, &e, NULL) || ae_edit_own(&e, NULL))
         return 0;
     d = ae_blocks_directory(w, e.head);
     if (!ae_sums_own(w, d, kept, blocks))
@@ -30,6 +32,8 @@ static uint64_t mend(ae_writer *w, uint32_t node, uint64_t credit) {
 void ae_mend(ae_writer *w) {
     const uint64_t earned = CREDIT * (w->num_touched + w->num_unsummed);
     uint64_t credit = earned > SPIKE ? earned : SPIKE;
-    for (uint64_t i = 0; i < w->num_noted; i++)
-        credit -= mend(w, w->noted[i], credit);
+    for (uint64_t i = 0; i < w->num_noted; i++) {
+        const uint64_t took = mend(w, w->noted[i], credit);
+        credit -= took < credit ? took : credit;
+    }
 }

@@ -6,8 +6,9 @@
  *
  * The additions have one order (live/sums.h), so that reads all weights from the change on. A commit does it
  * once for a list, and no more than its changes are worth: CREDIT entries for each of them, or SPIKE if that
- * is more. Lists that need more stay without the rest of their sums until a later commit that changes them.
- * Samplers then read their weights, and draw the same.
+ * is more; a list of a base that changes for the first time is read whatever it earns, as its draws would be
+ * from then on. Lists that need more stay without the rest of their sums until a later commit that changes
+ * them. Samplers then read their weights, and draw the same.
  */
 #ifndef AE_LIVE_MEND_H
 #define AE_LIVE_MEND_H

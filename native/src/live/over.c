@@ -269,6 +269,19 @@ static int times(const aether_topology *t, const uint64_t *positions, uint64_t n
     return read_column(ae_view_of(t), AE_TIMES, positions, n, out, err);
 }
 
+/* Sums of lists that have not changed are the base's. Their last one is that of the whole list: what comes
+ * behind the last block is not told from it, and nobody asks for that one. */
+static const ae_weight_sum *weight_sums(const aether_topology *t, ae_list list, uint64_t *blocks) {
+    const ae_view *s = ae_view_of(t);
+    if (list.start & AE_LIVE_BIT)
+        return ae_view_weight_sums(t, list, blocks);
+    const aether_weight_sums *sums = atomic_load_explicit(&s->below->sums, memory_order_acquire);
+    const bool there = sums && list.degree >= AE_WEIGHT_SUMS_LONG && list.start < sums->num_edges &&
+                       list.degree <= sums->num_edges - list.start;
+    *blocks = there ? list.degree / AE_WEIGHT_SUMS_BLOCK : 0;
+    return there ? sums->table + list.start / AE_WEIGHT_SUMS_BLOCK : NULL;
+}
+
 /* ---- many at once ---- */
 
 /* A job that wants something of the arena, too. */
@@ -384,7 +397,7 @@ ae_topology_ops ae_view_ops_over(const ae_view *v) {
                              .fetch_edges = l->edge_id_bytes ? fetch_edges : NULL,
                              .weights = l->weight ? weights : NULL,
                              .times = l->time ? times : NULL,
-                             .weight_sums = l->weight ? ae_view_weight_sums : NULL,
+                             .weight_sums = l->weight ? weight_sums : NULL,
                              .fetch_many = v->below->given.lists->ops->fetch_many ? fetch_many : NULL,
                              .memory = ae_view_memory,
                              .destroy = ae_view_destroy};

@@ -17,6 +17,21 @@ static void add(const ae_layout *l, const uint8_t *groups, uint32_t i, uint32_t 
     }
 }
 
+/* Add up n entries of the base, of one block at most; false: it is far, or cannot be read. */
+static bool add_of_base(const ae_writer *w, uint64_t start, uint32_t n, ae_weight_sum *sum) {
+    uint64_t positions[BLOCK];
+    double weights[BLOCK];
+    for (uint32_t i = 0; i < n; i++)
+        positions[i] = start + i;
+    if (!ae_base_is_near(w->base) || ae_base_weights(w->base, positions, n, weights, NULL))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        sum->weight += weights[i];
+        sum->drawable += weights[i] > 0;
+    }
+    return true;
+}
+
 /* ---- small lists ---- */
 
 static ae_weight_sum *small_sums(const ae_layout *l, uint8_t *groups, uint32_t room) {
@@ -80,9 +95,11 @@ uint32_t ae_sums_make(const ae_writer *w, ae_directory *d, uint32_t from, uint32
         const uint32_t end = c + 1 < d->count ? before[c + 1] : UINT32_MAX;
         const uint32_t next = lesser(end, (at / BLOCK + 1) * BLOCK);
         const ae_ref ref = ae_directory_leaves(d)[c];
-        if (ae_ref_is_extent(ref))
+        ae_leaf *leaf = ae_blocks_leaf(w, ref);
+        if (!ae_ref_is_extent(ref))
+            add(ae_blocks_layout(w), ae_blocks_groups(leaf), at - before[c], next - at, &sum);
+        else if (!add_of_base(w, leaf->start + (at - before[c]), next - at, &sum))
             break;
-        add(ae_blocks_layout(w), ae_blocks_groups(ae_blocks_leaf(w, ref)), at - before[c], next - at, &sum);
         at = next;
         if (at % BLOCK == 0)
             sums[at / BLOCK - 1] = sum;

@@ -15,8 +15,8 @@
  * Versions of a list share sums as far as they are equal: what `blocks` or the length of some version lets
  * its readers see is never written again.
  *
- * Caveats: for those who write. Sums never make a change fail: without memory a list has none. Lists with
- * extents of a base have sums up to the first extent.
+ * Caveats: for those who write. Sums never make a change fail: without memory a list has none. Where the base
+ * is read from a disk, lists with extents of it have sums up to the first extent.
  */
 #ifndef AE_LIVE_SUMS_H
 #define AE_LIVE_SUMS_H
@@ -42,7 +42,8 @@ void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, ui
 /* Give a directory of the transaction a block of sums that is the transaction's, with room for `blocks`. The
  * first `kept` sums are copied. Return false without memory. */
 bool ae_sums_own(ae_writer *w, ae_directory *d, uint32_t kept, uint32_t blocks);
-/* Write the sums of blocks [from, to) of a list; return the first that could not be made, for an extent. */
+/* Write the sums of blocks [from, to) of a list; return the first that could not be made, for an extent that
+ * is far. */
 uint32_t ae_sums_make(const ae_writer *w, ae_directory *d, uint32_t from, uint32_t to);
 /* Let go of the sums of a directory: those of the transaction, or with `all` those of older versions, too. */
 void ae_sums_drop(ae_writer *w, ae_directory *d, bool all);

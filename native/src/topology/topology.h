@@ -42,6 +42,14 @@ typedef struct ae_weight_sum {
 #define AE_WEIGHT_SUMS_BLOCK 64  /* entries between two of the sums that are kept */
 #define AE_WEIGHT_SUMS_LONG  128 /* entries from which on a list has sums */
 
+/* Sums of all long lists of a topology whose positions count the edges (sample/draw/weight_sums.h): those of
+ * a list begin at place start / AE_WEIGHT_SUMS_BLOCK; the last one is that of the whole list. */
+struct aether_weight_sums {
+    uint64_t num_edges, bytes;
+    bool has_zeros; /* some edge weighs nothing */
+    ae_weight_sum *table;
+};
+
 /* One job of fetch_many: positions, and memory for their ids, of the topology's id_bytes each. */
 typedef struct ae_fetch {
     const uint64_t *positions; /* positions of one list follow each other */

@@ -6,6 +6,7 @@ import copy
 import ctypes
 import functools
 import gc
+import os
 import pickle
 import subprocess
 import tempfile
@@ -107,6 +108,52 @@ def test_other_processes_cannot_have_it() -> None:
     for attempt in (pickle.dumps, copy.deepcopy):
         with pytest.raises(errors.UnsupportedError, match="arena_memory"):
             attempt(graph)
+
+
+def test_a_directory_takes_it(tmp_path: Path) -> None:
+    """Through merges, over a base, when it is opened again; and with many types."""
+    rng = np.random.default_rng(1)
+    path, memory = tmp_path / "g.aegd", Counting()
+    twin = DynamicGraph(100, 2, edge_weight="float32")
+
+    def change(graph: DynamicGraph, ends: Any, weight: Any) -> None:
+        graph.insert_edges(*ends, weight=weight)
+        graph.delete_edges(*ends[:, :50])
+
+    def check(graph: DynamicGraph) -> None:
+        for _ in range(2):
+            ends, weight = rng.integers(0, 100, (2, 500)), rng.random(500, np.float32)
+            for one in (graph, twin):
+                change(one, ends, weight)
+            assert_same_graph(graph.to_graph(), twin.to_graph())
+            graph.merge()
+        assert_same_graph(graph.to_graph(), twin.to_graph())
+
+    graph = DynamicGraph.open(path, 100, 2, edge_weight="float32", arena_memory=memory)
+    assert memory.counts.reserved == 2 * 2 << 20
+    with pytest.raises(errors.UnsupportedError, match=f"arena_memory of process {os.getpid()}"):
+        DynamicGraph.attach(path)
+    check(graph)
+    with pytest.raises(errors.UnsupportedError, match="arena_memory"):
+        pickle.dumps(graph)
+    graph.close()
+    graph = DynamicGraph.open(path, arena_mb=2, arena_memory=memory)
+    check(graph)
+    graph.close()
+    del graph
+    gc.collect()
+    assert memory.counts.released == memory.counts.reserved == 6 * 4 << 20  # 2 opened, 4 merged
+
+    kind = ("a", "x", "b")
+    typed = DynamicHeteroGraph.open(
+        tmp_path / "typed", {"a": 5, "b": 5}, [kind], 2, arena_memory=memory
+    )
+    reserved = memory.counts.reserved
+    typed[kind].insert([1, 2], [3, 4])
+    typed.close()
+    typed = DynamicHeteroGraph.open(tmp_path / "typed", arena_mb=2, arena_memory=memory)
+    assert typed[kind].num_edges == 2 and memory.counts.reserved > reserved
+    typed.close()
 
 
 class Wrong:

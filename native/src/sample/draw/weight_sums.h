@@ -27,12 +27,6 @@
 
 #include "sample/draw/weights.h"
 
-struct aether_weight_sums {
-    uint64_t num_edges, bytes;
-    bool has_zeros; /* some edge weighs nothing */
-    ae_weight_sum *table;
-};
-
 /* The sums of a list of at least AE_WEIGHT_SUMS_LONG entries, or of its first ones. */
 typedef struct ae_summed_list {
     ae_list list;
