@@ -124,7 +124,7 @@ def sockets_of(path: Path) -> Iterator[Gather]:
         def gather(ids: NDArray[np.int64]) -> Any:
             sock.sendall(len(ids).to_bytes(8, "little") + ids.tobytes())
             out = np.empty((len(ids), WIDTH), np.float32)
-            view = memoryview(out.reshape(-1).view(np.uint8))
+            view = memoryview(out).cast("B")
             while len(view):
                 view = view[sock.recv_into(view) :]
             return out
@@ -155,7 +155,7 @@ def serve_flight(path: str, ports: Any) -> None:
 
 @contextmanager
 def flight_of(path: Path) -> Iterator[Gather | None]:
-    if not common.importable("pyarrow.flight"):
+    if not common.importable("pyarrow"):
         yield None
         return
     import pyarrow as pa
