@@ -40,8 +40,8 @@ OFTEN = (
     "walks", "context", "observe", "compressed",
 )  # fmt: skip
 RARELY = (
-    "remote", "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time",
-    "accuracy", "scale", "sharded",
+    "remote", "served_samples", "streaming_training", "live_peers", "build", "end_to_end", "growth",
+    "load_time", "accuracy", "scale", "sharded",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ LEAST = {
     "hetero_node_classification_pyg.py": 0.65,
     "temporal_link_prediction_pyg.py": 0.7,
     "live_node_classification_pyg.py": 0.7,
+    "served_node_classification_pyg.py": 0.7,
     "live_link_prediction_pyg.py": 0.68,
     "streaming_link_prediction_pyg.py": 0.68,
     "lightning_node_classification_pyg.py": 0.7,
