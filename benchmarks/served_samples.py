@@ -4,7 +4,7 @@
 
 One process writes a live graph in a directory, so many edges a second, in commits of 1000; another
 is ``aethergraph serve DIR --sample``; this one asks, for two hops ([15, 10]) around one seed with
-128 floats of each node: from one client, then from several threads at once, by TCP and by a unix
+128 floats of each node: from one client, then from several at once, by TCP and by a unix
 socket, then without the writer. Each answer is of the last commit. Afterwards some of the answers
 are made again from the log, and compared byte by byte.
 
@@ -15,15 +15,14 @@ Published, for another store on another machine, so no comparison: Helios (PPoPP
 from __future__ import annotations
 
 import json
+import multiprocessing
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from harness import common
@@ -70,38 +69,35 @@ def writing(path: Path, rate: float) -> Iterator[list[float]]:
             found.append(float(process.stdout.readline()))
 
 
-def ask(url: str, num_nodes: int, requests: int, seed: int) -> NDArray[np.float64]:
-    """Return the seconds of each of many requests, one after the other."""
+def ask(
+    url: str, num_nodes: int, requests: int, seed: int
+) -> tuple[NDArray[np.float64], float, float]:
+    """Return the seconds of each of many requests in turn, and when all began and ended."""
     from aethergraph.remote import open_sampler
 
     rng = np.random.default_rng(seed)
     seeds = rng.integers(0, num_nodes, requests + 50)
     times = np.empty(len(seeds))
+    start = 0.0
     with open_sampler(url) as sampler:
         for i, one in enumerate(seeds):
             begin = time.perf_counter()
+            start = begin if i == 50 else start
             sampler.sample([one], key=i)
             times[i] = time.perf_counter() - begin
-    return times[50:]
+    return times[50:], start, time.perf_counter()
 
 
 def measure(url: str, num_nodes: int, requests: int, clients: int) -> dict[str, float]:
-    """Return percentiles in ms, and requests a second, of several clients at once."""
-    found: list[Any] = [None] * clients
-
-    def run(number: int) -> None:
-        found[number] = ask(url, num_nodes, requests // clients, number)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(clients)]
-    begin = time.perf_counter()
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    seconds = time.perf_counter() - begin
-    times = np.concatenate(found) * 1e3
+    """Return percentiles in ms, and requests a second, of several processes at once."""
+    with multiprocessing.get_context("fork").Pool(clients) as pool:
+        found = pool.starmap(
+            ask, [(url, num_nodes, requests // clients, i) for i in range(clients)]
+        )
+    seconds = max(end for *_, end in found) - min(begin for _, begin, _ in found)
+    times = np.concatenate([times for times, *_ in found]) * 1e3
     p50, p99, p999 = np.percentile(times, [50, 99, 99.9])
-    return {"p50": p50, "p99": p99, "p99.9": p999, "rate": requests / seconds}
+    return {"p50": p50, "p99": p99, "p99.9": p999, "rate": len(times) / seconds}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

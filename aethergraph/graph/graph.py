@@ -235,7 +235,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             address = str(path)
             if storage != "mmap" or budget is not None:
                 raise InvalidArgumentError(
-                    f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
+                    f"{address}: the lists stay at the server: leave storage= and "
+                    "memory_budget= out"
                 )
             found: Any = open_graph(address)
             return cast("Graph", found)

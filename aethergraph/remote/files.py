@@ -47,9 +47,14 @@ def open_tables(
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
         InvalidArgumentError: a graph without attributes.
-        UnsupportedError: lists of many types, which are not served.
+        UnsupportedError: lists of many types, which are not served; or a live graph.
     """
     lists, name = as_flag(lists, "lists"), as_text(name, "name")
+    if is_live_directory(path):
+        raise UnsupportedError(
+            f"{os.fsdecode(path)} is a live graph, whose tables change: serve samples of it, by "
+            "--sample plan.toml; or save(path) a snapshot, and serve that"
+        )
     is_array = LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
         return {name or Path(os.fsdecode(path)).stem: open_rows(path, writable)}

@@ -56,6 +56,12 @@ def test_ray(data: Path) -> None:
     check(run_quick("ray_data", data), "ray_data")
 
 
+@rare
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="apt install valgrind")
+def test_cache_misses(data: Path) -> None:
+    check(run_quick("order_misses", data), "order_misses")
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="sudo, iproute2")
 def test_datagrams(data: Path) -> None:
     done = run("udp", "--quick", "--dir", str(data), "--out", str(data))

@@ -19,6 +19,7 @@ LEAST = {
     "node2vec_pyg.py": 0.7,
     "hetero_node_classification_pyg.py": 0.65,
     "temporal_link_prediction_pyg.py": 0.7,
+    "relational_frame_pyg.py": 0.7,
     "live_node_classification_pyg.py": 0.7,
     "served_node_classification_pyg.py": 0.7,
     "live_link_prediction_pyg.py": 0.68,
@@ -46,6 +47,8 @@ def test_every_example_is_listed() -> None:
 def test_example(name: str, tmp_path: Path) -> None:
     if "pyg" in name:
         pytest.importorskip("torch_geometric")
+    if "frame" in name:
+        pytest.importorskip("torch_frame", reason="PyTorch Frame is not installed")
     if "lightning" in name:
         pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")
     if name.startswith("ray"):
