@@ -315,9 +315,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             "us of processor time, median",
             "99.9 %",
             "99.99 %",
-        ],  # fmt: skip
+        ],
         singles,
-    )
+    )  # fmt: skip
     report.table(
         "sampling: ms of the static graph, and times as long as it: median (range over rounds)",
         ["nodes, edges", "graph", "fanouts x batch", "static, ms", "snapshot", "live"],
