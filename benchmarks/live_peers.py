@@ -283,8 +283,8 @@ def grow_large(args: argparse.Namespace) -> None:
                 )  # fmt: skip
                 report.tables.clear()
                 report.table(
-                    f"{common.short(nodes)} nodes, an ever larger graph: inserting in batches of 10,000 "
-                    f"since the row before, and one by one; sampling {fanouts} x {size}",
+                    f"{common.short(nodes)} nodes, an ever larger graph: inserting in batches of "
+                    f"10,000 since the row before, and one by one; sampling {fanouts} x {size}",
                     ["graph", "edges", "ns per edge, batches", "us per edge, single", "us, median",
                      "us, 99.9 %", "us, 99.99 %", "bytes per edge", "ns per sampled edge"],
                     rows,
