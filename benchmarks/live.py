@@ -271,33 +271,12 @@ def time_log(
     return rows, [[million / again, million / merged]]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    made = common.parser(__doc__)
-    made.add_argument("--nodes", type=int, nargs="+", help="nodes; ten edges each")
-    made.add_argument("--rounds", type=int, default=5)
-    args = common.parse(made, argv)
-    report = Report("live", "Graphs that change", args)
-    report.data = {}
-    rounds = 1 if args.quick else args.rounds
-    inserts: list[list[common.Cell]] = []
-    singles: list[list[common.Cell]] = []
-    samples: list[list[common.Cell]] = []
-    beside: list[list[common.Cell]] = []
-    cores = os.sched_getaffinity(0)
-    for nodes in args.nodes or ([5_000] if args.quick else [1_000_000]):
-        for shape in SHAPES:
-            label = f"{common.short(nodes)}, {shape}"
-            src, dst = edges_of(shape, nodes)
-            os.sched_setaffinity(0, {args.core})
-            inserts += time_inserts(report, label, nodes, src, dst, rounds)
-            singles += time_singles(label, nodes, src, dst)
-            samples += time_sampling(report, label, nodes, src, dst, 2 * rounds, args.quick)
-            os.sched_setaffinity(0, cores)
-        seconds = 0.3 if args.quick else 5.0
-        beside.append(time_beside_a_writer(report, nodes, src, dst, seconds, rounds))
-    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
-        logged, again = time_log(report, Path(folder), nodes, src, dst)
-    report.parameters = {"edges_per_commit": BATCH, "rounds": rounds, "core": args.core}
+def put_inserts(
+    report: Report,
+    inserts: Sequence[Sequence[common.Cell]],
+    singles: Sequence[Sequence[common.Cell]],
+) -> None:
+    """Put what inserting took into a report: two tables and the plot."""
     report.table(
         "inserting in commits of 10,000 edges: processor time",
         ["nodes, edges", "graph", "ns per edge", "bytes per edge", f"times as fast as {FLOOR}"],
@@ -318,6 +297,50 @@ def main(argv: Sequence[str] | None = None) -> None:
         ],
         singles,
     )  # fmt: skip
+
+    def draw(axes: Sequence[Any]) -> None:
+        (axis,) = axes
+        names = [f"{row[1]}, {str(row[0]).partition(', ')[2]}" for row in inserts]
+        common.bars(axis, names, [float(str(row[2])) for row in inserts], "ns per edge")
+
+    common.plot(report, 1, draw)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    made = common.parser(__doc__)
+    made.add_argument("--nodes", type=int, nargs="+", help="nodes; ten edges each")
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--only", choices=("inserts",), help="the first part, in a table of its own")
+    args = common.parse(made, argv)
+    name = "live_inserts" if args.only else "live"
+    report = Report(name, "Graphs that change", args)
+    report.data = {}
+    rounds = 1 if args.quick else args.rounds
+    inserts: list[list[common.Cell]] = []
+    singles: list[list[common.Cell]] = []
+    samples: list[list[common.Cell]] = []
+    beside: list[list[common.Cell]] = []
+    cores = os.sched_getaffinity(0)
+    for nodes in args.nodes or ([5_000] if args.quick else [1_000_000]):
+        for shape in SHAPES:
+            label = f"{common.short(nodes)}, {shape}"
+            src, dst = edges_of(shape, nodes)
+            os.sched_setaffinity(0, {args.core})
+            inserts += time_inserts(report, label, nodes, src, dst, rounds)
+            singles += time_singles(label, nodes, src, dst)
+            if not args.only:
+                samples += time_sampling(report, label, nodes, src, dst, 2 * rounds, args.quick)
+            os.sched_setaffinity(0, cores)
+        if not args.only:
+            seconds = 0.3 if args.quick else 5.0
+            beside.append(time_beside_a_writer(report, nodes, src, dst, seconds, rounds))
+    report.parameters = {"edges_per_commit": BATCH, "rounds": rounds, "core": args.core}
+    put_inserts(report, inserts, singles)
+    if args.only:
+        report.finish()
+        return
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+        logged, again = time_log(report, Path(folder), nodes, src, dst)
     report.table(
         "sampling: ms of the static graph, and times as long as it: median (range over rounds)",
         ["nodes, edges", "graph", "fanouts x batch", "static, ms", "snapshot", "live"],
@@ -338,13 +361,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         ["read again from the log", "merged"],
         again,
     )
-
-    def draw(axes: Sequence[Any]) -> None:
-        (axis,) = axes
-        names = [f"{row[1]}, {str(row[0]).partition(', ')[2]}" for row in inserts]
-        common.bars(axis, names, [float(str(row[2])) for row in inserts], "ns per edge")
-
-    common.plot(report, 1, draw)
     report.finish()
 
 
