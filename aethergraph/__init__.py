@@ -18,6 +18,7 @@ from aethergraph._native import build_info, get_num_threads, native_version, set
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.features.cached import CachedRows
+from aethergraph.features.ordered import OrderedRows
 from aethergraph.graph import Graph, HeteroGraph, as_graph
 from aethergraph.sampling import (
     HeteroNeighborSampler,
@@ -55,6 +56,7 @@ __all__ = [
     "HeteroSubgraph",
     "LiveFeatureTable",
     "NeighborSampler",
+    "OrderedRows",
     "RandomWalker",
     "Subgraph",
     "SubgraphLoader",

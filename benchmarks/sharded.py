@@ -4,7 +4,7 @@
 
 The same batches, bit by bit, two hops with rows of 256 bytes, by a SubgraphLoader with one thread:
 from the file by io_uring within a budget that holds a part of it, from the file mapped, and from
-one, two and four servers over TCP on this machine. In turns; times are wall times, with the processor
+one, two and four servers over TCP on this machine. In turns; wall times, and the processor
 time of client and servers beside them. Servers share the cores with the client here, which they do
 not on machines of their own.
 """

@@ -232,6 +232,7 @@ stage_soak() {
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
+    AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/convert/test_bounded_failures.py" -k budget
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
     native_make fuzz FUZZ_SECONDS="${FUZZ_SECONDS:-60}"
@@ -445,7 +446,7 @@ stage_dgl() {
     run "$fresh/bin/python" -m pip check
     run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
     # With PyG 2.5 and torch 2.2: all but what lies below them, the core's files, caches and lists.
-    local below=(test_{compressed,foreign_graphs,killed_training,out_of_core,packing,planned_loading,row_sources}.py)
+    local below=(test_{aligned_training,compressed,foreign_graphs,killed_training,out_of_core,packing,planned_loading,row_sources}.py)
     run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis" \
         "${below[@]/#/--ignore=$TESTS/pyg/}"
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from aethergraph.errors import UnsupportedError
 
-__all__ = ["require"]
+__all__ = ["load_toml", "require"]
 
 
 def require(module: str, needs: str, extra: str, package: str | None = None) -> Any:
@@ -29,3 +30,15 @@ def require(module: str, needs: str, extra: str, package: str | None = None) -> 
             f"{needs} {package or module.split('.')[0]}: pip install 'aethergraph[{extra}]' "
             f"({error})"
         ) from None
+
+
+def load_toml() -> Any:
+    """Return the module that reads TOML.
+
+    Raises:
+        UnsupportedError: there is none; says how to get one.
+    """
+    for name in ("tomllib", "tomli"):  # Python has the first from 3.11 on
+        with suppress(ImportError):
+            return import_module(name)
+    raise UnsupportedError("files in TOML need Python 3.11, or tomli: pip install tomli")

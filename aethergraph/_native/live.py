@@ -359,6 +359,31 @@ class NativeLive:
             raise notes.error
         self._check(code)
 
+    def replay(
+        self,
+        directory: str,
+        graph: bytes,
+        begin: int,
+        until: int,
+        on_note: Callable[[int, int, bytes], None],
+        task: Task | None = None,
+    ) -> int:
+        """Do the commits of a log from number ``begin`` up to ``until`` again, without keeping it.
+
+        Returns:
+            The number of the last one that was done; ``begin - 1``: there was none.
+        """
+        notes, last = Notes(on_note), ffi.new("uint64_t *")
+        user = ffi.new_handle(notes)
+        code = lib.aether_live_replay(
+            self._handle, os.fsencode(directory), ffi.from_buffer("uint8_t[]", graph), begin, until,
+            lib.aether_python_note, user, last, lend(task, 1), self._err,
+        )  # fmt: skip
+        if notes.error is not None:
+            raise notes.error
+        self._check(code)
+        return int(last[0])
+
     def note(self, kind: int, content: bytes) -> None:
         """Write bytes into the log, with the open transaction."""
         self._check(
@@ -422,7 +447,7 @@ class NativeLive:
         """Return what :meth:`take` would show of a relation, without a snapshot."""
         reading = getattr(self._reading, "snapshot", None)
         if reading is not None:
-            return LiveNumbers(*reading.describe(relation)[1:])
+            return LiveNumbers(*reading.describe(relation)[1:-1])
         if self.follow is not None:
             self._catch_up()
         out, err = ffi.new("aether_live_relation_stats *"), new_error()

@@ -68,13 +68,20 @@ class NativeSnapshot:
         """Number of the commit."""
         return self.describe(0).commit
 
+    @property
+    def lsn(self) -> int:
+        """Number of the commit in a log; 0: there is none."""
+        return self.describe(0).lsn
+
     def describe(self, relation: int) -> LiveCommit:
         """Return the numbers of a relation."""
         out, err = ffi.new("aether_live_commit_info *"), new_error()
         code = lib.aether_snapshot_describe(self._handle, relation, out, err)
         if code:
             raise_error(code, err)
-        return LiveCommit(out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
+        return LiveCommit(
+            out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids, out.lsn
+        )
 
     def check(self) -> None:
         """Raise SnapshotExpiredError if what it shows may have been overwritten."""

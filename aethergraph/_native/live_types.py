@@ -78,10 +78,11 @@ class LiveCommit(NamedTuple):
     num_dst: int
     num_edges: int
     end_edge_ids: int  # edges that were ever inserted
+    lsn: int  # number of the last commit in a log; 0: there is none
 
 
 class LiveNumbers(NamedTuple):
-    """Numbers of one relation: those of :class:`LiveCommit` but its own."""
+    """Numbers of one relation: those of :class:`LiveCommit` but the commit's."""
 
     num_src: int
     num_dst: int

@@ -14,6 +14,7 @@ from aethergraph.cli import (
     ingest,
     inspect,
     reorder,
+    replay,
     serve,
     stats,
     tables,
@@ -56,6 +57,7 @@ app.command("tables")(tables.tables_command)
 app.command("reorder")(reorder.reorder_command)
 app.command("ingest")(ingest.ingest_command)
 app.command("serve")(serve.serve_command)
+app.command("replay")(replay.replay_command)
 app.command("top")(top.top_command)
 app.command("info")(inspect.info_command)
 app.command("stats")(stats.stats_command)

@@ -1,8 +1,9 @@
-"""``aethergraph serve``: answers gathers of rows for other processes and machines."""
+"""``aethergraph serve``: answers gathers of rows, and requests for samples, of other processes."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,19 +13,25 @@ import typer
 from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import RowSource
-from aethergraph.remote import FeatureServer, open_tables
+from aethergraph.remote import FeatureServer, SampleService, open_tables
 from aethergraph.remote.address import read_token
+from aethergraph.remote.files import is_graph
 
 __all__ = ["serve_command"]
 
 _PLACE = "Where it listens"
 _SECURITY = "Who may connect"
+_SAMPLES = "Samples"
+#: Seconds that a thread may keep the interpreter while others want it: Python's own, 5 ms, would be
+#: seen in the slowest answers.
+_SWITCH_SECONDS = 0.0005
 
 
 @command
 def serve_command(
     files: Annotated[
-        list[Path], typer.Argument(help="Feature files, .npy or native, and graph files.")
+        list[Path],
+        typer.Argument(help="Feature files, .npy or native, graph files, and live graphs."),
     ],
     tcp: Annotated[
         str | None,
@@ -47,6 +54,20 @@ def serve_command(
     graph: Annotated[
         bool, typer.Option("--graph", help="Serve the lists of graph files, too, to sample from.")
     ] = False,
+    sample: Annotated[
+        Path | None,
+        typer.Option(
+            help="Plan in TOML: draw samples from the graphs for whoever asks.",
+            rich_help_panel=_SAMPLES,
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that gets a line for each sample; see aethergraph replay.",
+            rich_help_panel=_SAMPLES,
+        ),
+    ] = None,
     shard: Annotated[
         str, typer.Option(help="K/N: serve the K-th (from 0) of N ranges of the rows.")
     ] = "0/1",
@@ -54,20 +75,24 @@ def serve_command(
         float, typer.Option(min=0, help="Seconds that answers may take at the end.")
     ] = 10.0,
 ) -> None:
-    """Answer gathers of rows for other processes and machines, until Ctrl-C or SIGTERM.
+    """Answer gathers of rows, and requests for samples, until Ctrl-C or SIGTERM.
 
     It listens at 127.0.0.1 with a free port, unless told otherwise. Addresses that others reach
     need --token-file and --tls. Readers: aethergraph.remote.open_source("tcp://HOST:PORT/NAME"),
-    or feature_source= of a loader. Of a graph file its attributes are served.
+    or feature_source= of a loader. Of a graph file its attributes are served. With --sample it
+    answers aethergraph.remote.open_sampler("tcp://HOST:PORT") by whole samples with their rows, of
+    a live graph from its last commit.
 
     Example: aethergraph serve features.npy --tcp 127.0.0.1:9999
     """
     host, port = _place(tcp, unix)
     server = FeatureServer(
-        _tables(files, name or [], graph), host=host, port=port, unix=unix,
+        _tables(files, name or [], graph, sample is not None), host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard),
+        tls=tls, shard=_shard(shard), samples=_samples(files, name or [], sample), log=log,
     )  # fmt: skip
+    if sample is not None:
+        sys.setswitchinterval(_SWITCH_SECONDS)
     ended = threading.Event()
 
     def stop(*_: object) -> None:
@@ -87,6 +112,7 @@ def serve_command(
     _say(
         f"ended: {count(stats.rows)} rows ({size(stats.row_bytes)}) in {count(stats.requests)} "
         f"requests, {count(stats.accepted)} connections"
+        + (f", {count(stats.samples)} samples" if stats.samples else "")
     )
 
 
@@ -114,13 +140,34 @@ def _shard(text: str) -> tuple[int, int]:
     return int(k), int(n)
 
 
-def _tables(files: list[Path], names: list[str], lists: bool) -> dict[str, RowSource]:
+def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str, SampleService]:
+    """Return what draws samples, from each of the files that is a graph."""
+    if plan is None:
+        return {}
+    found = {}
+    for path, name in zip(files, names or [one.stem for one in files], strict=True):
+        if is_graph(path):
+            if name in found:
+                raise InvalidArgumentError(
+                    f"two graphs are called {name!r}: give --name for each file"
+                )
+            found[name] = SampleService(path, plan)
+    if not found:
+        raise InvalidArgumentError("--sample: none of the files is a graph to draw samples from")
+    return found
+
+
+def _tables(
+    files: list[Path], names: list[str], lists: bool, samples: bool
+) -> dict[str, RowSource]:
     if names and len(names) != len(files):
         raise InvalidArgumentError(
             f"--name is given {len(names)} times for {len(files)} files: give one for each, or none"
         )
     found: dict[str, Any] = {}
     for i, path in enumerate(files):
+        if samples and not lists and is_graph(path):
+            continue  # their rows come with the samples
         for key, rows in open_tables(path, names[i] if names else None, lists=lists).items():
             if key in found:
                 raise InvalidArgumentError(

@@ -13,7 +13,8 @@
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
             ├── base.py                   a graph file below what has changed
             └── journal.py, directory.py  commits on disk, and a graph made of them again;
-                                          repair.py finds damage there, and cuts it off
+                                          repair.py finds damage there, and cuts it off;
+                                          history.py has the graph as of earlier commits
     snapshot.py, hetero_snapshot.py       one commit, a graph like any other
       └── merge.py                        writes it into a graph file, such as the next base:
                                           merge_sections.py, merge_walks.py
@@ -22,6 +23,7 @@
 from aethergraph.dynamic.graph import DynamicGraph
 from aethergraph.dynamic.hetero import DynamicHeteroGraph
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
+from aethergraph.dynamic.history import History
 from aethergraph.dynamic.keys import LiveIds, NodeIds
 from aethergraph.dynamic.snapshot import Snapshot
 
@@ -29,6 +31,7 @@ __all__ = [
     "DynamicGraph",
     "DynamicHeteroGraph",
     "HeteroSnapshot",
+    "History",
     "LiveIds",
     "NodeIds",
     "Snapshot",

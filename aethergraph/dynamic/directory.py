@@ -288,6 +288,14 @@ class LiveDirectory:
             )
         return self.read_json("LIVE")
 
+    def published(self) -> tuple[int, int] | None:
+        """Return what differs after each :meth:`publish`; None: nobody has the graph open."""
+        try:
+            found = (self.path / "LIVE").stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
     @_named
     def withdraw(self) -> None:
         """Undo :meth:`publish`."""

@@ -37,6 +37,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
+        self._watermark = store.watermark.time  # before the commit, which has what it speaks of
         taken = store.live.take() if snapshot is None else snapshot
         self._store, self._taken = store, taken
         self._commit = taken.commit

@@ -45,7 +45,7 @@ from aethergraph.storage.choice import Storage, log
 from aethergraph.storage.scratch import storage_error
 from aethergraph.storage.sharing import Owner
 
-__all__ = ["Journal", "attach"]
+__all__ = ["Journal", "LogReader", "attach", "collect_values"]
 
 Ids = NDArray[np.int64]
 
@@ -71,7 +71,95 @@ def _unpack(content: bytes) -> tuple[dict[str, Any], int]:
     return header, _HEADER_BYTES + size
 
 
-class Journal:
+class LogReader:
+    """What a graph gets from its base and from the notes of its log.
+
+    Args:
+        store: the graph, new and empty.
+        directory: its directory.
+    """
+
+    def __init__(self, store: LiveStore, directory: LiveDirectory) -> None:
+        # Weak: the store may have the reader, and a cycle would keep the graph's memory for long.
+        self._of, self.directory = weakref.ref(store), directory
+        current = directory.read_json("CURRENT")
+        self.base: str | None = current.get("base")
+        #: Files of rows that the log names, by node type and attribute.
+        self._row_files: dict[str, str] = {}
+        if self.base is not None:
+            self._restore(current)
+        #: What ``CURRENT`` said.
+        self.current: Mapping[str, Any] = current
+
+    @property
+    def _store(self) -> LiveStore:
+        store = self._of()
+        assert store is not None
+        return store
+
+    def take_note(self, lsn: int, kind: int, content: bytes) -> None:
+        """Take a note of the log into the graph.
+
+        Raises:
+            CorruptFileError: it cannot be read.
+        """
+        try:
+            header, at = _unpack(content)
+            self._apply(kind, header, content, at)
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptFileError(
+                f"{self.directory.path}: commit {lsn} of the log has a note of kind {kind} that "
+                f"cannot be read: {error!r}"
+            ) from error
+
+    def _apply(self, kind: int, header: dict[str, Any], content: bytes, at: int) -> None:
+        store = self._store
+        if kind == _OFFSET:
+            store.offsets[header["source"], header["partition"]] = header["next"]
+        elif kind == _KEYS:
+            _take_keys(store.keys[header["type"]], header, content, at)
+        elif kind == _EDGE_ROWS:
+            table = list(store.kinds.values())[header["kind"]].attrs[header["name"]]
+            table.put(header["begin"], _rows_in(content, at, table))
+        elif kind == _ROWS_BEGIN:
+            path = self.directory.path / header["file"]
+            origin = {"file": header["file"]}
+            self._begin(header["type"], header["name"], FeatureStore.load(path), origin)
+            self._row_files[f"{header['type']}/{header['name']}"] = header["file"]
+        elif kind == _ROWS_END:
+            del store.node_rows[header["type"]][header["name"]]
+        else:
+            table = store.node_rows[header["type"]][header["name"]]
+            if kind == _NODE_ROWS:
+                table.put(header["begin"], _rows_in(content, at, table))
+            elif kind == _CHANGED_ROWS:
+                count = header["count"]
+                ids = np.frombuffer(content, np.int64, count, at)
+                if table.num_free < count:
+                    table.reclaim(0)  # nobody reads while a log is replayed
+                table.change(ids, _rows_in(content, at + 8 * count, table, count), 0)
+            else:
+                raise ValueError(f"kind {kind}")
+
+    def _begin(self, node_type: str, name: str, base: RowSource, origin: dict[str, str]) -> None:
+        room = rows_room(base.row_shape, base.dtype_name, self._store.max_nodes)
+        rows = GrowingRows(base.row_shape, base.dtype_name, room, base)
+        rows.origin = origin
+        self._store.node_rows[node_type][name] = rows
+
+    def _restore(self, current: Mapping[str, Any]) -> None:
+        """Begin the attributes of nodes and the offsets of streams that the base has."""
+        store = self._store
+        assert self.base is not None and store.base is not None
+        for place, following in current.get("offsets", []):
+            store.offsets[place[0], place[1]] = following
+        types = store.base.graph.node_types
+        for number, (name, own_name) in enumerate(zip(store.node_rows, types, strict=True)):
+            for attr, rows in store.base.node_rows(number).items():
+                self._begin(name, attr, rows, {"file": self.base, "type": own_name, "attr": attr})
+
+
+class Journal(LogReader):
     """Log of the changes of a live graph, in its directory.
 
     Args:
@@ -94,23 +182,16 @@ class Journal:
         memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
     ) -> None:
-        # Weak: the store has the journal, and a cycle would keep the graph's memory for long.
-        self._of, self.directory = weakref.ref(store), directory
+        super().__init__(store, directory)
         self._storage, self._budget = storage, memory_budget
         self._log = (
             str(directory.path), directory.uuid, native.DURABILITY[durability], interval_ms,
         )  # fmt: skip
         store.path = str(directory.path)
         self._merging = threading.Lock()
-        current = directory.read_json("CURRENT")
-        self.base: str | None = current.get("base")
-        #: Files of rows that the log names, by node type and attribute.
-        self._row_files: dict[str, str] = {}
-        if self.base is not None:
-            self._restore(current)
-        lsn = int(current["lsn"])
+        current, lsn = self.current, int(self.current["lsn"])
         native.run_task(
-            lambda task: store.live.open_journal(*self._log, lsn + 1, self._take_note, task),
+            lambda task: store.live.open_journal(*self._log, lsn + 1, self.take_note, task),
             progress,
             1,
         )
@@ -122,7 +203,7 @@ class Journal:
             )
         store.live.release_journal(lsn + 1)  # a crash may have come between a merge and this
         for kind in store.kinds.values():
-            _collect_values(store, kind)
+            collect_values(store, kind)
         for name, keys in store.keys.items():
             if keys.end != (count := store.count_nodes(name, store.live.take_last())):
                 raise CorruptFileError(
@@ -131,13 +212,8 @@ class Journal:
         used = {self.base or "", *self._row_files.values(), *current.get("ids", {}).values()}
         directory.remove_others(used)
         store.journal = self
+        store.watermark.show(store.offsets)
         self.publish()
-
-    @property
-    def _store(self) -> LiveStore:
-        store = self._of()
-        assert store is not None
-        return store
 
     def publish(self) -> None:
         """Tell who attaches from now on where the memory is, and which attributes there are."""
@@ -167,7 +243,7 @@ class Journal:
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
                 "base": None if store.base is None else store.base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
-                "ids": ids,
+                "ids": ids, "watermark": store.watermark.fd,
             }
         )  # fmt: skip
 
@@ -230,63 +306,7 @@ class Journal:
     def _note(self, kind: int, header: dict[str, Any], *arrays: NDArray[Any]) -> None:
         self._store.live.note(kind, _pack(header, *arrays))
 
-    # ---- reading -----------------------------------------------------------------------------
-
-    def _take_note(self, lsn: int, kind: int, content: bytes) -> None:
-        try:
-            header, at = _unpack(content)
-            self._apply(kind, header, content, at)
-        except (KeyError, ValueError, TypeError) as error:
-            raise CorruptFileError(
-                f"{self.directory.path}: commit {lsn} of the log has a note of kind {kind} that "
-                f"cannot be read: {error!r}"
-            ) from error
-
-    def _apply(self, kind: int, header: dict[str, Any], content: bytes, at: int) -> None:
-        store = self._store
-        if kind == _OFFSET:
-            store.offsets[header["source"], header["partition"]] = header["next"]
-        elif kind == _KEYS:
-            _take_keys(store.keys[header["type"]], header, content, at)
-        elif kind == _EDGE_ROWS:
-            table = list(store.kinds.values())[header["kind"]].attrs[header["name"]]
-            table.put(header["begin"], _rows_in(content, at, table))
-        elif kind == _ROWS_BEGIN:
-            path = self.directory.path / header["file"]
-            origin = {"file": header["file"]}
-            self._begin(header["type"], header["name"], FeatureStore.load(path), origin)
-            self._row_files[f"{header['type']}/{header['name']}"] = header["file"]
-        elif kind == _ROWS_END:
-            del store.node_rows[header["type"]][header["name"]]
-        else:
-            table = store.node_rows[header["type"]][header["name"]]
-            if kind == _NODE_ROWS:
-                table.put(header["begin"], _rows_in(content, at, table))
-            elif kind == _CHANGED_ROWS:
-                count = header["count"]
-                ids = np.frombuffer(content, np.int64, count, at)
-                table.change(ids, _rows_in(content, at + 8 * count, table, count), 0)
-            else:
-                raise ValueError(f"kind {kind}")
-
-    def _begin(self, node_type: str, name: str, base: RowSource, origin: dict[str, str]) -> None:
-        room = rows_room(base.row_shape, base.dtype_name, self._store.max_nodes)
-        rows = GrowingRows(base.row_shape, base.dtype_name, room, base)
-        rows.origin = origin
-        self._store.node_rows[node_type][name] = rows
-
     # ---- base --------------------------------------------------------------------------------
-
-    def _restore(self, current: Mapping[str, Any]) -> None:
-        """Begin the attributes of nodes and the offsets of streams that the base has."""
-        store = self._store
-        assert self.base is not None and store.base is not None
-        for place, following in current.get("offsets", []):
-            store.offsets[place[0], place[1]] = following
-        types = store.base.graph.node_types
-        for number, (name, own_name) in enumerate(zip(store.node_rows, types, strict=True)):
-            for attr, rows in store.base.node_rows(number).items():
-                self._begin(name, attr, rows, {"file": self.base, "type": own_name, "attr": attr})
 
     def checkpoint(
         self, progress: native.Progress | None = None, memory: int | str = MEMORY
@@ -457,6 +477,7 @@ def attach(path: native.Path) -> LiveStore:
             name: (kind, room, None if path is None else IdMap.load(path), fd)
             for name, (kind, room, path, fd) in address.get("ids", {}).items()
         },
+        watermark=address.get("watermark"),
     )  # fmt: skip
 
 
@@ -483,15 +504,15 @@ def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = No
     return found.reshape(count, *table.row_shape)
 
 
-def _collect_values(store: LiveStore, kind: EdgeKind) -> None:
-    """Fill the weights and times by edge id with those of the lists that the log has changed."""
+def collect_values(store: LiveStore, kind: EdgeKind, since: int = 1) -> None:
+    """Fill the weights and times by edge id with those of lists that changed after a commit."""
     if not kind.values:
         return
     layout: Any = "csr" if kind.form.layout == "csr" else "csc"
     begin = 0 if kind.base is None else kind.base.end
     snapshot = store.live.take_last()
     topology = snapshot.topology(kind.number, layout)
-    changed = snapshot.changed(kind.number, layout, 1)
+    changed = snapshot.changed(kind.number, layout, since)
     for at in range(0, len(changed), _NODES_AT_ONCE):
         nodes = changed[at : at + _NODES_AT_ONCE]
         edges = topology.neighbors(nodes, with_edges=True)[1]

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from numpy.typing import ArrayLike, NDArray
+
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.options import as_text
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
+from aethergraph.dynamic.watermarks import cap_times, is_kept
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
 __all__ = ["LiveGraph"]
@@ -165,6 +168,53 @@ class LiveGraph:
             raise UnsupportedError("offsets are known to the process that writes the graph")
         own, kept = _stream_name(source), self._store.offsets.items()
         return {partition: number for (name, partition), number in kept if name == own}
+
+    # ---- event time --------------------------------------------------------------------------
+
+    def set_watermark(self, source: str, time: int) -> None:
+        """Say that no record of a stream is expected to be older than a time, in the open commit.
+
+        An ingestor does so by itself. The graph keeps it, as :meth:`set_offset` keeps offsets.
+
+        Args:
+            source: name of the stream.
+            time: in the unit of the graph.
+
+        Raises:
+            InvalidArgumentError: it is no integer, or does not fit.
+        """
+        number = as_integer(time, "time")
+        if not is_kept(number):
+            raise InvalidArgumentError(f"time = {number} is not in -2^62 + 1 .. 2^62 - 1")
+        self._store.set_watermark(_stream_name(source), number)
+
+    @property
+    def watermark(self) -> int | None:
+        """Time that no record is expected to be older than, in the graph's unit; None: unknown.
+
+        The least watermark of the streams that edges come from. Copies of the graph in other
+        processes know it, too. A snapshot that is taken after asking has all edges up to it; where
+        it is taken before, ask the snapshot.
+        """
+        self._store.check_open()
+        return self._store.watermark.time
+
+    def cap(self, times: ArrayLike) -> NDArray[Any]:
+        """Return times of seeds, none of them beyond the :attr:`watermark`.
+
+        ::
+
+            loader = NeighborLoader(graph, [10], input_nodes=nodes, input_time=graph.cap(times))
+
+        Batches with such times see no edge that others may still come before, in any loader.
+
+        Args:
+            times: numbers in the graph's unit, or datetimes.
+
+        Raises:
+            InvalidArgumentError: there is no watermark yet.
+        """
+        return cap_times(times, self.watermark, self._store.time_unit)
 
     def close(self) -> None:
         """Wait until all commits are on disk, and drop the graph's references.

@@ -22,7 +22,15 @@ from aethergraph.ids import IdMap
 from aethergraph.ids.columns import read_key_types
 from aethergraph.storage.choice import Storage, check_storage
 
-__all__ = ["Durability", "Opening", "check_same_count", "describe", "open_store"]
+__all__ = [
+    "Durability",
+    "Opening",
+    "check_same_count",
+    "describe",
+    "open_base_of",
+    "open_store",
+    "restore_keys",
+]
 
 Durability = Literal["sync", "batch", "none"]
 Made: TypeAlias = tuple[LiveStore, dict[str, Any]]
@@ -87,8 +95,8 @@ def open_store(
         found = directory.description() if directory.exists else None
         if found is not None:
             current = directory.read_json("CURRENT")
-            made = make(found, current.get("nodes"), _base_of(directory, current, how))
-            _restore_keys(made[0], directory, current, found.get("ids", {}), how.ids)
+            made = make(found, current.get("nodes"), open_base_of(directory, current, how))
+            restore_keys(made[0], directory, current, found.get("ids", {}), how.ids)
         assert made is not None
         store, description = made
         if found is None:
@@ -144,7 +152,7 @@ def _begin_keys(store: LiveStore, description: dict[str, Any], given: Any) -> No
         store.keys[name] = GrowingKeys(kind, store.max_nodes, base)
 
 
-def _restore_keys(
+def restore_keys(
     store: LiveStore, directory: LiveDirectory, current: Mapping[str, Any], kinds: Any, given: Any
 ) -> None:
     """Give the nodes of a graph the keys that its base has."""
@@ -180,7 +188,7 @@ def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
     return Base(path, how.storage, how.memory_budget, progress=how.progress, **facts)
 
 
-def _base_of(directory: LiveDirectory, current: Mapping[str, Any], how: Opening) -> Base | None:
+def open_base_of(directory: LiveDirectory, current: Mapping[str, Any], how: Opening) -> Base | None:
     """Open the base that a directory names, its own or a file elsewhere; None: there is none."""
     if current.get("base") is None:
         return None

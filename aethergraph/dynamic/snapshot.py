@@ -18,6 +18,7 @@ from aethergraph.dynamic.keys import NodeIds, saving_keys
 from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
+from aethergraph.dynamic.watermarks import cap_times
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.graph.attributes import AttributeTable
@@ -113,11 +114,38 @@ class OneCommit:
 
     _store: LiveStore
     _commit: int
+    _watermark: int | None
 
     @property
     def commit(self) -> int:
         """Number of the commit that this is."""
         return self._commit
+
+    @property
+    def watermark(self) -> int | None:
+        """:attr:`DynamicGraph.watermark` as of this commit, at least: it has all edges up to it."""
+        return self._watermark
+
+    def cap(self, times: ArrayLike) -> NDArray[Any]:
+        """Return times of seeds, none of them beyond the watermark; as :meth:`DynamicGraph.cap`.
+
+        Raises:
+            InvalidArgumentError: there was no watermark yet.
+        """
+        return cap_times(times, self._watermark, self._store.time_unit)
+
+    @property
+    @abstractmethod
+    def native_snapshot(self) -> native.NativeSnapshot:
+        """Native snapshot that the lists are of."""
+
+    @property
+    def lsn(self) -> int:
+        """Number in the log of the last commit that this has; 0: the graph has no log, or none yet.
+
+        :class:`aethergraph.dynamic.History` finds the graph as of this commit again.
+        """
+        return self.native_snapshot.lsn
 
     @abstractmethod
     def stored_parts(self) -> SnapshotParts:
@@ -186,6 +214,7 @@ class Snapshot(OneCommit, StoredGraph):
     _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
+        self._watermark = store.watermark.time  # before the commit, which has what it speaks of
         taken = store.live.take() if snapshot is None else snapshot
         (kind,) = store.kinds.values()
         numbers = taken.describe(kind.number)

@@ -26,6 +26,7 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
+from aethergraph.dynamic.watermarks import SharedWatermark
 from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
@@ -187,7 +188,9 @@ class LiveState:
             max_nodes=max_nodes, flags=flags, memory=arena_memory, base=base,
         )  # fmt: skip
 
-    def _set(self, live: native.NativeLive, *, is_writer: bool) -> None:
+    def _set(
+        self, live: native.NativeLive, *, is_writer: bool, watermark: int | None = None
+    ) -> None:
         self._native: native.NativeLive | None = live
         self.is_writer = is_writer
         self._lock = threading.RLock()
@@ -199,6 +202,8 @@ class LiveState:
             self.path: str | None = None
         #: Number of the next record by (source, partition), of streams that edges come from.
         self.offsets: dict[tuple[str, int], int] = {}
+        #: Least watermark of these streams, for readers.
+        self.watermark = SharedWatermark(watermark)
         #: Lists of the base that are drawn from by weight: number of the edge type, and layout.
         self._weighted: set[tuple[int, Literal["csc", "csr"]]] = set()
         #: Keys by node type, of types whose nodes have any.
@@ -224,7 +229,8 @@ class LiveState:
         keys = {name: (one.type, one.room, one.base, one.fd) for name, one in self.keys.items()}
         bases = (self.rows_base, self.base)
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
-        return _attach, (type(self), *where, rows, edges, *bases, self.path, keys, sources)
+        rest = (self.path, keys, sources, self.watermark.fd)
+        return _attach, (type(self), *where, rows, edges, *bases, *rest)
 
     @classmethod
     def attached(
@@ -239,6 +245,7 @@ class LiveState:
         path: str | None = None,
         keys: Mapping[str, tuple[str, int, IdMap | None, int]] | None = None,
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
+        watermark: int | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
@@ -253,6 +260,7 @@ class LiveState:
             path: directory of the graph; None: it has none.
             keys: by node type with keys their type, room, base and descriptor.
             sources: rows that change by themselves, by node type and attribute.
+            watermark: its descriptor of the watermark; None: it has none.
         """
         self = cls.__new__(cls)
         self.rows_base, self.base, self.path = rows_base, base, path
@@ -272,7 +280,10 @@ class LiveState:
             below = None if rows_base is None else rows_base.edges[number]
             self.kinds[name] = EdgeKind(name, number, form, opened, below)
         set_bases(live, self.kinds, base)
-        self._set(live, is_writer=False)
+        self._set(
+            live, is_writer=False,
+            watermark=None if watermark is None else open_descriptors(owner, [watermark])[0],
+        )  # fmt: skip
         self.keys = {
             name: GrowingKeys(kind, room, below, open_descriptors(owner, [fd])[0])
             for name, (kind, room, below, fd) in (keys or {}).items()
@@ -351,6 +362,12 @@ class LiveState:
             self.journal.close()
             self.journal = None
         self._native = None
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of edges; None for plain numbers and without times."""
+        units = [kind.form.time_unit for kind in self.kinds.values() if kind.form.has_time]
+        return units[0] if units else None
 
     def relation_of(self, node_type: str) -> tuple[int, bool] | None:
         """Return a relation with nodes of that type, and whether they are its destinations."""

@@ -33,6 +33,7 @@ from aethergraph.dynamic.kinds import EdgeKind, rows_room
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.state import LiveState
 from aethergraph.dynamic.transaction import Transaction
+from aethergraph.dynamic.watermarks import WATERMARK, packed, times_of
 from aethergraph.errors import (
     AetherError,
     InvalidArgumentError,
@@ -122,6 +123,8 @@ class LiveStore(LiveState):
                     for show in opened.show:
                         show()
                     self.live.commit()
+                for call in opened.after:
+                    call()
         finally:
             self._open = None
             self._reclaim()
@@ -497,6 +500,12 @@ class LiveStore(LiveState):
             opened.undo.append(undo)
             if self.journal is not None:
                 self.journal.log_offset(source, partition, number)
+
+    def set_watermark(self, source: str, time: int) -> None:
+        """Note the watermark of a stream, in the commit of the records that it speaks of."""
+        with self.writing(), self._changing() as opened:
+            self.set_offset(times_of(source), WATERMARK, packed(time))
+            opened.after.append(lambda: self.watermark.show(self.offsets))
 
 
 def _check_given(tables: Mapping[str, Any], attrs: Mapping[str, Any], count: int) -> None:

@@ -20,6 +20,8 @@ class Transaction:
     #: Let readers of the commit see changed rows. Not before the end: a native change that fails
     #: undoes the lists at once, under the number of the commit, and those rows come back later.
     show: list[Callable[[], None]] = field(default_factory=list)
+    #: What is done once the commit can be seen.
+    after: list[Callable[[], None]] = field(default_factory=list)
     #: Number of nodes that were added, by node type.
     added: Counter[str] = field(default_factory=Counter)
     #: Error that has undone it already.

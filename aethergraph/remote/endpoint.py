@@ -21,7 +21,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ from aethergraph.remote.address import Address, Location
 __all__ = ["Connection", "Endpoint", "Table"]
 
 R = TypeVar("R")
+#: ``describe(connection, name)`` asks what a server has under a name.
+Describe: TypeAlias = "Callable[[Connection, str], Any]"
 
 #: Requests under way on a connection; what they take must fit the socket's buffer (address.py).
 _WINDOW = 4
@@ -76,6 +78,13 @@ class Table(NamedTuple):
     shard: tuple[int, int]
     names: tuple[str, ...]
 
+    def difference(self, before: Table) -> str:
+        """Say how it differs from ``before``."""
+        return (
+            f"generation {self.generation}, before {before.generation}; shape {self.shape}, "
+            f"before {before.shape}"
+        )
+
     def is_as(self, before: Table) -> bool:
         """Return whether its rows are those of ``before``; of live ones there may be more."""
         mine, its = (one._replace(number=0, names=()) for one in (self, before))
@@ -93,7 +102,9 @@ class Connection:
         FormatError: what answers is no server of this protocol.
     """
 
-    def __init__(self, address: Address, location: Location) -> None:
+    def __init__(
+        self, address: Address, location: Location, describe: Describe | None = None
+    ) -> None:
         self._where, self._request = str(location), 0
         #: True: it is somebody's own, and no longer the endpoint's.
         self.is_kept = False
@@ -110,7 +121,8 @@ class Connection:
         self._flags = 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_WAITALL
         try:
             self._greet(token)
-            self.table = self._describe(name)
+            #: What the server says of what was asked for: a :class:`Table` unless told otherwise.
+            self.table: Any = (describe or Connection._describe)(self, name)
         except wire.WireError as error:
             self.close()
             raise FormatError(f"{location}: no server of AetherGraph answers: {error}") from None
@@ -127,7 +139,7 @@ class Connection:
     def _greet(self, token: bytes | None) -> None:
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         try:
-            body = self._ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
+            body = self.ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
         except wire.BusyError:
             raise
         except ConnectionError as error:
@@ -145,12 +157,12 @@ class Connection:
                 f"{self._where} asks for no token, so it cannot prove that it is the right server: "
                 "start it with a token, or leave token_file= out"
             )
-        body = self._ask(wire.AUTH, wire.prove(token, b"client", nonce, server_nonce), most=1 << 16)
+        body = self.ask(wire.AUTH, wire.prove(token, b"client", nonce, server_nonce), most=1 << 16)
         if not hmac.compare_digest(body, wire.prove(token, b"server", nonce, server_nonce)):
             raise AccessDeniedError(f"{self._where} does not know the token")
 
     def _describe(self, name: str) -> Table:
-        body = self._ask(wire.META, name.encode(), most=_DESCRIPTION)
+        body = self.ask(wire.META, name.encode(), most=_DESCRIPTION)
         try:
             found = json.loads(body)
             shape, shard = tuple(map(int, found["shape"])), tuple(map(int, found["shard"]))
@@ -178,7 +190,7 @@ class Connection:
     def end(
         self, op: int, request: int, out: memoryview | None, most: int = 0, begin: int = 0,
         have: bytes = b"",
-    ) -> bytes:  # fmt: skip
+    ) -> bytearray:  # fmt: skip
         """Receive the reply to a request, into ``out`` if it is given, else return it.
 
         Args:
@@ -203,14 +215,15 @@ class Connection:
             if size != len(out):
                 raise wire.WireError(f"{size} bytes of rows instead of {len(out)}")
             self._fill(out, until)
-            return b""
+            return bytearray()
         if size > most:
             raise wire.WireError(f"a reply of {size} bytes, where {most} are the most")
         body = bytearray(size)
         self._fill(memoryview(body), until)
-        return bytes(body)
+        return body
 
-    def _ask(self, op: int, *parts: bytes | memoryview, most: int) -> bytes:
+    def ask(self, op: int, *parts: bytes | memoryview, most: int) -> bytearray:
+        """Return the reply to a request, of ``most`` bytes at most."""
         return self.end(op, self.begin(op, *parts), None, most)
 
     def attach(self, how: int) -> tuple[dict[str, Any], int | None]:
@@ -318,14 +331,16 @@ class Gathering:
 class Endpoint:
     """Server at one place, and the connections to it."""
 
-    def __init__(self, address: Address, location: Location) -> None:
-        self._address, self._location = address, location
+    def __init__(
+        self, address: Address, location: Location, describe: Describe | None = None
+    ) -> None:
+        self._address, self._location, self._describe = address, location, describe
         self._lock, self._process = threading.Lock(), os.getpid()
         self._idle: list[Connection] = []
         self._closed = False
         self.connections = self.waits = 0
         #: What the server said of its table first, and must always say.
-        self.table = self.run(lambda connection: connection.table)
+        self.table: Any = self.run(lambda connection: connection.table)
 
     def take(self) -> Connection:
         """Return a connection for this thread alone; :meth:`give_back` it, or close it.
@@ -342,14 +357,13 @@ class Endpoint:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        made = Connection(self._address, self._location)
+        made = Connection(self._address, self._location, self._describe)
         known = getattr(self, "table", made.table)
         if not made.table.is_as(known):
             made.close()
             raise FileChangedError(
-                f"{self._location} has other rows than when they were opened (generation "
-                f"{made.table.generation}, before {known.generation}; shape {made.table.shape}, "
-                f"before {known.shape}): open them again"
+                f"{self._location} has other rows than when they were opened "
+                f"({made.table.difference(known)}): open them again"
             )
         with self._lock:
             self.connections += 1

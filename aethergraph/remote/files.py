@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text
+from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.graph import Graph, HeteroGraph
@@ -16,7 +17,16 @@ from aethergraph.remote.row_files import open_rows
 from aethergraph.storage.npy import is_npy
 from aethergraph.storage.opening import open_container
 
-__all__ = ["open_tables"]
+__all__ = ["is_graph", "open_tables"]
+
+
+def is_graph(path: native.Path) -> bool:
+    """Return whether there is a graph file or a live graph at a path, and not rows alone."""
+    if is_live_directory(path):
+        return True
+    if LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True)):
+        return False
+    return open_container(path).content == native.CONTENT_GRAPH
 
 
 def open_tables(

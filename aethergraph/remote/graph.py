@@ -124,8 +124,8 @@ def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph:
 
     The same key draws the same samples as from the file that is served (``aethergraph serve
     graph.aeg --graph``). A hop takes a request for each 4096 of its nodes and each 4096 of its
-    edges, to all shards at once and several of each under way. Attributes of nodes and edges are there, each as
-    :func:`open_source` opens it. Several addresses are those of shards.
+    edges, to all shards at once and several of each under way. Attributes of nodes and edges are
+    there, each as :func:`open_source` opens it. Several addresses are those of shards.
 
     Weights and times of edges stay at the server, and draws ask for them as they go, which is slow:
     with times, say ``is_sorted=True``, or all are read once. Times of edges are int64, and without

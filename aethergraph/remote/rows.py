@@ -112,7 +112,7 @@ class _Reader:
             raise
         first = self.endpoints[0].table
         self.shape, self.code = first.shape, native.dtype_code(first.dtype)
-        self.live = first.live
+        self.live = bool(first.live)
         self._ends = np.array([one.table.end for one in self.endpoints], np.int64)
         self.gathers = self.rows = 0
         can_map = address.scheme == "unix" and address.mapped and len(self.endpoints) == 1
@@ -290,7 +290,8 @@ class RemoteRows(RowTable):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the tables of the server."""
-        return self._reader.endpoints[0].table.names
+        found: tuple[str, ...] = self._reader.endpoints[0].table.names
+        return found
 
     def stats(self) -> RemoteStats:
         """Return the counts so far in this process."""

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_text, is_name, shown
 from aethergraph._tracepoints import made
@@ -47,6 +48,8 @@ from aethergraph.remote.listening import (
     set_options,
 )
 from aethergraph.remote.mapped import FILE, send_file
+from aethergraph.remote.samples.desk import SampleDesk
+from aethergraph.remote.samples.service import SampleService
 from aethergraph.remote.served import ServedRows, check_shard, serve_rows
 
 __all__ = ["FeatureServer", "ServerStats"]
@@ -67,9 +70,10 @@ class ServerStats(NamedTuple):
         accepted: connections so far.
         refused: connections that ended for a wrong token, a frame that is none, or a time-out, or
             for which there was no place.
-        requests: gathers that were answered.
+        requests: gathers and samples that were answered.
         rows: rows of these.
         row_bytes: bytes of these rows.
+        samples: samples that were answered.
     """
 
     connections: int
@@ -78,6 +82,7 @@ class ServerStats(NamedTuple):
     requests: int
     rows: int
     row_bytes: int
+    samples: int
 
 
 class _Refusal(Exception):
@@ -90,7 +95,12 @@ class _Connection:
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.memory = np.empty(0, np.uint8)
-        self.requests = self.rows = self.row_bytes = 0
+        self.requests = self.rows = self.row_bytes = self.samples = 0
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """What it was used for: requests, rows, bytes of rows, samples."""
+        return self.requests, self.rows, self.row_bytes, self.samples
 
     def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
         """Send a frame, in the time that a reply may take to be read."""
@@ -137,6 +147,9 @@ class FeatureServer:
         shard: ``(k, n)``: serve the k-th (from 0) of n equal ranges of rows. Ids stay those of all
             rows; a client that has the addresses of all n servers asks each for its rows.
         max_connections: connections at once.
+        samples: by name, what samples are drawn from (:class:`SampleService`); ``sources`` may then
+            be empty.
+        log: file to which a line is appended for each sample, for :func:`replay`.
 
     Attributes:
         port: port that it listens at, or None.
@@ -157,6 +170,8 @@ class FeatureServer:
         tls: tuple[str | Path, str | Path] | None = None,
         shard: tuple[int, int] = (0, 1),
         max_connections: int = 256,
+        samples: Mapping[str, SampleService] | None = None,
+        log: native.Path | None = None,
     ) -> None:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
@@ -170,7 +185,11 @@ class FeatureServer:
             )
         if not isinstance(sources, Mapping):
             sources = {"x": sources}
-        self._tables: dict[str, ServedRows] = serve_rows(sources, check_shard(shard))
+        self._desk = SampleDesk(samples, log)
+        own_shard = check_shard(shard)
+        self._tables: dict[str, ServedRows] = {}
+        if sources or not self._desk.names:
+            self._tables = serve_rows(sources, own_shard)
         self._numbered = list(self._tables.values())
         self._host = host
         self.port = None if port is None else as_count(port, "port")
@@ -185,7 +204,7 @@ class FeatureServer:
         self._threads: set[threading.Thread] = set()
         self._ended = threading.Event()
         self._accepted = self._refused = 0
-        self._counts = [0, 0, 0]  # requests, rows, bytes of connections that have ended
+        self._counts = [0, 0, 0, 0]  # of connections that have ended
         made(self)
 
     # ---- life ----------------------------------------------------------------------------------
@@ -262,8 +281,8 @@ class FeatureServer:
 
     @property
     def names(self) -> list[str]:
-        """Names of the tables."""
-        return list(self._tables)
+        """Names of the tables, and of the graphs that samples are drawn from."""
+        return [*self._tables, *self._desk.names]
 
     @property
     def addresses(self) -> list[str]:
@@ -287,7 +306,7 @@ class FeatureServer:
             counts = list(self._counts)
             accepted, refused = self._accepted, self._refused
         for one in rest:
-            for i, number in enumerate((one.requests, one.rows, one.row_bytes)):
+            for i, number in enumerate(one.counts):
                 counts[i] += number
         return ServerStats(len(rest), accepted, refused, *counts)
 
@@ -358,9 +377,9 @@ class FeatureServer:
                 self._strangers.remove(one)
             self._connections.discard(one)
             self._refused += refused
-            for i, number in enumerate((one.requests, one.rows, one.row_bytes)):
+            for i, number in enumerate(one.counts):
                 self._counts[i] += number
-            one.requests = one.rows = one.row_bytes = 0
+            one.requests = one.rows = one.row_bytes = one.samples = 0
         with suppress(OSError):
             one.stop(socket.SHUT_WR)
             one.socket.close()
@@ -429,11 +448,19 @@ class FeatureServer:
         if frame.op == wire.GATHER:
             number, ids = wire.unpack_gather(frame.body)
             return (self._gather(one, self._table(number), ids),)
-        _expect(frame, wire.META)
+        if frame.op == wire.SAMPLE:
+            found = self._desk.answer(frame.body, one.room)
+            one.requests += 1
+            one.samples += 1
+            return (wire.bytes_of(found),)
+        if frame.op != wire.PLAN:
+            _expect(frame, wire.META)
         try:
             name = bytes(frame.body).decode()
         except UnicodeDecodeError:
             raise wire.WireError("a name that is no text") from None
+        if frame.op == wire.PLAN:
+            return (self._desk.describe(name),)
         if not name and len(self._tables) == 1:
             name = next(iter(self._tables))
         if name not in self._tables:

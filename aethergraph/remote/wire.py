@@ -13,6 +13,10 @@ A frame is a header of 12 bytes and a body; numbers are little-endian::
                                            <──   META    table, shape, dtype, generation... (JSON)
     GATHER  u32 table, u32 0, i64 ids[]    ──>                               many at once,
                                            <──   GATHER  rows                answered in order
+    PLAN    name of a graph                ──>
+                                           <──   PLAN    service, plan, form, generation (JSON)
+    SAMPLE  u32 service, u32 0, request    ──>                               samples/request.py
+                                           <──   SAMPLE  sample with rows    samples/form.py
     ATTACH  u32 table, u32 how             ──>
                                            <──   ATTACH  where to read the rows oneself (JSON)
 
@@ -52,6 +56,8 @@ __all__ = [
     "MAX_IDS",
     "META",
     "NONCE_BYTES",
+    "PLAN",
+    "SAMPLE",
     "BusyError",
     "Frame",
     "Inbox",
@@ -62,6 +68,7 @@ __all__ = [
     "pack_facts",
     "pack_gather",
     "pack_hello",
+    "pack_number",
     "pack_seconds",
     "prove",
     "raise_error",
@@ -72,9 +79,10 @@ __all__ = [
     "unpack_facts",
     "unpack_gather",
     "unpack_hello",
+    "unpack_number",
 ]
 
-HELLO, AUTH, META, GATHER, ATTACH = 1, 2, 3, 4, 5
+HELLO, AUTH, META, GATHER, ATTACH, PLAN, SAMPLE = 1, 2, 3, 4, 5, 6, 7
 #: Flag of a reply that says why there is none.
 ERROR = 1
 #: Most bytes of a body, and most rows of a request; a client splits what is more.
@@ -295,6 +303,25 @@ def unpack_gather(body: memoryview) -> tuple[int, NDArray[np.int64]]:
     return table, np.frombuffer(body, "<i8", offset=_GATHER.size).astype(np.int64)
 
 
+def pack_number(service: int) -> bytes:
+    """Return what a SAMPLE begins with: the number of the service."""
+    return _GATHER.pack(service, 0)
+
+
+def unpack_number(body: memoryview) -> tuple[int, memoryview]:
+    """Return the number of the service of a SAMPLE, and the request.
+
+    Raises:
+        WireError: it is no SAMPLE.
+    """
+    if len(body) < _GATHER.size:
+        raise WireError("a SAMPLE of another length")
+    service, zero = _GATHER.unpack_from(body)
+    if zero:
+        raise WireError("a SAMPLE with something where 0 belongs")
+    return service, body[_GATHER.size :]
+
+
 def pack_attach(table: int, how: int) -> bytes:
     """Return the body of an ATTACH."""
     return _GATHER.pack(table, how)
@@ -317,7 +344,7 @@ def pack_facts(facts: dict[str, Any]) -> bytes:
     return json.dumps(facts).encode()
 
 
-def unpack_facts(body: bytes) -> dict[str, Any]:
+def unpack_facts(body: bytes | bytearray) -> dict[str, Any]:
     """Return what an answer to ATTACH says.
 
     Raises:

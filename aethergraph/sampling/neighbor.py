@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
@@ -151,6 +152,16 @@ class NeighborSampler(SamplerBase):
             raise not_a_graph(graph, "Graph", "NeighborSampler")
         relation = self._set_graph(graph, is_sorted)
         self.engine.retarget([relation], [self._num_nodes], graph.paging)
+
+    @property
+    def times_dtype(self) -> np.dtype[Any] | None:
+        """Dtype of the times, int64 or float64; None without times."""
+        return None if self._times is None else self._times.array.dtype
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, if they are the graph's own and were datetimes; else None."""
+        return None if self._times is None else self._times.unit
 
     @property
     def num_hops(self) -> int:

@@ -132,8 +132,7 @@ class Target:
     @property
     def time_unit(self) -> str | None:
         """Unit of the times of edges; None for plain numbers and without times."""
-        units = [kind.form.time_unit for kind in self._store.kinds.values() if kind.form.has_time]
-        return units[0] if units else None
+        return self._store.time_unit
 
     def form(self, kind: Any) -> EdgeForm:
         """Return what the graph keeps of the edges of a type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -151,32 +151,81 @@ def read_times(
     if values is None:
         return None
     unit = unit_of(values.dtype)
-    if unit is None and values.dtype == object:
-        values, unit = _as_datetimes(column, values, needed)
-    if unit is None:
-        if values.dtype.kind not in "iu":
-            values = _keep_needed(values, needed, 0)
-        what = "integer" if time_unit is None else "time"
-        return read_integers(column, "time", values, what)
-    if has_time and time_unit is None:
-        raise InvalidArgumentError(
-            f"the records' times are datetimes in {unit!r}, but the graph's are plain numbers: "
-            f"make it with edge_time='datetime64[{unit}]'"
-        )
+    if unit is not None:
+        if has_time and time_unit is None:
+            raise InvalidArgumentError(
+                f"{column.label('time')} is of {values.dtype}, but {_plain_times(unit)}"
+            )
+        every = np.arange(len(values))
+        return _read_moments(column, every, values, unit, time_unit or unit, needed)
+    moments = [_as_moment(item) for item in values.tolist()] if values.dtype == object else []
+    are_moments = np.array([moment is not None for moment in moments], bool)
+    if values.dtype.kind not in "iu":
+        values = _keep_needed(values, needed, 0)
+    if not are_moments.any():
+        return read_integers(column, "time", values, "integer" if time_unit is None else "time")
+    # Each value stands for itself: what a record becomes does not depend on those beside it.
+    rest = values.copy()
+    rest[are_moments] = 0
+    found = read_integers(column, "time", rest, "integer" if time_unit is None else "time")
+    units = np.array(["" if one is None else unit_of(one.dtype) for one in moments])
+    for unit in np.unique(units[are_moments]).tolist():
+        at = np.flatnonzero(units == unit)
+        if has_time and time_unit is None:
+            wrong = np.isin(np.arange(len(values)), at) & needed
+            column.refuse_where(wrong, "time", values, f"is a date, but {_plain_times(unit)}")
+            continue
+        some = np.array([moments[place] for place in at.tolist()], f"datetime64[{unit}]")
+        found[at] = _read_moments(column, at, some, unit, time_unit or unit, needed[at])
+    return found
+
+
+def _plain_times(unit: str) -> str:
+    return (
+        "the graph's times are plain numbers: give numbers, or make it with "
+        f"edge_time='datetime64[{unit}]'"
+    )
+
+
+def _read_moments(
+    column: Column,
+    at: NDArray[np.intp],
+    values: Array,
+    unit: str,
+    to: str,
+    needed: NDArray[np.bool_],
+) -> Ids:
+    """Return datetimes of some of the records in a unit; what is none, or not exact, is refused."""
     missing = np.isnat(values)
-    column.refuse_where(missing & needed, "time", values, "is no time")
+    given = column.records.given.get("time")
+    for place in np.flatnonzero(missing & needed).tolist():
+        row = int(at[place])
+        value = values[place] if given is None else given[column.rows[row]]
+        column.refuse(row, f"{column.label('time')} = {_show(value)} is no time")
     counts = np.where(missing, 0, values.view(np.int64))
-    to = time_unit or unit
     found, wrong = convert_times(counts, unit, to)
     if wrong is not None:
         found = counts.copy()
-        for at in range(len(counts)):
-            one, wrong = convert_times(counts[at : at + 1], unit, to)
+        for place in range(len(counts)):
+            one, wrong = convert_times(counts[place : place + 1], unit, to)
             if wrong is None:
-                found[at] = one[0]
-            elif needed[at]:
-                column.refuse(at, f"{column.label('time')} = {values[at]} is not exact in {to!r}")
+                found[place] = one[0]
+            elif needed[place]:
+                what = f"{column.label('time')} = {values[place]}"
+                column.refuse(at[place], f"{what} is not exact in {to!r}")
     return np.ascontiguousarray(found)
+
+
+def _as_moment(item: Any) -> np.datetime64 | None:
+    """Return a datetime or a date of Python as one of numpy; None for what is neither."""
+    if isinstance(item, np.datetime64):
+        return item
+    if isinstance(item, datetime) and item.tzinfo is not None:
+        try:
+            item = item.astimezone(_UTC).replace(tzinfo=None)
+        except OverflowError:  # in UTC it would be before the year 1, or after 9999
+            return np.datetime64("NaT", "us")
+    return np.datetime64(item) if isinstance(item, date) else None
 
 
 def _keep_needed(values: Array, needed: NDArray[np.bool_], other: Any) -> Array:
@@ -188,23 +237,6 @@ def _keep_needed(values: Array, needed: NDArray[np.bool_], other: Any) -> Array:
         if found[at] is None:
             found[at] = other
     return found
-
-
-def _as_datetimes(
-    column: Column, values: Array, needed: NDArray[np.bool_]
-) -> tuple[Array, str | None]:
-    """Return Python's datetimes as microseconds; values without any as they are."""
-    items = values.tolist()
-    if not any(isinstance(item, datetime) for item in items):
-        return values, None
-    found = np.full(len(items), "NaT", "datetime64[us]")
-    for at, item in enumerate(items):
-        if isinstance(item, datetime):
-            whole = item if item.tzinfo is None else item.astimezone(_UTC).replace(tzinfo=None)
-            found[at] = whole
-        elif needed[at]:
-            column.refuse(at, f"{column.label('time')} = {shown(item)} is no time")
-    return found, "us"
 
 
 def read_weights(column: Column, needed: NDArray[np.bool_]) -> Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from aethergraph.errors import StorageError
+from aethergraph.errors import MissingFileError, StorageError
 from aethergraph.streaming.records import BadRecord
 
 __all__ = ["DeadLetters"]
@@ -50,7 +51,12 @@ class DeadLetters:
                         if offset >= offsets.get(partition, 0):
                             found.add((partition, offset, one.get("reason")))
         except FileNotFoundError:
-            pass
+            # It is made with the first bad record, which may come after days: said now.
+            if not self.path.parent.is_dir():
+                raise MissingFileError(
+                    errno.ENOENT, f"{self.path}: dead letters: there is no such folder",
+                    str(self.path),
+                ) from None  # fmt: skip
         except OSError as error:
             raise _failed(error, self.path) from None
         return found

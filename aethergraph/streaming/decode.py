@@ -123,6 +123,14 @@ def _is_blurred(column: Array) -> bool:
     return column.dtype.kind == "f" and bool((column == np.floor(column)).any())
 
 
+def _is_text(content: bytes) -> bool:
+    """Return whether all of it is UTF-8. pyarrow looks at the fields alone that are asked for."""
+    try:
+        return content.isascii() or bool(content.decode())
+    except UnicodeDecodeError:
+        return False
+
+
 def one_line(error: BaseException) -> str:
     """Return what an exception says, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -163,6 +171,8 @@ class JsonDecoder(Decoder):
         if not all(p[:1] == b"{" and p[-1:] == b"}" for p in payloads):
             return None
         text = b"\n".join(payloads)
+        if not _is_text(text):
+            return None
         # Blocks end at line ends, and a payload may have some in it.
         options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
         known = [(name, pa.string()) for name in self.texts if "." not in name]
@@ -254,7 +264,7 @@ class CsvDecoder(Decoder):
         except ImportError:
             return None
         text = b"\n".join(payloads)
-        if self.names is None or text.count(b"\n") != len(payloads) - 1:
+        if self.names is None or text.count(b"\n") != len(payloads) - 1 or not _is_text(text):
             return None
         if not set(fields) <= set(self.names):
             return None
@@ -373,7 +383,11 @@ class ArrowDecoder(Decoder):
             except (pa.ArrowException, OSError, ValueError) as error:
                 bad.append((number, f"is no Arrow IPC stream: {one_line(error)}"))
                 continue
-            parts.append(arrow_columns(found, fields))
+            try:
+                parts.append(arrow_columns(found, fields))
+            except InvalidArgumentError as error:  # another schema wrote it
+                bad.append((number, str(error)))
+                continue
             counts.append((number, found.num_rows))
         columns = {name: _stacked([part[name] for part in parts]) for name in fields}
         rows = [np.full(count, number, np.int64) for number, count in counts]

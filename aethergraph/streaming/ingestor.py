@@ -18,6 +18,7 @@ from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_choice, as_text, is_name
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
+from aethergraph.dynamic.watermarks import WATERMARK, cap_times, is_kept, packed, times_of, unpacked
 from aethergraph.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -191,7 +192,10 @@ class Ingestor:
         self._check_cut(source, max_skew)
         check = getattr(source, "check", None)
         if check is not None:
-            check(self._target)
+            try:
+                check(self._target)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{self._name}: {error}") from None
         self._letters: DeadLetters | None = None
         self._pending = _Pending()
         self._stats = IngestStats()
@@ -382,16 +386,7 @@ class Ingestor:
         Raises:
             InvalidArgumentError: there is no watermark yet.
         """
-        now = self.watermark
-        if now is None:
-            raise InvalidArgumentError("there is no watermark yet: no record with a time was read")
-        given = np.asarray(times)
-        unit = self._target.time_unit
-        most: Any = np.int64(now)
-        if given.dtype.kind == "M" and unit is not None:
-            most = most.view(f"datetime64[{unit}]").astype(given.dtype)
-        capped: NDArray[Any] = np.minimum(given, most)
-        return capped
+        return cap_times(times, self.watermark, self._target.time_unit)
 
     # ---- the loop ----------------------------------------------------------------------------
 
@@ -400,8 +395,8 @@ class Ingestor:
             raise ClosedError("an ingestor runs once: make another one")
         offsets = self.graph.offsets(self._name)
         self._trusted = bool(offsets)
-        saved = {p: _unpacked(n) for p, n in self.graph.offsets(_times_of(self._name)).items()}
-        watermark = saved.pop(-1, None)
+        saved = {p: unpacked(n) for p, n in self.graph.offsets(times_of(self._name)).items()}
+        watermark = saved.pop(WATERMARK, None)
         self._times.restore(saved, watermark)
         self._watermark = watermark
         try:
@@ -519,7 +514,10 @@ class Ingestor:
         try:
             changes, bad = self._target.check(records)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self._place(records.partition)}: {error}") from None
+            place = self._place(records.partition)
+            if records.offsets is not None and len(records.offsets):
+                place += f", offset {records.offsets[0]}"
+            raise InvalidArgumentError(f"{place}: {error}") from None
         if not pending.offsets:
             pending.since = time.monotonic()
         pending.offsets[records.partition] = records.following
@@ -650,12 +648,13 @@ class Ingestor:
 
     def _save_times(self, partitions: Iterable[int]) -> None:
         """Keep the largest times and the watermark with the edges."""
-        found = {-1: self._times.watermark}
-        largest = self._times.largest
-        found.update({partition: largest.get(partition) for partition in partitions})
-        for partition, value in found.items():
-            if value is not None and abs(value) < 2**62:
-                self.graph.set_offset(_times_of(self._name), partition, _packed(value))
+        largest, now = self._times.largest, self._times.watermark
+        for partition in partitions:
+            value = largest.get(partition)
+            if value is not None and is_kept(value):
+                self.graph.set_offset(times_of(self._name), partition, packed(value))
+        if now is not None and is_kept(now):
+            self.graph.set_watermark(self._name, now)
 
     # ---- partitions --------------------------------------------------------------------------
 
@@ -669,8 +668,11 @@ class Ingestor:
         """Pause the partitions that are too far ahead, and those only."""
         busy = self._busy()
         self._times.advance(busy)
-        if not self._pending.offsets:
-            self._watermark = self._times.watermark
+        if not self._pending.offsets and self._times.watermark != self._watermark:
+            self._watermark = self._times.watermark  # it does not wait for idle partitions
+            if self._cuts is None:  # else commits are at cuts, and nowhere else
+                with self.graph.transaction():
+                    self._save_times(())
         read = frozenset(partition for partition, left in self._lag.items() if left == 0)
         ahead = self._times.ahead(busy, read)
         if self._cuts is not None:
@@ -683,20 +685,3 @@ class Ingestor:
         describe = getattr(self.source, "describe", None)
         what = f"partition {partition}" if describe is None else str(describe(partition))
         return f"{self._name}, {what}"
-
-
-# ---- times among the offsets ---------------------------------------------------------------------
-
-
-def _times_of(name: str) -> str:
-    """Return the name under which the graph keeps the largest times of a source."""
-    return f"{name}#time"
-
-
-def _packed(value: int) -> int:
-    """Return a number that is not negative, as offsets are, for any number."""
-    return 2 * value if value >= 0 else -2 * value - 1
-
-
-def _unpacked(value: int) -> int:
-    return value // 2 if value % 2 == 0 else -(value + 1) // 2

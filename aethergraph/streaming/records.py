@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["BadRecord", "IdMap", "Records", "Source"]
+__all__ = ["BadRecord", "IdMap", "Records", "Source", "one_value_each"]
 
 #: Columns that a record may have besides attributes.
 ROLES = ("src", "dst", "time", "weight", "delete", "relation", "node")
@@ -76,7 +76,9 @@ class Records:
                 f"columns of records are {', '.join(ROLES)}, not {unknown[0]!r}: attributes go "
                 "into attrs="
             )
-        self.columns = {name: _as_column(values) for name, values in self.columns.items()}
+        self.columns = {
+            name: one_value_each(_as_column(values)) for name, values in self.columns.items()
+        }
         self.attrs = {name: _as_column(values) for name, values in self.attrs.items()}
         count = self.count
         for name, values in {**self.columns, **self.attrs}.items():
@@ -93,6 +95,16 @@ class Records:
         for values in (*self.columns.values(), *self.attrs.values()):
             return len(values)
         return 0
+
+
+def one_value_each(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column as a vector: where records have lists of numbers, each is one value."""
+    if column.ndim == 1:
+        return column
+    found = np.empty(len(column), object)
+    for place, item in enumerate(column.tolist()):
+        found[place] = item
+    return found
 
 
 def _as_column(values: Any) -> NDArray[Any]:

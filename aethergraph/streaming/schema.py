@@ -28,7 +28,7 @@ from aethergraph.streaming.decode import (
     Table,
     objects,
 )
-from aethergraph.streaming.records import BadRecord, Records
+from aethergraph.streaming.records import BadRecord, Records, one_value_each
 
 if TYPE_CHECKING:
     from aethergraph.streaming.changes import Target
@@ -272,7 +272,7 @@ class Schema:
         """Return records of columns by field."""
         columns, given = {}, {}
         for role in self.roles:
-            values = table.columns[getattr(self, role)]
+            values = one_value_each(table.columns[getattr(self, role)])
             if role == "time":
                 given[role], values = values, self._as_times(values)
             elif role == "delete" and self.delete_values is not None:
@@ -300,7 +300,10 @@ class Schema:
         )
 
     def _as_times(self, values: Array) -> Array:
-        """Return integers as datetimes of the unit, and texts as datetimes."""
+        """Return integers as datetimes of the unit, and texts as datetimes.
+
+        What a value becomes does not depend on the others.
+        """
         if values.dtype.kind in "iu" and self.time_unit is not None:
             return values.astype(np.int64).view(f"datetime64[{self.time_unit}]")
         if values.dtype != object:
@@ -314,10 +317,8 @@ class Schema:
         for at, value in enumerate(items):
             if isinstance(value, str):
                 found[at] = _of_iso(value)
-            elif unit is not None and _is_count(value):
-                given = np.array(value).view(f"datetime64[{unit}]")
-                if given.astype("datetime64[us]").astype(given.dtype) == given:
-                    found[at] = given.astype("datetime64[us]").item()
+            elif unit is not None:
+                found[at] = np.datetime64(value if _is_count(value) else _NAT, unit)
         return found
 
 

@@ -1017,6 +1017,7 @@ typedef struct aether_live_commit_info {
     uint64_t num_src, num_dst;
     uint64_t num_edges;
     uint64_t end_edge_ids; /* edges that were ever inserted */
+    uint64_t lsn;          /* number in the journal of the last commit that it has; 0: it has none */
 } aether_live_commit_info;
 
 int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether_live_commit_info *out,
@@ -1096,6 +1097,14 @@ typedef int (*aether_note_fn)(void *user, uint64_t lsn, uint32_t kind, const voi
 int aether_live_open_journal(aether_live *g, const char *directory, const aether_journal_options *options,
                              uint64_t from, aether_note_fn note, void *user, aether_task *task,
                              aether_error *err);
+/* Do commits of a log again, from number `from` up to `until`, without keeping it: `g` stays without a
+ * journal, and nothing is written, so that another process may have the log open meanwhile. For a graph as it
+ * was. *last becomes the number of the last commit that was done, from - 1 if there is none up to `until`; a
+ * later call goes on behind it. Commits that were given up (aether_live_release_journal) are
+ * AETHER_E_CORRUPT. All else is as with aether_live_open_journal(). */
+int aether_live_replay(aether_live *g, const char *directory, const uint8_t *graph, uint64_t from,
+                       uint64_t until, aether_note_fn note, void *user, uint64_t *last, aether_task *task,
+                       aether_error *err);
 /* Write bytes of the caller's into the log: a part of the open transaction, or one of its own. A replay
  * hands them out, in order, before their transaction is seen. */
 int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t size, aether_error *err);

@@ -599,6 +599,95 @@ TEST(a_forked_child_does_not_keep_the_lock) {
     close(ready[1]);
 }
 
+/* ---- as it was ------------------------------------------------------------------------------------ */
+
+static uint64_t lsn_seen(const aether_live *g) {
+    aether_live_commit_info info = {0};
+    aether_snapshot *s = NULL;
+    aether_error err = {0};
+    CHECK_OK(aether_snapshot_take(g, &s, &err), err);
+    if (s)
+        CHECK_OK(aether_snapshot_describe(s, 0, &info, &err), err);
+    aether_snapshot_release(s);
+    return info.lsn;
+}
+
+/* A log is replayed up to any commit of it, while its writer goes on, and from there to a later one. */
+TEST(a_graph_as_it_was) {
+    enum { STEPS = 40 };
+    const aether_journal_options options = journal_options(32 << 10, AETHER_UNSYNCED);
+    char dir[128];
+    aether_error err = {0};
+    uint64_t lsns[STEPS + 1] = {0}, state = 5, last, seen;
+    world w = world_make(11);
+    aether_live *g = world_graph(&w);
+    log_dir(dir, sizeof dir, "as-it-was");
+    CHECK_EQ(lsn_seen(g), 0);
+    REQUIRE_OK(aether_live_open_journal(g, dir, &options, 1, NULL, NULL, NULL, &err), err);
+    for (int i = 1; i <= STEPS; i++) {
+        REQUIRE_OK(world_step(&w, g, &err), err);
+        lsns[i] = aether_live_lsn(g);
+        CHECK_EQ(lsn_seen(g), lsns[i]);
+        if (i % 7 == 0) { /* what is undone has no number */
+            world_abort(&w, g, &state);
+            CHECK_EQ(lsn_seen(g), lsns[i]);
+        }
+    }
+    for (int i = 0; i <= STEPS; i += 8) {
+        world past = world_make(11);
+        world_notes told = {.seed = 11};
+        aether_live *h = world_graph(&past);
+        CHECK_OK(
+            aether_live_replay(h, dir, options.graph, 1, lsns[i], world_check_note, &told, &last, NULL, &err),
+            err);
+        CHECK(last == lsns[i] && told.steps == (uint64_t)i && lsn_seen(h) == lsns[i]);
+        while (past.steps < (uint64_t)i && world_step(&past, NULL, &err) == AETHER_OK)
+            continue;
+        world_check(&past, h);
+        CHECK_OK(aether_live_replay(h, dir, options.graph, last + 1, lsns[STEPS], world_check_note, &told,
+                                    &seen, NULL, &err),
+                 err);
+        CHECK(seen == lsns[STEPS] && lsn_seen(h) == seen);
+        world_check(&w, h);
+        aether_live_close(h);
+        world_free(&past);
+    }
+    REQUIRE_OK(world_step(&w, g, &err), err); /* the writer never noticed */
+    aether_live_close(g);
+    CHECK_EQ(world_check_journal(11, dir, &options, STEPS + 1, STEPS + 1), STEPS + 1);
+    world_free(&w);
+}
+
+TEST(a_replay_of_what_is_not_there) {
+    const aether_journal_options options = journal_options(8 << 10, AETHER_UNSYNCED);
+    char dir[128];
+    aether_error err = {0};
+    uint64_t last;
+    aether_live *g = plain_graph(2000), *h = plain_graph(2000);
+    log_dir(dir, sizeof dir, "not-there");
+    REQUIRE_OK(aether_live_open_journal(g, dir, &options, 1, NULL, NULL, NULL, &err), err);
+    for (int i = 0; i < 5000; i++)
+        REQUIRE_OK(live_insert(g, i % 2000, (i + 1) % 2000, &err), err);
+    CHECK_OK(aether_live_replay(h, dir, options.graph, 1, 0, NULL, NULL, &last, NULL, &err), err);
+    CHECK_EQ(last, 0);
+    CHECK_OK(aether_live_replay(h, dir, options.graph, 1, UINT64_MAX, NULL, NULL, &last, NULL, &err), err);
+    CHECK(last == 5000 && num_edges(h) == 5000);
+    CHECK_CODE(aether_live_replay(h, dir, options.graph, 0, 9, NULL, NULL, &last, NULL, &err),
+               AETHER_E_RANGE);
+    CHECK_CODE(aether_live_replay(g, dir, options.graph, 1, 9, NULL, NULL, &last, NULL, &err),
+               AETHER_E_INVALID);
+    CHECK_CODE(aether_live_replay(h, "/nonexistent", options.graph, 1, 9, NULL, NULL, &last, NULL, &err),
+               AETHER_E_NOT_FOUND);
+    CHECK_OK(aether_live_release_journal(g, 4000, &err), err);
+    aether_live_close(h);
+    h = plain_graph(2000);
+    CHECK_CODE(aether_live_replay(h, dir, options.graph, 1, 4500, NULL, NULL, &last, NULL, &err),
+               AETHER_E_CORRUPT);
+    CHECK(last == 0 && num_edges(h) == 0);
+    aether_live_close(h);
+    aether_live_close(g);
+}
+
 /* ---- the format -------------------------------------------------------------------------------- */
 
 static uint64_t golden_clock;

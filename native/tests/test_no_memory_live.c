@@ -88,6 +88,11 @@ SWEEP(journals, {
     g = NULL;
     MAKE(aether_live_create(&o, &g, err));
     USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
+    MAKE(aether_live_replay(g, dir, journal.graph, 2, 100, NULL, NULL, &n, NULL, err));
+    aether_live_close(g);
+    g = NULL;
+    MAKE(aether_live_create(&o, &g, err));
+    USE(aether_live_insert(g, 0, &edges, NULL, &n, err));
     MAKE(aether_live_open_journal(g, dir, &journal, 2, NULL, NULL, NULL, err));
     aether_live_count(g, &stats);
     CHECK(stats.num_edges < INSERTED);

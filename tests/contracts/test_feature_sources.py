@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from serving import Serving
 
-from aethergraph import CachedRows, FeatureStore, LiveFeatureTable
+from aethergraph import CachedRows, FeatureStore, LiveFeatureTable, OrderedRows
 from aethergraph.remote import open_source
 from aethergraph.testing import FeatureSourceContract, broken_rules
 
@@ -97,6 +97,22 @@ class TestCachedFile(TestNativeFileRead):
 
     def make(self, rows: Any, dtype: str) -> Any:
         return CachedRows(super().make(rows, dtype), "1M")
+
+
+class TestOrdered(TestArray):
+    """Rows that lie in another order."""
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        order = np.random.default_rng(1).permutation(len(rows))
+        return OrderedRows(super().make(rows[order], dtype), order)
+
+
+class TestOrderedFile(TestNativeFileRead):
+    dtypes = ("bfloat16", "float32")
+
+    def make(self, rows: Any, dtype: str) -> Any:
+        order = np.random.default_rng(1).permutation(len(rows))
+        return OrderedRows(super().make(rows[order], dtype), order)
 
 
 class TestRemote(Serving, TestArray):

@@ -656,6 +656,9 @@ def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
 
 # ---- memory --------------------------------------------------------------------------------------
 
+#: In the soak; the others have what these have.
+RARE_FORMS = [("npy", False), ("parquet", False)] if "AETHERGRAPH_SOAK" in os.environ else []
+
 MEASURED = r"""
     import re, sys
     from pathlib import Path
@@ -667,9 +670,7 @@ MEASURED = r"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("suffix", "compress"), [("npy", False), ("npy", True), ("csv", False), ("parquet", False)]
-)
+@pytest.mark.parametrize(("suffix", "compress"), [("npy", True), ("csv", False), *RARE_FORMS])
 def test_the_budget_is_kept(suffix: str, compress: bool, tmp_path: Path) -> None:
     """Under a limit that the build in memory does not survive; the page cache counts too."""
     edges, budget = 12_000_000, 288 << 20

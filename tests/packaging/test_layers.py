@@ -210,3 +210,17 @@ def test_c_calls_make_no_circle() -> None:
         above = {path: called for path, called in above.items() if path not in low}
     circles = {path: sorted(called & above.keys()) for path, called in above.items()}
     assert circles == {}
+
+
+def test_the_pictures_show_every_module() -> None:
+    text = (ROOT / "native/README.md").read_text()
+    shown = set(re.findall(r"\w+", text.split("include/aether.h\n")[1].split("core <- os")[0]))
+    parts = {path.stem for path in c_files()} | {
+        name for one in C_LAYERS for name in one.split("/")
+    }
+    assert shown - {"include", "aether", "h"} == parts
+
+    text = (ROOT / "docs/architecture.md").read_text()
+    shown = set(re.findall(r"\w+", text.split("```")[1]))
+    tops = {module.split(".")[0] for module, _ in python_files()} - {"__init__", "__main__"}
+    assert tops - shown == set()

@@ -63,7 +63,7 @@ static int add_nodes(ae_journal *base, uint32_t relation, uint64_t num_src, uint
     return ae_record_nodes(&of(base)->record, relation, num_src, num_dst, err);
 }
 
-static int commit(ae_journal *base, aether_error *err) {
+static int commit(ae_journal *base, uint64_t *out, aether_error *err) {
     journal *j = of(base);
     aether_error own;
     uint64_t lsn;
@@ -78,6 +78,7 @@ static int commit(ae_journal *base, aether_error *err) {
     if (rc || !lsn)
         return rc;
     atomic_store_explicit(&j->lsn, lsn, memory_order_release);
+    *out = lsn;
     ae_keeper_tell(j->keeper);
     return AETHER_OK;
 }
@@ -108,12 +109,17 @@ static const ae_journal_ops journal_ops = {
 
 /* ---- opening ---- */
 
-static int check_open(const aether_live *g, const aether_journal_options *options, aether_error *err) {
+static int check_idle(const aether_live *g, aether_error *err) {
     int rc = ae_live_check_writer(g, err);
     if (!rc && g->journal)
         rc = ae_error_set(err, AETHER_E_INVALID, "this live graph has a journal already");
     if (!rc && g->transaction.open)
         rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun: commit or abort it first");
+    return rc;
+}
+
+static int check_open(const aether_live *g, const aether_journal_options *options, aether_error *err) {
+    int rc = check_idle(g, err);
     if (!rc && (options->durability < AETHER_SYNC || options->durability > AETHER_UNSYNCED))
         rc = ae_error_at(err, AETHER_E_INVALID, 0, (int64_t)options->durability,
                          "durability = %" PRIu32 ": it is AETHER_SYNC, AETHER_BATCH or AETHER_UNSYNCED",
@@ -159,12 +165,56 @@ int aether_live_open_journal(aether_live *g, const char *directory, const aether
         free(j);
         return rc;
     }
-    ae_replay replay = {.g = g, .note = note, .user = user, .task = task, .from = from, .lsn = from - 1};
-    ae_task_begin(task, 0);
+    ae_replay replay;
+    ae_replay_begin(&replay, g, from, note, user, task);
     rc = open_log(j, g, directory, options, from, &replay, err);
     if (rc)
         close_journal(&j->base);
     return rc;
+}
+
+/* ---- as it was ---- */
+
+typedef struct bounded {
+    ae_replay replay;
+    uint64_t until;
+    bool over;
+} bounded;
+
+static int replay_bounded(void *user, const ae_log_commit *frame, aether_error *err) {
+    bounded *b = user;
+    b->over = frame->lsn > b->until;
+    return b->over ? AETHER_E_CANCELLED : ae_replay_frame(&b->replay, frame, err);
+}
+
+static int check_from(uint64_t from, aether_error *err) {
+    return from && from <= INT64_MAX
+               ? AETHER_OK
+               : ae_error_at(err, AETHER_E_RANGE, -1, (int64_t)from,
+                             "a log cannot be read from commit %" PRIu64 ": the first one is 1", from);
+}
+
+int aether_live_replay(aether_live *g, const char *directory, const uint8_t *graph, uint64_t from,
+                       uint64_t until, aether_note_fn note, void *user, uint64_t *last, aether_task *task,
+                       aether_error *err) {
+    ae_log_directory dir = {.fd = -1};
+    uint64_t *segments = NULL, count = 0, next;
+    bounded b = {.until = until};
+    *last = 0;
+    int rc = check_from(from, err);
+    rc = rc ? rc : check_idle(g, err);
+    if (rc)
+        return rc;
+    rc = ae_log_directory_open(directory, &dir, err);
+    rc = rc ? rc : ae_log_list_segments(&dir, &segments, &count, err);
+    ae_replay_begin(&b.replay, g, from, note, user, task);
+    if (!rc && until >= from)
+        rc = ae_log_examine(&dir, graph, segments, count, from, replay_bounded, &b, &next, err);
+    ae_replay_end(&b.replay);
+    *last = b.replay.lsn;
+    free(segments);
+    ae_log_directory_close(&dir);
+    return b.over ? AETHER_OK : rc;
 }
 
 /* ---- looking for damage ---- */
@@ -202,13 +252,6 @@ static void close_closed(closed_log *log) {
     free(log->segments);
     ae_log_directory_close(&log->dir);
     ae_lock_release(&log->lock);
-}
-
-static int check_from(uint64_t from, aether_error *err) {
-    return from && from <= INT64_MAX
-               ? AETHER_OK
-               : ae_error_at(err, AETHER_E_RANGE, -1, (int64_t)from,
-                             "a log cannot be read from commit %" PRIu64 ": the first one is 1", from);
 }
 
 static int examine(const closed_log *log, const uint8_t *graph, uint64_t from, uint64_t *last,

@@ -211,6 +211,14 @@ static int apply_all(ae_replay *r, const ae_log_commit *frame, uint64_t at, aeth
     return rc;
 }
 
+void ae_replay_begin(ae_replay *r, aether_live *g, uint64_t from, aether_note_fn note, void *user,
+                     aether_task *task) {
+    *r = (ae_replay){.g = g, .note = note, .user = user, .task = task, .from = from, .lsn = from - 1};
+    g->transaction.lsn = from - 1;
+    ae_control_put_lsn(&g->graph.control, g->transaction.epoch - 1, from - 1);
+    ae_task_begin(task, 0);
+}
+
 int ae_replay_frame(void *replay, const ae_log_commit *frame, aether_error *err) {
     ae_replay *r = replay;
     aether_error own;
@@ -230,6 +238,7 @@ int ae_replay_frame(void *replay, const ae_log_commit *frame, aether_error *err)
     if (rc)
         return misfit(frame, rc, err);
     if (last) {
+        r->g->transaction.lsn = frame->lsn;
         rc = aether_live_commit(r->g, err);
         r->open = false;
         r->lsn = frame->lsn;

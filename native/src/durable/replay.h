@@ -32,6 +32,9 @@ typedef struct ae_replay {
     ae_scratch ids; /* 64-bit ids of some edges */
 } ae_replay;
 
+/* Replay commits of number `from` (1 or more) and above into a graph as of the commit before. */
+void ae_replay_begin(ae_replay *r, aether_live *g, uint64_t from, aether_note_fn note, void *user,
+                     aether_task *task);
 /* Apply a frame: an ae_log_apply, `user` is the ae_replay. AETHER_E_CORRUPT: a commit does not fit
  * the graph; value is its lsn. */
 int ae_replay_frame(void *replay, const ae_log_commit *frame, aether_error *err);

@@ -8,7 +8,7 @@
 #include "os/process.h"
 
 #define MAGIC       UINT64_C(0x4C5254434C454741) /* "AGELCTRL" */
-#define VERSION     4
+#define VERSION     5
 #define PAGE        4096u
 #define SLOTS       64u /* changes of a relation whose numbers are kept */
 #define SLOT_WORDS  8u
@@ -22,6 +22,8 @@ typedef struct header {
     ae_word retired;  /* 1: the graph goes on elsewhere */
     uint64_t line[1]; /* what hardly ever changes is in a line of its own */
     ae_word committed;
+    uint64_t rest[7];
+    ae_word lsns[SLOTS][2]; /* of the commits by number modulo SLOTS: number, and number in the log */
 } header;
 
 typedef struct relation_block {
@@ -34,6 +36,7 @@ typedef struct relation_block {
 
 _Static_assert(sizeof(aether_live_relation) == 64 && sizeof(relation_block) == 128 + SLOTS * 64,
                "blocks are whole lines");
+_Static_assert(sizeof(header) <= PAGE, "the relations follow on the next page");
 _Static_assert(COUNT_WORDS < SLOT_WORDS, "the numbers of a commit are one line");
 
 static header *header_of(const ae_control *c) {
@@ -142,6 +145,7 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
                                            .num_edges = relation->base_edges,
                                            .next_edge_id = relation->base_edge_ids});
     }
+    ae_control_put_lsn(out, first, 0);
     ae_control_commit(out, first);
     return AETHER_OK;
 }
@@ -230,6 +234,22 @@ bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_count
         return atomic_load_explicit(&b->changes, memory_order_acquire) < change + SLOTS - 1;
     }
     return false;
+}
+
+/* A reader that sees the new number in the log sees that the slot has no commit, or another one. */
+void ae_control_put_lsn(ae_control *c, uint64_t epoch, uint64_t lsn) {
+    ae_word *slot = header_of(c)->lsns[epoch % SLOTS];
+    atomic_store_explicit(&slot[0], 0, memory_order_relaxed);
+    atomic_store_explicit(&slot[1], lsn, memory_order_release);
+    atomic_store_explicit(&slot[0], epoch, memory_order_release);
+}
+
+bool ae_control_lsn(const ae_control *c, uint64_t epoch, uint64_t *lsn) {
+    ae_word *slot = header_of(c)->lsns[epoch % SLOTS];
+    if (atomic_load_explicit(&slot[0], memory_order_acquire) != epoch)
+        return false;
+    *lsn = atomic_load_explicit(&slot[1], memory_order_acquire);
+    return atomic_load_explicit(&slot[0], memory_order_relaxed) == epoch;
 }
 
 void ae_control_put_usage(ae_control *c, uint32_t r, const ae_usage *usage) {

@@ -1,7 +1,7 @@
 /*
  * live/control.h - the number of the last commit, and what belongs to it: one block for a whole graph.
  *
- *   header     4096 B: number of relations, `committed`
+ *   header     4096 B: number of relations, `committed`, numbers in the log of the last 64 commits
  *   relation   what it was created as                                64 B
  *              changes; touched, used, retired                       64 B
  *              numbers of its last changes, by change modulo 64      64 x 64 B
@@ -73,6 +73,11 @@ void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t epoch, const ae_c
 void ae_control_commit(ae_control *c, uint64_t epoch);
 /* Read the numbers of a relation at a commit; return false if they are gone. */
 bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_counts *out);
+
+/* Write the number that commit `epoch` has in a log: that of the last commit there; 0: there is none. */
+void ae_control_put_lsn(ae_control *c, uint64_t epoch, uint64_t lsn);
+/* Read it; return false if it is gone. */
+bool ae_control_lsn(const ae_control *c, uint64_t epoch, uint64_t *lsn);
 
 void ae_control_put_usage(ae_control *c, uint32_t r, const ae_usage *usage);
 ae_usage ae_control_usage(const ae_control *c, uint32_t r);

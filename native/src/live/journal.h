@@ -24,7 +24,8 @@ typedef struct ae_journal_ops {
     int (*remove)(ae_journal *j, uint32_t relation, const int64_t *src, const int64_t *dst,
                   const int64_t *edge_ids, uint64_t n, aether_error *err);
     int (*add_nodes)(ae_journal *j, uint32_t relation, uint64_t num_src, uint64_t num_dst, aether_error *err);
-    int (*commit)(ae_journal *j, aether_error *err);
+    /* *lsn becomes the number of the commit in the log; it stays where nothing was to be written. */
+    int (*commit)(ae_journal *j, uint64_t *lsn, aether_error *err);
     void (*close)(ae_journal *j); /* with the graph; in a forked child, too */
 } ae_journal_ops;
 

@@ -174,7 +174,7 @@ static int begin(aether_live *g, aether_error *err) {
 
 /* Readers see what is in the journal, and nothing else. */
 static int commit(aether_live *g, aether_error *err) {
-    const int rc = g->journal ? g->journal->ops->commit(g->journal, err) : AETHER_OK;
+    const int rc = g->journal ? g->journal->ops->commit(g->journal, &g->transaction.lsn, err) : AETHER_OK;
     if (rc)
         ae_transaction_abort(&g->transaction);
     else

@@ -159,7 +159,7 @@ static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t 
 /* ---- snapshots ---- */
 
 static bool read_counts(aether_snapshot *s) {
-    bool good = true;
+    bool good = ae_control_lsn(&s->graph->control, s->epoch, &s->lsn);
     for (uint32_t r = 0; good && r < s->graph->control.num_relations; r++)
         good = ae_control_counts(&s->graph->control, r, s->epoch, &s->counts[r]);
     return good;
@@ -239,7 +239,8 @@ int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether
                                      .num_src = counts->num_src,
                                      .num_dst = counts->num_dst,
                                      .num_edges = counts->num_edges,
-                                     .end_edge_ids = counts->next_edge_id};
+                                     .end_edge_ids = counts->next_edge_id,
+                                     .lsn = s->lsn};
     return AETHER_OK;
 }
 

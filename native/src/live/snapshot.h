@@ -39,6 +39,7 @@ struct aether_snapshot {
     const ae_graph *graph;
     ae_pin *pin;
     uint64_t epoch;
+    uint64_t lsn;      /* of that commit in the log */
     ae_counts *counts; /* [num_relations], behind the views */
     ae_view views[];   /* [num_lists] */
 };

@@ -88,6 +88,7 @@ void ae_transaction_commit(ae_transaction *t) {
         ae_control_put_counts(t->control, r, t->epoch, &t->relations[r].counts);
         put_usage(t, r);
     }
+    ae_control_put_lsn(t->control, t->epoch, t->lsn);
     ae_control_commit(t->control, t->epoch++);
     t->open = false;
     ae_writers_reclaim_some(&t->writers);

@@ -32,6 +32,7 @@ typedef struct ae_transaction {
     ae_writers writers;
     ae_control *control;
     uint32_t epoch; /* the commit that is being written */
+    uint64_t lsn;   /* number of the last commit in a log; 0: there is none */
     bool open;
     ae_changing *relations;
     uint32_t *opened; /* relations [num_opened] */

@@ -18,6 +18,8 @@ from live_row_writers import ITEMS, ROWS, read, read_and_tell, rows_of, write, w
 
 from aethergraph import LiveFeatureTable, errors
 
+pytestmark = pytest.mark.any_python
+
 READS = int(float(os.environ.get("AETHERGRAPH_SOAK_READS", "2e6")))
 
 

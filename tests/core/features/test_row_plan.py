@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, errors
 
+pytestmark = pytest.mark.any_python
+
 Lists = list[list[int]]
 
 

@@ -1,4 +1,4 @@
-"""A graph whose lists and rows lie on several servers: samples of its file, and failures by name."""
+"""A graph with lists and rows on several servers: samples of its file, and failures by name."""
 
 from __future__ import annotations
 

@@ -60,6 +60,7 @@ def test_equal_to_the_oracle(
     assert_same_subgraph(sampler.sample(seeds, key), expected)  # scratch memory leaves no trace
 
 
+@pytest.mark.any_python
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_large_lists_equal_the_oracle(replace: bool, disjoint: bool, num_threads: int) -> None:

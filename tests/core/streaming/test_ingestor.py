@@ -115,7 +115,9 @@ def test_edges_of_many_types() -> None:
     assert [[own.tolist() for own in one] for one in found] == [[[1, 3], [0, 6]], [[2], [1]]]
     other = MemorySource("t")
     other.append(src=[1], dst=[0])
-    with pytest.raises(errors.InvalidArgumentError, match=r"t, partition 0: .*2 edge types"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"t, partition 0, offset 0: .*2 edge types"
+    ):
         Ingestor(graph, other).run()
     with Ingestor(graph, MemorySource("u", kind=votes)) as ingestor:
         ingestor.source.append(src=[4], dst=[4])  # type: ignore[attr-defined]
@@ -275,16 +277,28 @@ def test_a_bad_record_is_named_before_anything_is_committed(columns: Any, messag
         ({}, {"weight": [1.0]}, "the records have a weight, but the graph keeps none"),
         ({"edge_attrs": {"k": ((), "int8")}}, {}, "have the attribute 'k', but the records do not"),
         ({}, {"attrs": {"k": [1]}}, "have no attribute 'k'"),
-        ({"edge_time": "int64"}, {"time": np.array([1], "M8[s]")}, "plain numbers: make it with"),
+        (
+            {"edge_time": "int64"},
+            {"time": np.array([1], "M8[s]")},
+            "time is of datetime64.s., but the graph's times are plain numbers: .* make it with",
+        ),
         ({}, {"relation": ["to"]}, "one edge type"),
     ],
 )
-def test_records_of_another_schema(options: Any, columns: Any, message: str) -> None:
+def test_records_of_another_schema(
+    options: Any, columns: Any, message: str, tmp_path: Path
+) -> None:
     graph, source = small(**options), MemorySource("s")
     source.append(src=[1], dst=[2], **columns)
-    with pytest.raises(errors.InvalidArgumentError, match=f"s, partition 0: .*{message}"):
-        Ingestor(graph, source, dead_letter="/nowhere/bad").run()
-    assert graph.num_edges == 0
+    with pytest.raises(errors.InvalidArgumentError, match=f"s, partition 0, offset 0: .*{message}"):
+        Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    assert graph.num_edges == 0 and not (tmp_path / "bad").exists()
+
+
+def test_a_folder_for_dead_letters_that_is_not_there_is_named_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "bad.jsonl"
+    with pytest.raises(FileNotFoundError, match=f"{path}: dead letters: there is no such folder"):
+        Ingestor(small(), bad_source(src=[100]), dead_letter=path).start()
 
 
 def test_bad_records_go_to_the_dead_letter_file(tmp_path: Path) -> None:

@@ -202,6 +202,61 @@ def test_times_that_are_not_exact() -> None:
         read(schema, payloads, whole)
 
 
+moments = st.one_of(
+    st.integers(-(2**63), 2**63), st.floats(), st.none(), st.booleans(), st.lists(st.just(1)),
+    st.sampled_from(
+        ["2024-05-01T12:00:00Z", "2024-05-01", "2024-05-01T12:00:00.000001+02:00", "soon", "",
+         "0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00", "2300-01-01", "1677-01-01"]
+    ),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    times=st.lists(moments, min_size=1, max_size=6),
+    unit=st.sampled_from([None, "s", "ms", "ns"]),
+    kept=st.sampled_from(["int64", "datetime64[s]", "datetime64[us]", "datetime64[ns]"]),
+    has_bad_text=st.booleans(),
+)
+def test_what_a_record_becomes_does_not_depend_on_those_beside_it(
+    times: list[Any], unit: str | None, kept: str, has_bad_text: bool
+) -> None:
+    """Else a kill, after which records come in other batches, could change the graph."""
+    into = target(edge_time=kept, edge_weight=None, edge_attrs=None)
+    schema = Schema.json(src="u", dst="v", time="t", time_unit=unit)
+    payloads = [json.dumps({"u": 1, "v": 2, "t": t}).encode() for t in times]
+    if has_bad_text:
+        payloads.append(b'{"u": 1, "v": 2, "t": 5, "name": "\xff"}')
+
+    def fates(some: Sequence[bytes]) -> list[Any]:
+        try:
+            rows, bad = read(schema, some, into)
+        except errors.InvalidArgumentError as error:  # the schema does not fit the graph at all
+            assert unit is not None and kept == "int64" and "plain numbers" in str(error)
+            return ["unfit"] * len(some)
+        kept_ones = {row[0]: row[3] for row in rows}
+        return [bad.get(at, kept_ones.get(at)) for at in range(len(some))]
+
+    together = fates(payloads)
+    alone = [fates([one])[0] for one in payloads]
+    if unit is None or kept != "int64":
+        assert together == alone
+    if has_bad_text:
+        assert together[-1] == "unfit" or "UnicodeDecodeError" in together[-1]
+
+
+def test_texts_and_numbers_are_times_beside_each_other() -> None:
+    into = target(edge_time="datetime64[ms]", edge_weight=None, edge_attrs=None)
+    lines = [b'{"u": 1, "v": 2, "t": 1500}', b'{"u": 1, "v": 2, "t": "1970-01-01T00:00:02Z"}']
+    rows, bad = read(Schema.json(src="u", dst="v", time="t"), lines, into)
+    assert not bad and [row[3] for row in rows] == [1500, 2000]
+    plain = target(edge_time="int64", edge_weight=None, edge_attrs=None)
+    rows, bad = read(Schema.json(src="u", dst="v", time="t"), lines, plain)
+    assert [row[3] for row in rows] == [1500]
+    assert bad[1].startswith("t (time) = '1970-01-01T00:00:02Z' is a date, but the graph's times")
+    assert "edge_time='datetime64[us]'" in bad[1]
+
+
 # ---- CSV -----------------------------------------------------------------------------------------
 
 
@@ -349,8 +404,9 @@ def test_arrow_of_many_rows_to_a_record() -> None:
     assert [row[:4] for row in rows] == [(0, 1, 4, 0), (0, 2, 5, 10**6)]
     assert "t (time) = " in bad[0] and "is no time" in bad[0] and "no Arrow IPC stream" in bad[1]
     assert read(schema, [stream(second)], into)[0] == [(0, 7, 8, 5 * 10**6, None, None)]
-    with pytest.raises(errors.InvalidArgumentError, match="no column 't', but u, v"):
-        read(schema, [stream(pa.table({"u": [1], "v": [2]}))], into)
+    missing = stream(pa.table({"u": [1], "v": [2]}))
+    rows, bad = read(schema, [missing, stream(second)], into)
+    assert [row[0] for row in rows] == [1] and bad == {0: "there is no column 't', but u, v"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,201 @@
+"""OrderedRows: rows whose file is in another order than their ids, so that neighbours lie together.
+
+::
+
+    place in the file   0  1  2  3  4
+    row of node         4  2  0  1  3        the order; ids of nodes stay: the graph, labels, splits
+                                             and models know nothing of it
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import as_ids, empty, stretches
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.files import is_npy_name, row_pieces, save_native, save_npy, write_rows
+from aethergraph.features.sources import gather_rows
+from aethergraph.features.store import FeatureStore, as_row_source
+from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.protocols import FeatureSource, RowSource
+
+__all__ = ["OrderedRows"]
+
+
+class _Mapped:
+    """Reader behind a RowTable: asks for the places of ids."""
+
+    def __init__(self, rows: RowSource, places: NDArray[Any]) -> None:
+        self.code = native.dtype_code(rows.dtype_name)
+        self.rows, self.places = rows, places
+
+    def find(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the places of rows."""
+        own = ids.astype(np.int64, copy=False)
+        check_rows(own, len(self.places))
+        return self.places[own].astype(np.int64, copy=False)
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
+        places = self.find(ids)
+
+        def fill(rows: NDArray[Any]) -> None:
+            with native.working_for(task):
+                gather_rows(self.rows, places, rows)
+
+        gather_filled(fill, out, self.code, out_code, task)
+
+
+class OrderedRows(RowTable):
+    """Rows by id whose source has them in another order.
+
+    Batches of nodes that are sampled together read fewer pages if their rows lie together, and
+    nothing but the file of rows need change for that::
+
+        order = graph.reorder()                                  # or any other
+        OrderedRows.save("features.npy", order, "ordered.npy")   # written once
+        rows = FeatureStore.load("ordered.npy", "uring", memory_budget="1G")
+        graph.node_attrs["x"] = OrderedRows(rows, order)
+
+    It keeps 4 bytes of memory for each row (8 from 2^32 - 1 rows on). Gathers are not planned ahead
+    (``plan_ahead=`` of loaders does nothing); the source's hot rows and cache work as ever.
+
+    Args:
+        rows: the rows as they lie: place i has row ``order[i]``.
+        order: id of the row at each place, an integer vector with every id once.
+
+    Raises:
+        InvalidArgumentError: another length, or an id that comes twice; names the first one.
+        OutOfRangeError: an id is of no row; names the first one.
+    """
+
+    def __init__(self, rows: FeatureSource | ArrayLike, order: ArrayLike) -> None:
+        #: The source, as rows that loaders gather from.
+        self.source = as_row_source(rows, "rows")
+        self._begin(_places(order, self.source.num_rows))
+
+    def _begin(self, places: NDArray[Any]) -> None:
+        self._rows = self._mapped = _Mapped(self.source, places)
+        self._array, self._guard = None, None
+        self._code, self._dtype = self._mapped.code, self.source.array_dtype
+        self._num_rows, self._row_shape = self.source.num_rows, self.source.row_shape
+
+    @classmethod
+    def save(
+        cls, rows: FeatureSource | ArrayLike | native.Path, order: ArrayLike, path: native.Path,
+        *, progress: native.Progress | None = None,
+    ) -> None:  # fmt: skip
+        """Write rows into a feature file in another order: place i has row ``order[i]``.
+
+        16 MiB are gathered at a time, so rows may be larger than memory; what they take to read
+        depends on where they are.
+
+        Args:
+            rows: a source of rows, an array, or the path of a feature file.
+            order: id of the row at each place, an integer vector with every id once.
+            path: the file, in numpy's format if it ends in ``.npy``.
+            progress: called with (bytes done, total bytes).
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: ``order`` is none.
+            StorageError: the file cannot be written.
+        """
+        given: Any = rows
+        is_path = isinstance(given, str | bytes) or hasattr(given, "__fspath__")
+        source = FeatureStore.load(given) if is_path else as_row_source(given, "rows")
+        ids = as_ids(order, "order")
+        _places(ids, source.num_rows)
+        moved = cls.__new__(cls)
+        moved.source = source
+        moved._begin(ids)  # row i of it is row order[i]
+        code = moved._code
+        if is_npy_name(path):
+            native.run_long(
+                lambda task: save_npy(
+                    path, moved.shape, code, row_pieces(moved, code), source.guard, task
+                ),
+                progress, moved.nbytes,
+            )  # fmt: skip
+            return
+        native.run_long(
+            lambda task: save_native(
+                path, moved.shape, code, lambda out, own: write_rows(moved, out, 0, own), task
+            ),
+            progress, moved.nbytes,
+        )  # fmt: skip
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows ``start .. stop - 1``."""
+        self.native_rows()
+        return self.source.gather(self._mapped.places[start:stop])
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows in the order of their ids, gathered at each use."""
+        return self.read(0, self._num_rows)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if a gather waits for nothing but memory."""
+        return self.source.is_in_memory
+
+    @property
+    def path(self) -> str | None:
+        """Path of the file of the source, or None."""
+        return self.source.path
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Identity of the content: the source's and the order's; None if the source has none."""
+        own = self.source.fingerprint
+        if own is None:
+            return None
+        return f"{own}/{hashlib.blake2b(self._mapped.places.tobytes(), digest_size=8).hexdigest()}"
+
+    @property
+    def closed(self) -> bool:
+        """False: there is nothing to close but the source."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"OrderedRows({self.source!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.source, self._mapped.places)
+
+
+def _restored(source: RowSource, places: NDArray[Any]) -> OrderedRows:
+    made = OrderedRows.__new__(OrderedRows)
+    made.source = source
+    made._begin(places)
+    return made
+
+
+def _places(order: ArrayLike, count: int) -> NDArray[Any]:
+    """Return the place of each row; raise unless ``order`` has every row once."""
+    ids = as_ids(order, "order")
+    if len(ids) != count:
+        raise InvalidArgumentError(
+            f"order has {len(ids)} ids, but there are {count} rows: an order has each once"
+        )
+    dtype = native.id_dtype(native.id_bytes_for(count))
+    places = empty(count, dtype, f"an order of {count} rows")
+    check_rows(ids, count)
+    native.put_places(ids, 0, places)
+    for some in stretches(count):
+        twice = places[ids[some]] != np.arange(some.start, some.stop, dtype=dtype)
+        if twice.any():  # an id that comes twice has its last place
+            at = some.start + int(twice.argmax())
+            raise InvalidArgumentError(
+                f"order[{at}] = {ids[at]} comes again as order[{places[ids[at]]}]: an order has "
+                "every row once",
+                position=at,
+            )
+    return places

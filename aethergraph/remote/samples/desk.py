@@ -1,0 +1,91 @@
+"""SampleDesk: the services of a server, by name and number, and the log of what they answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.options import as_items, is_name, shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.remote import wire
+from aethergraph.remote.samples.log import AnswerLog
+from aethergraph.remote.samples.request import Request
+from aethergraph.remote.samples.service import SampleService
+
+__all__ = ["SampleDesk"]
+
+
+class SampleDesk:
+    """Services of a server.
+
+    Args:
+        services: by name; None: there are none.
+        log: file of the answers, or None.
+
+    Raises:
+        InvalidArgumentError: a name or a service is none; a log of several services, or of none.
+    """
+
+    def __init__(
+        self, services: Mapping[str, SampleService] | None, log: native.Path | None = None
+    ) -> None:
+        self._services: dict[str, SampleService] = {}
+        for name, one in () if services is None else as_items(services, "samples", "services"):
+            if not is_name(name) or len(name.encode()) > 1000:
+                raise InvalidArgumentError(f"samples: {shown(name)} is no name of a graph")
+            if not isinstance(one, SampleService):
+                raise InvalidArgumentError(
+                    f"samples[{name!r}] is a {type(one).__name__}: give a SampleService"
+                )
+            self._services[name] = one
+        self._numbered = list(self._services.values())
+        self._log: AnswerLog | None = None
+        if log is not None:
+            if len(self._numbered) != 1:
+                raise InvalidArgumentError(
+                    f"log= is for a server that samples from one graph, not {len(self._numbered)}"
+                )
+            self._log = AnswerLog(log, self._numbered[0].told())
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the services."""
+        return list(self._services)
+
+    def describe(self, name: str) -> bytes:
+        """Return what a client is told about a service; about the only one without a name.
+
+        Raises:
+            InvalidArgumentError: there is none.
+        """
+        if not name and len(self._services) == 1:
+            name = next(iter(self._services))
+        if name not in self._services:
+            known = ", ".join(self._services) or "none; start it with --sample"
+            raise InvalidArgumentError(
+                f"no samples are drawn from a graph {shown(name)}; there are: {known}"
+            )
+        one = self._services[name]
+        return json.dumps({"service": self._numbered.index(one), **one.told()}).encode()
+
+    def answer(self, body: memoryview, room: Callable[[int], NDArray[np.uint8]]) -> NDArray[Any]:
+        """Return the answer to a request.
+
+        Raises:
+            WireError: it is none.
+            AetherError: as :meth:`SampleService.answer`.
+        """
+        number, rest = wire.unpack_number(body)
+        if number >= len(self._numbered):
+            raise wire.WireError(f"there is no service {number}")
+        service = self._numbered[number]
+        request = Request.unpack(rest, service.form)
+        found = service.answer(request, room)
+        if self._log is not None:
+            self._log.add(request, int(found[8:16].view("<u8")[0]), found)
+        return found

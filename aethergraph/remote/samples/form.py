@@ -1,0 +1,266 @@
+"""Form of replies: which arrays there are, in which order, and how they become bytes.
+
+::
+
+    u64 key | u64 commit | u32 arrays n | u32 0 | u64 lengths[n] | array, zeros up to 8 | ...
+
+Numbers are little-endian. Of each node type there are its ids, the seed that each was sampled for
+(``batch``, if disjoint), new nodes per hop, and rows of attributes; of each edge type ``row``,
+``col``, ids, edges per hop, and rows. So the bytes follow from key, commit, seeds and times alone.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph.errors import FormatError, LimitError
+from aethergraph.graph import EdgeType
+from aethergraph.remote import wire
+from aethergraph.sampling import HeteroSubgraph, Subgraph
+
+__all__ = ["AnySubgraph", "Content", "Field", "Form", "Rows", "structure"]
+
+AnySubgraph = Subgraph | HeteroSubgraph
+#: ``rows(type, name, ids, out)`` puts rows of a node type or an edge type into ``out``.
+Rows = Callable[[Any, str, NDArray[np.int64], NDArray[Any]], None]
+
+_HEAD = struct.Struct("<QQII")
+_NODE_ARRAYS = ("node", "batch", "num_sampled_nodes")
+_EDGE_ARRAYS = ("row", "col", "edge", "num_sampled_edges")
+#: Most types that a form may have; a limit for what comes from elsewhere.
+_MOST_FIELDS = 100_000
+
+
+class Field(NamedTuple):
+    """Array of a reply.
+
+    Attributes:
+        of_edges: False: of nodes.
+        type: number of the node type or edge type.
+        name: name of the array, or of the attribute.
+        dtype: name of the dtype.
+        shape: shape of an item.
+        is_attr: True: rows of an attribute.
+    """
+
+    of_edges: bool
+    type: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    is_attr: bool
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """Numpy dtype: uint16 for bfloat16."""
+        return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an item."""
+        return math.prod(self.shape) * self.array_dtype.itemsize
+
+
+class Content(NamedTuple):
+    """What a reply holds; arrays are views of its bytes."""
+
+    key: int
+    commit: int
+    subgraph: AnySubgraph
+    node_attrs: dict[Any, Any]
+    edge_attrs: dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Arrays of all replies of a service.
+
+    Attributes:
+        typed: the subgraphs are of many types.
+        node_types: names of the node types.
+        edge_types: edge types.
+        fields: the arrays, in order.
+        times: dtype of the times of seeds, ``"int64"`` or ``"float64"``; None: there are none.
+        time_unit: their unit, if they are datetimes.
+    """
+
+    typed: bool
+    node_types: tuple[str, ...]
+    edge_types: tuple[EdgeType, ...]
+    fields: tuple[Field, ...]
+    times: str | None = None
+    time_unit: str | None = None
+
+    # ---- as JSON -------------------------------------------------------------------------------
+
+    def told(self) -> dict[str, Any]:
+        """Return all of it as an object of JSON."""
+        return {
+            "typed": self.typed, "node_types": list(self.node_types),
+            "edge_types": [list(kind) for kind in self.edge_types],
+            "fields": [[*one[:4], list(one.shape), one.is_attr] for one in self.fields],
+            "times": self.times, "time_unit": self.time_unit,
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, found: Any) -> Form:
+        """Return the form that :meth:`told` describes.
+
+        Raises:
+            ValueError, KeyError, TypeError, IndexError: it describes none.
+        """
+        made = cls(
+            bool(found["typed"]), tuple(map(str, found["node_types"])),
+            tuple((str(a), str(b), str(c)) for a, b, c in found["edge_types"]),
+            tuple(
+                Field(
+                    bool(of), int(number), str(name), str(dtype), tuple(map(int, shape)), bool(at)
+                )
+                for of, number, name, dtype, shape, at in found["fields"]
+            ),
+            None if found["times"] is None else str(found["times"]),
+            None if found["time_unit"] is None else str(found["time_unit"]),
+        )  # fmt: skip
+        if len(made.fields) > _MOST_FIELDS or made.times not in (None, "int64", "float64"):
+            raise ValueError("a form that is none")
+        for one in made.fields:
+            types = made.edge_types if one.of_edges else made.node_types
+            if one.dtype not in native.DTYPE_CODES or min(one.shape, default=0) < 0:
+                raise ValueError("a form with an array that is none")
+            if not 0 <= one.type < len(types):
+                raise ValueError("a form with an array of no type")
+        if not made.typed and (len(made.node_types), len(made.edge_types)) != (1, 1):
+            raise ValueError("a form of one type with several")
+        return made
+
+    def type_of(self, field: Field) -> Any:
+        """Return the node type or edge type that an array is of."""
+        return (self.edge_types if field.of_edges else self.node_types)[field.type]
+
+    # ---- to bytes ------------------------------------------------------------------------------
+
+    def pack(
+        self,
+        key: int,
+        commit: int,
+        subgraph: AnySubgraph,
+        rows: Rows,
+        room: Callable[[int], NDArray[np.uint8]],
+    ) -> NDArray[np.uint8]:
+        """Return the bytes of a reply.
+
+        Args:
+            key: the key that was drawn with.
+            commit: number of the commit that it was drawn from.
+            subgraph: what was drawn.
+            rows: gathers rows of attributes.
+            room: gives memory of so many bytes.
+
+        Raises:
+            LimitError: they are more than a frame holds.
+        """
+        count = len(self.fields)
+        arrays: list[Any] = []
+        lengths = np.zeros(count, "<u8")
+        at = _HEAD.size + 8 * count
+        places = []
+        ids: NDArray[np.int64] = np.empty(0, np.int64)
+        for i, one in enumerate(self.fields):
+            if one.is_attr:
+                arrays.append(ids)
+            else:
+                found = getattr(subgraph, one.name)
+                if self.typed:
+                    found = found[self.type_of(one)]
+                arrays.append(found)
+                if one.name in ("node", "edge"):
+                    ids = found
+            lengths[i] = len(arrays[-1])
+            places.append(at)
+            at += -(-len(arrays[-1]) * one.item_bytes // 8) * 8
+        if at > wire.MAX_BODY:
+            raise LimitError(
+                f"the sample is {at} bytes, and a reply holds {wire.MAX_BODY}: give fewer seeds, "
+                "or smaller fanouts"
+            )
+        memory = room(at)
+        _HEAD.pack_into(memory.data, 0, key, commit, count, 0)
+        memory[_HEAD.size : _HEAD.size + 8 * count] = lengths.view(np.uint8)
+        for one, array, begin in zip(self.fields, arrays, places, strict=True):
+            size = len(array) * one.item_bytes
+            part = memory[begin : begin + size]
+            if size % 8:
+                memory[begin + size : begin + size + 8 - size % 8] = 0
+            if one.is_attr:
+                out = part.view(one.array_dtype).reshape(len(array), *one.shape)
+                rows(self.type_of(one), one.name, array, out)
+            else:
+                part.view(np.int64)[:] = array
+        return memory
+
+    # ---- from bytes ----------------------------------------------------------------------------
+
+    def unpack(self, body: Any) -> Content:
+        """Return what the bytes of a reply hold, as views of them.
+
+        Raises:
+            FormatError: they are not of this form.
+        """
+        data = np.frombuffer(body, np.uint8)
+        count = len(self.fields)
+        at = _HEAD.size + 8 * count
+        if len(data) < at:
+            raise FormatError(f"a reply of {len(data)} bytes, where {at} are the least")
+        key, commit, found, zero = _HEAD.unpack_from(data.data)
+        if found != count or zero:
+            raise FormatError(f"a reply of {found} arrays, where {count} are due")
+        lengths = data[_HEAD.size : at].view("<u8").tolist()
+        arrays = []
+        for one, length in zip(self.fields, lengths, strict=True):
+            size = length * one.item_bytes
+            if size > len(data) - at or length > wire.MAX_BODY:
+                raise FormatError(f"a reply whose array {one.name!r} ends behind it")
+            part = data[at : at + size].view(one.array_dtype)
+            arrays.append(part.reshape(length, *one.shape))
+            at += -(-size // 8) * 8
+        if at != len(data):
+            raise FormatError(f"a reply of {len(data)} bytes, where {at} are due")
+        return self._content(key, commit, arrays)
+
+    def _content(self, key: int, commit: int, arrays: Sequence[NDArray[Any]]) -> Content:
+        parts: dict[str, dict[Any, Any]] = {}
+        attrs: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        for one, array in zip(self.fields, arrays, strict=True):
+            kind = self.type_of(one)
+            if one.is_attr:
+                attrs[one.of_edges].setdefault(kind, {})[one.name] = array
+            else:
+                hops = one.name.startswith("num_")
+                parts.setdefault(one.name, {})[kind] = array.tolist() if hops else array
+        nodes, edges = attrs
+        if self.typed:
+            return Content(key, commit, HeteroSubgraph(**parts), nodes, edges)
+        only: Mapping[str, Any] = {name: next(iter(by.values())) for name, by in parts.items()}
+        (node_type,), (edge_type,) = self.node_types, self.edge_types
+        return Content(
+            key, commit, Subgraph(**only), nodes.get(node_type, {}), edges.get(edge_type, {})
+        )
+
+
+def structure(number: int, of_edges: bool, disjoint: bool, hops: bool) -> list[Field]:
+    """Return the arrays, but for attributes, that a sample has of a type."""
+    names = _EDGE_ARRAYS if of_edges else _NODE_ARRAYS
+    left_out = () if disjoint else ("batch",)
+    return [
+        Field(of_edges, number, name, "int64", (), False)
+        for name in names
+        if name not in left_out and (hops or not name.startswith("num_"))
+    ]

@@ -1,0 +1,154 @@
+"""SamplePlan: what a server draws for every request, and which rows it sends along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from errno import EIO
+from pathlib import Path
+from typing import Any
+
+from aethergraph import _native as native
+from aethergraph._checks.optional import load_toml
+from aethergraph._checks.options import as_list, is_name, shown
+from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
+from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
+from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
+
+__all__ = ["AnySampler", "SamplePlan"]
+
+AnySampler = NeighborSampler | HeteroNeighborSampler
+
+
+@dataclass(frozen=True)
+class SamplePlan:
+    """What a server draws for every request, and which rows it sends along.
+
+    In a file (``aethergraph serve g.aegd --sample plan.toml``)::
+
+        fanouts = [15, 10]             # of typed graphs for all edge types, or:
+        # [fanouts]
+        # "user-rates-film" = [15, 10]
+        time_attr = "edge_time"
+        node_attrs = ["x"]
+
+    Attributes:
+        fanouts: neighbours for each hop; or by edge type, whose words are joined by ``-``.
+        options: further arguments of :class:`aethergraph.NeighborSampler`, or of
+            :class:`aethergraph.HeteroNeighborSampler`: ``replace``, ``disjoint``,
+            ``subgraph_type``, ``weight_attr``, ``time_attr``, ``temporal_strategy``, ``strict``,
+            ``window``, ``layered``, ``sample_direction``.
+        node_attrs: names of the attributes of nodes that are sent; of typed graphs those of every
+            type that has them. None: all, but for rows that change by themselves
+            (:class:`aethergraph.LiveFeatureTable`), which no replay could give again.
+        edge_attrs: names of the attributes of edges that are sent; None: all.
+    """
+
+    fanouts: Sequence[int] | Mapping[str, Sequence[int]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    node_attrs: Sequence[str] | None = None
+    edge_attrs: Sequence[str] | None = ()
+
+    def __post_init__(self) -> None:
+        for name in self.options:
+            if name not in _OPTIONS:
+                raise InvalidArgumentError(
+                    f"a plan has no {shown(name)}; there are {', '.join((*_FIELDS, *_OPTIONS))}"
+                )
+        for name in ("node_attrs", "edge_attrs"):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            names = tuple(as_list(given, name, "names"))
+            for one in names:
+                if not is_name(one):
+                    raise InvalidArgumentError(f"{name}: {shown(one)} is no name of an attribute")
+            object.__setattr__(self, name, names)
+
+    @classmethod
+    def read(cls, path: native.Path) -> SamplePlan:
+        """Read a plan from a TOML file, or from JSON if its name ends so.
+
+        Raises:
+            MissingFileError, StorageError: the file cannot be read.
+            FormatError: it is no TOML or JSON.
+            InvalidArgumentError: it says something that plans do not have.
+        """
+        name = native.encode_path(path)[0]
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except FileNotFoundError as error:
+            raise MissingFileError(error.errno, f"{name} does not exist", name) from None
+        except OSError as error:
+            text = f"cannot read {name}: {error.strerror}"
+            raise StorageError(error.errno or EIO, text, name) from None
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{name}: {error}") from None
+        try:
+            found = json.loads(text) if Path(name).suffix == ".json" else load_toml().loads(text)
+        except ValueError as error:
+            raise FormatError(f"{name}: {error}") from None
+        return cls.of(found, name)
+
+    @classmethod
+    def of(cls, found: Any, name: str = "the plan") -> SamplePlan:
+        """Return the plan that :meth:`told` describes, or the content of a file.
+
+        Raises:
+            InvalidArgumentError: it describes none; ``name`` begins the message.
+        """
+        if not isinstance(found, Mapping) or "fanouts" not in found:
+            raise InvalidArgumentError(f"{name}: fanouts are missing: fanouts = [15, 10]")
+        own = {key: value for key, value in found.items() if key in _FIELDS}
+        try:
+            return cls(**own, options={k: v for k, v in found.items() if k not in own})
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{name}: {error}") from None
+
+    def told(self) -> dict[str, Any]:
+        """Return all of it as an object of JSON."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {str(key): plain(one) for key, one in value.items()}
+            if isinstance(value, str) or not isinstance(value, Sequence):
+                return value
+            return [plain(one) for one in value]
+
+        own = {name: plain(getattr(self, name)) for name in _FIELDS}
+        return {**own, **{name: plain(value) for name, value in self.options.items()}}
+
+    def sampler(self, graph: HomogeneousGraph | HeteroGraph) -> AnySampler:
+        """Return the sampler of a graph.
+
+        Raises:
+            InvalidArgumentError, LayoutError: the graph has not what the plan asks for.
+        """
+        try:
+            if isinstance(graph, HeteroGraph):
+                return HeteroNeighborSampler(graph, self._fanouts(graph), **self.options)
+            if isinstance(self.fanouts, Mapping):
+                raise InvalidArgumentError("fanouts by edge type are for graphs of many types")
+            return NeighborSampler(graph, self.fanouts, **self.options)
+        except InvalidArgumentError as error:
+            raise type(error)(f"the plan: {error}") from None
+
+    def _fanouts(self, graph: HeteroGraph) -> Any:
+        if not isinstance(self.fanouts, Mapping):
+            return self.fanouts
+        known: dict[str, EdgeType] = {"-".join(kind): kind for kind in graph.edge_types}
+        for name in self.fanouts:
+            if name not in known:
+                raise InvalidArgumentError(
+                    f"fanouts: {shown(name)} is no edge type; there are: {', '.join(known)}"
+                )
+        return {known[name]: row for name, row in self.fanouts.items()}
+
+
+_FIELDS = tuple(one.name for one in fields(SamplePlan) if one.name != "options")
+_OPTIONS = (
+    "replace", "disjoint", "subgraph_type", "weight_attr", "time_attr", "temporal_strategy",
+    "strict", "window", "layered", "sample_direction",
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""Watermarks of live graphs: kept with the edges, known to readers, and never beyond a snapshot."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
+from aethergraph.loading import SubgraphLoader
+from aethergraph.streaming import Ingestor, MemorySource
+
+NODES, WAIT = 50, 60
+
+
+def make(path: Path | None = None, unit: str = "int64") -> DynamicGraph:
+    options: Any = {"order": "time", "edge_time": unit, "huge_pages": False}
+    if path is None:
+        return DynamicGraph(NODES, 16, **options)
+    return DynamicGraph.open(path, NODES, 16, **options)
+
+
+def test_it_is_the_least_of_all_streams_and_survives(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    assert graph.watermark is None and graph.snapshot().watermark is None
+    with pytest.raises(errors.InvalidArgumentError, match="no watermark yet"):
+        graph.cap([1])
+    before = graph.snapshot()
+    graph.set_watermark("clicks", 100)
+    with graph.transaction():
+        graph.insert_edges([1], [2], time=[70])
+        graph.set_watermark("votes", -70)
+        assert graph.watermark == 100  # nobody sees what is not committed
+    assert graph.watermark == graph.snapshot().watermark == -70
+    assert before.watermark is None
+    with pytest.raises(ZeroDivisionError), graph.transaction():
+        graph.set_watermark("votes", 50)
+        raise ZeroDivisionError
+    assert graph.watermark == -70
+    graph.merge()
+    graph.set_watermark("votes", 90)
+    assert graph.watermark == 90
+    graph.close()
+    again = make(tmp_path / "g")
+    assert again.watermark == 90 and again.cap([5, 95]).tolist() == [5, 90]
+    again.close()
+    with pytest.raises(errors.ClosedError):
+        _ = again.watermark
+
+
+@pytest.mark.parametrize("time", [1.5, None, 2**62, -(2**62)])
+def test_what_is_no_time(time: Any) -> None:
+    graph = make()
+    with pytest.raises(errors.InvalidArgumentError, match="time"):
+        graph.set_watermark("s", time)
+    assert graph.watermark is None
+
+
+def test_datetimes_are_capped_in_their_own_unit() -> None:
+    graph = make(unit="datetime64[ms]")
+    graph.set_watermark("s", 86_400_500)
+    days = np.array(["1970-01-01", "1970-01-02", "1970-01-03"], "M8[D]")
+    assert graph.cap(days).tolist() == days[[0, 1, 1]].tolist()
+    assert graph.cap(days.astype("M8[us]"))[2] == np.datetime64(86_400_500, "ms")
+    typed = DynamicHeteroGraph({"a": 3}, [("a", "to", "a")], 8, huge_pages=False)
+    typed.set_watermark("s", 7)
+    assert typed.watermark == typed.snapshot().watermark == 7
+    assert typed.snapshot().cap([3, 9]).tolist() == [3, 7]
+
+
+READER = """
+import sys
+from aethergraph import DynamicGraph
+graph = DynamicGraph.attach(sys.argv[1])
+while sys.stdin.readline():
+    print(graph.watermark, graph.snapshot().watermark, flush=True)
+"""
+
+
+def test_strangers_know_it(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, str(tmp_path / "g")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdin is not None and reader.stdout is not None
+        for change, seen in (
+            (lambda: None, "None None"),
+            (lambda: graph.set_watermark("s", 5), "5 5"),
+            (graph.merge, "5 5"),
+            (lambda: graph.set_watermark("s", 8), "8 8"),
+        ):
+            change()
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline() == f"{seen}\n"
+        reader.stdin.close()
+    graph.close()
+
+
+@pytest.mark.forks
+def test_children_know_it() -> None:
+    context: Any = multiprocessing.get_context("fork")
+    graph, out = make(), context.SimpleQueue()
+    graph.set_watermark("s", 12)
+    child = context.Process(target=lambda: out.put((graph.watermark, graph.cap([100]).tolist())))
+    child.start()
+    child.join()
+    assert child.exitcode == 0 and out.get() == (12, [12])
+
+
+def test_copies_know_it() -> None:
+    graph = make()
+    copy = pickle.loads(pickle.dumps(graph))
+    assert copy.watermark is None
+    graph.set_watermark("s", 12)
+    assert copy.watermark == 12
+
+
+def test_a_snapshot_has_all_edges_up_to_its_watermark() -> None:
+    graph, stopped = make(), threading.Event()
+
+    def write() -> None:
+        for number in range(3000):
+            with graph.transaction():
+                graph.insert_edges([number % NODES], [0], time=[number])
+                graph.set_watermark("s", number)
+        stopped.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = set()
+    while not stopped.is_set():
+        with graph.snapshot() as now:
+            mark = now.watermark
+            assert mark is None or now.num_edges > mark
+            seen.add(mark)
+    writer.join()
+    assert len(seen) > 2
+
+
+def test_an_idle_stream_moves_it_and_the_graph_keeps_that(tmp_path: Path) -> None:
+    graph, source = make(tmp_path / "g"), MemorySource("s")
+    source.append(0, src=[1], dst=[0], time=[100])
+    source.append(1, src=[1], dst=[0], time=[200])
+    with Ingestor(graph, source, idle=1e6) as ingestor:
+        ingestor.drain(WAIT)
+        assert graph.watermark == ingestor.watermark == 100
+        ingestor._times.idle = 0.2
+        source.append(1, src=[1], dst=[0], time=[300])
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until and graph.watermark == 100:
+            source.append(1, src=[1], dst=[0], time=[300])
+            time.sleep(0.02)
+        assert graph.watermark == 300
+    graph.close()
+    assert make(tmp_path / "g").watermark == 300
+
+
+def test_loaders_see_nothing_beyond_it_while_edges_come() -> None:
+    graph, source = make(), MemorySource("s", most=20)
+    stop = threading.Event()
+
+    def send() -> None:
+        rng, now = np.random.default_rng(3), 0
+        while not stop.is_set():  # the first partition is far ahead of the second
+            for partition, shift in ((0, 500), (1, 0)):
+                ends = rng.integers(0, NODES, (2, 20))
+                times = np.arange(now, now + 20) + shift
+                source.append(partition, src=ends[0], dst=ends[1], time=times)
+            now += 20
+            time.sleep(0.001)
+
+    sender = threading.Thread(target=send)
+    with Ingestor(graph, source, idle=1e6) as ingestor:
+        sender.start()
+        until = time.monotonic() + WAIT
+        while graph.num_edges < 3000 and time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+        beyond = []
+        for cap in (True, False) * 3:
+            mark = graph.watermark
+            assert mark is not None
+            ask = np.full(NODES, 10**6)
+            loader = SubgraphLoader(
+                graph, sampler=NeighborSampler(graph, [-1], time_attr="edge_time"), batch_size=10,
+                seed_time=graph.cap(ask) if cap else ask,
+            )  # fmt: skip
+            times = np.concatenate([
+                graph.value_stores("edge")["edge_time"].gather(batch.subgraph.edge)
+                for batch in loader
+            ])  # fmt: skip
+            assert len(times)
+            now = graph.watermark
+            assert now is not None
+            # What is seen with a cap is not beyond any watermark since then.
+            beyond.append(bool((times > now).any()) if cap else bool((times > mark).any()))
+        stop.set()
+        sender.join()
+    assert beyond == [False, True] * 3

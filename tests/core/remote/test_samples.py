@@ -1,0 +1,500 @@
+"""Samples from a server are those of the graph at its commit, and replay to the same bytes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Client, address_in, comes, served
+
+from aethergraph import (
+    DynamicGraph,
+    DynamicHeteroGraph,
+    Graph,
+    HeteroGraph,
+    HeteroNeighborSampler,
+    LiveFeatureTable,
+    NeighborSampler,
+)
+from aethergraph.dynamic import History
+from aethergraph.errors import (
+    AetherError,
+    FileChangedError,
+    FormatError,
+    InvalidArgumentError,
+    LimitError,
+    MissingFileError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+from aethergraph.remote import (
+    FeatureServer,
+    SamplePlan,
+    SampleService,
+    check_replay,
+    open_sampler,
+    replay,
+    wire,
+)
+from aethergraph.remote.samples.form import Form
+from aethergraph.remote.samples.request import MAX_SEEDS, make_request
+
+NODES, EDGES = 500, 6000
+USER, FILM = "user", "film"
+RATES, LIKED = (USER, "rates", FILM), (FILM, "liked", USER)
+
+
+def make_graph(rng: Any) -> Graph:
+    src, dst = rng.integers(0, NODES, (2, EDGES))
+    graph = Graph.from_edges(
+        NODES, src, dst, edge_time=rng.integers(0, 1000, EDGES), edge_weight=rng.random(EDGES),
+        edge_attrs={"w": rng.random((EDGES, 3), dtype=np.float32)},
+    )  # fmt: skip
+    graph.node_attrs["x"] = rng.random((NODES, 5), dtype=np.float32)
+    graph.node_attrs["y"] = rng.integers(0, 9, NODES).astype(np.int8)
+    return graph
+
+
+def make_typed(rng: Any) -> HeteroGraph:
+    edges = {kind: tuple(rng.integers(0, 60, (2, 900))) for kind in (RATES, LIKED)}
+    graph = HeteroGraph.from_edges(edges, {USER: 60, FILM: 70})
+    graph[USER].attrs["x"] = rng.random((60, 4), dtype=np.float32)
+    graph[FILM].attrs["x"] = rng.random((70, 2), dtype=np.float32)
+    return graph
+
+
+def make_live(path: Path, **options: Any) -> DynamicGraph:
+    options = {"order": "time", "edge_time": "int64", "edge_weight": "float32", **options}
+    graph = DynamicGraph.open(path, NODES, 16, durability="none", **options)
+    rng = np.random.default_rng(1)
+    graph.node_attrs["x"] = rng.random((NODES, 5), dtype=np.float32)
+    for at in range(10):
+        change(graph, rng, at)
+    return graph
+
+
+def change(graph: DynamicGraph, rng: Any, at: int) -> None:
+    """Commit edges and rows."""
+    with graph.transaction():
+        graph.insert_edges(
+            rng.integers(0, NODES, 200), rng.integers(0, NODES, 200),
+            time=np.full(200, at), weight=rng.random(200, dtype=np.float32),
+        )  # fmt: skip
+        graph.update_nodes(rng.permutation(NODES)[:9], x=rng.random((9, 5), dtype=np.float32))
+
+
+def same(mine: Any, its: Any) -> None:
+    for name in ("node", "row", "col", "edge", "batch", "num_sampled_nodes", "num_sampled_edges"):
+        one, other = getattr(mine, name), getattr(its, name)
+        if isinstance(one, dict) and one:
+            assert one.keys() == other.keys()
+            pairs = [(one[key], other[key]) for key in one]
+        else:
+            pairs = [(one, other)]
+        for a, b in pairs:
+            assert (a is None) == (b is None), name
+            assert a is None or np.array_equal(a, b), name
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return make_graph(np.random.default_rng(0))
+
+
+PLANS: list[dict[str, Any]] = [
+    {},
+    {"disjoint": True},
+    {"replace": True},
+    {"subgraph_type": "bidirectional"},
+    {"subgraph_type": "induced"},
+    {"time_attr": "edge_time", "temporal_strategy": "last"},
+    {"weight_attr": "edge_weight", "layered": True},
+]
+
+
+@pytest.mark.parametrize("options", PLANS)
+def test_samples(graph: Graph, options: dict[str, Any]) -> None:
+    plan = SamplePlan([4, 3], options, edge_attrs=["w", "edge_time"])
+    local = NeighborSampler(graph, [4, 3], **options)
+    times = [700, 800] if "time_attr" in options else None
+    with FeatureServer({}, samples={"g": SampleService(graph, plan)}, port=0) as server:
+        with open_sampler(server.address) as sampler:
+            for key in range(5):
+                found = sampler.sample([7, 11], times, key)
+                expected = local.sample([7, 11], key, seed_time=times)
+                same(found.subgraph, expected)
+                assert (found.key, found.commit, found.batch_size) == (key, 0, 2)
+                for name in ("x", "y"):
+                    rows = graph.node_attrs[name].gather(expected.node)
+                    assert (found.node_attrs[name] == rows).all()
+                    assert found.node_attrs[name].dtype == rows.dtype
+                assert (found.edge_attrs["w"] == graph.edge_attrs["w"].gather(expected.edge)).all()
+                known = graph.value_stores("edge")["edge_time"].gather(expected.edge)
+                assert (found.edge_attrs["edge_time"] == known).all()
+            assert len(sampler.sample([], times and []).subgraph.node) == 0
+            assert sampler.sample([7], times and [7]).key != sampler.sample([7], times and [7]).key
+        assert server.stats().samples >= 7
+
+
+@pytest.mark.parametrize("fanouts", [[3, 2], {"user-rates-film": [3, 2]}])
+def test_typed_samples(fanouts: Any) -> None:
+    graph = make_typed(np.random.default_rng(0))
+    plan = SamplePlan(fanouts, {"disjoint": True})
+    own = {RATES: [3, 2]} if isinstance(fanouts, dict) else fanouts
+    local = HeteroNeighborSampler(graph, own, disjoint=True)
+    with FeatureServer({}, samples={"g": SampleService(graph, plan)}, port=0) as server:
+        sampler = open_sampler(f"{server.address}/g")
+        found = sampler.sample({FILM: [5, 6], USER: [1]}, key=3)
+        expected = local.sample({FILM: [5, 6], USER: [1]}, 3)
+        same(found.subgraph, expected)
+        assert found.batch_size == 3
+        for kind in (USER, FILM):
+            rows = graph[kind].attrs["x"].gather(expected.node[kind])
+            assert (found.x[kind] == rows).all() and (found.node_attrs[kind]["x"] == rows).all()
+        with pytest.raises(
+            InvalidArgumentError, match="'car' is no node type; there are: user, fi"
+        ):
+            sampler.sample({"car": [1]})
+
+
+def test_a_live_graph_and_its_replay(tmp_path: Path) -> None:
+    """Every answer is of one commit, whatever is written meanwhile, and made again from the log."""
+    graph, log = make_live(tmp_path / "g.aegd"), tmp_path / "log"
+    service = SampleService(graph, SamplePlan([5, 4], {"time_attr": "edge_time"}))
+    stop, errors = threading.Event(), []
+
+    def write() -> None:
+        rng = np.random.default_rng(2)
+        for at in range(10, 10**6):
+            if stop.is_set():
+                return
+            change(graph, rng, at)
+            time.sleep(0.001)
+
+    def ask(url: str, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            with open_sampler(url, log=tmp_path / f"client-{seed}") as sampler:
+                for _ in range(15):
+                    sampler.sample(rng.integers(0, NODES, 3), [10**6] * 3)
+        except BaseException as error:
+            errors.append(error)
+
+    with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
+        writer = threading.Thread(target=write)
+        askers = [threading.Thread(target=ask, args=(server.address, i)) for i in range(3)]
+        for one in (writer, *askers):
+            one.start()
+        for one in askers:
+            one.join()
+        stop.set()
+        writer.join()
+    assert not errors
+    found = check_replay(log, tmp_path / "g.aegd")  # while it is open for writing
+    assert (found.answers, found.differences) == (45, []) and found.commits > 1
+    for seed in range(3):
+        assert check_replay(tmp_path / f"client-{seed}", tmp_path / "g.aegd")[::2] == (15, [])
+    graph.close()
+    commits = [one.commit for one in replay(log, tmp_path / "g.aegd")]
+    assert commits == sorted(commits)
+    with History(tmp_path / "g.aegd") as history:  # what replay() does, once more by hand
+        one = next(iter(replay(log, tmp_path / "g.aegd")))
+        then: Any = history.at(one.commit)
+        sampler = NeighborSampler(then, [5, 4], time_attr="edge_time")
+        expected = sampler.sample(one.seeds, one.key, seed_time=[10**6] * 3)
+        same(one.subgraph, expected)
+        assert (one.x == then.node_attrs["x"].gather(expected.node)).all()
+
+
+def test_a_snapshot_and_a_saved_file_replay_too(tmp_path: Path) -> None:
+    graph = make_live(tmp_path / "g.aegd")
+    service = SampleService(graph, SamplePlan([5, 4]))
+    with FeatureServer({}, samples={"g": service}, port=0, log=tmp_path / "log") as server:
+        open_sampler(server.address).sample([1, 2, 3], key=1)
+        with graph.snapshot() as held:
+            held.save(tmp_path / "g.aeg")
+            change(graph, np.random.default_rng(5), 99)
+            assert check_replay(tmp_path / "log", held)[::2] == (1, [])
+        assert check_replay(tmp_path / "log", Graph.load(tmp_path / "g.aeg"))[::2] == (1, [])
+        found = check_replay(tmp_path / "log", graph)  # the graph has gone on
+        assert len(found.differences) == 1 and "key 1 from commit" in found.differences[0]
+        with pytest.raises(
+            FileChangedError, match=r"line 2: the answer to key 1 .* is another one"
+        ):
+            list(replay(tmp_path / "log", graph))
+        assert len(list(replay(tmp_path / "log", graph, check=False))) == 1
+    with pytest.raises(FileChangedError, match="from another graph"):
+        check_replay(tmp_path / "log", tmp_path / "g.aeg")
+    graph.merge()
+    found = check_replay(tmp_path / "log", tmp_path / "g.aegd")
+    assert "merging gave up those before it" in found.differences[0]
+
+
+def test_a_typed_live_graph(tmp_path: Path) -> None:
+    kinds = [RATES, LIKED]
+    graph = DynamicHeteroGraph.open(
+        tmp_path / "g.aegd", {USER: 60, FILM: 70}, kinds, 16, durability="none"
+    )
+    rng = np.random.default_rng(0)
+    graph[USER].attrs["x"] = rng.random((60, 4), dtype=np.float32)
+    service = SampleService(graph, SamplePlan([3, 3]))
+    with FeatureServer({}, samples={"g": service}, port=0, log=tmp_path / "log") as server:
+        sampler = open_sampler(server.address)
+        for _ in range(5):
+            for kind in kinds:
+                graph[kind].insert(*rng.integers(0, 60, (2, 50)))
+            found = sampler.sample({USER: [1, 2]})
+            assert found.commit == graph.lsn
+    graph.close()
+    assert check_replay(tmp_path / "log", tmp_path / "g.aegd") == (5, 5, [])
+
+
+WRITER = """
+import sys
+import numpy as np
+from aethergraph import DynamicGraph
+graph = DynamicGraph.open(sys.argv[1], {make} durability="none")
+if "x" not in graph.node_attrs:
+    graph.node_attrs["x"] = np.ones((50, 2), np.float32)
+for line in sys.stdin:
+    graph.insert_edges([0, 1, 2], [3, 3, 4])
+    print(graph.lsn, flush=True)
+"""
+
+
+def start_writer(path: Path, make: str = "") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER.format(make=make), str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def write(process: subprocess.Popen[str]) -> int:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It follows the process that writes a directory, through its end and its next start."""
+    path, plan, log = tmp_path / "g.aegd", tmp_path / "plan.json", tmp_path / "log"
+    plan.write_text(json.dumps({"fanouts": [2, 2], "node_attrs": ["x"]}))
+    writer = start_writer(path, "num_vertices=50, arena_mb=8, order='time',")
+    try:
+        first = write(writer)
+        with served(path, "--sample", plan, "--log", log, "--tcp", "127.0.0.1:0") as (one, line):
+            assert line.startswith("serving g at tcp://")
+            with open_sampler(address_in(line)) as sampler:
+                assert sampler.sample([3, 4]).commit == first
+                second = write(writer)
+                assert sampler.sample([3, 4]).commit == second > first
+                assert sampler.plan == SamplePlan([2, 2], node_attrs=["x"])
+                writer.communicate("")
+                assert sampler.sample([3, 4]).commit == second  # nobody writes: the last commit
+                writer = start_writer(path)
+                third = write(writer)
+                assert comes(lambda: sampler.sample([3, 4]).commit == third)
+                assert (sampler.sample([3]).x == 1).all()
+            one.terminate()
+            assert one.wait(30) == 0
+    finally:
+        writer.communicate("")
+    done = run_replay(log, path)
+    assert done.returncode == 0 and "all the same, byte by byte" in done.stdout, done
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines).replace('"sum":"', '"sum":"f', 1) + '{"seeds": [')
+    done = run_replay(log, path)
+    assert done.returncode == 1 and "1 are others now" in done.stdout, done
+
+
+def run_replay(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from aethergraph.cli import main; main()", "replay"]
+    return subprocess.run([*command, *map(str, args)], capture_output=True, text=True, check=False)
+
+
+def test_a_directory_that_nobody_writes(tmp_path: Path) -> None:
+    graph = make_live(tmp_path / "g.aegd")
+    expected = NeighborSampler(graph, [5]).sample([1, 2], 3)
+    lsn = graph.lsn
+    graph.close()
+    service = SampleService(tmp_path / "g.aegd", SamplePlan([5]))
+    with FeatureServer({}, samples={"g": service}, port=0) as server:
+        found = open_sampler(server.address).sample([1, 2], key=3)
+        same(found.subgraph, expected)
+        assert found.commit == lsn
+
+
+def test_plans(tmp_path: Path, graph: Graph) -> None:
+    (tmp_path / "plan.toml").write_text('fanouts = [3, 2]\nnode_attrs = ["x"]\nreplace = true\n')
+    pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    plan = SamplePlan.read(tmp_path / "plan.toml")
+    assert plan == SamplePlan([3, 2], {"replace": True}, node_attrs=["x"])
+    assert SamplePlan.of(json.loads(json.dumps(plan.told()))) == plan
+    with pytest.raises(MissingFileError):
+        SamplePlan.read(tmp_path / "none.toml")
+    for text, words in (
+        ("fanouts = ", "plan.toml"), ("replace = true", "fanouts are missing"),
+        ("fanouts = [1]\nspeed = 3", "has no 'speed'; there are fanouts, node_attrs"),
+        ("fanouts = [1]\nnode_attrs = [3]", "3 is no name of an attribute"),
+    ):  # fmt: skip
+        (tmp_path / "plan.toml").write_text(text)
+        with pytest.raises((FormatError, InvalidArgumentError), match=words):
+            SamplePlan.read(tmp_path / "plan.toml")
+    for wrong, words in (
+        (SamplePlan([-2]), r"the plan: fanouts\[0\] = -2"),
+        (SamplePlan([1], {"time_attr": "when"}), "when"),
+        (SamplePlan([1], node_attrs=["z"]), "no type has 'z'"),
+        (SamplePlan({"a-b-c": [1]}), "for graphs of many types"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            SampleService(graph, wrong)
+    live = DynamicGraph(NODES, 16)
+    live.node_attrs["z"] = LiveFeatureTable.create(None, NODES, 3)
+    with pytest.raises(UnsupportedError, match="rows of 'z' change by themselves"):
+        SampleService(live, SamplePlan([1], node_attrs=["z"]))
+    assert [
+        one.name for one in SampleService(live, SamplePlan([1])).form.fields if one.is_attr
+    ] == []
+
+
+def test_what_is_refused(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = SampleService(graph, SamplePlan([-1, -1], {"time_attr": "edge_time"}))
+    with FeatureServer({"x": np.zeros(3)}, samples={"g": service}, port=0) as server:
+        sampler = open_sampler(server.address)
+        with pytest.raises(OutOfRangeError) as error:
+            sampler.sample([3, 9999], [5, 5])
+        assert (error.value.position, error.value.value) == (1, 9999)
+        with pytest.raises(InvalidArgumentError, match="seed_time is needed"):
+            sampler.sample([3])
+        with pytest.raises(InvalidArgumentError, match=r"time has \d+|time has"):
+            sampler.sample([3, 4], [1])
+        with pytest.raises(LimitError, match="more than a request has"):
+            sampler.sample(range(MAX_SEEDS + 1), range(MAX_SEEDS + 1))
+        with monkeypatch.context() as patch:
+            patch.setattr(wire, "MAX_BODY", 1 << 20)
+            with pytest.raises(LimitError, match="give fewer seeds, or smaller fanouts"):
+                sampler.sample(range(NODES), [10**6] * NODES)
+        with pytest.raises(InvalidArgumentError, match="a graph 'h'; there are: g"):
+            open_sampler(f"{server.address}/h")
+        with pytest.raises(InvalidArgumentError, match="samples come from one server"):
+            open_sampler("shm:///g")
+        assert sampler.sample([3], [5]).batch_size == 1  # the connection is as good as before
+        assert pickle.loads(pickle.dumps(sampler)).sample([3], [5]).batch_size == 1
+    for options, words in (
+        ({"samples": {"": service}}, "no name of a graph"),
+        ({"samples": {"g": graph}}, "give a SampleService"),
+        ({"samples": None, "log": tmp_path / "log"}, "from one graph, not 0"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            FeatureServer(np.zeros(3), port=0, **options)
+    with FeatureServer(np.zeros(3), port=0) as server:
+        with pytest.raises(InvalidArgumentError, match="none; start it with --sample"):
+            open_sampler(server.address)
+
+
+def test_another_plan_is_noticed(graph: Graph, tmp_path: Path) -> None:
+    graph.save(tmp_path / "g.aeg")
+    server = FeatureServer(
+        {}, samples={"g": SampleService(tmp_path / "g.aeg", SamplePlan([3]))}, port=0
+    ).start()
+    sampler = open_sampler(server.address)
+    before = sampler.sample([1], key=1)
+    server.close()
+    service = SampleService(tmp_path / "g.aeg", SamplePlan([3]))
+    with FeatureServer({}, samples={"g": service}, port=server.port):
+        same(sampler.sample([1], key=1).subgraph, before.subgraph)
+    other = SampleService(tmp_path / "g.aeg", SamplePlan([4]))
+    with FeatureServer({}, samples={"g": other}, port=server.port):
+        with pytest.raises(FileChangedError, match=r"generation .* open them again"):
+            sampler.sample([1], key=1)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(graph: Graph) -> Iterator[tuple[FeatureServer, SampleService]]:
+    service = SampleService(graph, SamplePlan([3, 2], {"time_attr": "edge_time"}))
+    with FeatureServer({}, samples={"g": service}, port=0) as server:
+        yield server, service
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6), st.integers(0, 2**64 - 1),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3), st.integers(-9, 9),
+)  # fmt: skip
+def test_requests_that_are_none(
+    fuzzed: Any, seeds: list[int], key: int, flips: list[tuple[int, int]], cut: int
+) -> None:
+    """A request that was damaged is answered, refused, or ends its connection; nothing else."""
+    server, service = fuzzed
+    body = bytearray(make_request(service.form, seeds, [5] * len(seeds), key).pack())
+    for at, value in flips:
+        body[at % len(body)] = value
+    body = body[: len(body) + cut] if cut < 0 else body + bytes(cut)
+    one = Client(server.port or 0)
+    wire.send(one.socket, wire.SAMPLE, 7, wire.pack_number(0), bytes(body))
+    op, flags, _, content = one.reply()
+    if flags == 0:
+        assert op == wire.SAMPLE
+        found = service.form.unpack(content)
+        assert (found.subgraph.node < NODES).all()  # type: ignore[operator]
+    one.socket.close()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4), st.integers(0, 40)
+)
+def test_answers_that_are_none(fuzzed: Any, flips: list[tuple[int, int]], cut: int) -> None:
+    _, service = fuzzed
+    body = bytearray(service.answer(make_request(service.form, [1, 2], [900, 900], 3)).tobytes())
+    for at, value in flips:
+        body[at % min(len(body), 200)] = value
+    try:
+        service.form.unpack(body[: len(body) - cut])
+    except FormatError:
+        return
+    assert cut == 0
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=3), one, max_size=3),
+))  # fmt: skip
+def test_forms_that_are_none(value: Any) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError, IndexError)):
+        Form.of(value)
+
+
+def test_logs_that_are_none(tmp_path: Path, graph: Graph) -> None:
+    for text, words in (
+        (b"{}\n", "line 1"), (b"\xff\n", "line 1"), (b'{"plan": {"fanouts": [1]}}\n', "line 1"),
+    ):  # fmt: skip
+        (tmp_path / "log").write_bytes(text)
+        with pytest.raises(FormatError, match=words):
+            check_replay(tmp_path / "log", graph)
+    with pytest.raises(MissingFileError):
+        check_replay(tmp_path / "none", graph)
+
+
+def test_nothing_for_strangers(graph: Graph) -> None:
+    service = SampleService(graph, SamplePlan([3]))
+    with FeatureServer({}, samples={"g": service}, port=0, token="a secret") as server:
+        for op in (wire.PLAN, wire.SAMPLE):
+            one = Client(server.port or 0)
+            wire.send(one.socket, op, 3, bytes(8), make_request(service.form, [1], None, 1).pack())
+            with suppress(OSError):
+                assert one.reply()[1] == wire.ERROR and one.has_ended()
+        with pytest.raises(AetherError, match="asks for a token"):
+            open_sampler(server.address)
+        assert server.stats().samples == 0
