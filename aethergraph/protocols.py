@@ -18,6 +18,7 @@ on it cheaply.
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -95,18 +96,26 @@ class GatherPlan(Protocol):
 
 
 class SharedFile(NamedTuple):
-    """Rows in a file, or in memory that has a descriptor.
+    """Rows in a file, or in memory that has a descriptor; a context manager that closes it.
 
     Attributes:
-        descriptor: descriptor, open for reading.
+        descriptor: the descriptor.
         offset: byte of the first row; the others follow it in order, without gaps.
         missing: None, or of a table of live rows what rows are that nobody has written; its slots
             are then behind the head that tells their layout.
+        is_writable: True if the descriptor is open for writing, too.
     """
 
     descriptor: int
     offset: int = 0
     missing: str | None = None
+    is_writable: bool = False
+
+    def __enter__(self) -> SharedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
 
 
 class RowSource(ABC):
@@ -245,10 +254,11 @@ class RowSource(ABC):
         """Guard of the file that :attr:`array` is mapped from. Default: None, plain memory."""
         return None
 
-    def shared_file(self) -> SharedFile | None:
+    def shared_file(self, writable: bool = False) -> SharedFile | None:
         """Return where another process of this machine can map the rows. Default: None, nowhere.
 
-        The descriptor is open for reading only, and the caller's to close.
+        The descriptor is the caller's to close. It is open for reading only, or with ``writable``
+        for writing, too, if rows can be put: network cards ask for that even to read.
         """
         return None
 

@@ -6,7 +6,10 @@ Gathers of random rows of 512 bytes, one after the other, by contenders that tak
 
     FeatureStore   a file that is mapped, in this process
     numpy.memmap   the same file
-    unix, TCP, TLS `aethergraph serve` in another process
+    mapped         the same file, by the descriptor that `aethergraph serve` gives at a unix socket
+    unix, TCP, TLS `aethergraph serve` in another process, asked for each row
+    sockets        a server of ten lines in Python: ids come, `rows[ids].tobytes()` goes
+    Flight         Arrow Flight, an exchange of ids and rows over one stream (needs pyarrow)
     redis          redis-py with hiredis: MGET over TCP from a Redis (needs redis-server)
 
 Then epochs of PyG's own NodeLoader and of our NeighborLoader, with features of the file and of the
@@ -16,7 +19,9 @@ graph file, mapped and by io_uring within a budget, and from a server of it.
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -79,6 +84,98 @@ def redis_of(table: NDArray[np.float32], folder: Path) -> Iterator[Gather | None
             yield gather
         finally:
             server.terminate()
+
+
+@contextmanager
+def apart(serve: Callable[..., None], *args: Any) -> Iterator[int]:
+    """Run ``serve(*args, port queue)`` in a process of its own; yield the port."""
+    context = multiprocessing.get_context("spawn")
+    ports = context.Queue()
+    process = context.Process(target=serve, args=(*args, ports), daemon=True)
+    process.start()
+    try:
+        yield ports.get(timeout=60)
+    finally:
+        process.kill()
+        process.join()
+
+
+def serve_sockets(path: str, ports: Any) -> None:
+    """Answer ids with rows: as short as a server in Python can be."""
+    rows = np.load(path, mmap_mode="r")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ports.put(listener.getsockname()[1])
+        client = listener.accept()[0]
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            count = int.from_bytes(client.recv(8, socket.MSG_WAITALL), "little")
+            ids = np.frombuffer(client.recv(8 * count, socket.MSG_WAITALL), np.int64)
+            client.sendall(rows[ids].tobytes())
+
+
+@contextmanager
+def sockets_of(path: Path) -> Iterator[Gather]:
+    with (
+        apart(serve_sockets, str(path)) as port,
+        socket.create_connection(("127.0.0.1", port)) as sock,
+    ):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def gather(ids: NDArray[np.int64]) -> Any:
+            sock.sendall(len(ids).to_bytes(8, "little") + ids.tobytes())
+            out = np.empty((len(ids), WIDTH), np.float32)
+            view = memoryview(out).cast("B")
+            while len(view):
+                view = view[sock.recv_into(view) :]
+            return out
+
+        yield gather
+
+
+def serve_flight(path: str, ports: Any) -> None:
+    """Answer batches of ids with batches of rows, over one exchange."""
+    import pyarrow as pa
+    from pyarrow import flight
+
+    rows = np.load(path, mmap_mode="r")
+    schema = pa.schema([("x", pa.list_(pa.float32(), WIDTH))])
+
+    class Server(flight.FlightServerBase):  # type: ignore[misc]
+        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+            writer.begin(schema)
+            for chunk in reader:
+                found = rows[chunk.data.column(0).to_numpy()].reshape(-1)
+                column = pa.FixedSizeListArray.from_arrays(pa.array(found), WIDTH)
+                writer.write_batch(pa.record_batch([column], schema=schema))
+
+    server = Server("grpc://127.0.0.1:0")
+    ports.put(server.port)
+    server.serve()
+
+
+@contextmanager
+def flight_of(path: Path) -> Iterator[Gather | None]:
+    if not common.importable("pyarrow"):
+        yield None
+        return
+    import pyarrow as pa
+    from pyarrow import flight
+
+    schema = pa.schema([("id", pa.int64())])
+    with (
+        apart(serve_flight, str(path)) as port,
+        flight.connect(f"grpc://127.0.0.1:{port}") as client,
+    ):
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"x"))
+        with writer:
+            writer.begin(schema)
+
+            def gather(ids: NDArray[np.int64]) -> Any:
+                writer.write_batch(pa.record_batch([pa.array(ids)], schema=schema))
+                column = reader.read_chunk().data.column(0)
+                return column.values.to_numpy().reshape(len(ids), WIDTH)
+
+            yield gather
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -214,12 +311,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         sources = {
             "FeatureStore": local,
-            "unix": open_source(places[1].strip()),
+            "mapped": open_source(places[1].strip()),
+            "unix": open_source(f"{places[1].strip()}?map=no"),
             "TCP": open_source(places[0].strip()),
             "TLS": open_source(f"{secure[0].strip()}?ca={cert[0]}"),
         }
         contenders: dict[str, Gather] = {name: one.gather for name, one in sources.items()}
         contenders["numpy.memmap"] = lambda ids: mapped[ids]
+        contenders["sockets"] = stack.enter_context(sockets_of(folder / "x.npy"))
+        from_flight = stack.enter_context(flight_of(folder / "x.npy"))
+        if from_flight is not None:
+            contenders["Flight"] = from_flight
         from_redis = stack.enter_context(redis_of(table, folder))
         if from_redis is not None:
             contenders["redis"] = from_redis

@@ -21,9 +21,9 @@ HERE = Path(__file__).resolve().parent
 # Those named dgl_ run with --dgl-python only.
 BENCHMARKS = (
     "floor", "io", "sampling", "typed", "modes", "gather", "live", "live_base", "live_peers",
-    "live_features", "streaming", "streaming_training", "udp", "remote", "keys", "order", "walks",
-    "context", "compressed", "build", "build_bounded", "tables", "end_to_end", "links", "growth",
-    "load_time", "observe",
+    "live_features", "streaming", "streaming_training", "udp", "remote", "served_samples",
+    "keys", "order", "order_misses", "walks", "context", "compressed", "build", "build_bounded",
+    "tables", "end_to_end", "links", "growth", "load_time", "observe",
     "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core",
     "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
     "dgl_accuracy", "ray_data", "scale", "sharded",

@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     report = Report("sharded", "A graph on several servers", args)
     nodes, batches = (20_000, 3) if args.quick else (2_000_000, 8)
-    rounds, budget = (2, "16M") if args.quick else (args.rounds, "64M")
+    rounds, budget = (2, "32M") if args.quick else (args.rounds, "64M")
     files = common.power_law_graph(args.dir, nodes)
     path = args.dir / f"sharded-{nodes}.aeg"
     if not path.exists():

@@ -93,7 +93,7 @@ def ingest(address: str, topic: str, form: str, edges: int, folder: Path) -> Non
             edge_time="int64",
         )  # fmt: skip
         source = KafkaSource(topic, address, schema_of(form), options=QUICK)
-        with Ingestor(graph, source, linger="20ms") as ingestor:
+        with Ingestor(graph, source, linger="20ms", gives_way=False) as ingestor:
             while graph.num_edges < edges:
                 ingestor.check()
                 time.sleep(0.002)

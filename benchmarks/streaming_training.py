@@ -1,9 +1,10 @@
 """Training beside a stream: by how much it is slower, and how far the graph lags behind the topic.
 
     python benchmarks/streaming_training.py [--quick] [--rate 200000] [--rounds 7] [--minutes 10]
+                                            [--causes 1]
 
-The first result is streaming_training, the second streaming_lag; --rounds 0 or --minutes 0 leaves
-one of them out.
+The results are streaming_training, streaming_lag and streaming_lag_causes; --rounds 0, --minutes 0
+and --causes 0 leave one of them out.
 
 The broker is a process on the same machine. A turn is a process that trains GraphSAGE on a live
 graph with two million edges, batches of 512 nodes and [10, 5] neighbours, torch with one thread,
@@ -21,6 +22,9 @@ machine, with its waits for the other thread of its process. Processor time is w
 The lag: a producer sends 20,000 edges a second, ten times as many for two seconds out of twenty,
 and nothing for four; a reader notes four times a second how many messages wait, and how long ago
 the newest edge of the graph was sent.
+
+The causes: the same for a minute, over a topic that has had messages in many small batches before,
+as it has after minutes of such load, and into a graph that has many edges; each with a new broker.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from harness.kafka import (
     PARTITIONS,
     QUICK,
     broker,
-    make_topic,
+    broker_process,
     producer,
     random_edges,
     send,
@@ -76,6 +80,15 @@ class Throttled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
+    @property
+    def at_once(self) -> int:
+        """Most records of a poll, which the ingestor sets."""
+        return int(self.inner.at_once)
+
+    @at_once.setter
+    def at_once(self, most: int) -> None:
+        self.inner.at_once = most
+
     def poll(self, timeout: float) -> Any:
         now = time.monotonic()
         self.begin = self.begin or now
@@ -89,22 +102,28 @@ class Throttled:
         return found
 
 
-def ingestor(graph: Any, address: str, topic: str, rate: float | None) -> Any:
+def ingestor(
+    graph: Any, address: str, topic: str, rate: float | None, begin: Any = "earliest",
+    gives_way: bool = True,
+) -> Any:  # fmt: skip
     from aethergraph.streaming import Ingestor, KafkaSource, Schema
 
-    source: Any = KafkaSource(topic, address, Schema.struct(DTYPE, **ENDS), options=QUICK)
-    return Ingestor(graph, source if rate is None else Throttled(source, rate), linger=LINGER)
+    schema = Schema.struct(DTYPE, **ENDS)
+    source: Any = KafkaSource(topic, address, schema, start=begin, options=QUICK)
+    given = source if rate is None else Throttled(source, rate)
+    return Ingestor(graph, given, linger=LINGER, gives_way=gives_way)
 
 
 def ingest_until(
-    path: Path, address: str, topic: str, rate: float | None, cores: set[int], stop: Any, out: Any
-) -> None:
+    path: Path, address: str, topic: str, rate: float | None, cores: set[int], stop: Any, out: Any,
+    begin_at: str = "earliest",
+) -> None:  # fmt: skip
     """Ingest in this process until ``stop`` is set; note state in ``out`` meanwhile."""
     from aethergraph import DynamicGraph
 
     os.sched_setaffinity(0, cores)
     graph = DynamicGraph.open(path)
-    with ingestor(graph, address, topic, rate) as running:
+    with ingestor(graph, address, topic, rate, begin_at, False) as running:
         out.put("running")
         begin = time.monotonic()
         while not stop.wait(0.25):
@@ -234,20 +253,39 @@ def produce_unevenly(address: str, topic: str, seconds: float, cores: set[int], 
     out.put(sent)
 
 
-def follow_uneven_load(address: str, args: Any, minutes: float) -> dict[str, Any]:
-    """Return what a reader noted: seconds, messages that wait, seconds behind, records."""
+def processor_seconds(process: int) -> float:
+    """Processor time of a process until now."""
+    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def follow_uneven_load(
+    address: str, broker: int, args: Any, minutes: float, *, edges: int = 1000, batches: int = 0
+) -> dict[str, Any]:
+    """Return what a reader noted: seconds, messages that wait, seconds behind, records.
+
+    Args:
+        address: of the broker.
+        broker: number of its process.
+        args: options of the benchmark.
+        minutes: length of the load.
+        edges: edges that the graph has before.
+        batches: batches that the topic has had before, of one message each.
+    """
     spawn = multiprocessing.get_context("spawn")
     notes, sent, stop = spawn.Queue(), spawn.Queue(), spawn.Event()
-    make_topic(address, "uneven")
+    send(address, "uneven", (one.tobytes() for one in random_edges(batches)), batch=1)
     with tempfile.TemporaryDirectory(dir=args.dir) as folder:
         path = Path(folder) / "g"
-        make_graph(path, 1000)
+        make_graph(path, edges)
         cores = others(args.core)
-        writer = spawn.Process(
-            target=ingest_until, args=(path, address, "uneven", None, {args.core}, stop, notes)
-        )
+        given = (path, address, "uneven", None, {args.core}, stop, notes, "latest")
+        writer = spawn.Process(target=ingest_until, args=given)
         writer.start()
         notes.get(timeout=60)
+        assert writer.pid is not None
+        processes = {"broker": broker, "ingestor": writer.pid}
+        used = {name: processor_seconds(number) for name, number in processes.items()}
         sender = spawn.Process(
             target=produce_unevenly, args=(address, "uneven", 60 * minutes, cores, sent)
         )
@@ -256,13 +294,15 @@ def follow_uneven_load(address: str, args: Any, minutes: float) -> dict[str, Any
         until, found = time.monotonic() + 60, []
         while (one := notes.get(timeout=60)) is not None:
             found.append(one)
-            if one[3] >= total or time.monotonic() > until:
+            if not stop.is_set() and (one[3] >= total or time.monotonic() > until):
+                for name, number in processes.items():
+                    used[name] = processor_seconds(number) - used[name]
                 stop.set()
         writer.join()
         sender.join()
     columns = [list(column) for column in zip(*found, strict=True)]
     names = ("seconds", "waiting", "behind", "records")
-    return {"sent": total, **dict(zip(names, columns, strict=True))}
+    return {"sent": total, "used": used, **dict(zip(names, columns, strict=True))}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -271,15 +311,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--rounds", type=int, help="turns of each contender")
     made.add_argument("--seconds", type=float, help="length of a turn")
     made.add_argument("--minutes", type=float, help="length of the uneven load; 0: none")
+    made.add_argument("--causes", type=float, help="minutes for each cause of lag; 0: none")
     args = common.parse(made, argv)
     rounds = args.rounds if args.rounds is not None else (1 if args.quick else 7)
     args.seconds = args.seconds or (1.0 if args.quick else 8.0)
     minutes = args.minutes if args.minutes is not None else (0.05 if args.quick else 10.0)
-    with broker() as address:
-        if rounds:
+    causes = args.causes if args.causes is not None else (0.05 if args.quick else 1.0)
+    if rounds:
+        with broker() as address:
             report_training(address, args, rounds)
-        if minutes:
-            report_lag(address, args, minutes)
+    if minutes:
+        report_lag(args, minutes)
+    if causes:
+        report_causes(args, causes)
 
 
 def report_training(address: str, args: Any, rounds: int) -> None:
@@ -323,9 +367,10 @@ def report_training(address: str, args: Any, rounds: int) -> None:
     report.finish()
 
 
-def report_lag(address: str, args: Any, minutes: float) -> None:
+def report_lag(args: Any, minutes: float) -> None:
     report = Report("streaming_lag", "How far a live graph lags behind its stream", args)
-    report.data = lag = follow_uneven_load(address, args, minutes)
+    with broker_process() as (address, process):
+        report.data = lag = follow_uneven_load(address, process, args, minutes)
     report.parameters = {"minutes": minutes, "pattern": PATTERN, "rate": BASE_RATE}
     report.table(
         f"over {minutes:g} minutes of uneven load, {lag['sent']:,} messages",
@@ -347,6 +392,31 @@ def report_lag(address: str, args: Any, minutes: float) -> None:
             axis.set_ylabel(name)
 
     common.plot(report, 2, draw)
+    report.finish()
+
+
+def report_causes(args: Any, minutes: float) -> None:
+    report = Report("streaming_lag_causes", "What a stream lags behind for", args)
+    batches, edges = (200, 20_000) if args.quick else (60_000, 10_000_000)
+    report.parameters = {"minutes": minutes, "pattern": PATTERN, "rate": BASE_RATE}
+    rows: list[list[common.Cell]] = []
+    for name, before in (
+        ("a new topic, a new graph", {}),
+        (f"a topic with {batches:,} batches", {"batches": batches}),
+        (f"a graph with {edges:,} edges", {"edges": edges}),
+    ):
+        with broker_process() as (address, process):
+            lag = follow_uneven_load(address, process, args, minutes, **before)
+        report.data[name] = lag
+        each = [1e6 * lag["used"][which] / lag["sent"] for which in ("broker", "ingestor")]
+        late = float(np.percentile(behind(lag), 99))
+        rows.append([name, lag["sent"], *each, float(np.max(lag["waiting"])), late])
+    report.table(
+        f"{minutes:g} minutes of uneven load each; microseconds of processor time for a message",
+        ["before it begins", "messages", "broker", "ingestor", "messages waiting, at most",
+         "milliseconds behind, 99th of 100"],
+        rows,
+    )  # fmt: skip
     report.finish()
 
 

@@ -10,6 +10,8 @@ Environment:
     A comma-separated list for ``-fsanitize=``, for example ``address,undefined``.
 ``AETHERGRAPH_NO_URING=1``
     Leave io_uring out. Otherwise it comes in where liburing (header and static library) is found.
+``AETHERGRAPH_NO_UCX=1``
+    Leave RDMA out. Otherwise it comes in where the headers of UCX are found.
 """
 
 from __future__ import annotations
@@ -86,6 +88,24 @@ def find_liburing() -> bool:
             return False
 
 
+def find_ucx() -> bool:
+    """Return whether the headers of UCX 1.13 or later are there; it is loaded at run time."""
+    if os.environ.get("AETHERGRAPH_NO_UCX", "0") not in ("", "0"):
+        return False
+    text = (
+        "#include <ucp/api/ucp.h>\n"
+        "int main(void) { return UCP_MEM_MAP_PARAM_FIELD_PROT + UCP_OP_ATTR_FIELD_MEMH; }\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text(text)
+        command = [*compiler_command(), "-c", str(source), "-o", f"{folder}/probe.o"]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        except OSError:
+            return False
+
+
 def check_toolchain() -> None:
     """Fail with the package to install when a compiler or a header is missing."""
     flags = ["-I" + sysconfig.get_path("include"), "-I" + sysconfig.get_path("platinclude")]
@@ -116,6 +136,9 @@ def make_ffi() -> FFI:
     if find_liburing():
         compile_args += ["-DAE_HAVE_URING=1"]
         link_args += URING_LINK_ARGS
+    if find_ucx():
+        compile_args += ["-DAE_HAVE_UCX=1"]
+        link_args += ["-ldl"]
     sanitizers = os.environ.get("AETHERGRAPH_SANITIZE")
     if sanitizers:
         compile_args += [

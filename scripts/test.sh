@@ -87,6 +87,8 @@ stage_system() {
     has pkg-config || missing+=(pkg-config)
     has ip || missing+=(iproute2)
     has setarch || missing+=(util-linux)
+    # For RDMA; the build and its tests do without where there is none.
+    has_header ucp/api/ucp.h || { has apt-get && missing+=(libucx-dev); }
     [ ${#missing[@]} -eq 0 ] || { note "installing: ${missing[*]}"; apt_install "${missing[@]}"; }
     if ! clang_can_fuzz; then
         # Debian has the runtime in libclang-rt-N-dev, older Ubuntu in libclang-common-N-dev.
@@ -148,10 +150,11 @@ install_wheel() {
 
 # Every tool runs, so that one run shows all complaints.
 stage_lint() {
-    local bad=0 sources
+    local bad=0 sources mypy
     run "$VENV/bin/ruff" check . || bad=1
     run "$VENV/bin/ruff" format --check . || bad=1
     scripts/typecheck.sh "$PY" >"$LOGS/mypy.log" 2>&1 & # one thread
+    mypy=$!
     mapfile -t sources < <(find native \( -name '*.c' -o -name '*.h' \) -print | sort)
     note "clang-format on ${#sources[@]} files"
     # From the environment: every release of it formats a little differently.
@@ -160,16 +163,17 @@ stage_lint() {
     note "clang-tidy on ${#sources[@]} files"
     # What it has passed is not looked at again: names of files are hashes of what it sees, comments included.
     mkdir -p "$BASE/tidy"
+    local optional
+    optional="$(has_header liburing.h && echo -DAE_HAVE_URING=1) $(has_header ucp/api/ucp.h && echo -DAE_HAVE_UCX=1)"
     # shellcheck disable=SC2016
-    printf '%s\0' "${sources[@]}" | PASSED=$BASE/tidy URING=$(has_header liburing.h && echo -DAE_HAVE_URING=1) \
-        xargs -0 -n 1 -P "$(nproc)" sh -c '
+    printf '%s\0' "${sources[@]}" | PASSED=$BASE/tidy OPTIONAL=$optional xargs -0 -n 1 -P "$(nproc)" sh -c '
         case $1 in */core/error.c) model= ;; *) model="-include native/analyzer.h" ;; esac
-        flags="-std=gnu11 -D_GNU_SOURCE $URING -Inative/include -Inative/src $model"
+        flags="-std=gnu11 -D_GNU_SOURCE $OPTIONAL -Inative/include -Inative/src $model"
         hash=$({ clang --version; cat .clang-tidy; clang -E -CC $flags "$1"; } | sha256sum | cut -c -64)
         [ -e "$PASSED/$hash" ] || { clang-tidy --quiet "$1" -- $flags 2>/dev/null && touch "$PASSED/$hash"; }' sh || bad=1
     run "$VENV/bin/shellcheck" -x scripts/*.sh .ci/run || bad=1
     note "mypy --strict"
-    wait "$!" || bad=1
+    wait "$mypy" || bad=1
     cat "$LOGS/mypy.log"
     return "$bad"
 }
@@ -228,10 +232,18 @@ stage_soak() {
         run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
     # Workers of Ray are killed ten times.
     AETHERGRAPH_KILLS=10 run_pytest "$VENV" compiled "$TESTS/scale/test_ray.py" -k killed
+    # Ray Train over sampling tasks; training on aligned batches of a graph as large as PubMed.
+    AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/examples" "$TESTS/pyg/test_aligned_training.py" \
+        -k 'ray_train or PubMed'
     # Ingestors are killed a hundred times each, brokers go away twenty times.
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
+    # A million frames that are right but for some bits.
+    AETHERGRAPH_EXAMPLES=34 run_pytest "$VENV" compiled "$TESTS/core/remote/test_broken_frames.py" \
+        -k ten_thousands --timeout 3600
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
+    # Over UCX, which without a card asks the other side: fewer.
+    AETHERGRAPH_SOAK_READS=1e7 run_pytest "$VENV" compiled "$TESTS/core/remote/test_rdma.py" -k torn
     AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/convert/test_bounded_failures.py" -k budget
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
@@ -514,14 +526,18 @@ run_stage() {
 
 # run_beside LINE ENTRY...: these stages, in the lanes of that line; each is shown when it has ended.
 run_beside() {
-    local line=$1 lane entry running=1 shown=' '
+    local line=$1 lane entry running=1 shown=' ' pids=()
     shift
     note "at the same time: ${*%%|*}"
     rm -f "$LOGS/stop"
     for entry; do rm -f "$LOGS/${entry%%|*}.done"; done
+    set -m # lanes are process groups, which end with this script
     while IFS= read -rd / lane; do
         run_lane "$lane" " ${*%%|*} " &
+        pids+=("$!")
     done <<<"$line/"
+    set +m
+    trap 'kill -- "${pids[@]/#/-}" 2>/dev/null; exit 130' INT TERM
     while [ -n "$running" ]; do
         sleep 1
         running=$(jobs -rp) # first: what ends after this is seen below
@@ -534,6 +550,7 @@ run_beside() {
             fi
         done
     done
+    trap - INT TERM
 }
 
 # run_lane "STAGE..." " WANTED... ": those that are wanted, one after the other, until one fails in any lane.

@@ -19,7 +19,7 @@ Rules kept here, so that the modules above need not think about them:
     node_orders.py    orders of nodes, from undirected lists
     live.py           lists that change: live_types.py, live_snapshots.py, live_journal.py
     sampling.py       samplers; groups.py, exports.py: batches; walks.py, weight_sums.py
-    live_rows.py      rows that change, in slots
+    live_rows.py      rows that change, in slots; rdma.py: read from another machine
     rows.py, keys.py, records.py   rows of features, keys of tables, records of edges
 """
 
@@ -150,6 +150,14 @@ from aethergraph._native.node_orders import (
     sort_lists,
 )
 from aethergraph._native.paged_values import NativeStaging, NativeValues
+from aethergraph._native.rdma import (
+    RdmaReader,
+    RdmaTarget,
+    Region,
+    rdma_problem,
+    rdma_version,
+    take_rows,
+)
 from aethergraph._native.records import (
     hash_items,
     hash_parts,
@@ -238,6 +246,9 @@ __all__ = [
     "NativeRows",
     "PlanStats",
     "Ranks",
+    "RdmaReader",
+    "RdmaTarget",
+    "Region",
     "RowStats",
     "NativeSample",
     "NativeSampler",
@@ -327,7 +338,10 @@ __all__ = [
     "record_keys",
     "rng_draws",
     "run_long",
+    "rdma_problem",
+    "rdma_version",
     "run_task",
+    "take_rows",
     "set_num_threads",
     "time_keys",
     "trim_memory",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +45,11 @@ class SlotLayout(NamedTuple):
     row_bytes: int
     stride: int
     generation: bytes
+
+    @property
+    def row_items(self) -> int:
+        """Number of elements of a row."""
+        return math.prod(self.row_shape)
 
 
 class LiveSlots:

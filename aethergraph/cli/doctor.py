@@ -107,6 +107,7 @@ def _package() -> dict[str, Any]:
         "core": f"{native.native_version()} ({native.build_info()})",
         "core_threads": native.get_num_threads(),
         "range_reads": _range_reads(),
+        "rdma": _rdma(),
         "compiled_modules": sorted(modules - {"aethergraph._native._core"}),
         "environment": [f"{k}={v}" for k, v in os.environ.items() if k.startswith("AETHERGRAPH_")],
     }
@@ -122,6 +123,13 @@ def _range_reads() -> str:
     if forced not in ("", "auto"):
         return f"none: AETHERGRAPH_IO is {forced!r}, must be auto, uring or pread"
     return f"pread ({problem})" if problem else "uring"
+
+
+def _rdma() -> str:
+    """Describe whether rows come by rdma://, and what is missing if they do not."""
+    version, problem = native.rdma_version(), native.rdma_problem()
+    ucx = f"UCX {version >> 16}.{version & 0xFFFF}" if version else ""
+    return f"no: {problem}{f' ({ucx})' if ucx else ''}" if problem else ucx
 
 
 def _machine() -> dict[str, Any]:

@@ -154,6 +154,7 @@ def ingest_command(
             graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
             max_bad=_number(max_bad), late=late.value, lateness=_number(lateness), cut=cut,
             max_skew=None if max_skew is None else _number(max_skew), new_nodes=new_nodes,
+            gives_way=False,
         )  # fmt: skip
         began = time.monotonic()
         stats = _watch(ingestor)

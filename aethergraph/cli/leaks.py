@@ -38,6 +38,8 @@ def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
         LayoutError: the graph has no in-edges.
     """
     names = [name for name in ("node_time", "edge_time") if _times(graph, name)]
+    if graph.time_attr is not None:
+        names = [graph.time_attr]
     if not names:
         raise InvalidArgumentError(f"{graph.path}: --time: the graph has no times")
     report, total = LeakReport(), len(names) * len(_WAYS) * _BATCHES
@@ -48,7 +50,11 @@ def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
             )
             for key, (seeds, time) in enumerate(_seeds(graph, name)):
                 sample: HeteroSubgraph = sampler.sample(seeds, key, seed_time=time)
-                found = check_no_leak(graph, sample, strict=strict, time_attr=name, seed_time=time)
+                # Where a graph says what samples go by, nothing else may leak either.
+                compared = name if graph.time_attr is None else None
+                found = check_no_leak(
+                    graph, sample, strict=strict, time_attr=compared, seed_time=time
+                )
                 report.batches += 1
                 report.seeds += found.seeds
                 report.nodes += found.nodes
@@ -68,6 +74,8 @@ def _seeds(
 ) -> Iterator[tuple[dict[str, NDArray[np.int64]], dict[str, NDArray[Any]]]]:
     rng = np.random.default_rng(0)
     times = _times(graph, name)
+    is_node_time = name == "node_time" or graph.time_attr is not None
+    own = _times(graph, "node_time") if is_node_time else {}
     some = [np.asarray(one[rng.integers(0, len(one), _SEEDS)]) for one in times.values()]
     known = np.concatenate(some)
     for _ in range(_BATCHES):
@@ -78,6 +86,6 @@ def _seeds(
                 continue
             seeds[kind] = ids = rng.integers(0, count, _SEEDS)
             limits[kind] = rng.choice(known, _SEEDS)
-            if name == "node_time" and kind in times:
-                limits[kind] = np.maximum(limits[kind], times[kind][ids])
+            if kind in own:
+                limits[kind] = np.maximum(limits[kind], own[kind][ids])
         yield seeds, limits

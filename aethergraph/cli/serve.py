@@ -71,6 +71,14 @@ def serve_command(
     shard: Annotated[
         str, typer.Option(help="K/N: serve the K-th (from 0) of N ranges of the rows.")
     ] = "0/1",
+    rdma: Annotated[
+        bool,
+        typer.Option(
+            "--rdma",
+            help="Let network cards read live tables, and copies of other rows, in memory.",
+            rich_help_panel=_SECURITY,
+        ),
+    ] = False,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that answers may take at the end.")
     ] = 10.0,
@@ -87,9 +95,11 @@ def serve_command(
     """
     host, port = _place(tcp, unix)
     server = FeatureServer(
-        _tables(files, name or [], graph, sample is not None), host=host, port=port, unix=unix,
+        _tables(files, name or [], graph, sample is not None, rdma),
+        host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard), samples=_samples(files, name or [], sample), log=log,
+        tls=tls, shard=_shard(shard), rdma=rdma, samples=_samples(files, name or [], sample),
+        log=log,
     )  # fmt: skip
     if sample is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -158,7 +168,7 @@ def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str
 
 
 def _tables(
-    files: list[Path], names: list[str], lists: bool, samples: bool
+    files: list[Path], names: list[str], lists: bool, samples: bool, writable: bool
 ) -> dict[str, RowSource]:
     if names and len(names) != len(files):
         raise InvalidArgumentError(
@@ -168,7 +178,8 @@ def _tables(
     for i, path in enumerate(files):
         if samples and not lists and is_graph(path):
             continue  # their rows come with the samples
-        for key, rows in open_tables(path, names[i] if names else None, lists=lists).items():
+        tables = open_tables(path, names[i] if names else None, lists=lists, writable=writable)
+        for key, rows in tables.items():
             if key in found:
                 raise InvalidArgumentError(
                     f"two tables are called {key!r}: give --name for each file"

@@ -57,7 +57,11 @@ def make_frame(batch: ColumnBatch, encoders: Mapping[str, Callable[[list[str]], 
             value = torch.from_numpy(time_parts(batch[name]))
         else:
             kind = frame.categorical
-            codes = batch[name].astype(np.int64)
+            order = _by_count(column)
+            codes = np.empty_like(order)
+            codes[order] = np.arange(len(order))
+            given = batch[name].astype(np.int64)
+            codes = codes[np.maximum(given, 0)] if len(order) else given
             value = torch.from_numpy(codes if null is None else np.where(null, -1, codes))
         names.setdefault(kind, []).append(name)
         parts.setdefault(kind, []).append(value)
@@ -112,8 +116,19 @@ def time_parts(times: NDArray[Any]) -> NDArray[np.int64]:
     return parts
 
 
-def make_statistics(columns: Iterable[Column]) -> dict[str, dict[Any, Any]]:
-    """Return ``col_stats`` of PyTorch Frame's encoders, of all columns but texts."""
+def _by_count(column: Column) -> NDArray[np.int64]:
+    """Return the codes of a column by falling count.
+
+    PyTorch Frame takes the first category for the most frequent one, such as where one is missing.
+    """
+    counts = np.asarray(column.statistics["counts"], np.int64)
+    return np.argsort(-counts, kind="stable").astype(np.int64)
+
+
+def make_statistics(
+    columns: Iterable[Column], dimensions: Mapping[str, int]
+) -> dict[str, dict[Any, Any]]:
+    """Return ``col_stats`` of PyTorch Frame's encoders; of texts those with a dimension."""
     frame = _torch_frame()
     torch: Any = import_module("torch")
 
@@ -130,7 +145,11 @@ def make_statistics(columns: Iterable[Column]) -> dict[str, dict[Any, Any]]:
             }
         elif one.kind in ("bool", "category"):
             categories = [False, True] if one.kind == "bool" else list(one.categories)
-            found[one.name] = {kind.COUNT: (categories, list(known["counts"]))}
+            order = _by_count(one).tolist()
+            counts = [known["counts"][at] for at in order]
+            found[one.name] = {kind.COUNT: ([categories[at] for at in order], counts)}
+        elif one.name in dimensions:
+            found[one.name] = {kind.EMB_DIM: dimensions[one.name]}
         elif one.kind == "time":
             given = known["quantiles"] or [np.iinfo(np.int64).min] * 5
             parts = time_parts(np.array(given, np.int64).view(f"datetime64[{one.unit}]"))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph._checks.options import as_flag, shown
 from aethergraph.columns.batch import ColumnBatch, TextRows
 from aethergraph.columns.file import ColumnFile, write_columns
@@ -203,18 +203,31 @@ class ColumnStore:
         named = [one.name for one in kept if one.kind != "text" or one.name in (encoders or {})]
         return self.gather(ids, named).tensor_frame(encoders)
 
-    def frame_statistics(self) -> dict[str, dict[Any, Any]]:
+    def frame_statistics(
+        self, dimensions: Mapping[str, int] | None = None
+    ) -> dict[str, dict[Any, Any]]:
         """Return ``col_stats`` for PyTorch Frame's encoders, by column, from the file.
 
-        Of texts there are none: their dimension (``StatType.EMB_DIM``) is known to the encoder.
-        Counts of categories are in the order of the codes.
+        Categories are in the order of the codes of :meth:`tensor_frame`, the most frequent first.
+
+        Args:
+            dimensions: by column of texts the dimension of what its encoder returns
+                (``StatType.EMB_DIM``); other columns of texts are left out.
 
         Raises:
+            InvalidArgumentError: a dimension is not positive, or is not of a column of texts.
             UnsupportedError: PyTorch Frame is not installed.
         """
         from aethergraph.columns.frame import make_statistics
 
-        return make_statistics(self.columns.values())
+        sizes = {name: as_count(one, name) for name, one in (dimensions or {}).items()}
+        for one in self._chosen(list(sizes)) if sizes else []:
+            if one.kind != "text" or not sizes[one.name]:
+                raise InvalidArgumentError(
+                    f"dimensions are those of texts, positive, got {sizes[one.name]} for "
+                    f"{one.name!r}, a column of kind {one.kind!r}"
+                )
+        return make_statistics(self.columns.values(), sizes)
 
     # ---- the file --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty, stretches
+from aethergraph._checks.options import as_number
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows
@@ -37,8 +39,8 @@ Ids = NDArray[np.int64]
 
 #: Places of a set.
 _WAYS = 8
-#: Bytes of a place beside the row: its id, and the gather that used it last.
-_PLACE_BYTES = 16
+#: Bytes of a place beside the row: its id and the gather that used it last; its end.
+_PLACE_BYTES, _UNTIL_BYTES = 16, 8
 
 
 class CacheStats(NamedTuple):
@@ -64,11 +66,12 @@ class CacheStats(NamedTuple):
 class _Cache:
     """Rows of a source by id, as many as the memory holds; the reader behind a RowTable."""
 
-    def __init__(self, source: RowSource, budget: Budget) -> None:
+    def __init__(self, source: RowSource, budget: Budget, max_age: float | None) -> None:
         self.code = native.dtype_code(source.dtype_name)
         self.source = source
         row_bytes = source.nbytes // max(1, source.num_rows)
-        set_bytes = _WAYS * (row_bytes + _PLACE_BYTES)
+        beside = _PLACE_BYTES + (0 if max_age is None else _UNTIL_BYTES)
+        set_bytes = _WAYS * (row_bytes + beside)
         num_sets = min(budget.limit // set_bytes, -(-source.num_rows // _WAYS))
         if budget.limit < set_bytes:
             raise InvalidArgumentError(
@@ -80,6 +83,9 @@ class _Cache:
         self._rows = empty((places, *source.row_shape), source.array_dtype, "a cache of rows")
         self._ids = np.full((num_sets, _WAYS), -1, np.int64)
         self._used = np.zeros((num_sets, _WAYS), np.int64)
+        self._max_age = max_age
+        #: Time (monotonic) until which the row at each place may be used.
+        self._until = np.zeros((num_sets, _WAYS) if max_age is not None else (0, _WAYS))
         self._lock, self._process = threading.Lock(), os.getpid()
         self.rows = self.hits = self.gathers = self.rows_read = 0
         self._clock = 0
@@ -106,13 +112,14 @@ class _Cache:
                 return
             out[found] = self._rows[places[found]]
         unique, inverse = np.unique(ids[~found], return_inverse=True)
+        until = 0.0 if self._max_age is None else time.monotonic() + self._max_age
         with native.working_for(task):  # and without the lock: a source may wait long
             rows = gather_rows(self.source, unique)
         out[~found] = rows[inverse]
         with self._lock:
             self.gathers += 1
             self.rows_read += len(unique)
-            self._keep(unique, rows)
+            self._keep(unique, rows, until)
 
     def _find(self, ids: Ids) -> NDArray[np.int64]:
         """Return the place of each id, -1 where there is none, and note that it was used."""
@@ -120,14 +127,19 @@ class _Cache:
         places = np.full(len(ids), -1, np.int64)
         if not self._ids.size:
             return places
+        now = time.monotonic()
         for some in stretches(len(ids)):
             sets = ids[some] % len(self._ids)
             at, ways = np.nonzero(self._ids[sets] == ids[some, None])
+            if self._max_age is not None:  # what is too old is not there, and makes room first
+                good = self._until[sets[at], ways] > now
+                self._used[sets[at[~good]], ways[~good]] = 0
+                at, ways = at[good], ways[good]
             places[some][at] = sets[at] * _WAYS + ways
             self._used[sets[at], ways] = self._clock
         return places
 
-    def _keep(self, ids: Ids, rows: NDArray[Any]) -> None:
+    def _keep(self, ids: Ids, rows: NDArray[Any], until: float) -> None:
         """Put rows into their sets, in place of those that were used longest ago."""
         new = np.flatnonzero(self._find(ids) < 0)  # another thread may have put them there
         if not self._ids.size or not len(new):
@@ -141,6 +153,10 @@ class _Cache:
             some = rank == turn
             own, taken = sets[some], new[some]
             ways = self._used[own].argmin(axis=1)
+            if self._max_age is not None:  # an old copy of the row itself, before any other row
+                same = self._ids[own] == ids[taken][:, None]
+                ways = np.where(same.any(axis=1), same.argmax(axis=1), ways)
+                self._until[own, ways] = until
             self._ids[own, ways] = -1  # a child that is forked here must not take the old row
             self._rows[own * _WAYS + ways] = rows[taken]
             self._used[own, ways] = self._clock
@@ -155,6 +171,7 @@ class _Cache:
         """Drop all rows and the memory for them."""
         with self._lock:
             self._ids, self._used = self._ids[:0], self._used[:0]
+            self._until = self._until[:0]
             self._rows, self.nbytes = self._rows[:0].copy(), 0
 
 
@@ -174,23 +191,36 @@ class CachedRows(RowTable):
     Threads share the cache, and read from the source at the same time. Each forked child goes on
     with a cache of its own; a pickled copy starts with an empty one.
 
+    Of rows that change, such as those of a live table on another machine, copies may be used for
+    ``max_age`` seconds after they were asked for. Without it they are refused.
+
     Args:
-        source: a source of rows that do not change, or an array.
+        source: a source of rows, or an array.
         memory_budget: bytes, or a text such as ``"512M"``, for cached rows and their index. Results
             of ``gather`` are not counted. None: 512 MiB, or half of the available memory if that is
             less.
+        max_age: seconds that a row may be used after the source was asked for it; None: for ever.
 
     Raises:
-        InvalidArgumentError: no source of rows, or a budget for fewer than eight rows.
+        InvalidArgumentError: no source of rows, a budget for fewer than eight rows, or rows that
+            change and no ``max_age``.
     """
 
     def __init__(
-        self, source: FeatureSource | ArrayLike, memory_budget: int | str | None = None
-    ) -> None:
+        self, source: FeatureSource | ArrayLike, memory_budget: int | str | None = None,
+        max_age: float | None = None,
+    ) -> None:  # fmt: skip
         #: The source, as rows that loaders gather from.
         self.source = rows = as_row_source(source, "source")
         self._budget = Budget.optional(memory_budget) or Budget.default(ROWS_BYTES)
-        self._rows = self._cache = _Cache(rows, self._budget)
+        self._max_age = None if max_age is None else as_number(max_age, "max_age")
+        if self._max_age is not None and not 0 < self._max_age <= 1e9:
+            raise InvalidArgumentError(f"max_age = {self._max_age} is not in (0, 1e9] seconds")
+        if rows.is_live and self._max_age is None:
+            raise InvalidArgumentError(
+                "source has rows that change: give max_age=, the seconds that a copy may be used"
+            )
+        self._rows = self._cache = _Cache(rows, self._budget, self._max_age)
         self._array, self._guard = None, None
         self._code, self._dtype = self._cache.code, rows.array_dtype
         self._num_rows, self._row_shape = rows.num_rows, rows.row_shape
@@ -223,6 +253,11 @@ class CachedRows(RowTable):
         """Identity of the source's content, or None."""
         return self.source.fingerprint
 
+    @property
+    def is_live(self) -> bool:
+        """True if the source's rows change; what is gathered is at most ``max_age`` seconds old."""
+        return self.source.is_live
+
     def stats(self) -> CacheStats:
         """Return counts of hits and of the source's gathers in this process."""
         self.native_rows()
@@ -250,4 +285,4 @@ class CachedRows(RowTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.native_rows()
-        return CachedRows, (self.source, self._budget.limit)
+        return CachedRows, (self.source, self._budget.limit, self._max_age)

@@ -295,10 +295,11 @@ class LiveFeatureTable(RowTable):
         """True after :meth:`close`."""
         return self._rows is None
 
-    def shared_file(self) -> SharedFile:
-        """Return the file or memory, for reading, whatever this handle may do."""
-        own = f"/proc/self/fd/{self.descriptor}"
-        return SharedFile(os.open(own, os.O_RDONLY | os.O_CLOEXEC), missing=self._missing)
+    def shared_file(self, writable: bool = False) -> SharedFile:
+        """Return the file or memory, for reading; also for writing if this handle can and shall."""
+        own, both = f"/proc/self/fd/{self.descriptor}", writable and self.is_writable
+        number = os.open(own, (os.O_RDWR if both else os.O_RDONLY) | os.O_CLOEXEC)
+        return SharedFile(number, missing=self._missing, is_writable=both)
 
     def native_slots(self) -> native.LiveSlots:
         """Return the native handle; raise ClosedError after :meth:`close`."""

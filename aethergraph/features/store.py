@@ -316,7 +316,7 @@ class FeatureStore(RowTable):
         """Guard of the file that the rows are mapped from; None if they are not mapped."""
         return self._guard
 
-    def shared_file(self) -> SharedFile | None:
+    def shared_file(self, writable: bool = False) -> SharedFile | None:
         """Return the file that the rows are mapped from; None if they are not, or converted."""
         array, guard = self._array, self._guard
         if array is None or guard is None or self._converts or not array.flags.c_contiguous:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +28,7 @@ from aethergraph.graph.walks import WalksByBatch
 from aethergraph.ids import IdMap
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_storage
+from aethergraph.storage.choice import Storage, check_storage, is_address
 from aethergraph.storage.meta import check_fingerprint
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
@@ -69,6 +70,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     _ids: IdFiles | None
     _beside: Mapping[str, str]
     _time_zone: str | None
+    _time_attr: str | None
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -85,6 +87,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         self._ids = None
         self._beside = {} if reader is None else reader.meta.beside
         self._time_zone = None if reader is None else reader.meta.time_zone
+        self._time_attr = None if reader is None else reader.meta.time_attr
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -196,7 +199,10 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         Header, section table and sizes are checked; :meth:`verify` reads and checks everything.
 
         Args:
-            path: a file written by :meth:`save` or ``aethergraph convert``.
+            path: a file written by :meth:`save` or ``aethergraph convert``. Or the address of a
+                server that has the graph (``aethergraph serve graph.aeg --graph``),
+                ``"tcp://host:port"`` or ``"unix:///path"``: it is
+                :func:`aethergraph.remote.open_graph` then, and the lists stay there.
             storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
                 opening is instant. ``"memory"``: copied into huge pages now, several times faster
                 to sample from. ``"uring"``: the lists stay in the file and only a compressed index
@@ -219,10 +225,21 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
             UnsupportedError: the file has several node or edge types.
             InvalidArgumentError: the budget is too small (the message names the minimum), or is
-                given with ``"mmap"``.
+                given with ``"mmap"``; or ``storage`` or a budget with an address.
         """
         check_storage(storage)
         budget = Budget.optional(memory_budget)
+        if is_address(path):
+            from aethergraph.remote.graph import open_graph
+
+            address = str(path)
+            if storage != "mmap" or budget is not None:
+                raise InvalidArgumentError(
+                    f"{address}: the lists stay at the server: leave storage= and "
+                    "memory_budget= out"
+                )
+            found: Any = open_graph(address)
+            return cast("Graph", found)
         reader = GraphReader(path)
         parts = reader.make_one()
         reader.read([parts], [parts], storage, budget, progress)
@@ -259,6 +276,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             StorageError: the file cannot be written (no space, no permission...).
         """
         writer = GraphWriter.of_one(self._live(), compress, attrs=as_flag(attrs, "attrs"))
+        writer.meta = replace(writer.meta, time_zone=self._time_zone, time_attr=self._time_attr)
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -315,6 +333,11 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     def time_zone(self) -> str | None:
         """Time zone of all times, ``"UTC"``, if the tables that the graph was made of gave one."""
         return self._time_zone
+
+    @property
+    def time_attr(self) -> str | None:
+        """Name of the times that samples go by; see :attr:`HeteroGraph.time_attr`."""
+        return self._time_attr
 
     @property
     def ids(self) -> IdMap:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -364,6 +365,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
             compress,
             attrs=as_flag(attrs, "attrs"),
         )
+        writer.meta = replace(writer.meta, time_zone=self.time_zone, time_attr=self.time_attr)
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -507,6 +509,15 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     def time_zone(self) -> str | None:
         """Time zone of all times, ``"UTC"``, if the tables that the graph was made of gave one."""
         return None if self._reader is None else self._reader.meta.time_zone
+
+    @property
+    def time_attr(self) -> str | None:
+        """Name of the times that samples go by, ``"edge_time"``, where there are of nodes too.
+
+        ``convert.tables`` makes such graphs: the time of an edge is the latest of its own and of
+        those of both its nodes. None: the graph does not say.
+        """
+        return None if self._reader is None else self._reader.meta.time_attr
 
     @property
     def path(self) -> str | None:

@@ -18,7 +18,7 @@ from aethergraph.remote import wire
 __all__ = ["Address", "Location", "is_socket", "parse_address", "read_token"]
 
 _SCHEMES = ("tcp", "unix", "shm", "rdma")
-_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget", "map")
+_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget", "map", "max_age")
 #: Room for the requests that are under way, so that sending them never waits for the server.
 _SEND_BYTES = 256 << 10
 
@@ -55,6 +55,7 @@ class Address:
         ca: file of the certificates that the server's must be signed by, ``"system"``, or None.
         timeout: seconds that a request may take in all.
         memory_budget: memory for rows that are kept, or None.
+        max_age: seconds that rows that change may be kept, or None.
         mapped: whether rows of a server on this machine are mapped, where that is possible.
     """
 
@@ -66,6 +67,7 @@ class Address:
     ca: str | None
     timeout: float
     memory_budget: str | None
+    max_age: float | None
     mapped: bool = True
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
 
@@ -149,6 +151,11 @@ def parse_address(url: Any) -> Address:
     timeout = as_number(given.get("timeout", 30), f"timeout in {shown(url)}")
     if not 0 < timeout <= 86400:
         raise InvalidArgumentError(f"timeout = {timeout} in {shown(url)} is not in (0, 86400]")
+    max_age = None
+    if "max_age" in given:
+        max_age = as_number(given["max_age"], f"max_age in {shown(url)}")
+        if not 0 <= max_age <= 1e9:
+            raise InvalidArgumentError(f"max_age = {max_age} in {shown(url)} is not in [0, 1e9]")
     path, name = unquote(parts.path), given.get("name", "")
     if parts.scheme in ("tcp", "rdma"):
         locations = tuple(_location(one, url) for one in parts.netloc.split(","))
@@ -159,7 +166,7 @@ def parse_address(url: Any) -> Address:
         locations = (Location(path, None),)
     return Address(
         url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,
-        given.get("memory_budget"),
+        given.get("memory_budget"), max_age,
         as_choice(given.get("map", "yes"), ["yes", "no"], "map") == "yes",
     )  # fmt: skip
 

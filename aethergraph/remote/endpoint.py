@@ -108,7 +108,10 @@ class Connection:
         self._where, self._request = str(location), 0
         #: True: it is somebody's own, and no longer the endpoint's.
         self.is_kept = False
-        self._patience = address.timeout
+        #: Seconds that a request may take.
+        self.patience = address.timeout
+        #: What reads the server's memory beside this connection (onesided.py), or None.
+        self.reader: Any = None
         self._head = bytearray(wire.HEADER.size)
         token = address.token()
         try:
@@ -132,6 +135,9 @@ class Connection:
 
     def close(self) -> None:
         """End the connection."""
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            reader.close()
         self._socket.close()
 
     # ---- who is who ----------------------------------------------------------------------------
@@ -201,7 +207,7 @@ class Connection:
             begin: place of the request's ids among those of the gather, for messages.
             have: first bytes of the reply, if they were received before.
         """
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + self.patience
         self._head[: len(have)] = have
         self._fill(memoryview(self._head)[len(have) :], until)
         size, found_op, flags, zero, found = wire.HEADER.unpack(self._head)

@@ -30,7 +30,7 @@ def is_graph(path: native.Path) -> bool:
 
 
 def open_tables(
-    path: native.Path, name: str | None = None, *, lists: bool = False
+    path: native.Path, name: str | None = None, *, lists: bool = False, writable: bool = False
 ) -> dict[str, RowSource]:
     """Open the tables of rows in a file, mapped.
 
@@ -41,17 +41,23 @@ def open_tables(
     Args:
         path: a feature file, ``.npy`` or native, the file of a live table, or a graph file.
         name: another name for the table of a feature file; a word before those of a graph.
+        writable: open live tables for writing, too, as network cards ask for, if that is allowed.
         lists: of a graph of one type, the lists, weights and times, too (remote/graph.py).
 
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
         InvalidArgumentError: a graph without attributes.
-        UnsupportedError: lists of many types, which are not served.
+        UnsupportedError: lists of many types, which are not served; or a live graph.
     """
     lists, name = as_flag(lists, "lists"), as_text(name, "name")
+    if is_live_directory(path):
+        raise UnsupportedError(
+            f"{os.fsdecode(path)} is a live graph, whose tables change: serve samples of it, by "
+            "--sample plan.toml; or save(path) a snapshot, and serve that"
+        )
     is_array = LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
-        return {name or Path(os.fsdecode(path)).stem: open_rows(path)}
+        return {name or Path(os.fsdecode(path)).stem: open_rows(path, writable)}
     found: dict[str, RowSource] = {}
     graph = HeteroGraph.load(path)
     if (len(graph.node_types), len(graph.edge_types)) == (1, 1):

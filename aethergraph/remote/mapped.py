@@ -37,12 +37,10 @@ def send_file(sock: socket.socket, request: int, rows: RowSource) -> None:
     if shared is None:
         wire.send(sock, wire.ATTACH, request, wire.pack_facts({}))
         return
-    try:
+    with shared:
         facts = {"offset": shared.offset, "missing": shared.missing}
         body = wire.pack_facts(facts)
         wire.send_descriptor(sock, wire.ATTACH, request, body, shared.descriptor)
-    finally:
-        os.close(shared.descriptor)
 
 
 class Mapped:
@@ -54,7 +52,7 @@ class Mapped:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._attached = endpoint.run(_attach)
+        self._attached: tuple[Connection | None, NativeTable | None] = endpoint.run(_attach)
 
     def rows(self, task: native.Task | None = None) -> NativeTable | None:
         """Return the rows; None: ask the server for them.
@@ -76,7 +74,7 @@ class Mapped:
 
     def close(self) -> None:
         """End the connection, and let go of the rows."""
-        connection, _ = self._attached
+        (connection, _), self._attached = self._attached, (None, None)
         if connection is not None:
             connection.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from aethergraph import _native as native
 from aethergraph.features import FeatureStore
 from aethergraph.features.live import LiveFeatureTable
@@ -10,12 +12,12 @@ from aethergraph.protocols import RowSource
 __all__ = ["open_rows"]
 
 
-def open_rows(path: native.Path) -> RowSource:
+def open_rows(path: native.Path, writable: bool = False) -> RowSource:
     """Open the rows of a feature file or of a live table, mapped.
 
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
     """
     if LiveFeatureTable.is_table(path):
-        return LiveFeatureTable.open(path, writable=False)
+        return LiveFeatureTable.open(path, writable=writable and os.access(path, os.W_OK))
     return FeatureStore.load(path)

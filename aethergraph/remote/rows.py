@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,21 +13,26 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph._tracepoints import made
-from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError
+from aethergraph.errors import (
+    AetherError,
+    ClosedError,
+    InvalidArgumentError,
+    StorageError,
+    UnsupportedError,
+)
 from aethergraph.features import CachedRows
 from aethergraph.features.table import RowTable, check_rows, gather_filled
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address, parse_address
-from aethergraph.remote.endpoint import Endpoint, Gathering
+from aethergraph.remote.endpoint import Connection, Endpoint, Gathering
 from aethergraph.remote.mapped import Mapped
+from aethergraph.remote.onesided import SlotReader, at_places
 from aethergraph.remote.row_files import open_rows
 
 __all__ = ["RemoteRows", "RemoteStats", "open_source"]
 
 log = logging.getLogger("aethergraph")
-
-_told_of_rdma = False
 
 
 class RemoteStats(NamedTuple):
@@ -58,14 +65,16 @@ def open_source(url: str) -> RowSource:
     ``unix:///PATH/NAME``             a server at a unix socket on this machine; rows of a file, or
                                       of a live table, are mapped then
     ``shm:///PATH``                   a file on this machine, mapped: no server, no copy between
-    ``rdma://HOST:PORT/NAME``         as ``tcp``; says once that no RDMA transport is there
+    ``rdma://HOST:PORT/NAME``         a server's memory, read by the network card (UCX); where that
+                                      is not possible, it is said in the log, and is as ``tcp``
     ================================  ==============================================================
 
     Options follow as ``?option=value&...``: ``token_file``, the file of the secret; ``ca``, the
     file of the certificate that the server's is signed by, or ``system``, for TLS; ``timeout`` in
     seconds (30) that a request may take with all of its retries; ``memory_budget``, such as
     ``512M``, for rows that are kept (:class:`aethergraph.CachedRows`); ``name`` of the table.
-    Rows that change are never kept, nor those that are mapped; ``map=no`` asks the server for them.
+    Rows that change are kept for ``max_age`` seconds, if that is given, else not at all; nor are
+    those that are mapped. ``map=no`` asks the server for them.
 
     Threads share the source and ask at the same time, each over a connection of its own. A forked
     child connects anew, and so does a copy that was pickled: it travels as its URL. A connection
@@ -82,19 +91,12 @@ def open_source(url: str) -> RowSource:
         if address.memory_budget is not None:
             raise InvalidArgumentError(f"{url}: rows in memory are not kept a second time")
         return open_rows(address.locations[0].host)
-    if address.scheme == "rdma":
-        _tell_of_rdma()
     rows = RemoteRows(address)
-    if address.memory_budget is None or rows.is_live or rows.is_mapped:
+    if rows.transport == "map" or (rows.is_live and not address.max_age):
         return rows
-    return CachedRows(rows, address.memory_budget)
-
-
-def _tell_of_rdma() -> None:
-    global _told_of_rdma
-    if not _told_of_rdma:
-        _told_of_rdma = True
-        log.warning("rdma://: there is no RDMA transport here; rows come over TCP")
+    if address.memory_budget is None and not rows.is_live:
+        return rows
+    return CachedRows(rows, address.memory_budget, address.max_age or None)
 
 
 class _Reader:
@@ -103,6 +105,7 @@ class _Reader:
     mapped: Mapped | None = None
 
     def __init__(self, address: Address) -> None:
+        self.url = address.url
         self.endpoints = [Endpoint(address, location) for location in address.locations]
         try:
             self.endpoints.sort(key=lambda one: one.table.begin)
@@ -117,6 +120,10 @@ class _Reader:
         self.gathers = self.rows = 0
         can_map = address.scheme == "unix" and address.mapped and len(self.endpoints) == 1
         self.mapped = Mapped(self.endpoints[0]) if can_map else None
+        self.rdma = address.scheme == "rdma"
+        if self.rdma:
+            for endpoint in self.endpoints:
+                endpoint.run(self._slots_of)
 
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
@@ -136,23 +143,57 @@ class _Reader:
         if not len(ids):
             return
         if len(self.endpoints) == 1:
-            self.endpoints[0].run(lambda one: one.gather(ids, out, task).finish(), task)
+            self.endpoints[0].run(lambda one: self._read(one, ids, out, task), task)
+        elif self.rdma:
+            for number, places in self._shards(ids):
+                rows = empty((len(places), *out.shape[1:]), out.dtype, f"{len(places)} rows")
+                with at_places(places):
+                    read = partial(self._read, ids=ids[places], out=rows, task=task)
+                    self.endpoints[number].run(read, task)
+                out[places] = rows
         else:
             self._fill_of_shards(ids, out, task)
         self.gathers += 1
         self.rows += len(ids)
 
+    def _read(
+        self, one: Connection, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None
+    ) -> None:
+        """Read rows of one server, out of its memory if that is possible."""
+        slots = self._slots_of(one) if self.rdma else None
+        if slots is None:
+            one.gather(ids, out, task).finish()
+        else:
+            slots.gather(ids, out, task)
+
+    def _slots_of(self, one: Connection) -> SlotReader | None:
+        """Return what reads the memory of a connection's server; None: rows go over TCP now."""
+        if one.reader is None:
+            try:
+                one.reader = SlotReader(one)
+            except (UnsupportedError, StorageError) as error:
+                if self.rdma:
+                    log.warning("%s: rows come over TCP: %s", self.url, error)
+                self.rdma = False
+        reader: SlotReader | None = one.reader
+        return reader
+
+    def _shards(self, ids: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield the number of each server that has rows of ``ids``, and their places there."""
+        shard = np.searchsorted(self._ends, ids, "right")
+        for number in range(len(self.endpoints)):
+            places = np.flatnonzero(shard == number)
+            if len(places):
+                yield number, places
+
     def _fill_of_shards(
         self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None
     ) -> None:
         """Ask all servers at once, and put their rows in place as they come."""
-        shard = np.searchsorted(self._ends, ids, "right")
         parts = []
-        for number, endpoint in enumerate(self.endpoints):
-            places = np.flatnonzero(shard == number)
-            if len(places):
-                rows = empty((len(places), *out.shape[1:]), out.dtype, f"{len(places)} rows")
-                parts.append(_Part(endpoint, places, ids[places], rows, task))
+        for number, places in self._shards(ids):
+            rows = empty((len(places), *out.shape[1:]), out.dtype, f"{len(places)} rows")
+            parts.append(_Part(self.endpoints[number], places, ids[places], rows, task))
         try:
             for part in parts:
                 part.begin()
@@ -276,9 +317,14 @@ class RemoteRows(RowTable):
         return self._reader.live
 
     @property
-    def is_mapped(self) -> bool:
-        """True if rows are read from the server's file or memory, and not asked for."""
-        return self._reader.mapped is not None and self._reader.mapped.is_there
+    def transport(self) -> str:
+        """Way of the rows: asked for by ``"tcp"``, ``"unix"``, or read by ``"map"``, ``"rdma"``."""
+        reader = self._reader
+        if reader.mapped is not None and reader.mapped.is_there:
+            return "map"
+        if self._address.scheme == "rdma":
+            return "rdma" if reader.rdma else "tcp"
+        return self._address.scheme
 
     @property
     def fingerprint(self) -> str | None:

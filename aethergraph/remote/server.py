@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import hmac
+import logging
 import os
 import secrets
 import socket
@@ -31,9 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_text, is_name, shown
+from aethergraph._checks.options import as_flag, as_text, is_name, shown
 from aethergraph._tracepoints import made
-from aethergraph.errors import AccessDeniedError, AetherError, InvalidArgumentError
+from aethergraph.errors import (
+    AccessDeniedError,
+    AetherError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from aethergraph.features.sources import gather_rows
 from aethergraph.features.table import check_rows
 from aethergraph.protocols import FeatureSource
@@ -48,11 +54,14 @@ from aethergraph.remote.listening import (
     set_options,
 )
 from aethergraph.remote.mapped import FILE, send_file
+from aethergraph.remote.onesided import RDMA, SlotServer
 from aethergraph.remote.samples.desk import SampleDesk
 from aethergraph.remote.samples.service import SampleService
 from aethergraph.remote.served import ServedRows, check_shard, serve_rows
 
 __all__ = ["FeatureServer", "ServerStats"]
+
+log = logging.getLogger("aethergraph")
 
 #: Connections that have not said who they are, at most; the oldest makes room.
 _STRANGERS = 64
@@ -147,6 +156,10 @@ class FeatureServer:
         shard: ``(k, n)``: serve the k-th (from 0) of n equal ranges of rows. Ids stay those of all
             rows; a client that has the addresses of all n servers asks each for its rows.
         max_connections: connections at once.
+        rdma: let the network cards of clients at ``rdma://`` read the memory of live tables by
+            themselves; other rows are copied into such memory. Rows then cross the network as they
+            are, without TLS: for networks that are yours. Where that is not possible it is said in
+            the log, and rows go over TCP.
         samples: by name, what samples are drawn from (:class:`SampleService`); ``sources`` may then
             be empty.
         log: file to which a line is appended for each sample, for :func:`replay`.
@@ -170,6 +183,7 @@ class FeatureServer:
         tls: tuple[str | Path, str | Path] | None = None,
         shard: tuple[int, int] = (0, 1),
         max_connections: int = 256,
+        rdma: bool = False,
         samples: Mapping[str, SampleService] | None = None,
         log: native.Path | None = None,
     ) -> None:
@@ -197,6 +211,10 @@ class FeatureServer:
         self._token = None if token is None else token.encode()
         self._tls = server_context(tls)
         self._most = as_count(max_connections, "max_connections")
+        self._rdma = as_flag(rdma, "rdma")
+        if self._rdma and port is None:
+            raise InvalidArgumentError("rdma needs port=: clients connect over TCP first")
+        self._slots: SlotServer | None = None
         self._lock = threading.Lock()
         self._listeners: list[socket.socket] = []
         self._strangers: deque[_Connection] = deque()
@@ -230,12 +248,20 @@ class FeatureServer:
             for one in found:
                 one.close()
             raise
+        slots = self._open_slots() if self._rdma else None
         with self._lock:
-            self._listeners = found
+            self._listeners, self._slots = found, slots
             self._ended.clear()
         for one in found:
             self._begin(self._accept, one)
         return self
+
+    def _open_slots(self) -> SlotServer | None:
+        try:
+            return SlotServer(self._numbered)
+        except UnsupportedError as error:
+            log.warning("no RDMA, rows go over TCP: %s", error)
+            return None
 
     def close(self, grace: float = 10.0) -> None:
         """Stop: no connection is accepted, requests that have come are answered, then all end.
@@ -262,6 +288,9 @@ class FeatureServer:
             open_ones = [*self._strangers, *self._connections]
         for connection in open_ones:
             connection.stop(socket.SHUT_RDWR)
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.close()
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -476,8 +505,10 @@ class FeatureServer:
         table = self._table(number)
         if how == FILE and one.socket.family == socket.AF_UNIX and table.is_whole:
             send_file(one.socket, frame.request, table.rows)
-        else:
-            one.send(wire.ATTACH, frame.request, wire.pack_facts({}))
+            return
+        slots = self._slots if how == RDMA else None
+        facts = {} if slots is None else slots.answer(number)
+        one.send(wire.ATTACH, frame.request, wire.pack_facts(facts))
 
     def _table(self, number: int) -> ServedRows:
         if number >= len(self._numbered):

@@ -278,7 +278,8 @@ def require_sorted(
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"{label}the in-edges of node {error.position} are not sorted by {name!r}: build the "
-            "graph with these times (from_edges(edge_time=...) or node_time=...), which sorts",
+            "graph with these times (from_edges(edge_time=...) or node_time=..., or time = in a "
+            "schema of tables), which sorts",
             position=error.position,
         ) from None
     if own is not None:

@@ -19,6 +19,11 @@ Storage = Literal["mmap", "memory", "uring", "auto"]
 _STORAGES = ("mmap", "memory", "uring", "auto")
 
 
+def is_address(path: object) -> bool:
+    """Return whether ``path`` is the address of a server."""
+    return isinstance(path, str) and path.startswith(("tcp://", "unix://"))
+
+
 def check_storage(storage: str) -> None:
     """Raise unless ``storage`` is "mmap", "memory", "uring" or "auto"."""
     as_choice(storage, _STORAGES, "storage")

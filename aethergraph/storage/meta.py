@@ -107,6 +107,8 @@ class FileMeta:
     keys: KeysMeta | None = None
     #: Time zone of the times; None: they have none, or it is not known.
     time_zone: str | None = None
+    #: The times that samples go by where there are several kinds, "edge_time"; else None.
+    time_attr: str | None = None
     #: Fingerprints of files beside a graph, by node type and suffix ("user.ids").
     beside: Mapping[str, str] = field(default_factory=dict)
 
@@ -136,6 +138,8 @@ class FileMeta:
             content["time_unit"] = self.time_unit
         if self.time_zone is not None:
             content["time_zone"] = self.time_zone
+        if self.time_attr is not None:
+            content["time_attr"] = self.time_attr
         if self.beside:
             content["beside"] = dict(self.beside)
         if self.keys is not None:
@@ -196,10 +200,13 @@ class _Decoder:
             self.require(is_unit(unit), f"has the unknown time_unit {unit!r}")
         zone = content.get("time_zone")
         self.require(zone is None or isinstance(zone, str), "has no proper 'time_zone'")
+        time_attr = content.get("time_attr")
+        self.require(time_attr in (None, "edge_time"), "has no proper 'time_attr'")
         beside: Any = content.get("beside", {})
         proper = isinstance(beside, dict) and all(isinstance(one, str) for one in beside.values())
         self.require(proper, "has no proper 'beside'")
-        return FileMeta(node_types, edge_types, arrays, unit, self.keys(content), zone, beside)
+        by = self.keys(content)
+        return FileMeta(node_types, edge_types, arrays, unit, by, zone, time_attr, beside)
 
     def keys(self, content: dict[str, Any]) -> KeysMeta | None:
         entry: Any = content.get("keys")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_text, is_name
+from aethergraph._checks.options import as_choice, as_flag, as_text, is_name
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import WATERMARK, cap_times, is_kept, packed, times_of, unpacked
@@ -43,6 +43,9 @@ _LAG_EVERY = 0.5
 _LEAST = 1000
 #: So many bad records before the first good one: the schema is another one.
 _HOPELESS = 20
+#: Where other threads are to have their turn: most records that are taken in one, and the seconds
+#: between two. A thread that waits for Python has it only if this one really sleeps.
+_TURN, _PAUSE = 1000, 1e-4
 #: Seconds to wait for memory, at first and at most.
 _WAITS = 0.02, 1.0
 
@@ -141,6 +144,9 @@ class Ingestor:
             None: commits as records come.
         keep: with ``cut``, keep the commits from the one that :meth:`snapshot` was last asked for
             up to this many behind it, and wait before there are more; 0: keep none.
+        gives_way: let other threads of this process have their turn at Python often, while
+            :meth:`start` ingests in a thread: training beside it waits less, and the most that
+            the ingestor could take in is less, too. False where nothing else is to be fast.
 
     Raises:
         InvalidArgumentError: an argument is invalid, or the schema does not fit the graph.
@@ -163,6 +169,7 @@ class Ingestor:
         id_map: IdMap | Mapping[str, IdMap] | None = None,
         cut: int | None = None,
         keep: int = 0,
+        gives_way: bool = True,
     ) -> None:
         self._target = Target(graph, new_nodes, id_map)
         self.graph, self.source = graph, source
@@ -207,6 +214,7 @@ class Ingestor:
         self._lag_at = 0.0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._gives_way, self._pauses = as_flag(gives_way, "gives_way"), 0.0
         self._quiet = threading.Condition()
         self._rounds = 0
         self._cuts: Cuts | None = None
@@ -246,6 +254,11 @@ class Ingestor:
         What can fail at the beginning fails here: a source that cannot be reached, for instance.
         """
         self._open()
+        if self._gives_way:
+            self._pauses = _PAUSE
+            at_once = getattr(self.source, "at_once", None)
+            if at_once is not None:
+                self.source.at_once = min(at_once, _TURN)  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._run_in_thread, name=f"ingest {self._name}")
         self._thread.daemon = True
         self._thread.start()
@@ -453,6 +466,8 @@ class Ingestor:
         now = time.monotonic()
         wait = max(0.0, pending.since + self._linger - now) if pending.records else _POLL
         found = self.source.poll(wait)
+        if found and self._pauses:
+            time.sleep(self._pauses)
         for one in found or ():
             self._take(one) if self._cuts is None else self._cuts.add(one)
         self._note_stalled()

@@ -93,6 +93,8 @@ class KafkaSource(SchemaSource):
         self._stops = as_flag(stop_at_end, "stop_at_end")
         self._timeout = as_number(timeout, "timeout")
         self._options = dict(options or {})
+        #: Most messages that a poll takes.
+        self.at_once = _AT_ONCE
         self._consumer: Any = None
         #: Number of the next message by partition.
         self._next: dict[int, int] = {}
@@ -157,7 +159,7 @@ class KafkaSource(SchemaSource):
             # The first one is waited for, the others are taken as far as they are there.
             messages = self._consumer.consume(1, max(timeout, 0.001))
             if messages:
-                messages += self._consumer.consume(_AT_ONCE, 0)
+                messages += self._consumer.consume(self.at_once, 0)
         except KafkaException as error:
             raise self._failed(_text(error)) from None
         if not messages:

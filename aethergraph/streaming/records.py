@@ -142,6 +142,8 @@ class Source(Protocol):
     - ``stalled``: a text while the other end cannot be reached, else None;
     - ``ended() -> partitions``: those that will give nothing any more, as far as is known;
     - ``describe(partition) -> str``: the partition in words, such as a file's name;
+    - ``at_once``: most records that a poll returns, which an ingestor that shares Python with
+      other threads makes smaller;
     - ``check(graph)``: raises an error if its schema does not fit, before anything is read.
 
     :class:`aethergraph.testing.SourceContract` tests one. All calls come from one thread.

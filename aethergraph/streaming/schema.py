@@ -318,7 +318,8 @@ class Schema:
             if isinstance(value, str):
                 found[at] = _of_iso(value)
             elif unit is not None:
-                found[at] = np.datetime64(value if _is_count(value) else _NAT, unit)
+                count = np.array(value if _is_count(value) else _NAT, np.int64)
+                found[at] = count.view(f"datetime64[{unit}]")[()]
         return found
 
 

@@ -36,6 +36,7 @@ from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.hgt import HGTLoader, HGTSampler
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
 from aethergraph.pyg.sampler import NeighborSampler
+from aethergraph.pyg.served import sample_to_data
 from aethergraph.pyg.shadow import ShaDowKHopSampler
 from aethergraph.pyg.stores import Stores
 
@@ -55,5 +56,6 @@ __all__ = [
     "as_stores",
     "from_data",
     "graph_from_data",
+    "sample_to_data",
     "to_data",
 ]

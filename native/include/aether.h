@@ -491,6 +491,53 @@ int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, v
 /* Read the versions of n rows; -1: never written. Errors: AETHER_E_RANGE, _TORN. */
 int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n, int64_t *versions,
                           aether_error *err);
+/* Take rows out of n slots that were read from outside, without fences: slot i, at slots + i * stride, should
+ * be that of row ids[i]. whole[i] is 1 if its number is even and its checksum right, and the row then in
+ * `out`, as AETHER_MISSING_ERROR gathers it in the stored dtype; else 0. *taken counts the whole ones. `info`
+ * is that of the table. */
+int aether_slots_take(const aether_table_info *info, const int64_t *ids, uint64_t n, const void *slots,
+                      uint64_t stride, void *out, uint64_t out_size, uint8_t *whole, uint64_t *taken,
+                      aether_error *err);
+
+/* ---- Memory that others read, by UCX (src/rdma/ucx.h; experimental) ------- */
+
+/* Return AETHER_OK if memory can be read by RDMA here, else AETHER_E_UNSUPPORTED: what is missing. */
+int aether_rdma_problem(aether_error *err);
+/* Return the version of UCX, major << 16 | minor; both sides need the same. 0: there is none. */
+uint32_t aether_rdma_version(void);
+
+/* Memory of this process that others read. One thread at a time, but for aether_rdma_target_wake(). */
+typedef struct aether_rdma_target aether_rdma_target;
+
+int aether_rdma_target_create(aether_rdma_target **out, aether_error *err);
+void aether_rdma_target_destroy(aether_rdma_target *t);
+/* Return the address that readers connect to. */
+const void *aether_rdma_target_address(const aether_rdma_target *t, uint64_t *size);
+/* Let whoever has the key read memory, which must stay until the target is destroyed. The key is the
+ * target's. */
+int aether_rdma_target_add(aether_rdma_target *t, const void *data, uint64_t size, const void **key,
+                           uint64_t *key_size, aether_error *err);
+/* Let readers connect, for so many milliseconds at most; to be called again and again. */
+int aether_rdma_target_serve(aether_rdma_target *t, int32_t milliseconds, aether_error *err);
+/* End the wait of aether_rdma_target_serve() in another thread. */
+void aether_rdma_target_wake(aether_rdma_target *t);
+
+/* Reads the memory behind a key. One thread at a time; of no use to a forked child. */
+typedef struct aether_rdma_reader aether_rdma_reader;
+
+/* `address` and `key` as the target has them, for `size` bytes at address `base` there. Errors:
+ * AETHER_E_UNSUPPORTED: no transport between the two reads memory. */
+int aether_rdma_reader_create(const void *address, const void *key, uint64_t base, uint64_t size,
+                              aether_rdma_reader **out, aether_error *err);
+void aether_rdma_reader_destroy(aether_rdma_reader *r);
+/* Register the memory to read into, of this machine or of its GPU, which stays the caller's, until the next
+ * call or the end. */
+int aether_rdma_reader_land(aether_rdma_reader *r, void *memory, uint64_t size, aether_error *err);
+/* Read n pieces of `bytes`, at offsets[i] from the base, to i * stride of the memory to read into. Errors:
+ * AETHER_E_RANGE: beyond the size; AETHER_E_IO: the connection has ended, or has not answered in time, and is
+ * of no use any more. */
+int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n, uint64_t bytes,
+                     uint64_t stride, uint32_t milliseconds, aether_task *task, aether_error *err);
 
 /* ---- Building lists ------------------------------------------------------ */
 

@@ -40,8 +40,8 @@ OFTEN = (
     "walks", "context", "observe", "compressed",
 )  # fmt: skip
 RARELY = (
-    "remote", "streaming_training", "live_peers", "build", "end_to_end", "growth", "load_time",
-    "accuracy", "scale", "sharded",
+    "remote", "served_samples", "streaming_training", "live_peers", "build", "end_to_end", "growth",
+    "load_time", "accuracy", "scale", "sharded",
 )  # fmt: skip
 
 
@@ -54,6 +54,12 @@ def test_quick_run(name: str, data: Path) -> None:
 def test_ray(data: Path) -> None:
     pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
     check(run_quick("ray_data", data), "ray_data")
+
+
+@rare
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="apt install valgrind")
+def test_cache_misses(data: Path) -> None:
+    check(run_quick("order_misses", data), "order_misses")
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="sudo, iproute2")

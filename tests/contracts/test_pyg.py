@@ -104,30 +104,18 @@ class TestSampler(SamplerContract):
         return stores, NeighborSampler(stores, num_neighbors, num_threads=2, **options)
 
 
-class TestSamplerInFile(TestSampler):
+class TestTypedSampler(HeteroSamplerContract):
+    """Over files; the untyped one is over memory. The core's samplers have all storages of both."""
+
+    supports = OPTIONS - {"bidirectional"}
+
     @pytest.fixture(autouse=True)
     def use_folder(self, tmp_path: Path) -> None:
         self.path = tmp_path / "graph.aeg"
-
-    def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
-        graph.save(self.path)
-        return super().make(type(graph).load(self.path), num_neighbors, **options)
-
-
-class TestTypedSampler(HeteroSamplerContract):
-    supports = OPTIONS - {"bidirectional"}
 
     def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
         assert isinstance(graph, HeteroGraph)
-        stores = FeatureStore.from_graph(graph), GraphStore(graph)
-        return stores, HeteroNeighborSampler(stores, num_neighbors, **options)
-
-
-class TestTypedSamplerInFile(TestTypedSampler):
-    @pytest.fixture(autouse=True)
-    def use_folder(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "graph.aeg"
-
-    def make(self, graph: Any, num_neighbors: Any, **options: Any) -> Any:
         graph.save(self.path)
-        return super().make(HeteroGraph.load(self.path), num_neighbors, **options)
+        loaded = HeteroGraph.load(self.path)
+        stores = FeatureStore.from_graph(loaded), GraphStore(loaded)
+        return stores, HeteroNeighborSampler(stores, num_neighbors, **options)

@@ -61,10 +61,6 @@ class TestOneThread(Homogeneous):
     pass
 
 
-class TestTwoThreads(Homogeneous):
-    num_threads = 2
-
-
 class TestEightThreads(Homogeneous):
     num_threads = 8
 
@@ -73,7 +69,7 @@ class TestMapped(InFile, Homogeneous):
     pass
 
 
-class TestCopiedFromFile(InFile, Homogeneous):
+class TestCopiedFromFileTwoThreads(InFile, Homogeneous):
     storage = "memory"
     num_threads = 2
 
@@ -86,10 +82,6 @@ class TestTypedOneThread(Typed):
     pass
 
 
-class TestTypedTwoThreads(Typed):
-    num_threads = 2
-
-
 class TestTypedEightThreads(Typed):
     num_threads = 8
 
@@ -98,6 +90,6 @@ class TestTypedMapped(InFile, Typed):
     pass
 
 
-class TestTypedCopiedFromFile(InFile, Typed):
+class TestTypedCopiedFromFileTwoThreads(InFile, Typed):
     storage = "memory"
     num_threads = 2

@@ -58,10 +58,11 @@ def key_of(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...] | 
 def same_graph_file(one: Path, other: Path) -> bool:
     """Whether two graph files are the same, section by section.
 
-    Only the fingerprints of what lies beside them may differ, and the time zone.
+    Only what their descriptions say besides may differ: fingerprints of what lies beside them, the
+    time zone, the times to go by.
     """
     tables = [SectionTable(open_container(path), native.CONTENT_GRAPH) for path in (one, other)]
-    metas = [replace(table.meta, beside={}, time_zone=None) for table in tables]
+    metas = [replace(table.meta, beside={}, time_zone=None, time_attr=None) for table in tables]
     rows = [[row for row in t.rows if row.kind != native.SECTION_META] for t in tables]
     return metas[0] == metas[1] and rows[0] == rows[1]
 
@@ -118,6 +119,13 @@ def write(
         for name, table in world.nodes.items()
         if table.time
     }
+    if times and node_time:  # an edge is there when it and both its rows are
+        for kind, ends in pairs.items():
+            known = [(node_time.get(kind[at]), ids) for at, ids in ((0, ends[0]), (2, ends[1]))]
+            found = [one[np.array(ids, np.int64)] for one, ids in known if one is not None]
+            found += [times[kind]] if kind in times else []
+            if found:
+                times[kind] = np.maximum.reduce(found)
     graph = HeteroGraph.from_edges(
         pairs, counts, edge_weight=weights, edge_time=times, edge_attrs=attrs, node_time=node_time,
         add_reverse=reverse, layout=layout,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from convert.shop_tables import (
+    DAY,
     DTYPES,
     in_duckdb,
     in_files,
@@ -24,8 +25,10 @@ from convert.table_oracle import Edges, Nodes, Rows, World, same_graph_file, wri
 from fuzz.damage import fuzz
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from aethergraph import Graph, HeteroGraph
+from aethergraph.cli.app import app
 from aethergraph.convert import (
     ForeignKey,
     InputError,
@@ -42,6 +45,8 @@ from aethergraph.errors import (
     StorageError,
 )
 from aethergraph.ids import IdMap
+from aethergraph.sampling import HeteroNeighborSampler
+from aethergraph.testing import check_no_leak
 
 KINDS = [
     "parquet", "csv", "gzip", "arrow", "stream", "url", "arrow table", "pandas", "polars", "duckdb",
@@ -304,3 +309,62 @@ def test_outputs_are_not_overwritten(tmp_path: Path) -> None:
     tables(schema, tmp_path / "g.aeg", force=True)
     with pytest.raises(StorageError, match=r"g.aeg: exists already"):
         tables(schema, tmp_path / "g.aeg")
+
+
+# ---- times of nodes and of edges -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys_have_times", [False, True])
+def test_samples_of_tables_and_links_with_times_see_no_future(
+    tmp_path: Path, keys_have_times: bool
+) -> None:
+    """A product is there since a day, an order has a time, and a link has its own."""
+    rng = np.random.default_rng(0)
+
+    def day(count: int) -> Any:
+        return np.datetime64(DAY, "us") + rng.integers(0, 365, count).astype("timedelta64[D]")
+
+    users, products = {"id": np.arange(60)}, {"id": np.arange(40), "since": day(40)}
+    orders = {"id": np.arange(900), "u": rng.integers(0, 60, 900), "p": rng.integers(0, 40, 900)}
+    likes = {"u": rng.integers(0, 60, 900), "p": rng.integers(0, 40, 900), "t": day(900)}
+    own = {"time": "t"} if keys_have_times else {}
+    schema = Schema(
+        {
+            "user": NodeTable(users, "id"),
+            "product": NodeTable(products, "id", time="since"),
+            "order": NodeTable(
+                {**orders, "t": day(900)}, "id", time="t",
+                foreign={
+                    "u": ForeignKey("user", "u", **own), "p": ForeignKey("product", "p", **own)
+                },
+            ),
+        },
+        {"likes": LinkTable(likes, "user", "u", "product", "p", time="t")},
+    )  # fmt: skip
+    tables(schema, tmp_path / "mix.aeg")
+    graph = HeteroGraph.load(tmp_path / "mix.aeg")
+    assert graph.time_attr == "edge_time"
+    time = np.datetime64("2024-06-01").astype(f"datetime64[{graph.time_unit}]").astype(np.int64)
+    for kind in graph.edge_types:
+        edges = graph[kind]
+        indptr, indices = edges.csc()
+        dst = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr.astype(np.int64)))
+        for name, ids in ((kind[0], indices), (kind[2], dst)):
+            if graph[name].node_time is not None:
+                assert (edges.edge_time >= graph[name].node_time[ids]).all()
+    sampler = HeteroNeighborSampler(graph, [10, 5], time_attr="edge_time", temporal_strategy="last")
+    seeds = {"user": np.arange(60)}
+    sample = sampler.sample(seeds, 0, seed_time={"user": np.full(60, time)})
+    report = check_no_leak(graph, sample, seed_time={"user": np.full(60, time)})
+    assert report.nodes > 100 and report.edges > 100
+    # An order that is known at that time is seen: nothing else delays it.
+    buyers = graph["order", "u", "user"]
+    known = graph["order"].node_time <= time
+    for user in range(60):
+        of_user = slice(*buyers.csc()[0][user : user + 2].tolist())
+        seen = (buyers.edge_time[of_user] <= time).sum()
+        assert seen == (known & (orders["u"] == user)).sum()
+    result = CliRunner().invoke(app, ["verify", "--time", str(tmp_path / "mix.aeg")])
+    assert result.exit_code == 0, result.stderr
+    graph.save(tmp_path / "copy.aeg")
+    assert HeteroGraph.load(tmp_path / "copy.aeg").time_attr == "edge_time"

@@ -19,11 +19,14 @@ LEAST = {
     "node2vec_pyg.py": 0.7,
     "hetero_node_classification_pyg.py": 0.65,
     "temporal_link_prediction_pyg.py": 0.7,
+    "relational_frame_pyg.py": 0.7,
     "live_node_classification_pyg.py": 0.7,
+    "served_node_classification_pyg.py": 0.7,
     "live_link_prediction_pyg.py": 0.68,
     "streaming_link_prediction_pyg.py": 0.68,
     "lightning_node_classification_pyg.py": 0.7,
     "sharded_node_classification_pyg.py": 0.7,
+    "ray_train_node_classification_pyg.py": 0.7,
     "node_classification_dgl.py": 0.7,
     "live_node_classification_dgl.py": 0.7,
     "node_classification_graphbolt_dgl.py": 0.65,
@@ -44,8 +47,14 @@ def test_every_example_is_listed() -> None:
 def test_example(name: str, tmp_path: Path) -> None:
     if "pyg" in name:
         pytest.importorskip("torch_geometric")
+    if "frame" in name:
+        pytest.importorskip("torch_frame", reason="PyTorch Frame is not installed")
     if "lightning" in name:
         pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")
+    if name.startswith("ray"):
+        pytest.importorskip("ray.train", reason="Ray Train is not installed: ray[train]")
+        if "AETHERGRAPH_SOAK" not in os.environ:
+            pytest.skip("a local cluster takes long: ./scripts/test.sh soak")
     if "dgl" in name:
         pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
     done = subprocess.run(

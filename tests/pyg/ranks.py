@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from pyg.common import make_graph
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 from torch_geometric.loader import NodeLoader
 from training_ranks import work_as_rank
@@ -87,6 +89,23 @@ def stock(sampler: Any = None) -> list[dict[str, Any]]:
     return [plain(batch) for batch in loader]
 
 
+def joined(rank: int) -> dict[str, Any]:
+    """Train with torch's Join, while some ranks have a batch less than others."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    loader = loaders(world_size="auto", last_round="keep")["nodes"]
+    seen = []
+    with Join([model]):
+        for batch in loader:
+            optimizer.zero_grad()
+            model(batch.input_id[:, None].float()).square().mean().backward()
+            optimizer.step()
+            seen.append(batch.input_id)
+    weights = torch.cat([one.detach().flatten() for one in model.parameters()])
+    return {"seeds": torch.cat(seen), "batches": len(seen), "weights": weights}
+
+
 def share(rank: int) -> dict[str, Any]:
     """Return this rank's batches of every loader."""
     torch.manual_seed(rank)  # ranks need not agree on torch's generator
@@ -98,6 +117,7 @@ def share(rank: int) -> dict[str, Any]:
     sampler = DistributedSampler(range(150), shuffle=True, seed=2)
     sampler.set_epoch(3)
     found["stock"] = stock(sampler)
+    found["joined"] = joined(rank)
     return found
 
 

@@ -62,6 +62,15 @@ def test_stock_loaders_take_torchs_sampler(found: list[dict[str, Any]]) -> None:
     assert set().union(*seeds) == set(range(150))
 
 
+def test_ranks_with_a_batch_less_are_joined(found: list[dict[str, Any]]) -> None:
+    """With last_round="keep" each seed is seen once, and all ranks end with the same model."""
+    ends = [one["joined"] for one in found]
+    assert sorted(torch.cat([end["seeds"] for end in ends]).tolist()) == list(range(150))
+    counts = {end["batches"] for end in ends}
+    assert counts == {-(-13 // len(found)), 13 // len(found)} and len(counts) == 2
+    assert all(torch.equal(end["weights"], ends[0]["weights"]) for end in ends)
+
+
 def test_a_sampler_decides_the_order_alone() -> None:
     sampler = DistributedSampler(range(150), 2, 0)
     for options, name in (

@@ -13,9 +13,11 @@ from torch_geometric.data import Data
 from torch_geometric.loader import LinkLoader, NodeLoader
 
 from aethergraph import Graph, HeteroGraph
+from aethergraph.convert import LinkTable, NodeTable, Schema, tables
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
+    HeteroNeighborLoader,
     HeteroNeighborSampler,
     LinkNeighborLoader,
     NeighborLoader,
@@ -147,3 +149,26 @@ def test_batches_of_one_type() -> None:
     batch.seed_time = batch.seed_time - 15
     with pytest.raises(LeakError, match=r"^edge \d+ is of time"):
         check_no_leak(graph, batch)
+
+
+def test_loaders_go_by_the_times_that_the_graph_names(tmp_path: Path) -> None:
+    """Rows and links with times: a product that comes later is in no batch."""
+    day = np.datetime64("2024-01-01", "us") + np.arange(20).astype("timedelta64[D]")
+    schema = Schema(
+        {
+            "user": NodeTable({"id": [0, 1]}, "id"),
+            "product": NodeTable({"id": np.arange(20), "since": day}, "id", time="since"),
+        },
+        {"likes": LinkTable(
+            {"u": np.arange(20) % 2, "p": np.arange(20), "t": np.full(20, day[5])},
+            "product", "p", "user", "u", time="t",
+        )},
+    )  # fmt: skip
+    tables(schema, tmp_path / "g.aeg")
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    rows = {"u": [0, 1], "d": np.full(2, day[9])}
+    task = TableTask(graph, rows, entity_table="user", entity_col="u", time_col="d")
+    loader = HeteroNeighborLoader(graph, [20], **task.node_input(), batch_size=2)
+    (batch,) = loader
+    assert sorted(batch["product"].n_id.tolist()) == list(range(10))
+    assert check_no_leak(graph, loader).nodes == 10

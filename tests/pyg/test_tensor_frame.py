@@ -69,7 +69,7 @@ def test_equals_the_frame_that_pytorch_frame_makes(tmp_path: Path) -> None:
             wanted = theirs.get_col_feat(name)[ids][:, 0]
             assert torch.equal(found.nan_to_num(-9), wanted.nan_to_num(-9)), name
     for place, name in enumerate(ours.col_names_dict[frame.categorical]):
-        # Codes differ: theirs are by frequency. The categories that they stand for are equal.
+        # Both by frequency; where two are as frequent, the codes may differ.
         statistics = columns.frame_statistics()[name][frame.data.stats.StatType.COUNT]
         their_names = [*dataset.col_stats[name][frame.data.stats.StatType.COUNT][0], None]
         our_names = [*statistics[0], None]
@@ -77,6 +77,7 @@ def test_equals_the_frame_that_pytorch_frame_makes(tmp_path: Path) -> None:
         codes = theirs.get_col_feat(name)[ids][:, 0].tolist()
         assert found == [their_names[n] for n in codes], name
         kind = frame.data.stats.StatType
+        assert statistics[1] == sorted(statistics[1], reverse=True), name
         counts = dict(zip(*dataset.col_stats[name][kind.COUNT], strict=True))
         assert counts == dict(zip(*statistics, strict=True))
     for name in ("age", "score", "count"):
@@ -107,6 +108,32 @@ def test_encoders_of_texts_and_a_model(tmp_path: Path) -> None:
     out, names = encoder(numbers)
     assert out.shape == (3, 2, 8) and names == ["age", "country"]
     assert torch.equal(out[0], out[1]) and not torch.equal(out[0], out[2])
+
+
+def test_a_missing_category_is_the_most_frequent_one(tmp_path: Path) -> None:
+    frame = pytest.importorskip("torch_frame", reason="pip install pytorch-frame")
+    encoders = pytest.importorskip("torch_frame.nn")
+    given = {"c": ["a", "b", "b", "b", None], "bio": ["x", "y", "", "z", "w"]}
+    columns = ColumnStore.build(tmp_path / "c", given, kinds={"c": "category"})
+    rows = columns.tensor_frame([0, 1, 4], {"bio": lengths})
+    assert rows.feat_dict[frame.categorical][:, 0].tolist() == [1, 0, -1]
+    statistics = columns.frame_statistics({"bio": 2})
+    assert statistics["c"][frame.data.stats.StatType.COUNT] == (["b", "a"], [3, 1])
+    encoder = encoders.StypeWiseFeatureEncoder(
+        8, statistics, rows.col_names_dict,
+        {
+            frame.categorical: encoders.EmbeddingEncoder(
+                na_strategy=frame.NAStrategy.MOST_FREQUENT
+            ),
+            frame.embedding: encoders.LinearEmbeddingEncoder(),
+        },
+    )  # fmt: skip
+    out, names = encoder(rows)
+    found = out[:, names.index("c")]
+    assert torch.equal(found[2], found[1]) and not torch.equal(found[2], found[0])
+    for wrong in ({"c": 2}, {"bio": 0}, {"none": 1}):
+        with pytest.raises(InvalidArgumentError):
+            columns.frame_statistics(wrong)
 
 
 @pytest.mark.parametrize(

@@ -377,7 +377,7 @@ class TypedBuild:
         lists, _ = self._sizes(number)
         form = GraphForm(self._layout, num_nodes=lists, compress=self._compress)
         journal = Journal(self._journal.path(f"edge-{number}"), {"version": _VERSION}, False)
-        keeps_time = self.kinds[number][0].time is not None
+        keeps_time = self._columns(number).time is not None
         memory = self._memory if memory is None else memory
         build = BoundedBuild(journal, form, memory, self._threads, self._show, keeps_time)
         return build, journal
@@ -397,6 +397,7 @@ class TypedBuild:
         source = TableEdges(
             spec, reverse, self._table(spec), self._nodes, ends, self._unit, self._memory,
             self._show(f"Reading {' '.join(spec.kind)}{' (reverse)' * reverse}", "rows"),
+            joins_times=self._joins_times,
         )  # fmt: skip
         build, journal = self._builder(number, self._memory - source.window_bytes)
         try:
@@ -441,7 +442,18 @@ class TypedBuild:
 
     def _columns(self, number: int) -> EdgeColumns:
         spec = self.kinds[number][0]
-        return EdgeColumns(spec, self._table(spec), self._unit)
+        found: list[str] = []
+        if self._joins_times:
+            times = [self._nodes[end].time() for end in (spec.kind[0], spec.kind[2])]
+            found = [str(one.dtype) for one in times if one is not None]
+        return EdgeColumns(spec, self._table(spec), self._unit, found)
+
+    @property
+    def _joins_times(self) -> bool:
+        """True if there are times of nodes and of edges: then those of edges say all."""
+        schema = self._schema
+        of_nodes = any(one.time is not None for one in schema.nodes.values())
+        return of_nodes and any(spec.time is not None for spec in schema.edges)
 
     def _kind(self, number: int) -> EdgeType:
         spec, reverse = self.kinds[number]
@@ -471,7 +483,7 @@ class TypedBuild:
             beside[f"{name}.columns"] = fingerprint_of(path)
         return FileMeta(
             tuple(nodes), tuple(edges), tuple(arrays), self._unit, time_zone=self._zone,
-            beside=beside,
+            time_attr="edge_time" if self._joins_times else None, beside=beside,
         )  # fmt: skip
 
     def _write_edges(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,9 +35,18 @@ class EdgeValues(Protocol):
 
 
 class EdgeColumns:
-    """Values of an edge type and their dtypes, before any row is read."""
+    """Values of an edge type and their dtypes, before any row is read.
 
-    def __init__(self, spec: EdgeSpec, table: Table, unit: str | None) -> None:
+    Args:
+        spec: the edge type.
+        table: its table.
+        unit: unit of all times.
+        node_times: dtypes of the times of nodes that count for the time of an edge.
+    """
+
+    def __init__(
+        self, spec: EdgeSpec, table: Table, unit: str | None, node_times: Sequence[str] = ()
+    ) -> None:
         self._reader = reader = ColumnReader(table)
         self._spec = spec
         self._unit = unit
@@ -48,6 +57,9 @@ class EdgeColumns:
         self.time: str | None = None
         if spec.time is not None:
             self.time = "float64" if reader.time_form(spec.time).is_float else "int64"
+        if node_times:
+            known = [*node_times, *([] if self.time is None else [self.time])]
+            self.time = "float64" if "float64" in known else "int64"
         self.attrs = {one: reader.number_type(one, "edge attribute") for one in spec.attrs}
 
     def read(
@@ -96,6 +108,7 @@ class TableEdges:
         memory: bytes that times of nodes may take, which edges are sorted by.
         show: called with (rows read, rows in all).
         values: values of the edges; None: as ``spec`` names them.
+        joins_times: the time of an edge is the latest of its own and of those of both its nodes.
     """
 
     num_nodes = 0
@@ -111,6 +124,7 @@ class TableEdges:
         memory: int,
         show: ProgressFn,
         values: EdgeValues | None = None,
+        joins_times: bool = False,
     ) -> None:
         self._spec = spec
         self._reverse = reverse
@@ -121,20 +135,26 @@ class TableEdges:
         self.kind: EdgeType = spec.kind
         if reverse:
             self.kind = (spec.kind[2], f"rev_{spec.kind[1]}", spec.kind[0])
-        times = None if spec.time is not None else nodes[self.kind[0]].time()
-        self._times = None if times is None else SortedReads(times, memory)
+        self._joins_times = joins_times
+        both = [0, 2] if joins_times else [2 if reverse else 0]
+        if spec.time is not None and not joins_times:
+            both = []
+        found = {end: nodes[spec.kind[end]].time() for end in both}
+        #: Times of nodes by end of the edge, 0 the source and 2 the destination.
+        self._times = {end: SortedReads(t, memory) for end, t in found.items() if t is not None}
         self._window_rows = max(_ROWS, memory // (_WINDOW_SHARE * _TIME_BYTES))
-        self._window: tuple[int, NDArray[Any]] = (0, np.empty(0))
+        self._windows: dict[int, tuple[int, NDArray[Any]]] = {}
 
     @property
     def sorts_by_node(self) -> bool:
         """True if chunks carry the times of their source nodes, only to sort by."""
-        return self._times is not None
+        return bool(self._times) and not self._joins_times
 
     @property
     def window_bytes(self) -> int:
         """Bytes that times of nodes take, when they are read for many rows together."""
-        return self._window_rows * _TIME_BYTES if self._times and self._times.waits else 0
+        waiting = sum(times.waits for times in self._times.values())
+        return self._window_rows * _TIME_BYTES * waiting
 
     def chunks(self, start: Position) -> Iterator[tuple[Position, EdgeChunk]]:
         """Yield the edges after ``start``, and the position where each chunk ends."""
@@ -161,28 +181,36 @@ class TableEdges:
         if not self._spec.source_key:
             ends = [np.arange(first, first + rows), *ends]
         src, dst = (end[kept] for end in ends)
+        by_end = {0: src, 2: dst}
         if self._reverse:
             src, dst = dst, src
         weight = time = None
         attrs: dict[str, NDArray[Any]] = {}
         if batch is not None:
             weight, time, attrs = self._values.read(batch, kept)
-        if self._times is not None:
-            time = self._node_times(self._times, first, src, kept)
+        for end in self._times:
+            own = self._node_times(end, first, by_end[end], kept)
+            if time is None:
+                time = own
+                continue
+            # A float64 of one kind of times makes floats of both.
+            plain = time.view(np.int64) if time.dtype.kind == "M" else time
+            latest: NDArray[Any] = np.maximum(plain, own)
+            time = latest.view(time.dtype) if time.dtype.kind == "M" else latest
         return EdgeChunk(src, dst, weight, time, attrs)
 
     def _node_times(
-        self, times: SortedReads, first: int, src: Ids, kept: NDArray[np.bool_]
+        self, end: int, first: int, ids: Ids, kept: NDArray[np.bool_]
     ) -> NDArray[Any]:  # fmt: skip
-        """Return the times of source nodes; those of many rows are read together."""
-        has_keys = self._reverse or bool(self._spec.source_key)
-        if not (times.waits and has_keys):
-            return times.take(src)
-        begin, window = self._window
+        """Return the times of the nodes at one end; those of many rows are read together."""
+        times = self._times[end]
+        if not times.waits or (end == 0 and not self._spec.source_key):
+            return times.take(ids)
+        begin, window = self._windows.get(end, (0, np.empty(0)))
         if not begin <= first <= first + len(kept) <= begin + len(window):
-            end = min(first + self._window_rows, self._joined.num_rows)
-            number = -1 if self._reverse else 0
-            window = times.take(np.maximum(self._joined.read(first, end)[number], 0))
+            last = min(first + self._window_rows, self._joined.num_rows)
+            number = 0 if end == 0 else -1
+            window = times.take(np.maximum(self._joined.read(first, last)[number], 0))
             begin = first
-            self._window = (begin, window)
+            self._windows[end] = (begin, window)
         return window[first - begin : first - begin + len(kept)][kept]

@@ -18,6 +18,7 @@
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
+#include "slots/scale.h"
 #include "slots/shard.h"
 #include "slots/sum.h"
 #include "slots/table.h"
@@ -153,20 +154,10 @@ static void fill_missing(const gather *g, uint8_t *out) {
             memcpy(out + i, nan, bytes);
 }
 
-/* A factor in front of the row, and its elements. */
-static void scale_row(const gather *g, const uint8_t *row, uint8_t *out) {
-    float factor, value;
-    memcpy(&factor, row, sizeof factor);
-    for (uint64_t i = 0; i < g->t->info.row_items; i++) {
-        value = (float)(int8_t)row[sizeof factor + i] * factor;
-        memcpy(out + i * sizeof value, &value, sizeof value);
-    }
-}
-
 static int read_converted(const gather *g, uint64_t row, uint8_t *scratch, uint8_t *out) {
     const int found = read_slot(g, row, scratch);
     if (found == READ && g->t->info.flags & AETHER_TABLE_SCALED)
-        scale_row(g, scratch, out);
+        ae_slot_scale(scratch, g->t->info.row_items, out);
     else if (found == READ)
         g->convert(out, scratch, g->t->info.row_items);
     return found;

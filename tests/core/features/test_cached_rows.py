@@ -14,6 +14,7 @@ from aethergraph import CachedRows, FeatureStore, Graph
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from aethergraph.features.cached import CacheStats
 from aethergraph.loading import SubgraphLoader
+from aethergraph.protocols import RowSource
 
 NUM_ROWS, WIDTH = 5000, 4
 PLACE = 4 * WIDTH + 16  # bytes
@@ -147,3 +148,51 @@ def test_bad_input_is_named() -> None:
         cached.gather([1])
     assert cached.closed and "closed" in repr(cached)
     assert CachedRows(Counted(0), "1K").gather([]).shape == (0, WIDTH)
+
+
+class Changing(RowSource):
+    """Rows that all are the number of changes so far; they note the ids they were asked for."""
+
+    shape, dtype_name, is_live = (100, 2), "float32", True
+
+    def __init__(self) -> None:
+        self.now, self.asked = 0.0, [0]
+
+    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        self.asked.append(len(ids))
+        return np.full((len(ids), 2), self.now, np.float32)
+
+
+def test_rows_that_change_are_used_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model beside it: what a gather returns is the newest, or was so within ``max_age``."""
+    with pytest.raises(InvalidArgumentError, match="rows that change: give max_age="):
+        CachedRows(Changing(), "1M")
+    clock = [100.0]
+    monkeypatch.setattr("aethergraph.features.cached.time.monotonic", lambda: clock[0])
+    source = Changing()
+    cached = CachedRows(source, 8 * 6 * (8 + 24), max_age=1.0)  # 48 places for 100 rows
+    assert cached.is_live
+    when: dict[int, float] = {}  # time at which each change was made
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        if rng.random() < 0.3:
+            source.now += 1
+            when[int(source.now)] = clock[0]
+        ids = rng.integers(0, 100, rng.integers(1, 60))
+        for value in cached.gather(ids)[:, 0]:
+            following = when.get(int(value) + 1, np.inf)  # until then it was the newest
+            assert following > clock[0] - 1.0
+        clock[0] += float(rng.random() * 0.4)
+    stats = cached.stats()
+    assert 0 < stats.hits < stats.rows and stats.rows_held <= 48
+    clock[0] += 1.0
+    source.now += 1
+    assert (cached.gather(np.arange(100)) == source.now).all()
+
+
+def test_max_age_is_checked() -> None:
+    for age, words in ((0, "not in"), (-1, "not in"), (float("nan"), "not in"), ("x", "a number")):
+        with pytest.raises(InvalidArgumentError, match=words):
+            CachedRows(Changing(), "1M", max_age=age)  # type: ignore[arg-type]
+    again = pickle.loads(pickle.dumps(CachedRows(Counted().rows, "1M", max_age=5)))
+    assert again._max_age == 5

@@ -82,6 +82,16 @@ def test_options(pair: Any, options: dict[str, Any]) -> None:
         same(*(one.sample(seeds, key) for one in samplers))
 
 
+def test_load_by_address(pair: Any) -> None:
+    """Graph.load takes an address in the place of a path."""
+    local, _, server = pair
+    graph = Graph.load(server.address)
+    same(*(NeighborSampler(one, [5, 3]).sample(range(99), 4) for one in (local, graph)))
+    for options in ({"storage": "uring"}, {"storage": "auto", "memory_budget": "1G"}):
+        with pytest.raises(InvalidArgumentError, match="the lists stay at the server"):
+            Graph.load(server.address, **options)
+
+
 def test_queries_and_walks(pair: Any) -> None:
     local, remote, _ = pair
     assert (remote.num_nodes, remote.num_edges) == (NODES, EDGES)

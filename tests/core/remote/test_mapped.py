@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import signal
@@ -46,7 +47,7 @@ def test_rows_of_files(tmp_path: Path, x: Any) -> None:
     with FeatureServer(tables, unix=tmp_path / "s") as server:
         for name, rows in tables.items():
             source = open_source(f"{server.address}/{name}")
-            assert isinstance(source, RemoteRows) and source.is_mapped
+            assert isinstance(source, RemoteRows) and source.transport == "map"
             assert (source.gather(ids) == rows.gather(ids)).all()
             assert source.fingerprint == open_source(f"{server.address}/{name}?map=no").fingerprint
             with pytest.raises(errors.OutOfRangeError, match=rf"ids\[1\] = {len(x)} is not in"):
@@ -64,7 +65,7 @@ def test_what_is_asked_for_all_the_same(tmp_path: Path, x: Any) -> None:
         for url in (f"{server.addresses[1]}/x", f"{server.addresses[1]}/file?map=no",
                     f"{server.address}/file"):  # fmt: skip
             source = open_source(url)
-            assert isinstance(source, RemoteRows) and not source.is_mapped
+            assert isinstance(source, RemoteRows) and source.transport in ("tcp", "unix")
             assert (source.gather([5, 1]) == x[[5, 1]]).all()
         assert server.stats().rows == 6
     with pytest.raises(errors.InvalidArgumentError, match="map"):
@@ -76,7 +77,7 @@ def test_live_rows(tmp_path: Path, in_file: bool) -> None:
     table = LiveFeatureTable.create(tmp_path / "t" if in_file else None, 10, 2, missing="zero")
     with FeatureServer(table, unix=tmp_path / "s") as server:
         source = open_source(server.address)
-        assert isinstance(source, RemoteRows) and source.is_mapped and source.is_live
+        assert isinstance(source, RemoteRows) and source.transport == "map" and source.is_live
         for value in (1.0, 2.0):
             table.put(3, [value, value])
             assert source.gather([3, 4]).tolist() == [[value] * 2, [0, 0]]
@@ -93,6 +94,8 @@ def test_a_client_cannot_write(tmp_path: Path) -> None:
     assert facts["missing"] == "error" and descriptor is not None
     with pytest.raises(errors.InvalidArgumentError, match="reading only"):
         LiveFeatureTable.attach(descriptor, writable=True)
+    with pytest.raises(PermissionError):
+        mmap.mmap(descriptor, 4096)  # to be written to
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.write(descriptor, b"x")
     os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import signal
@@ -32,7 +31,6 @@ from aethergraph.remote import (
     address,
     endpoint,
     open_source,
-    rows,
     wire,
 )
 
@@ -92,18 +90,6 @@ def test_names_and_places(tmp_path: Path, x: Any) -> None:
     assert path.read_text() == "no socket"
 
 
-def test_rdma_says_once_that_it_is_tcp(
-    server: FeatureServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(rows, "_told_of_rdma", False)
-    with caplog.at_level(logging.WARNING, "aethergraph"):
-        for _ in range(2):
-            open_source(f"rdma://127.0.0.1:{server.port}").gather([1])
-    assert [one.message for one in caplog.records] == [
-        "rdma://: there is no RDMA transport here; rows come over TCP"
-    ]
-
-
 def test_files_are_mapped(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
     source = open_source(f"shm://{tmp_path}/x.npy")
@@ -138,6 +124,19 @@ def test_rows_that_change_are_not_kept() -> None:
         assert source.gather([3]) == 3
         changing.now = 5
         assert source.gather([3]) == 8
+
+
+def test_rows_that_change_are_kept_for_a_while() -> None:
+    changing = Changing()
+    with FeatureServer(changing, port=0) as server:
+        source = open_source(f"{server.address}?max_age=1000")
+        assert isinstance(source, CachedRows) and source.is_live
+        assert source.gather([3]) == 3
+        changing.now = 5
+        assert source.gather([3, 4]).tolist() == [3, 9]
+        assert isinstance(open_source(f"{server.address}?max_age=0&memory_budget=1M"), RemoteRows)
+        with pytest.raises(InvalidArgumentError, match="max_age"):
+            open_source(f"{server.address}?max_age=-1")
 
 
 def test_rows_of_a_live_graph(x: Any) -> None:

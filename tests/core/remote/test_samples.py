@@ -45,6 +45,7 @@ from aethergraph.remote import (
     SampleService,
     check_replay,
     open_sampler,
+    open_tables,
     replay,
     wire,
 )
@@ -330,6 +331,8 @@ def test_a_directory_that_nobody_writes(tmp_path: Path) -> None:
     expected = NeighborSampler(graph, [5]).sample([1, 2], 3)
     lsn = graph.lsn
     graph.close()
+    with pytest.raises(UnsupportedError, match="serve samples of it, by --sample"):
+        open_tables(tmp_path / "g.aegd")
     service = SampleService(tmp_path / "g.aegd", SamplePlan([5]))
     with FeatureServer({}, samples={"g": service}, port=0) as server:
         found = open_sampler(server.address).sample([1, 2], key=3)

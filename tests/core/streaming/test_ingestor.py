@@ -560,6 +560,33 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         Ingestor(small(), MemorySource("s"), **options)
 
 
+def test_a_thread_gives_way() -> None:
+    """What waits for Python beside it has its turn after each thousand records, not each 10,000."""
+
+    class Wide(MemorySource):
+        def __init__(self) -> None:
+            super().__init__("s", most=10**6)
+            self.at_once, self.sizes = 10_000, list[int]()
+
+        def poll(self, timeout: float) -> Any:
+            self._most = self.at_once
+            found = super().poll(timeout)
+            self.sizes += [one.count for one in found or ()]
+            return found
+
+    for options, most in (({}, 1000), ({"gives_way": False}, 10_000)):
+        source, graph = Wide(), small()
+        source.append(src=np.zeros(20_000, int), dst=np.arange(20_000) % 100)
+        with Ingestor(graph, source, **options) as ingestor:  # type: ignore[arg-type]
+            ingestor.drain(WAIT)
+        assert max(source.sizes) == most and graph.offsets("s") == {0: 20_000}
+    source = Wide()
+    source.append(src=np.zeros(20_000, int), dst=np.arange(20_000) % 100)
+    source.end()
+    Ingestor(small(), source).run()  # nobody waits for this thread
+    assert max(source.sizes) == 10_000
+
+
 def test_what_is_no_graph_or_no_source() -> None:
     from aethergraph import Graph
 
