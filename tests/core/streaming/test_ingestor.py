@@ -602,10 +602,18 @@ def test_a_stream_is_taken_by_one_ingestor() -> None:
 
 
 def test_times_that_the_graph_does_not_keep(tmp_path: Path) -> None:
-    (tmp_path / "e").touch()
-    source = FileSource(tmp_path / "e", Schema.json(src="u", dst="v", time="t"))
-    with pytest.warns(UserWarning, match=r"have a time \(t\), but the graph keeps none"):
-        Ingestor(small(), source)
+    path, fields = tmp_path / "e", {"src": "u", "dst": "v", "time": "t"}
+    path.write_text('{"u": 1, "v": 2, "t": 70}\n')
+    with pytest.raises(errors.InvalidArgumentError, match=r"e: the records have a time \(t\), but"):
+        Ingestor(small(), FileSource(path, Schema.json(**fields)))
+    only = FileSource(path, Schema.json(**fields, watermark_only=True), follow=False)
+    graph = small()
+    Ingestor(graph, only).run()
+    assert graph.num_edges == 1 and graph.watermark == 70
+    with pytest.raises(errors.InvalidArgumentError, match="leave watermark_only= out"):
+        Ingestor(timed(), only)
+    with pytest.raises(errors.InvalidArgumentError, match="watermark_only= needs time="):
+        Schema.json(src="u", dst="v", watermark_only=True)
 
 
 def test_what_is_no_graph_or_no_source() -> None:
