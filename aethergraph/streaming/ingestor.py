@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_flag, as_text, is_name
+from aethergraph._checks.options import as_choice, as_flag, as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import WATERMARK, cap_times, is_kept, packed, times_of, unpacked
@@ -25,6 +25,7 @@ from aethergraph.errors import (
     OutOfMemoryError,
     RecordError,
     SnapshotExpiredError,
+    SourceError,
 )
 from aethergraph.streaming.arguments import as_bound, as_seconds, as_span
 from aethergraph.streaming.changes import Changes, Target
@@ -222,6 +223,8 @@ class Ingestor:
         #: Offsets and snapshots of the commits that are kept, oldest first.
         self._kept: list[tuple[dict[int, int], Any]] = []
         self._marks: dict[int, int] = {}
+        #: Number behind the last record that came, by partition.
+        self._behind: dict[int, int] = {}
         #: Error that ended it.
         self.failure: BaseException | None = None
         made(self)
@@ -414,6 +417,7 @@ class Ingestor:
             raise ClosedError("an ingestor runs once: make another one")
         self.graph.store.begin_stream(self._name, self)
         offsets = self.graph.offsets(self._name)
+        self._behind = dict(offsets)
         self._trusted = bool(offsets)
         saved = {p: unpacked(n) for p, n in self.graph.offsets(times_of(self._name)).items()}
         watermark = saved.pop(WATERMARK, None)
@@ -478,7 +482,7 @@ class Ingestor:
         pending = self._pending
         now = time.monotonic()
         wait = max(0.0, pending.since + self._linger - now) if pending.records else _POLL
-        found = self.source.poll(wait)
+        found = self._read(self.source.poll(wait))
         if found and self._pauses:
             time.sleep(self._pauses)
         for one in found or ():
@@ -497,6 +501,30 @@ class Ingestor:
                 self._rounds += 1
                 self._quiet.notify_all()
         return found is None
+
+    def _read(self, found: Any) -> Sequence[Records] | None:
+        """Return what a source gave, checked: each partition goes on behind what it gave before."""
+        if found is None:
+            return None
+        if isinstance(found, Records) or not all(isinstance(one, Records) for one in found):
+            raise InvalidArgumentError(
+                f"{self._name}: poll() gave {shown(found)}, where it must give a list of Records"
+            )
+        for one in found:
+            before, offsets = self._behind.get(one.partition, 0), one.offsets
+            first = one.following
+            if offsets is not None and len(offsets):
+                first = min(first, int(offsets[0]))
+            if one.bad:
+                first = min(first, one.bad[0].offset)
+            if first < before:
+                raise SourceError(
+                    None,
+                    f"{self._place(one.partition)}: record {first} came after those up to "
+                    f"{before - 1}: the offsets of a partition must grow",
+                )
+            self._behind[one.partition] = one.following
+        return list(found)
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is left that could be committed now."""

@@ -216,7 +216,7 @@ def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
 
 def test_a_graph_that_nothing_came_into_goes_again(tmp_path: Path, schema: Path) -> None:
     """The corrected command is not refused for the graph that the wrong one made."""
-    options = ["--schema", str(schema), "--order", "time", "--until-end"]
+    options = ["--schema", str(schema), "--order", "time", "--edge-time", "int64", "--until-end"]
     missing = [*MAIN, "ingest", str(tmp_path / "g"), str(tmp_path / "none.jsonl"), "-n", "10"]
     done = subprocess.run([*missing, *options], capture_output=True, text=True, check=False)
     assert done.returncode and "there is no such file" in done.stderr

@@ -616,6 +616,37 @@ def test_times_that_the_graph_does_not_keep(tmp_path: Path) -> None:
         Schema.json(src="u", dst="v", watermark_only=True)
 
 
+@pytest.mark.parametrize(
+    ("polls", "message"),
+    [
+        ([[(5, 5)], [(3, 3)]], "s, partition 0: record 0 came after those up to 4"),
+        ([[(5, 5)], [(5, 2)]], "record 3 came after those up to 4"),
+        ([[(1, 3)]], "record -2 came after"),
+        ([(5, 5)], r"s: poll\(\) gave .*must give a list of Records"),
+        (["five"], r"s: poll\(\) gave"),
+    ],
+)
+def test_a_source_that_goes_back(polls: list[Any], message: str) -> None:
+    class Wrong(MemorySource):
+        def poll(self, timeout: float) -> Any:
+            if not polls:
+                return None
+            given = polls.pop(0)
+            if isinstance(given, str):
+                return given
+            if isinstance(given, tuple):
+                return made(*given)
+            return [made(*one) for one in given]
+
+    def made(following: int, count: int) -> Records:
+        return Records(0, following, {"src": [1] * count, "dst": [2] * count})
+
+    graph, polls = small(), list(polls)
+    with pytest.raises((errors.SourceError, errors.InvalidArgumentError), match=message):
+        Ingestor(graph, Wrong("s"), linger=1e6).run()
+    assert graph.num_edges == 0 and graph.offsets("s") == {}
+
+
 def test_what_is_no_graph_or_no_source() -> None:
     from aethergraph import Graph
 
