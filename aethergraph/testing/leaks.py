@@ -142,8 +142,10 @@ def check_no_leak(
     strict = as_flag(strict, "strict")
     if not isinstance(getattr(graph, "is_typed", None), bool):
         raise InvalidArgumentError(f"graph is a graph of one type or of many, got {shown(graph)}")
-    names = tuple(map(str, as_list(labels, "labels", "names")))
-    dates = Dates(graph, row_time, names)
+    names = as_list(labels, "labels", "names")
+    if isinstance(labels, str) or not all(isinstance(one, str) for one in names):
+        raise InvalidArgumentError(f"labels are names of attributes, got {shown(labels)}")
+    dates = Dates(graph, row_time, tuple(names))
     times = _Times(graph, as_text(time_attr, "time_attr"), dates)
     report = LeakReport()
     for batch in _each(batches):
