@@ -202,6 +202,8 @@ class LiveState:
             self.path: str | None = None
         #: Number of the next record by (source, partition), of streams that edges come from.
         self.offsets: dict[tuple[str, int], int] = {}
+        #: Who takes the records of each of them at the moment.
+        self.streams: dict[str, object] = {}
         #: Least watermark of these streams, for readers.
         self.watermark = SharedWatermark(watermark)
         #: Lists of the base that are drawn from by weight: number of the edge type, and layout.
