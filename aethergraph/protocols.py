@@ -287,6 +287,11 @@ class RowSource(ABC):
         """Identity of the content, for files derived from the rows. Default: None, unknown."""
         return None
 
+    @property
+    def identity(self) -> str | None:
+        """Identity of the rows, whatever their values. Default: :attr:`fingerprint`."""
+        return self.fingerprint
+
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both read the same rows of one file. Default: whether both are one."""
         return self is other
