@@ -281,16 +281,16 @@ def grow_large(args: argparse.Namespace) -> None:
                         one["0.9999"], bytes_each, per_edge,
                     ]
                 )  # fmt: skip
-        report.tables.clear()
-        report.table(
-            f"{common.short(nodes)} nodes, an ever larger graph: inserting in batches of 10,000 "
-            f"since the row before, and one by one; sampling {fanouts} x {size}",
-            ["graph", "edges", "ns per edge, batches", "us per edge, single", "us, median",
-             "us, 99.9 %", "us, 99.99 %", "bytes per edge", "ns per sampled edge"],
-            rows,
-        )  # fmt: skip
-        common.plot(report, 2, lambda axes: _draw(axes, points))
-        report.finish()
+                report.tables.clear()
+                report.table(
+                    f"{common.short(nodes)} nodes, an ever larger graph: inserting in batches of "
+                    f"10,000 since the row before, and one by one; sampling {fanouts} x {size}",
+                    ["graph", "edges", "ns per edge, batches", "us per edge, single", "us, median",
+                     "us, 99.9 %", "us, 99.99 %", "bytes per edge", "ns per sampled edge"],
+                    rows,
+                )  # fmt: skip
+                common.plot(report, 2, lambda axes: _draw(axes, points))
+                report.finish()
 
 
 def compare_at_one_size(args: argparse.Namespace) -> None:

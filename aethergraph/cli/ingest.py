@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,11 +146,13 @@ def ingest_command(
     fields = Schema.load(schema)
     given = open_source(source, fields, name=name, until_end=until_end, options=_options(option))
     new = {"order": order and order.value, "edge_time": edge_time, "edge_weight": edge_weight}
+    is_new = not directory.exists()
     with (
         showing_metrics(),
         closing(
             _open_graph(directory, num_nodes, arena_mb, durability.value, new, fields)
         ) as graph,
+        _forgetting(directory, graph, is_new=is_new),
     ):
         ingestor = Ingestor(
             graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
@@ -163,6 +167,22 @@ def ingest_command(
         f"{directory}: {stats.records:,} records in {duration(seconds)}: {_summary(stats)}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
+
+
+@contextmanager
+def _forgetting(directory: Path, graph: Any, *, is_new: bool) -> Iterator[None]:
+    """Remove a graph that this made, if nothing was committed to it before an error.
+
+    Else the same command with other options would be refused, for a graph that never was.
+    """
+    first = graph.lsn
+    try:
+        yield
+    except BaseException:
+        if is_new and graph.lsn == first:
+            graph.close()
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def _options(texts: list[str] | None) -> dict[str, str]:

@@ -202,6 +202,8 @@ class LiveState:
             self.path: str | None = None
         #: Number of the next record by (source, partition), of streams that edges come from.
         self.offsets: dict[tuple[str, int], int] = {}
+        #: Who takes the records of each of them at the moment.
+        self.streams: dict[str, object] = {}
         #: Least watermark of these streams, for readers.
         self.watermark = SharedWatermark(watermark)
         #: Lists of the base that are drawn from by weight: number of the edge type, and layout.
@@ -368,6 +370,11 @@ class LiveState:
         """Unit of the times of edges; None for plain numbers and without times."""
         units = [kind.form.time_unit for kind in self.kinds.values() if kind.form.has_time]
         return units[0] if units else None
+
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of the times of edges, ``"UTC"``, if the base names one."""
+        return None if self.base is None else self.base.graph.time_zone
 
     def relation_of(self, node_type: str) -> tuple[int, bool] | None:
         """Return a relation with nodes of that type, and whether they are its destinations."""

@@ -501,6 +501,24 @@ class LiveStore(LiveState):
             if self.journal is not None:
                 self.journal.log_offset(source, partition, number)
 
+    def begin_stream(self, source: str, reader: object) -> None:
+        """Note who takes the records of a stream; two would take each record twice.
+
+        Raises:
+            InvalidArgumentError: another one does.
+        """
+        with self.writing():
+            if self.streams.setdefault(source, reader) is not reader:
+                raise InvalidArgumentError(
+                    f"the stream {source!r} is being taken into this graph already: stop that "
+                    "ingestor first, or give the other source a name of its own (name=)"
+                )
+
+    def end_stream(self, source: str, reader: object) -> None:
+        """Note that it does not any more."""
+        if self.streams.get(source) is reader:
+            del self.streams[source]
+
     def set_watermark(self, source: str, time: int) -> None:
         """Note the watermark of a stream, in the commit of the records that it speaks of."""
         with self.writing(), self._changing() as opened:

@@ -90,21 +90,12 @@ class ForeignHeteroGraph(HeteroGraph):
         )
         self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
         self._path, self._storage = None, type(source).__name__
+        self._time_zone, self._time_attr = source.time_zone, source.time_attr
 
     @property
     def source(self) -> TypedTopologySource:
         """Object that the graph was made of."""
         return self._source
-
-    @property
-    def time_zone(self) -> str | None:
-        """Time zone of all times; see :attr:`HeteroGraph.time_zone`."""
-        return self._source.time_zone
-
-    @property
-    def time_attr(self) -> str | None:
-        """Name of the times that samples go by; see :attr:`HeteroGraph.time_attr`."""
-        return self._source.time_attr
 
     def _with_parts(
         self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]

@@ -69,8 +69,6 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
     _node_type: str
     _ids: IdFiles | None
     _beside: Mapping[str, str]
-    _time_zone: str | None
-    _time_attr: str | None
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -404,7 +402,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             budget = None if self._paging is None else self._paging.budget
             return _reopen, (self._path, self._storage, budget, self._fingerprint, *attrs)
         arrays = (parts.pack_nodes(), parts.pack_edges())
-        return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs)
+        told = (self._time_zone, self._time_attr)
+        return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs, *told)
 
 
 def _reopen(
@@ -431,10 +430,14 @@ def _rebuild(
     edges: tuple[Any, ...],
     node_attrs: dict[str, RowSource],
     edge_attrs: dict[str, RowSource],
+    time_zone: str | None = None,
+    time_attr: str | None = None,
 ) -> Graph:
     parts = GraphParts(num_nodes, num_edges)
     parts.unpack_nodes(nodes)
     parts.unpack_edges(edges)
     parts.set_node_attrs(node_attrs)
     parts.set_edge_attrs(edge_attrs)
-    return Graph._make(parts)
+    graph = Graph._make(parts)
+    graph._time_zone, graph._time_attr = time_zone, time_attr
+    return graph

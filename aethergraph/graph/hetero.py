@@ -226,6 +226,8 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         self._nodes, self._edges, self._reader, self._closed = nodes, edges, reader, False
         self._path = None if reader is None else reader.path
         self._storage = "memory" if reader is None else reader.storage
+        self._time_zone = None if reader is None else reader.meta.time_zone
+        self._time_attr = None if reader is None else reader.meta.time_attr
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -459,7 +461,9 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
     ) -> HeteroGraph:
         """Return a graph of the same lists with other attributes."""
-        return self._make(nodes, edges, self._reader)
+        made = self._make(nodes, edges, self._reader)
+        made._time_zone, made._time_attr = self._time_zone, self._time_attr
+        return made
 
     def close(self) -> None:
         """Drop the graph's own references; see :meth:`Graph.close`."""
@@ -520,7 +524,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     @property
     def time_zone(self) -> str | None:
         """Time zone of all times, ``"UTC"``, if the tables that the graph was made of gave one."""
-        return None if self._reader is None else self._reader.meta.time_zone
+        return self._time_zone
 
     @property
     def time_attr(self) -> str | None:
@@ -529,7 +533,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         ``convert.tables`` makes such graphs: the time of an edge is the latest of its own and of
         those of both its nodes. None: the graph does not say.
         """
-        return None if self._reader is None else self._reader.meta.time_attr
+        return self._time_attr
 
     @property
     def path(self) -> str | None:
@@ -625,7 +629,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
             return _reopen, (reader.path, self.storage, budget, reader.fingerprint, *attrs)
         nodes = {name: (part.num_nodes, part.pack_nodes()) for name, part in self._nodes.items()}
         edges = {kind: (part.num_edges, part.pack_edges()) for kind, part in self._edges.items()}
-        return _rebuild, (nodes, edges, *attrs)
+        return _rebuild, (nodes, edges, *attrs, self._time_zone, self._time_attr)
 
 
 # ---- pickles ---------------------------------------------------------------------------------
@@ -651,7 +655,14 @@ def _reopen(
     return _attach(HeteroGraph._read(reader, storage, budget, None), *attrs)
 
 
-def _rebuild(nodes: dict[str, Any], edges: dict[EdgeType, Any], *attrs: Any) -> HeteroGraph:
+def _rebuild(
+    nodes: dict[str, Any],
+    edges: dict[EdgeType, Any],
+    node_attrs: dict[str, dict[str, RowSource]],
+    edge_attrs: dict[EdgeType, dict[str, RowSource]],
+    time_zone: str | None = None,
+    time_attr: str | None = None,
+) -> HeteroGraph:
     node_parts = {}
     for name, (count, state) in nodes.items():
         node_parts[name] = NodeParts(count)
@@ -661,4 +672,6 @@ def _rebuild(nodes: dict[str, Any], edges: dict[EdgeType, Any], *attrs: Any) -> 
         source, target = node_parts[kind[0]], node_parts[kind[2]]
         edge_parts[kind] = EdgeParts(source.num_nodes, target.num_nodes, count)
         edge_parts[kind].unpack_edges(state)
-    return _attach(HeteroGraph._make(node_parts, edge_parts), *attrs)
+    graph = _attach(HeteroGraph._make(node_parts, edge_parts), node_attrs, edge_attrs)
+    graph._time_zone, graph._time_attr = time_zone, time_attr
+    return graph

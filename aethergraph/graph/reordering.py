@@ -31,6 +31,9 @@ _MOST_THREADS = 256
 class Reordering:
     """Part of ``Graph``: orders of its nodes, and the graph in another order."""
 
+    _time_zone: str | None
+    _time_attr: str | None
+
     @abstractmethod
     def _live(self) -> GraphParts:
         """Return the parts; raise ClosedError if the graph was closed."""
@@ -142,7 +145,9 @@ class Reordering:
             permute_nodes(parts, made, order, task)
             return made
 
-        return self._make(native.run_long(work, progress, _moved_bytes([parts], [parts])))
+        made = self._make(native.run_long(work, progress, _moved_bytes([parts], [parts])))
+        made._time_zone, made._time_attr = self._time_zone, self._time_attr
+        return made
 
 
 class TypedReordering:
@@ -150,6 +155,8 @@ class TypedReordering:
 
     _nodes: dict[str, NodeParts]
     _edges: dict[EdgeType, EdgeParts]
+    _time_zone: str | None
+    _time_attr: str | None
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -258,7 +265,9 @@ class TypedReordering:
 
         size = _moved_bytes(self._nodes.values(), self._edges.values())
         native.run_long(work, progress, size)
-        return self._make(nodes, edges)
+        made = self._make(nodes, edges)
+        made._time_zone, made._time_attr = self._time_zone, self._time_attr
+        return made
 
 
 def _moved_bytes(nodes: Iterable[NodeParts], edges: Iterable[EdgeParts]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_items
 from aethergraph.loading import SubgraphLoader
+from aethergraph.ray.rows import RowsOfBlocks
 from aethergraph.sampling.base import SubgraphType
 
 __all__ = ["create_sampling_dataset"]
@@ -54,8 +55,9 @@ def create_sampling_dataset(
             dataset = create_sampling_dataset(path, [25, 10], 1024, seed=1, epoch=epoch)
 
     ``iter_batches`` of the dataset gives one sampled batch at a time, unless ``batch_size`` is
-    given, as it must be to ``iter_torch_batches`` and to the shards of Ray Train. Rows come in any
-    order; their columns ``epoch`` and ``number`` say which they are.
+    given, as it must be to ``iter_torch_batches`` and to the shards of Ray Train. With
+    ``batch_format="pyarrow"`` it copies nothing; other ways copy each batch once or twice. Rows
+    come in any order; their columns ``epoch`` and ``number`` say which they are.
 
     Args:
         graph_path: a graph file of one type of nodes, at this path on every machine.
@@ -111,5 +113,13 @@ def create_sampling_dataset(
     dataset = data.read_datasource(
         made, **{name: value for name, value in asked.items() if value is not None}
     )
-    dataset.iter_batches = partial(dataset.iter_batches, batch_size=1)
+    dataset.iter_batches = partial(_iter_batches, dataset.iter_batches)
     return dataset
+
+
+def _iter_batches(ray_batches: Callable[..., Any], **options: Any) -> Any:
+    """Return Ray's batches, by default of one row; without copies where Ray would make some."""
+    plain = options.keys() <= {"batch_format", "prefetch_batches"}
+    if plain and options.get("batch_format") == "pyarrow":
+        return RowsOfBlocks(ray_batches(batch_size=None, **options))
+    return ray_batches(**{"batch_size": 1, **options})

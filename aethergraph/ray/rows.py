@@ -10,7 +10,7 @@ Arrays are flat lists; those of several dimensions have their shape in a column 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from aethergraph._checks.optional import require
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading import Batch
 
-__all__ = ["Row", "as_row", "as_table"]
+__all__ = ["Row", "RowsOfBlocks", "as_row", "as_table"]
 
 Row: TypeAlias = "dict[str, Any]"
 """Numbers and arrays of a batch by name."""
@@ -58,6 +58,25 @@ def _as_list(pa: Any, array: NDArray[Any]) -> Any:
     flat = np.ascontiguousarray(array).reshape(-1)
     ends = pa.array(np.array([0, len(flat)], np.int64))
     return pa.LargeListArray.from_arrays(ends, pa.array(flat))
+
+
+class RowsOfBlocks:
+    """The rows of tables, each as a table of one row over the same memory.
+
+    Ray's own batches of one row copy a table's columns of several chunks first: for features that
+    took longer than to sample and gather them.
+
+    Args:
+        blocks: pyarrow tables, which may be iterated over again.
+    """
+
+    def __init__(self, blocks: Iterable[Any]) -> None:
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[Any]:
+        for block in self._blocks:
+            for number in range(block.num_rows):
+                yield block.slice(number, 1)
 
 
 def as_row(batch: Any) -> Row:
@@ -100,8 +119,8 @@ def _row_of_table(table: Any) -> Row:
         if name in _NUMBERS:
             row[name] = column[0].as_py()
         else:
-            values = column.combine_chunks()
-            values = values.chunk(0) if hasattr(values, "num_chunks") else values
+            # One row is one chunk, which combine_chunks() would copy; empty ones may lie beside it.
+            values = next(chunk for chunk in column.chunks if len(chunk))
             row[name] = values.flatten().to_numpy(zero_copy_only=False)
     return row
 

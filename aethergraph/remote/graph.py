@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph import _native as native
 from aethergraph._checks.options import as_choice
+from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import as_graph
 from aethergraph.graph.foreign import ForeignGraph
@@ -156,16 +156,15 @@ def _ask(tables: _Tables, begin: _Range) -> Answer:
     )  # fmt: skip
 
     def answer(what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
-        asked = native.AskedLists
-        if what == asked.LISTS:
+        if what == AskedLists.LISTS:
             lists.gather(numbers + begin.lists, out)
-        elif what == asked.IDS:
+        elif what == AskedLists.IDS:
             out[:] = ids.gather(numbers + begin.ids)
         else:
             own = numbers if edges is None else edges.gather(numbers + begin.ids)
-            if what == asked.EDGES:
+            if what == AskedLists.EDGES:
                 out[:] = own
-            elif what == asked.WEIGHTS:
+            elif what == AskedLists.WEIGHTS:
                 assert weights is not None and begin.weights is not None
                 out[:] = weights.gather(own + begin.weights)
             else:
@@ -182,7 +181,7 @@ class _RemoteLists:
         self._url, self._layout = url, layout
         found = _open_tables(url, layout) if tables is None else tables
         count = found.lists.num_rows
-        self._asked = native.AskedLists(
+        self._asked = AskedLists(
             count, count, found.ids.num_rows, _ask(found, _Range()),
             edge_ids_are_positions=found.edges is None,
             weights=found.weights is not None, times=found.times is not None,
@@ -221,7 +220,7 @@ class _RemoteTypes:
         if found.times is None:
             times = {}
         self._asked = {
-            kind: native.AskedLists(
+            kind: AskedLists(
                 types.nodes[to], types.nodes[kind[0] if layout == "csc" else kind[2]], count,
                 _ask(found, _Range(lists[kind], ids[kind], weights.get(kind), times.get(kind))),
                 edge_ids_are_positions=found.edges is None,

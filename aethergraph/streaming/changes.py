@@ -134,6 +134,11 @@ class Target:
         """Unit of the times of edges; None for plain numbers and without times."""
         return self._store.time_unit
 
+    @property
+    def keeps_time(self) -> bool:
+        """True if edges of any type have times."""
+        return any(kind.form.has_time for kind in self._store.kinds.values())
+
     def form(self, kind: Any) -> EdgeForm:
         """Return what the graph keeps of the edges of a type."""
         return self._store.kinds[kind].form

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import hashlib
 import json
 import os
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +35,8 @@ __all__ = ["FileSource"]
 _BYTES, _ROWS = 1 << 20, 1 << 16
 #: Bytes of a line at most.
 _LONGEST = 64 << 20
+#: First bytes of a file that it is known by.
+_MARKED = 1024
 #: Names of files that somebody is still writing.
 _UNFINISHED = (".*", "_*", "*.tmp", "*.part", "*.crc", "*~")
 
@@ -57,7 +61,8 @@ class FileSource(SchemaSource):
             ``"struct"`` one behind the other; ``"arrow"`` is Parquet or Arrow, by the name.
         name: name under which the graph keeps the offsets; None: the name of the file or folder.
         follow: wait for more at the end; False: that is the end of the stream.
-        growing: files get longer; None: yes if the path is a file.
+        growing: files get longer, so a last line without its end is left for the next run; None:
+            yes if the path is a file.
         pattern: names of the files in a folder, without the folders that lie in it.
         interval: seconds between two looks for more.
     """
@@ -85,10 +90,13 @@ class FileSource(SchemaSource):
         self._follow = as_flag(follow, "follow")
         self._is_folder = self.path.is_dir()
         self._growing = not self._is_folder if growing is None else as_flag(growing, "growing")
+        #: A number between two records is not one, so that there is no commit at any number.
+        self.counts_bytes = schema.format != "arrow"
         self._pattern, self._interval = pattern, interval
         self._files: dict[int, _File] = {}
         self._by_name: dict[str, _File] = {}
         self._offsets: dict[int, int] = {}
+        self._marks: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
         self._scanned_at = 0.0
         self._opened = False
@@ -138,6 +146,15 @@ class FileSource(SchemaSource):
         file = self._files.get(partition)
         return f"partition {partition}" if file is None else f"file {file.name}"
 
+    def mark(self, partition: int) -> int | None:
+        """Return a number of the first bytes of a file, by which it is known again."""
+        file = self._files.get(partition)
+        return None if file is None else file.mark()
+
+    def check_marks(self, marks: Mapping[int, int]) -> None:
+        """Have files checked, when they are opened, by the numbers that :meth:`mark` gave."""
+        self._marks = dict(marks)
+
     def close(self) -> None:
         """Close the files."""
         for file in self._files.values():
@@ -186,8 +203,16 @@ class FileSource(SchemaSource):
         begin = self._offsets.get(partition, 0)
         kinds: Mapping[str, Callable[..., _File]] = {"arrow": _ArrowFile, "struct": _StructFile}
         make = kinds.get(self.schema.format, _TextFile)
-        is_whole = not self._growing or not self._follow
-        file = make(path, name, partition, begin, self.schema, is_whole, self._growing)
+        file = make(path, name, partition, begin, self.schema, not self._growing, self._growing)
+        file.is_followed = self._follow
+        known = self._marks.get(partition)
+        if begin and known is not None and file.mark() not in (None, known):
+            raise SourceError(
+                None,
+                f"{path}: it is another file than the one of this name that was read to {begin}: "
+                "let the source have a name of its own (name=)",
+                str(path),
+            )
         self._files[partition] = self._by_name[name] = file
 
 
@@ -216,7 +241,29 @@ class _File:
     ) -> None:
         self.path, self.name, self.partition, self.place = path, name, partition, begin
         self._schema, self._is_whole, self._is_growing = schema, is_whole, is_growing
-        self.is_done = False
+        self.is_done, self.is_followed = False, True
+        self._mark: int | None = None
+
+    def mark(self) -> int | None:
+        """Return a number of the first bytes that were read; None if they are not there."""
+        if self._mark is not None:
+            return self._mark
+        most = self._marked_bytes()
+        try:
+            with open(self.path, "rb") as file:
+                found = file.read(most)
+        except OSError:
+            return None
+        if len(found) < most and most < _MARKED:
+            return None  # it has got shorter, which is seen when it is read
+        number = int.from_bytes(hashlib.blake2b(found, digest_size=8).digest(), "big") >> 1
+        if most == _MARKED:
+            self._mark = number
+        return number
+
+    def _marked_bytes(self) -> int:
+        """Return how many bytes the file is known by."""
+        return _MARKED
 
     @abstractmethod
     def read(self) -> Records | None:
@@ -241,6 +288,9 @@ class _BytesFile(_File):
     """File of which a record is some bytes."""
 
     _file: Any = None
+
+    def _marked_bytes(self) -> int:
+        return min(self.place, _MARKED) if self._is_growing else _MARKED
 
     def lag(self) -> int:
         if self.is_done:
@@ -268,8 +318,15 @@ class _BytesFile(_File):
                 raise
             raise self._error(f"{error.strerror}") from None
 
-    def _end(self) -> None:
-        if not self._is_growing:
+    def _end(self, left: int) -> None:
+        """Note that nothing is there now but ``left`` bytes, which are no whole record."""
+        if left and not self.is_followed:
+            warnings.warn(
+                f"{self.path}: {left} bytes at its end are left, as the record has no end yet: end "
+                "it (a line by a newline), or give growing=False if the file is complete",
+                stacklevel=2,
+            )
+        if not self._is_growing or not self.is_followed:
             self.is_done = True
             self.close()
             return
@@ -309,7 +366,7 @@ class _TextFile(_BytesFile):
             if end:
                 return block[:end]
             if at_end:
-                self._end()
+                self._end(len(block))
                 return b""
             size *= 8
             if size > _LONGEST:
@@ -322,9 +379,11 @@ class _TextFile(_BytesFile):
             head = self._lines(0, 1 << 16).split(b"\n")[0]
             if not head:
                 return False
-            decoder = decoder.with_names(head.rstrip(b"\r"))
+            decoder = decoder.with_names(head.removeprefix(codecs.BOM_UTF8).rstrip(b"\r"))
             names = decoder.names or []
             for field in self._schema.fields:
+                if names.count(field) > 1:
+                    raise FormatError(f"{self.path}: there are several columns {field!r}")
                 if field not in names:
                     raise FormatError(
                         f"{self.path}: there is no column {field!r}, but {', '.join(names)}"
@@ -362,7 +421,7 @@ class _StructFile(_BytesFile):
                 self.place += len(block)
                 bad = BadRecord(begin, f"has {len(block)} bytes where records have {size}", block)
                 return Records(self.partition, self.place, {}, bad=[bad])
-            self._end()
+            self._end(len(block))
             return None
         self.place += count * size
         columns = decoder.columns(block[: count * size], self._schema.fields)

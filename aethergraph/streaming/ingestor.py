@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_flag, as_text, is_name
+from aethergraph._checks.options import as_choice, as_flag, as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import WATERMARK, cap_times, is_kept, packed, times_of, unpacked
@@ -25,6 +25,7 @@ from aethergraph.errors import (
     OutOfMemoryError,
     RecordError,
     SnapshotExpiredError,
+    SourceError,
 )
 from aethergraph.streaming.arguments import as_bound, as_seconds, as_span
 from aethergraph.streaming.changes import Changes, Target
@@ -221,6 +222,9 @@ class Ingestor:
         self._reached: dict[int, int] = {}
         #: Offsets and snapshots of the commits that are kept, oldest first.
         self._kept: list[tuple[dict[int, int], Any]] = []
+        self._marks: dict[int, int] = {}
+        #: Number behind the last record that came, by partition.
+        self._behind: dict[int, int] = {}
         #: Error that ended it.
         self.failure: BaseException | None = None
         made(self)
@@ -241,6 +245,11 @@ class Ingestor:
                     f"{option} depends on when records come, which differs from machine to "
                     "machine: leave it out with cut="
                 )
+        if getattr(source, "counts_bytes", False):
+            raise InvalidArgumentError(
+                "cut= needs records that are numbered one by one, and those of this file are by "
+                "bytes: take them from Kafka, or from Parquet or Arrow"
+            )
         if not callable(getattr(source, "lag", None)):
             raise InvalidArgumentError(
                 "cut= needs a source with lag(), which tells the partitions that there are"
@@ -404,9 +413,11 @@ class Ingestor:
     # ---- the loop ----------------------------------------------------------------------------
 
     def _open(self) -> None:
-        if self._stats.state != "new":
+        if self._stats.state != "new" or self._stopping.is_set():
             raise ClosedError("an ingestor runs once: make another one")
+        self.graph.store.begin_stream(self._name, self)
         offsets = self.graph.offsets(self._name)
+        self._behind = dict(offsets)
         self._trusted = bool(offsets)
         saved = {p: unpacked(n) for p, n in self.graph.offsets(times_of(self._name)).items()}
         watermark = saved.pop(WATERMARK, None)
@@ -415,12 +426,16 @@ class Ingestor:
         try:
             if self._dead_letter is not None:
                 self._letters = DeadLetters(self._dead_letter, self._name, offsets)
+            check = getattr(self.source, "check_marks", None)
+            if check is not None:
+                check(self.graph.offsets(_marks_of(self._name)))
             self.source.open(offsets)
             self._ask_lag(force=True)
             if self._cut is not None:
                 self._cuts = Cuts(self._cut, self._name, offsets)
         except BaseException as error:
             self._fail(error)
+            self.graph.store.end_stream(self._name, self)
             self.source.close()
             raise
         self._note_commit()
@@ -450,6 +465,8 @@ class Ingestor:
             self._fail(error)
             raise
         finally:
+            with suppress(ClosedError):
+                self.graph.store.end_stream(self._name, self)
             self.source.close()
             if self._letters is not None:
                 self._letters.close()
@@ -465,7 +482,7 @@ class Ingestor:
         pending = self._pending
         now = time.monotonic()
         wait = max(0.0, pending.since + self._linger - now) if pending.records else _POLL
-        found = self.source.poll(wait)
+        found = self._read(self.source.poll(wait))
         if found and self._pauses:
             time.sleep(self._pauses)
         for one in found or ():
@@ -484,6 +501,30 @@ class Ingestor:
                 self._rounds += 1
                 self._quiet.notify_all()
         return found is None
+
+    def _read(self, found: Any) -> Sequence[Records] | None:
+        """Return what a source gave, checked: each partition goes on behind what it gave before."""
+        if found is None:
+            return None
+        if isinstance(found, Records) or not all(isinstance(one, Records) for one in found):
+            raise InvalidArgumentError(
+                f"{self._name}: poll() gave {shown(found)}, where it must give a list of Records"
+            )
+        for one in found:
+            before, offsets = self._behind.get(one.partition, 0), one.offsets
+            first = one.following
+            if offsets is not None and len(offsets):
+                first = min(first, int(offsets[0]))
+            if one.bad:
+                first = min(first, one.bad[0].offset)
+            if first < before:
+                raise SourceError(
+                    None,
+                    f"{self._place(one.partition)}: record {first} came after those up to "
+                    f"{before - 1}: the offsets of a partition must grow",
+                )
+            self._behind[one.partition] = one.following
+        return list(found)
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is left that could be committed now."""
@@ -649,6 +690,7 @@ class Ingestor:
                     counts = self._target.write(pending.changes)
                     for partition, following in pending.offsets.items():
                         self.graph.set_offset(self._name, partition, following)
+                        self._save_mark(partition)
                     self._save_times(pending.largest)
                 return counts
             except OutOfMemoryError as error:
@@ -660,6 +702,14 @@ class Ingestor:
                 wait = min(2 * wait, most)
                 self.graph.reclaim()
                 self._paused = self._known()
+
+    def _save_mark(self, partition: int) -> None:
+        """Keep what the records of a partition are known by, where the source has that."""
+        give = getattr(self.source, "mark", None)
+        found = None if give is None else give(partition)
+        if found is not None and self._marks.get(partition) != found:
+            self.graph.set_offset(_marks_of(self._name), partition, found)
+            self._marks[partition] = found
 
     def _save_times(self, partitions: Iterable[int]) -> None:
         """Keep the largest times and the watermark with the edges."""
@@ -700,3 +750,8 @@ class Ingestor:
         describe = getattr(self.source, "describe", None)
         what = f"partition {partition}" if describe is None else str(describe(partition))
         return f"{self._name}, {what}"
+
+
+def _marks_of(name: str) -> str:
+    """Return the name under which the graph keeps what the partitions of a source are known by."""
+    return f"{name}#mark"

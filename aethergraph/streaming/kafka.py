@@ -24,6 +24,8 @@ Partitions: TypeAlias = Mapping[int, Any]
 _AT_ONCE = 10_000
 #: Seconds between two looks for new partitions.
 _REFRESH = 30.0
+#: Seconds between two looks for brokers that had gone, and most that one partition may take.
+_LOOK = 1.0
 #: Options that would take the offsets out of our hands.
 _OURS = ("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "bootstrap.servers")
 
@@ -101,7 +103,7 @@ class KafkaSource(SchemaSource):
         #: Number of the message that each partition ended before, when its end was reached.
         self._ends: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
-        self._refreshed = 0.0
+        self._refreshed = self._looked = 0.0
         self._error: Any = None
         self.gaps: dict[int, int] = {}
         self.stalled: str | None = None
@@ -165,6 +167,7 @@ class KafkaSource(SchemaSource):
         if not messages:
             if self._error is not None:
                 self._judge(self._error)
+                self._look_again()
             self._refresh()
             return []
         good = []
@@ -295,11 +298,30 @@ class KafkaSource(SchemaSource):
         if new:  # none of their messages has been had
             self._assign(new, dict.fromkeys(new, 0))
 
-    def _range(self, partition: int, *, cached: bool = False) -> tuple[int, int]:
+    def _look_again(self) -> None:
+        """Ask the brokers, now and then, whether they are there again: with nothing new to read."""
+        from confluent_kafka import KafkaException
+
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked = now
+        try:
+            for partition in self._next:
+                self._range(partition, timeout=_LOOK)
+        except KafkaException:
+            return  # there will be another look
+        self.stalled = self._error = None
+
+    def _range(
+        self, partition: int, *, cached: bool = False, timeout: float | None = None
+    ) -> tuple[int, int]:
         from confluent_kafka import TopicPartition
 
         place = TopicPartition(self.topic, partition)
-        found = self._consumer.get_watermark_offsets(place, timeout=self._timeout, cached=cached)
+        found = self._consumer.get_watermark_offsets(
+            place, timeout=self._timeout if timeout is None else timeout, cached=cached
+        )
         first, end = found if found is not None else (0, 0)
         return int(first), int(end)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._checks.options import as_choice, is_name, shown
+from aethergraph._checks.options import as_choice, as_flag, is_name, shown
 from aethergraph._checks.times import check_unit
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
 from aethergraph.ids.columns import read_key_types
@@ -67,6 +67,7 @@ class Schema:
             is in UTC unless it says otherwise. With ``node`` it is the version of the rows, which
             are those of a :class:`aethergraph.LiveFeatureTable`.
         time_unit: unit of integers: ``"s"``, ``"ms"``...; None: that of the graph.
+        watermark_only: True: the time serves the watermark, and the graph keeps none.
         weight: field with the weight.
         delete: field that is true where the edge is deleted instead of inserted.
         delete_values: values of that field that mean so, such as ``["d"]``; None: true and 1.
@@ -97,6 +98,7 @@ class Schema:
     edge_type: tuple[str, str, str] | None = None
     node_type: str | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
+    watermark_only: bool = False
 
     # ---- making ------------------------------------------------------------------------------
 
@@ -333,6 +335,18 @@ class SchemaSource:
         schema = self.schema
         target.check_columns(schema.roles, schema.attrs, schema.kind)
         target.check_keys(schema.roles, schema.ids, schema.kind)
+        if "time" not in schema.roles or schema.node is not None:
+            return
+        if target.keeps_time and schema.watermark_only:
+            raise InvalidArgumentError(
+                "the graph keeps the times of edges: leave watermark_only= out of the schema"
+            )
+        if not target.keeps_time and not schema.watermark_only:
+            raise InvalidArgumentError(
+                f"the records have a time ({schema.time}), but the graph keeps none: make it with "
+                "edge_time=, or leave time= out of the schema; with watermark_only=true it serves "
+                "the watermark, and no edge has it"
+            )
 
 
 def check_listener(name: Any, schema: Any, format: str) -> None:
@@ -380,7 +394,8 @@ def _toml() -> Any:
 
 
 def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
-    known = [*_ENDS, "time_unit", "delete_values", "attrs", "edge_type", "node_type", "ids"]
+    known = [*_ENDS, "time_unit", "delete_values", "attrs", "edge_type", "node_type", "ids",
+             "watermark_only"]  # fmt: skip
     for name in options:
         if name not in known:
             raise InvalidArgumentError(
@@ -402,6 +417,10 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
         raise InvalidArgumentError("schema: give src= and dst=, or node=")
     if "relation" in given and "edge_type" in given:
         raise InvalidArgumentError("schema: give relation= or edge_type=, not both")
+    if "watermark_only" in given:
+        given["watermark_only"] = as_flag(given["watermark_only"], "schema: watermark_only")
+        if given["watermark_only"] and "time" not in given:
+            raise InvalidArgumentError("schema: watermark_only= needs time=, the field")
     if "time_unit" in given:
         given["time_unit"] = check_unit(given["time_unit"])
     if "delete_values" in given:

@@ -212,3 +212,16 @@ def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
     assert process.returncode == 0
     with DynamicGraph.open(tmp_path / "g", arena_mb=64) as found:
         assert found.ids.keys(found.in_neighbors(found.ids.lookup(["cy"])[0])) == ["bob"]
+
+
+def test_a_graph_that_nothing_came_into_goes_again(tmp_path: Path, schema: Path) -> None:
+    """The corrected command is not refused for the graph that the wrong one made."""
+    options = ["--schema", str(schema), "--order", "time", "--edge-time", "int64", "--until-end"]
+    missing = [*MAIN, "ingest", str(tmp_path / "g"), str(tmp_path / "none.jsonl"), "-n", "10"]
+    done = subprocess.run([*missing, *options], capture_output=True, text=True, check=False)
+    assert done.returncode and "there is no such file" in done.stderr
+    assert not (tmp_path / "g").exists()
+    (tmp_path / "there").mkdir()  # what was there before stays
+    missing[-4] = str(tmp_path / "there")
+    assert subprocess.run([*missing, *options], capture_output=True, check=False).returncode
+    assert (tmp_path / "there").is_dir()

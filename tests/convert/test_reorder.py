@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
-from aethergraph.convert import reorder
+from aethergraph.convert import LinkTable, NodeTable, Schema, reorder, tables
 from aethergraph.convert.external import lists
 from aethergraph.convert.reordering import api, sources
 from aethergraph.errors import (
@@ -126,6 +127,49 @@ def test_typed(small_memory: None, compress: bool, tmp_path: Path) -> None:
     HeteroGraph.load(tmp_path / "moved.aeg").verify()
 
 
+def test_what_tables_say_of_times_stays(small_memory: None, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    times = pd.date_range("2024-02-29", periods=40, freq="h", tz="America/New_York")
+    ends = {"u": np.arange(40) % 7, "v": np.arange(40) % 5}
+    links = pd.DataFrame({**ends, "t": times})
+    users = pd.DataFrame({"id": np.arange(7), "t": times[:7]})
+    schema = Schema(
+        {"u": NodeTable(users, "id", time="t"), "v": NodeTable({"id": np.arange(5)}, "id")},
+        {"likes": LinkTable(links, "u", "u", "v", "v", time="t")},
+    )
+    tables(schema, tmp_path / "g.aeg")
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    assert (graph.time_zone, graph.time_attr) == ("UTC", "edge_time")
+    moved = graph.permute(graph.reorder())
+    attrs = moved.with_attrs({"u": {"z": np.arange(7)}}, {})
+    reorder(tmp_path / "g.aeg", tmp_path / "moved.aeg")
+    moved.save(tmp_path / "expected.aeg")
+    assert filecmp.cmp(tmp_path / "expected.aeg", tmp_path / "moved.aeg", shallow=False)
+    file = HeteroGraph.load(tmp_path / "moved.aeg")
+    for one in (moved, attrs, pickle.loads(pickle.dumps(moved)), file):
+        assert (one.time_zone, one.time_attr, one.time_unit) == ("UTC", "edge_time", "us")
+
+
+def test_what_tables_of_one_type_say_of_times_stays(small_memory: None, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    times = pd.date_range("2024-02-29", periods=60, freq="h", tz="UTC")
+    links = pd.DataFrame({"a": np.arange(60) % 9, "b": np.arange(60) % 7, "t": times})
+    users = pd.DataFrame({"id": np.arange(9), "t": times[:9]})
+    schema = Schema(
+        {"user": NodeTable(users, "id", time="t")},
+        {"knows": LinkTable(links, "user", "a", "user", "b", time="t")},
+        reverse=False,
+    )
+    tables(schema, tmp_path / "g.aeg")
+    graph = Graph.load(tmp_path / "g.aeg")
+    moved = graph.permute(graph.reorder("gorder"))
+    moved.save(tmp_path / "saved.aeg")
+    reorder(tmp_path / "g.aeg", tmp_path / "moved.aeg", order="gorder")
+    files = [Graph.load(tmp_path / name) for name in ("moved.aeg", "saved.aeg")]
+    for one in (graph, moved, pickle.loads(pickle.dumps(moved)), *files):
+        assert (one.time_zone, one.time_attr, one.time_unit) == ("UTC", "edge_time", "us")
+
+
 def test_files_of_rows_and_ids(small_memory: None, tmp_path: Path) -> None:
     graph = make(2, 300, 2000, values=False)
     graph.save(tmp_path / "g.aeg")
@@ -177,7 +221,7 @@ def test_goes_on_wherever_it_was_interrupted(
 
 KILLED = """
     import os, signal, sys
-    from aethergraph.convert import reorder
+    from aethergraph.convert import LinkTable, NodeTable, Schema, reorder, tables
     from aethergraph.convert.external.journal import Journal
     from aethergraph.convert.reordering import sources
     sources._MOST_ROWS = 256

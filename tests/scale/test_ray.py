@@ -17,7 +17,7 @@ from aethergraph import FeatureStore, Graph
 from aethergraph.errors import InvalidArgumentError, MissingFileError
 from aethergraph.loading import Batch, SubgraphLoader
 from aethergraph.ray import collate_to_pyg, create_sampling_dataset
-from aethergraph.ray.rows import as_row
+from aethergraph.ray.rows import RowsOfBlocks, as_row, as_table
 
 ray = pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
 pytestmark = [pytest.mark.slow, pytest.mark.pyg]  # a local cluster takes 10 s to start
@@ -80,6 +80,34 @@ def test_batches_are_the_loaders(path: Path, form: str, epoch: int) -> None:
     dataset = create_sampling_dataset(path, [5, 3], SIZE, seed=3, epoch=epoch)
     assert dataset.count() == -(-COUNT // SIZE)
     assert_all_once(list(dataset.iter_batches(batch_format=form)), wanted(path, epoch))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_batches_come_in_ways_of_ray(path: Path) -> None:
+    dataset = create_sampling_dataset(path, [5, 3], SIZE, seed=3, override_num_blocks=2)
+    batches = dataset.iter_batches(batch_format="pyarrow", prefetch_batches=2)
+    for _ in range(2):  # as Ray's, they may be iterated over again
+        assert_all_once(list(batches), wanted(path))
+    sizes = [len(b) for b in dataset.iter_batches(batch_format="pyarrow", batch_size=4)]
+    assert sizes == [4] * 18 + [3]
+    assert all(b.num_rows == 1 for b in dataset.iter_batches(batch_size=1, batch_format="pyarrow"))
+    assert_all_once(list(dataset.iter_batches()), wanted(path))
+
+
+def test_rows_are_views_of_their_table(path: Path) -> None:
+    """What the object store holds is not copied by the process that trains."""
+    pa = pytest.importorskip("pyarrow")
+    batches = wanted(path)[:3]
+    tables = [as_table(batch, 0, number) for number, batch in enumerate(batches)]
+    (kept,) = {table.schema for table in tables}
+    chunked = pa.concat_tables([kept.empty_table(), *tables])
+    rows = [as_row(row) for row in RowsOfBlocks([chunked])]
+    for row, batch in zip(rows, batches, strict=True):
+        for name, array in (
+            ("node", batch.subgraph.node), ("edge", batch.subgraph.edge), ("node:x", batch.x),
+        ):  # fmt: skip
+            assert np.shares_memory(row[name], array), name
+            np.testing.assert_array_equal(row[name], array)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -102,7 +102,10 @@ class GraphSections:
             for name in sorted(edge.edge_attrs):
                 one = edge.edge_attrs[name]
                 arrays.append(ArrayMeta(name, "edge", owner, one.dtype_name, one.shape))
-        return FileMeta(old.node_types, old.edge_types, tuple(arrays), old.time_unit)
+        return FileMeta(
+            old.node_types, old.edge_types, tuple(arrays), old.time_unit,
+            time_zone=old.time_zone, time_attr=old.time_attr,
+        )  # fmt: skip
 
     def write(self, path: str, task: native.Task | None) -> None:
         """Write the graph file and put it in place."""

@@ -6,11 +6,13 @@ import json
 import os
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ingesting import edges
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, Schema
@@ -66,8 +68,8 @@ def test_an_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
     (found,) = source.poll(1) or ()
     assert found.columns["dst"].tolist() == [22]
     source.close()
-    path.write_text(line(1, 1) + line(1, 22)[:-1])  # to its end, the last line needs none
-    Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    path.write_text(line(1, 1) + line(1, 22)[:-1])  # complete: the last line needs no end
+    Ingestor(graph, FileSource(path, JSON, follow=False, growing=False)).run()
     assert ends(graph) == [1, 22]
 
 
@@ -172,7 +174,7 @@ def test_structs_that_are_cut_off(tmp_path: Path) -> None:
     schema = Schema.struct(dtype, src="u", dst="v")
     graph = small()
     with pytest.raises(errors.RecordError, match="offset 16: has 3 bytes where records have 8"):
-        Ingestor(graph, FileSource(tmp_path / "e.bin", schema, follow=False)).run()
+        Ingestor(graph, FileSource(tmp_path / "e.bin", schema, follow=False, growing=False)).run()
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -183,3 +185,89 @@ def test_blocks_of_any_size(tmp_path: Path, size: int, monkeypatch: pytest.Monke
     source = FileSource(tmp_path / "e.csv", Schema.csv(src="u", dst="v"), follow=False)
     Ingestor(graph, source, batch=50).run()
     assert ends(graph) == list(range(200))
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "struct"])
+def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: str) -> None:
+    """What is written still is not cut in two, in whatever place the writer is."""
+    dtype = [("u", "<u2"), ("v", "<u2")]
+    schemas = {
+        "csv": Schema.csv(columns=["u", "v"], src="u", dst="v"), "json": JSON,
+        "struct": Schema.struct(dtype, src="u", dst="v"),
+    }  # fmt: skip
+    contents = {
+        "csv": b"1,2\n1,23\n4,5\n", "json": b'{"u":1,"v":2}\n{"u":1,"v":23}\n{"u":4,"v":5}\n',
+        "struct": np.array([(1, 2), (1, 23), (4, 5)], dtype).tobytes(),
+    }  # fmt: skip
+    content = contents[form]
+    for at in range(1, len(content), 1 if form != "json" else 3):
+        path, graph = tmp_path / f"{at}", DynamicGraph(100, 8, order="time", huge_pages=False)
+        for part in (content[:at], content):
+            path.write_bytes(part)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                Ingestor(graph, FileSource(path, schemas[form], follow=False)).run()
+        assert edges(graph) == [(1, 2), (1, 23), (4, 5)], at
+    path.write_bytes(content[:-1])
+    with pytest.warns(UserWarning, match="bytes at its end are left"):
+        Ingestor(
+            DynamicGraph(100, 8, huge_pages=False), FileSource(path, schemas[form], follow=False)
+        ).run()
+    if form != "struct":
+        whole = DynamicGraph(100, 8, huge_pages=False)
+        Ingestor(whole, FileSource(path, schemas[form], follow=False, growing=False)).run()
+        assert whole.num_edges == 3
+
+
+def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
+    path, schema = tmp_path / "e.csv", Schema.csv(src="u", dst="v")
+    path.write_bytes(b"\xef\xbb\xbfu,v\r\n1,2\r\n")
+    graph = DynamicGraph(100, 8, huge_pages=False)
+    Ingestor(graph, FileSource(path, schema, follow=False)).run()
+    assert edges(graph) == [(1, 2)]
+    path.write_bytes(b"u,v,u\n1,2,3\n")
+    with pytest.raises(errors.FormatError, match="several columns 'u'"):
+        Ingestor(DynamicGraph(9, 8), FileSource(path, schema, name="n", follow=False)).run()
+
+
+def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    path.touch()
+    with pytest.raises(errors.InvalidArgumentError, match="cut= needs records that are numbered"):
+        Ingestor(DynamicGraph(9, 8), FileSource(path, JSON), cut=10)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_another_file_of_the_same_name(tmp_path: Path, form: str) -> None:
+    def write(path: Path, *ends: int) -> None:
+        path.parent.mkdir(exist_ok=True)
+        if form == "json":
+            path.write_text("".join(line(1, v) for v in ends))
+        else:
+            table = pytest.importorskip("pyarrow").table({"u": [1] * len(ends), "v": list(ends)})
+            pytest.importorskip("pyarrow.parquet").write_table(table, path)
+
+    def run(path: Path, **options: Any) -> None:
+        schema = JSON if form == "json" else Schema.arrow(src="u", dst="v")
+        Ingestor(graph, FileSource(path, schema, follow=False, **options)).run()
+
+    graph = DynamicGraph.open(tmp_path / "g", 100, 8, order="time", huge_pages=False)
+    first, second = tmp_path / "day1" / "e.parquet", tmp_path / "day2" / "e.parquet"
+    write(first, 1)
+    run(first)
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=8, huge_pages=False)
+    run(first)  # it is known again
+    write(second, 2, 3)
+    with pytest.raises(errors.SourceError, match=f"{second}: it is another file than"):
+        run(second)
+    run(second, name="day2")
+    assert ends(graph) == [1, 2, 3]
+    if form == "json":  # what has grown meanwhile is still the same, and what was replaced is not
+        write(first, 1, 4)
+        run(first)
+        assert ends(graph) == [1, 2, 3, 4]
+        write(first, 5, 4, 6)
+        with pytest.raises(errors.SourceError, match="it is another file than"):
+            run(first)
+    graph.close()

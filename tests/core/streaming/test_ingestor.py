@@ -587,6 +587,66 @@ def test_a_thread_gives_way() -> None:
     assert max(source.sizes) == 10_000
 
 
+def test_a_stream_is_taken_by_one_ingestor() -> None:
+    graph, source = small(), MemorySource("s")
+    with Ingestor(graph, source):
+        with pytest.raises(errors.InvalidArgumentError, match="'s' is being taken into"):
+            Ingestor(graph, MemorySource("s")).start()
+        with Ingestor(graph, MemorySource("t")):
+            pass
+    Ingestor(graph, MemorySource("s")).start().stop()  # the first has ended
+    one = Ingestor(graph, source)
+    one.stop()
+    with pytest.raises(errors.ClosedError, match="runs once"):
+        one.start()
+
+
+def test_times_that_the_graph_does_not_keep(tmp_path: Path) -> None:
+    path, fields = tmp_path / "e", {"src": "u", "dst": "v", "time": "t"}
+    path.write_text('{"u": 1, "v": 2, "t": 70}\n')
+    with pytest.raises(errors.InvalidArgumentError, match=r"e: the records have a time \(t\), but"):
+        Ingestor(small(), FileSource(path, Schema.json(**fields)))
+    only = FileSource(path, Schema.json(**fields, watermark_only=True), follow=False)
+    graph = small()
+    Ingestor(graph, only).run()
+    assert graph.num_edges == 1 and graph.watermark == 70
+    with pytest.raises(errors.InvalidArgumentError, match="leave watermark_only= out"):
+        Ingestor(timed(), only)
+    with pytest.raises(errors.InvalidArgumentError, match="watermark_only= needs time="):
+        Schema.json(src="u", dst="v", watermark_only=True)
+
+
+@pytest.mark.parametrize(
+    ("polls", "message"),
+    [
+        ([[(5, 5)], [(3, 3)]], "s, partition 0: record 0 came after those up to 4"),
+        ([[(5, 5)], [(5, 2)]], "record 3 came after those up to 4"),
+        ([[(1, 3)]], "record -2 came after"),
+        ([(5, 5)], r"s: poll\(\) gave .*must give a list of Records"),
+        (["five"], r"s: poll\(\) gave"),
+    ],
+)
+def test_a_source_that_goes_back(polls: list[Any], message: str) -> None:
+    class Wrong(MemorySource):
+        def poll(self, timeout: float) -> Any:
+            if not polls:
+                return None
+            given = polls.pop(0)
+            if isinstance(given, str):
+                return given
+            if isinstance(given, tuple):
+                return made(*given)
+            return [made(*one) for one in given]
+
+    def made(following: int, count: int) -> Records:
+        return Records(0, following, {"src": [1] * count, "dst": [2] * count})
+
+    graph, polls = small(), list(polls)
+    with pytest.raises((errors.SourceError, errors.InvalidArgumentError), match=message):
+        Ingestor(graph, Wrong("s"), linger=1e6).run()
+    assert graph.num_edges == 0 and graph.offsets("s") == {}
+
+
 def test_what_is_no_graph_or_no_source() -> None:
     from aethergraph import Graph
 

@@ -135,6 +135,28 @@ def test_a_broker_that_goes_and_comes_back() -> None:
         assert edges(graph) == [(0, v) for v in range(150)]
 
 
+def test_a_broker_that_comes_back_with_nothing_new() -> None:
+    with running_broker() as own:
+        own.make_topic("edges", 2)
+        own.send("edges", 0, records(0, 0, 30))
+        options = {"reconnect.backoff.max.ms": 200}
+        source = kafka_source("edges", own.address, options=options, timeout=2)
+        with Ingestor(small(), source) as ingestor:
+            ingestor.drain(WAIT)
+            for state in ("stalled", "running"):
+                if state == "stalled":
+                    own.kill()
+                else:
+                    own.start()
+                    own.make_topic("edges", 2)
+                    own.send("edges", 0, records(0, 0, 30))
+                until = time.monotonic() + WAIT
+                while ingestor.stats().state != state and time.monotonic() < until:
+                    time.sleep(0.05)
+                assert ingestor.stats().state == state
+            assert ingestor.stats().reason is None
+
+
 # ---- what brokers answer -------------------------------------------------------------------------
 
 PASSING = {

@@ -211,7 +211,7 @@ moments = st.one_of(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     times=st.lists(moments, min_size=1, max_size=6),
     unit=st.sampled_from([None, "s", "ms", "ns"]),
