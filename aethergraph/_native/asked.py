@@ -30,7 +30,8 @@ class AskedLists:
     """Topology whose lists are asked of a function, from any thread.
 
     Args:
-        num_nodes: number of lists, and of nodes.
+        num_major: number of lists.
+        num_minor: number of nodes that may be in them; ids are below it.
         num_edges: number of entries of all lists, one list after the other.
         answer: ``answer(what, numbers, out)`` puts the answers into ``out``. ``LISTS`` of nodes:
             uint64 [n, 2], first position and degree; ``IDS`` and ``EDGES`` at positions: uint64
@@ -47,13 +48,13 @@ class AskedLists:
     TIMES: Final = lib.AETHER_ASK_TIMES
 
     def __init__(
-        self, num_nodes: int, num_edges: int, answer: Answer, *, edge_ids_are_positions: bool,
-        weights: bool = False, times: bool = False,
+        self, num_major: int, num_minor: int, num_edges: int, answer: Answer, *,
+        edge_ids_are_positions: bool, weights: bool = False, times: bool = False,
     ) -> None:  # fmt: skip
         self.answer = answer
         self._user = ffi.new_handle(self)
         facts = ffi.new("aether_asked_lists *")
-        facts.num_nodes, facts.num_edges = num_nodes, num_edges
+        facts.num_major, facts.num_minor, facts.num_edges = num_major, num_minor, num_edges
         facts.edge_ids_are_positions = edge_ids_are_positions
         facts.own_values = weights * lib.AETHER_OWN_WEIGHTS | times * lib.AETHER_OWN_TIMES
         out, err = ffi.new("aether_topology **"), new_error()

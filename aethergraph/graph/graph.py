@@ -28,7 +28,7 @@ from aethergraph.graph.walks import WalksByBatch
 from aethergraph.ids import IdMap
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_storage, is_address
+from aethergraph.storage.choice import Storage, check_stays, check_storage, is_address
 from aethergraph.storage.meta import check_fingerprint
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
@@ -228,15 +228,10 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         check_storage(storage)
         budget = Budget.optional(memory_budget)
         if is_address(path):
-            from aethergraph.remote.graph import open_graph
+            from aethergraph.remote.graph import open_plain_graph
 
-            address = str(path)
-            if storage != "mmap" or budget is not None:
-                raise InvalidArgumentError(
-                    f"{address}: the lists stay at the server: leave storage= and "
-                    "memory_budget= out"
-                )
-            found: Any = open_graph(address)
+            check_stays(str(path), storage, budget)
+            found: Any = open_plain_graph(str(path))
             return cast("Graph", found)
         reader = GraphReader(path)
         parts = reader.make_one()

@@ -34,7 +34,7 @@ from aethergraph.graph.typed_edges import (
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_storage
+from aethergraph.storage.choice import Storage, check_stays, check_storage, is_address
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 from aethergraph.storage.meta import NodeType as NodeMeta
 from aethergraph.storage.meta import check_fingerprint
@@ -318,10 +318,16 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     ) -> HeteroGraph:
         """Open a graph file, also one that ``Graph.save`` wrote (its node type is ``"node"``).
 
-        Arguments and errors are those of :meth:`Graph.load`.
+        Arguments and errors are those of :meth:`Graph.load`. ``path`` may be the address of a
+        server that has the graph, too: it is :func:`aethergraph.remote.open_graph` then.
         """
         check_storage(storage)
         budget = Budget.optional(memory_budget)
+        if is_address(path):
+            from aethergraph.remote.graph import open_typed_graph
+
+            check_stays(str(path), storage, budget)
+            return open_typed_graph(str(path))
         reader = GraphReader(path)
         return cls._read(reader, storage, budget, progress)
 
@@ -449,6 +455,12 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
             edges[kind].set_edge_attrs(self._edges[kind].edge_attrs)
             for attr, rows in as_items(more, f"edge_attrs[{shown(kind)}]", "rows"):
                 edges[kind].edge_attrs[attr] = rows
+        return self._with_parts(nodes, edges)
+
+    def _with_parts(
+        self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
+    ) -> HeteroGraph:
+        """Return a graph of the same lists with other attributes."""
         made = self._make(nodes, edges, self._reader)
         made._time_zone, made._time_attr = self._time_zone, self._time_attr
         return made

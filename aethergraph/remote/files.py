@@ -10,9 +10,9 @@ from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable, Missing
-from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import RowSource
-from aethergraph.remote.graph import graph_tables
+from aethergraph.remote.graph_tables import GraphTypes, graph_tables
 from aethergraph.remote.row_files import open_rows
 from aethergraph.storage.npy import is_npy
 from aethergraph.storage.opening import open_container
@@ -43,14 +43,15 @@ def open_tables(
         path: a feature file, ``.npy`` or native, the file of a live table, or a graph file.
         name: another name for the table of a feature file; a word before those of a graph.
         writable: open live tables for writing, too, as network cards ask for, if that is allowed.
-        lists: of a graph of one type, the lists, weights and times, too (remote/graph.py).
+        lists: of a graph, the lists, weights and times, too (remote/graph_tables.py).
         missing: what rows of a live table are that nobody has written: ``"error"``, ``"zero"``, or
             ``"nan"``.
 
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
-        InvalidArgumentError: a graph without attributes.
-        UnsupportedError: lists of many types, which are not served; or a live graph.
+        InvalidArgumentError: a graph without attributes; or types whose names, joined, are those
+            of other tables.
+        UnsupportedError: a live graph.
     """
     lists, name = as_flag(lists, "lists"), as_text(name, "name")
     if is_live_directory(path):
@@ -61,22 +62,19 @@ def open_tables(
     is_array = LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
         return {name or Path(os.fsdecode(path)).stem: open_rows(path, writable, missing)}
-    found: dict[str, RowSource] = {}
     graph = HeteroGraph.load(path)
-    if (len(graph.node_types), len(graph.edge_types)) == (1, 1):
-        one = Graph.load(path)
-        found.update(one.node_attrs)
-        found.update({f"edges/{attr}": rows for attr, rows in one.edge_attrs.items()})
-        if lists:
-            found.update(graph_tables(one, graph.fingerprint))
-    elif lists:
-        raise UnsupportedError(f"{os.fsdecode(path)} has many types: no lists are served of it")
-    else:
-        for kind in graph.node_types:
-            found.update({f"{kind}/{attr}": rows for attr, rows in graph[kind].attrs.items()})
-        for edge in graph.edge_types:
-            between = "-".join(edge)
-            found.update({f"{between}/{attr}": rows for attr, rows in graph[edge].attrs.items()})
+    types = GraphTypes.of(graph)
+    found = graph_tables(graph, graph.fingerprint) if lists else {}
+    attrs = [(graph[kind].attrs, names) for kind, names in types.node_attrs.items()]
+    attrs += [(graph[kind].attrs, names) for kind, names in types.edge_attrs.items()]
+    for rows, names in attrs:
+        for attr, table in names.items():
+            if table in found:
+                raise InvalidArgumentError(
+                    f"{os.fsdecode(path)}: two tables are called {table!r}, as the names of types "
+                    "are joined: rename a type or an attribute"
+                )
+            found[table] = rows[attr]
     if not found:
         raise InvalidArgumentError(f"{os.fsdecode(path)} is a graph without attributes to serve")
     return {f"{name}/{key}": rows for key, rows in found.items()} if name else found

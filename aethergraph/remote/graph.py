@@ -1,121 +1,39 @@
-"""Graphs of a server: their lists are tables of rows, which samplers ask for hop by hop.
+"""Graphs of a server: samplers ask for their lists hop by hop.
 
-::
-
-    table               rows                                   of
-    graph/csc/lists     uint64 [num_nodes, 2]: place, degree   the list of each node
-    graph/csc/ids       int64 [num_edges]                      the node at each place
-    graph/csr/edges     int64 [num_edges]                      the edge at each place; csc: itself
-    graph/edge_weight   float [num_edges]                      edges; edge_time alike
-    graph/node_time     int64 or float64 [num_nodes]           nodes
-
-A hop asks for the lists of all its nodes, draws places, and asks for all ids: two questions, which
-go to all shards at once, to each in requests of 4096 numbers. Which are drawn does not depend on
-where the lists are.
+A hop asks for the lists of all its nodes, draws places, and asks for all ids: two questions for
+each edge type, which go to all shards that have the rows at once, to each in requests of 4096
+numbers. Which are drawn does not depend on where the lists are. The tables that are asked are those
+of remote/graph_tables.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from aethergraph import _native as native
-from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice
 from aethergraph._native.asked import AskedLists
-from aethergraph.errors import InvalidArgumentError
-from aethergraph.features.table import check_rows
-from aethergraph.graph import Graph, as_graph
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import as_graph
 from aethergraph.graph.foreign import ForeignGraph
+from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.address import Address, parse_address
+from aethergraph.remote.graph_tables import PREFIX, GraphTypes
 from aethergraph.remote.rows import RemoteRows
 
-__all__ = ["graph_tables", "open_graph"]
+__all__ = ["open_graph", "open_plain_graph", "open_typed_graph"]
 
-_PREFIX = "graph/"
-#: Numbers of some ids.
-Get: TypeAlias = "Callable[[NDArray[np.int64]], NDArray[Any]]"
-
-
-class _Table(RowSource):
-    """Numbers of a graph by id, as a function gives them."""
-
-    def __init__(
-        self, shape: tuple[int, ...], dtype_name: str, fingerprint: str | None, get: Get
-    ) -> None:
-        self._shape, self._dtype_name, self._fingerprint = shape, dtype_name, fingerprint
-        self._get = get
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
-
-    @property
-    def dtype_name(self) -> str:
-        return self._dtype_name
-
-    @property
-    def fingerprint(self) -> str | None:
-        return self._fingerprint
-
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
-    ) -> NDArray[Any]:
-        own = as_ids(ids, "ids")
-        check_rows(own, self.num_rows)
-        return self._get(own)
+K = TypeVar("K")
+#: Puts the values of edges, of places in their lists, into an array.
+Answer: TypeAlias = "Callable[[int, NDArray[np.int64], NDArray[Any]], None]"
 
 
-def graph_tables(graph: Graph, fingerprint: str | None = None) -> dict[str, RowSource]:
-    """Return the lists, weights and times of a graph as tables by name.
-
-    Args:
-        graph: the graph, with any ``storage``.
-        fingerprint: identity of its file; clients of a server that is started again with the same
-            file go on. None: they open the graph anew.
-    """
-    found: dict[str, RowSource] = {}
-
-    def add(name: str, shape: tuple[int, ...], dtype: str, get: Get) -> None:
-        own = None if fingerprint is None else f"{fingerprint}/{name}"
-        found[_PREFIX + name] = _Table(shape, dtype, own, get)
-
-    for layout in ("csc", "csr"):
-        if graph.layout not in (layout, "both"):
-            continue
-        topology = graph.topology(layout)
-        shape = (topology.num_edges,)
-        add(f"{layout}/lists", (topology.num_major, 2), "uint64", _lists_of(topology))
-        add(f"{layout}/ids", shape, "int64", topology.ids_at)
-        if not topology.edge_ids_are_positions:
-            add(f"{layout}/edges", shape, "int64", topology.edge_ids_at)
-    for of in ("node", "edge"):
-        for name, rows in graph.value_stores(of).items():
-            add(name, rows.shape, rows.dtype_name, rows.gather)
-    return found
-
-
-def _lists_of(topology: native.NativeTopology) -> Get:
-    """Return what gives place and degree of the lists of nodes."""
-    offsets, guard = topology.indptr, topology.guard
-    assert offsets is not None
-
-    def get(nodes: NDArray[np.int64]) -> NDArray[np.uint64]:
-        rows = np.empty((len(nodes), 2), np.uint64)
-        with native.reading(guard):
-            rows[:, 0] = offsets[nodes]
-            rows[:, 1] = offsets[nodes + 1]
-        rows[:, 1] -= rows[:, 0]
-        return rows
-
-    return get
-
-
-def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph:
+def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph | ForeignHeteroGraph:
     """Open a graph that a server has; samplers and loaders draw from it as from a local one.
 
     ::
@@ -125,74 +43,153 @@ def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph:
 
     The same key draws the same samples as from the file that is served (``aethergraph serve
     graph.aeg --graph``). A hop takes a request for each 4096 of its nodes and each 4096 of its
-    edges, to all shards at once and several of each under way. Attributes of nodes and edges are
-    there, each as :func:`open_source` opens it. Several addresses are those of shards.
+    edges, to all shards at once and several of each under way; in typed graphs for each edge type.
+    Attributes of nodes and edges are there, each as :func:`open_source` opens it. Several addresses
+    are those of shards.
 
     Weights and times of edges stay at the server, and draws ask for them as they go, which is slow:
-    with times, say ``is_sorted=True``, or all are read once. Times of edges are int64, and without
-    their unit. Times of nodes are read into memory.
+    with times, say ``is_sorted=True``, or all are read once. Times of edges are int64; only typed
+    graphs know their unit. Times of nodes are read into memory.
 
     Args:
         url: as in :func:`open_source`, without a table.
         layout: ``"csc"`` for lists of in-edges, ``"csr"`` for lists of out-edges.
 
+    Returns:
+        A :class:`aethergraph.HeteroGraph` if the server's graph has several types of nodes or
+        edges, else what :func:`aethergraph.as_graph` returns.
+
     Raises:
         InvalidArgumentError: the server has no graph with such lists.
         ServerTimeoutError: a server is not reached in time, also while samples are drawn; names it.
-        StorageError: as for :func:`open_source`.
+        StorageError, FormatError: as for :func:`open_source`.
     """
-    return as_graph(_RemoteLists(url, as_choice(layout, ("csc", "csr"), "layout")), layout=layout)
+    tables = _open_tables(url, layout)
+    if tables.types is None or tables.types.is_one:
+        return as_graph(_RemoteLists(url, layout, tables), layout=layout)
+    return ForeignHeteroGraph(_RemoteTypes(url, layout, tables))
+
+
+def open_plain_graph(url: str) -> ForeignGraph:
+    """Open a graph of one type of nodes and one of edges, as :func:`open_graph` does.
+
+    Raises:
+        UnsupportedError: it has several.
+    """
+    tables = _open_tables(url, "csc")
+    if tables.types is not None and not tables.types.is_one:
+        raise UnsupportedError(
+            f"{url}: {len(tables.types.nodes)} node types and {len(tables.types.edges)} edge "
+            "types; Graph is of one of each, HeteroGraph.load opens this one"
+        )
+    return as_graph(_RemoteLists(url, "csc", tables), layout="csc")
+
+
+def open_typed_graph(url: str) -> ForeignHeteroGraph:
+    """Open a graph as one of many types, as :func:`open_graph` does; it may have one of each."""
+    return ForeignHeteroGraph(_RemoteTypes(url, "csc"))
+
+
+class _Tables(NamedTuple):
+    """Tables of a server with the rows of all edge types; None: there is no such table.
+
+    Attributes:
+        address: where the server is.
+        names: names of all of its tables.
+        types: types of the graph; None: the server does not tell, and it has one of each.
+        lists: place and degree by node.
+        ids: nodes by place.
+        edges: edges by place; None: places are the ids of edges.
+        weights: weights by edge.
+        times: times by edge, if they are integers.
+        node_times: times by node.
+    """
+
+    address: Address
+    names: tuple[str, ...]
+    types: GraphTypes | None
+    lists: RemoteRows
+    ids: RemoteRows
+    edges: RemoteRows | None
+    weights: RemoteRows | None
+    times: RemoteRows | None
+    node_times: RemoteRows | None
+
+
+def _open_tables(url: str, layout: str) -> _Tables:
+    as_choice(layout, ("csc", "csr"), "layout")
+    address = parse_address(url)
+    if address.scheme == "shm":
+        raise InvalidArgumentError(f"{url}: a file on this machine is Graph.load(path)")
+    place = f"{PREFIX}{layout}"
+    lists = RemoteRows(address.named(f"{place}/lists"))
+
+    def table(name: str) -> RemoteRows | None:
+        return RemoteRows(address.named(name)) if name in lists.names else None
+
+    told, types = table(f"{PREFIX}types"), None
+    if told is not None:
+        types = GraphTypes.unpack(told.array, url)
+        told.close()
+    times = table(f"{PREFIX}edge_time")
+    if times is not None and times.dtype_name != "int64":
+        times = None  # samplers take the times of a topology for integers
+    return _Tables(
+        address, lists.names, types, lists, RemoteRows(address.named(f"{place}/ids")),
+        table(f"{place}/edges"), table(f"{PREFIX}edge_weight"), times, table(f"{PREFIX}node_time"),
+    )  # fmt: skip
+
+
+class _Range(NamedTuple):
+    """Rows of one edge type in the tables: where each begins; None: the type has no such values."""
+
+    lists: int = 0
+    ids: int = 0
+    weights: int | None = 0
+    times: int | None = 0
+
+
+def _ask(tables: _Tables, begin: _Range) -> Answer:
+    """Return what answers the questions of a topology by the rows of one edge type."""
+    lists, ids, edges, weights, times = (
+        tables.lists, tables.ids, tables.edges, tables.weights, tables.times
+    )  # fmt: skip
+
+    def answer(what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
+        if what == AskedLists.LISTS:
+            lists.gather(numbers + begin.lists, out)
+        elif what == AskedLists.IDS:
+            out[:] = ids.gather(numbers + begin.ids)
+        else:
+            own = numbers if edges is None else edges.gather(numbers + begin.ids)
+            if what == AskedLists.EDGES:
+                out[:] = own
+            elif what == AskedLists.WEIGHTS:
+                assert weights is not None and begin.weights is not None
+                out[:] = weights.gather(own + begin.weights)
+            else:
+                assert times is not None and begin.times is not None
+                out[:] = times.gather(own + begin.times)
+
+    return answer
 
 
 class _RemoteLists:
     """Lists of a server's graph, as a :class:`aethergraph.protocols.TopologySource`."""
 
-    def __init__(self, url: str, layout: str) -> None:
+    def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
         self._url, self._layout = url, layout
-        address = parse_address(url)
-        if address.scheme == "shm":
-            raise InvalidArgumentError(f"{url}: a file on this machine is Graph.load(path)")
-        place = f"{_PREFIX}{layout}"
-        self._lists = RemoteRows(address.named(f"{place}/lists"))
-        names = self._lists.names
-
-        def table(name: str) -> RowSource | None:
-            return RemoteRows(address.named(name)) if name in names else None
-
-        self._ids = RemoteRows(address.named(f"{place}/ids"))
-        self._edges = table(f"{place}/edges")
-        self._weight, self._time = table(f"{_PREFIX}edge_weight"), table(f"{_PREFIX}edge_time")
-        if self._time is not None and self._time.dtype_name != "int64":
-            self._time = None  # samplers take the times of a topology for integers
+        found = _open_tables(url, layout) if tables is None else tables
+        count = found.lists.num_rows
         self._asked = AskedLists(
-            self._lists.num_rows, self._ids.num_rows, self._answer,
-            edge_ids_are_positions=self._edges is None,
-            weights=self._weight is not None, times=self._time is not None,
+            count, count, found.ids.num_rows, _ask(found, _Range()),
+            edge_ids_are_positions=found.edges is None,
+            weights=found.weights is not None, times=found.times is not None,
         )  # fmt: skip
         self.topology = self._asked.handle
-        self.node_attrs, self.edge_attrs = _attributes(address, names)
-        times = table(f"{_PREFIX}node_time")
-        if times is not None:
-            self.node_time = times.array
-
-    def _answer(self, what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
-        asked = AskedLists
-        if what == asked.LISTS:
-            self._lists.gather(numbers, out)
-        elif what == asked.IDS:
-            out[:] = self._ids.gather(numbers)
-        else:
-            edges = numbers
-            if self._edges is not None:
-                edges = self._edges.gather(numbers)
-            if what == asked.EDGES:
-                out[:] = edges
-            elif what == asked.WEIGHTS:
-                assert self._weight is not None
-                out[:] = self._weight.gather(edges)
-            else:
-                assert self._time is not None
-                out[:] = self._time.gather(edges)
+        self.node_attrs, self.edge_attrs = _attributes(found.address, found.names)
+        if found.node_times is not None:
+            self.node_time = found.node_times.array
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _RemoteLists, (self._url, self._layout)
@@ -201,13 +198,95 @@ class _RemoteLists:
         return f"_RemoteLists({self._url!r})"
 
 
+class _RemoteTypes:
+    """Lists of a server's typed graph, as a ``TypedTopologySource``."""
+
+    def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
+        self._url, self.layout = url, layout
+        found = _open_tables(url, layout) if tables is None else tables
+        types = found.types
+        if types is None:
+            raise InvalidArgumentError(
+                f"{url}: the server does not tell the types of its graph: open_graph opens it"
+            )
+        self._check(found, types)
+        self.num_nodes = types.nodes
+        self.time_unit, self.time_zone, self.time_attr = types[-3:]
+        near = [kind[2] if layout == "csc" else kind[0] for kind in types.edges]
+        lists = _begins(types.edges, [types.nodes[name] for name in near])
+        ids = _begins(types.edges, list(types.edges.values()))
+        weights = _begins(types.weighted, [types.edges[kind] for kind in types.weighted])
+        times = _begins(types.timed, [types.edges[kind] for kind in types.timed])
+        if found.times is None:
+            times = {}
+        self._asked = {
+            kind: AskedLists(
+                types.nodes[to], types.nodes[kind[0] if layout == "csc" else kind[2]], count,
+                _ask(found, _Range(lists[kind], ids[kind], weights.get(kind), times.get(kind))),
+                edge_ids_are_positions=found.edges is None,
+                weights=kind in weights, times=kind in times,
+            )
+            for (kind, count), to in zip(types.edges.items(), near, strict=True)
+        }  # fmt: skip
+        self.topologies = {kind: one.handle for kind, one in self._asked.items()}
+        self.node_time = {}
+        if found.node_times is not None:
+            all_times, timed = found.node_times.array, types.timed_nodes
+            for name, at in _begins(timed, [types.nodes[one] for one in timed]).items():
+                self.node_time[name] = all_times[at : at + types.nodes[name]]
+        self.node_attrs = _open_all(found, types.node_attrs)
+        self.edge_attrs = _open_all(found, types.edge_attrs)
+
+    def _check(self, found: _Tables, types: GraphTypes) -> None:
+        """Raise InvalidArgumentError unless the tables have the rows that the types tell of."""
+        ends = [kind[2] if self.layout == "csc" else kind[0] for kind in types.edges]
+        for name, table, told in (
+            ("lists", found.lists, [types.nodes[end] for end in ends]),
+            ("ids", found.ids, list(types.edges.values())),
+            ("edges", found.edges, list(types.edges.values())),
+            ("weights", found.weights, [types.edges[kind] for kind in types.weighted]),
+            ("times", found.times, [types.edges[kind] for kind in types.timed]),
+            ("times of nodes", found.node_times, [types.nodes[one] for one in types.timed_nodes]),
+        ):
+            if table is not None and table.num_rows != sum(told):
+                raise InvalidArgumentError(
+                    f"{self._url}: the table of {name} has {table.num_rows} rows, but the types of "
+                    f"the graph have {sum(told)}"
+                )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _RemoteTypes, (self._url, self.layout)
+
+    def __repr__(self) -> str:
+        return f"_RemoteTypes({self._url!r})"
+
+
+def _begins(types: Collection[K], counts: Sequence[int]) -> dict[K, int]:
+    """Return where the rows of each type begin in a table with those of all of them."""
+    return dict(zip(types, itertools.accumulate(counts, initial=0), strict=False))
+
+
+def _open_all(
+    tables: _Tables, named: Mapping[K, Mapping[str, str]]
+) -> dict[K, dict[str, RowSource]]:
+    """Return the rows of attributes by type and name, of the named tables that the server has."""
+    return {
+        kind: {
+            attr: RemoteRows(tables.address.named(table))
+            for attr, table in attrs.items()
+            if table in tables.names
+        }
+        for kind, attrs in named.items()
+    }
+
+
 def _attributes(
     address: Address, names: tuple[str, ...]
 ) -> tuple[Mapping[str, RowSource], Mapping[str, RowSource]]:
     nodes: dict[str, RowSource] = {}
     edges: dict[str, RowSource] = {}
     for name in names:
-        if not name.startswith(_PREFIX):
+        if not name.startswith(PREFIX):
             of_edges = name.startswith("edges/")
             table = edges if of_edges else nodes
             table[name.removeprefix("edges/")] = RemoteRows(address.named(name))

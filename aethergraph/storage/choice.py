@@ -24,6 +24,14 @@ def is_address(path: object) -> bool:
     return isinstance(path, str) and path.startswith(("tcp://", "unix://"))
 
 
+def check_stays(address: str, storage: str, budget: Budget | None) -> None:
+    """Raise unless ``storage`` and ``budget`` leave the lists where they are, at the server."""
+    if storage != "mmap" or budget is not None:
+        raise InvalidArgumentError(
+            f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
+        )
+
+
 def check_storage(storage: str) -> None:
     """Raise unless ``storage`` is "mmap", "memory", "uring" or "auto"."""
     as_choice(storage, _STORAGES, "storage")

@@ -703,7 +703,8 @@ typedef int (*aether_ask_fn)(void *user, uint32_t what, const uint64_t *in, uint
 
 /* Experimental. Facts of lists that are elsewhere. */
 typedef struct aether_asked_lists {
-    uint64_t num_nodes; /* lists; ids are below it */
+    uint64_t num_major; /* lists */
+    uint64_t num_minor; /* ids in them are below it */
     uint64_t num_edges; /* positions and edge ids are below it */
     uint32_t edge_ids_are_positions;
     uint32_t own_values; /* AETHER_OWN_*: what else can be asked for */

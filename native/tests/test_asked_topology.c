@@ -52,7 +52,7 @@ static aether_topology *make(source *s) {
     }
     const aether_lists lists = {NODES, NODES, EDGES, indptr, indices, edge_ids, 4, 4};
     CHECK_OK(aether_topology_create(&lists, &s->arrays, &err), err);
-    const aether_asked_lists facts = {.num_nodes = NODES, .num_edges = EDGES};
+    const aether_asked_lists facts = {.num_major = NODES, .num_minor = NODES, .num_edges = EDGES};
     CHECK_OK(aether_topology_create_asked(&facts, answer, s, &t, &err), err);
     return t;
 }
@@ -129,6 +129,27 @@ TEST(jobs_of_many_samples_are_one_question) {
     release(&s, t);
 }
 
+/* Of an edge type: ids are of other nodes than the lists. */
+TEST(ids_are_of_other_nodes_than_lists) {
+    source s = {0};
+    aether_topology *t = make(&s), *narrow = NULL, *wide = NULL;
+    aether_error err = {0};
+    aether_asked_lists facts = {.num_major = NODES, .num_minor = 100, .num_edges = EDGES};
+    REQUIRE_OK(aether_topology_create_asked(&facts, answer, &s, &narrow, &err), err);
+    facts = (aether_asked_lists){.num_major = 10, .num_minor = NODES, .num_edges = EDGES};
+    REQUIRE_OK(aether_topology_create_asked(&facts, answer, &s, &wide, &err), err);
+    uint64_t ids[2];
+    const uint64_t fit[2] = {0, 1}, beyond[2] = {0, 50 * DEGREE}; /* of nodes 0 and 50: ids 1, 2, 351 */
+    CHECK_OK(narrow->ops->fetch(narrow, fit, 2, ids, &err), err);
+    CHECK_CODE(narrow->ops->fetch(narrow, beyond, 2, ids, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.position, 50 * DEGREE);
+    CHECK_OK(wide->ops->fetch(wide, beyond, 2, ids, &err), err);
+    CHECK_EQ(ids[1], 351);
+    aether_topology_destroy(narrow);
+    aether_topology_destroy(wide);
+    release(&s, t);
+}
+
 TEST(wrong_answers_are_found) {
     static const source wrong[] = {
         {.start = EDGES}, {.degree = EDGES},      {.start = UINT64_MAX}, {.degree = UINT64_MAX - 8},
@@ -147,18 +168,20 @@ TEST(wrong_answers_are_found) {
 
 TEST(facts_are_checked) {
     aether_topology *t = NULL;
-    aether_asked_lists facts = {.num_nodes = 1};
+    aether_asked_lists facts = {.num_major = 1, .num_minor = 1};
     CHECK_CODE(aether_topology_create_asked(NULL, answer, NULL, &t, NULL), AETHER_E_INVALID);
     CHECK_CODE(aether_topology_create_asked(&facts, NULL, NULL, &t, NULL), AETHER_E_INVALID);
     facts.num_edges = UINT64_MAX;
     CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_LIMIT);
-    facts = (aether_asked_lists){1, 0, 1, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES};
+    facts = (aether_asked_lists){.num_major = 1, .num_minor = UINT64_MAX};
+    CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_LIMIT);
+    facts = (aether_asked_lists){1, 7, 0, 1, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES};
     aether_error err = {0};
     REQUIRE_OK(aether_topology_create_asked(&facts, answer, NULL, &t, &err), err);
     aether_topology_facts found;
     CHECK_OK(aether_topology_describe(t, &found, &err), err);
     CHECK_EQ(found.own_values, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES);
-    CHECK(found.edge_ids_are_positions);
+    CHECK(found.edge_ids_are_positions && found.num_major == 1 && found.num_minor == 7);
     aether_topology_destroy(t);
 }
 

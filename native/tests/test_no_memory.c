@@ -390,7 +390,8 @@ done:
 })
 
 SWEEP(sample_of_asked_lists, {
-    const aether_asked_lists facts = {.num_nodes = NODES, .num_edges = EDGES, .edge_ids_are_positions = 1};
+    const aether_asked_lists facts = {
+        .num_major = NODES, .num_minor = NODES, .num_edges = EDGES, .edge_ids_are_positions = 1};
     aether_topology *t = NULL;
     MAKE(aether_topology_create_asked(&facts, answer, NULL, &t, err));
     rc = sample(t, 0, false, false, NULL, NULL, err);

@@ -9,7 +9,7 @@ from target import Target, then
 
 import aethergraph as ag
 from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
-from aethergraph.remote.graph import graph_tables
+from aethergraph.remote.graph_tables import graph_tables
 
 __all__ = ["remote_targets"]
 

@@ -39,6 +39,7 @@ PYTHON_LAYERS = [
 SHORTCUTS = {
     "graph.graph imports interop",
     "graph.graph imports remote.graph",
+    "graph.hetero imports remote.graph",
     "graph.walks imports sampling.walks",
 }
 # Folders of native/src; a file may include headers of its own folder and of those before it.

@@ -19,11 +19,13 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
+    HeteroNeighborLoader,
+    HeteroNeighborSampler,
     LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
 )
-from aethergraph.remote import FeatureServer, open_source
+from aethergraph.remote import FeatureServer, open_source, open_tables
 
 NODES = 400
 
@@ -162,3 +164,55 @@ def test_a_stock_loader_trains(x: Any, place: str, tmp_path: Path) -> None:
         return found
 
     assert losses(open_source(f"{place}/x")) == losses(x)
+
+
+def flat(batch: Any) -> dict[Any, Any]:
+    """Values of a typed batch by store and name."""
+    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_typed_graph_of_a_server(tmp_path: Path, workers: int) -> None:
+    """Typed batches are those of the file, in our loader and in PyG's own."""
+    rng = np.random.default_rng(0)
+    rates, knows = ("user", "rates", "film"), ("user", "knows", "user")
+    graph = HeteroGraph.from_edges(
+        {rates: rng.integers(0, 200, (2, 3000)), knows: rng.integers(0, 300, (2, 900))},
+        {"user": 300, "film": 200},
+    )
+    graph["user"].features = rng.random((300, 4), np.float32)
+    graph["film"].attrs["y"] = np.arange(200) % 3
+    graph[rates].attrs["edge_attr"] = rng.random((3000, 2), np.float32)
+    graph.save(tmp_path / "g.aeg")
+    tables = open_tables(tmp_path / "g.aeg", lists=True)
+    servers = [FeatureServer(tables, port=0, shard=(k, 2)).start() for k in range(2)]
+    try:
+        url = "tcp://" + ",".join(f"127.0.0.1:{one.port}" for one in servers)
+        seeds = ("film", torch.arange(150))
+        ours, stock = [], []
+        for one in (HeteroGraph.load(tmp_path / "g.aeg"), HeteroGraph.load(url)):
+            ours.append(HeteroNeighborLoader(
+                one, [4, 3], seeds, batch_size=40, shuffle=True, seed=3, num_workers=workers
+            ))  # fmt: skip
+            stores = FeatureStore.from_graph(one), GraphStore(one)
+            sampler = HeteroNeighborSampler(stores, [4, 3], seed=3)
+            stock.append(NodeLoader(stores, sampler, seeds, batch_size=40, num_workers=workers))
+        for loaders in (ours, stock):
+            count = 0
+            batches = []
+            for loader in loaders:
+                torch.manual_seed(5)  # decides the order of our loader's batches
+                batches.append(list(loader))
+            for mine, its in zip(*batches, strict=True):
+                a, b = flat(mine), flat(its)
+                assert a.keys() == b.keys()
+                for name, value in a.items():
+                    if torch.is_tensor(value):
+                        assert torch.equal(value, b[name]), name
+                    else:
+                        assert value == b[name], name
+                count += mine["user", "rates", "film"].num_edges > 0
+            assert count == 4
+    finally:
+        for server in servers:
+            server.close()

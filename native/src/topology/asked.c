@@ -117,7 +117,7 @@ int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn 
                                  aether_topology **out, aether_error *err) {
     if (!lists || !answer || !out)
         return ae_error_set(err, AETHER_E_INVALID, "asked lists need their facts and somebody to ask");
-    if (lists->num_nodes >= INT64_MAX || lists->num_edges >= INT64_MAX)
+    if (lists->num_major >= INT64_MAX || lists->num_minor >= INT64_MAX || lists->num_edges >= INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "a topology holds fewer than 2^63 nodes and edges");
     asked *a = calloc(1, sizeof *a);
     if (!a)
@@ -135,8 +135,8 @@ int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn 
     };
     a->base = (aether_topology){
         .ops = &a->ops,
-        .num_major = lists->num_nodes,
-        .num_minor = lists->num_nodes,
+        .num_major = lists->num_major,
+        .num_minor = lists->num_minor,
         .num_edges = lists->num_edges,
         .end_positions = lists->num_edges,
         .end_edge_ids = lists->num_edges,

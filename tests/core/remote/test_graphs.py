@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, SubgraphLoader
+from aethergraph import Graph, NeighborSampler, RandomWalker, SubgraphLoader
 from aethergraph.errors import (
     FileChangedError,
     InvalidArgumentError,
     StorageError,
-    UnsupportedError,
 )
 from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
-from aethergraph.remote.graph import graph_tables
+from aethergraph.remote.graph_tables import graph_tables
 
 NODES, EDGES = 3000, 40_000
 
@@ -242,11 +241,6 @@ def test_started_again(folder: Path) -> None:
 
 
 def test_refusals(folder: Path, x: Any) -> None:
-    kind = ("a", "to", "b")
-    typed = HeteroGraph.from_edges({kind: ([0], [0])}, {"a": 1, "b": 1})
-    typed.save(folder / "typed.aeg")
-    with pytest.raises(UnsupportedError, match="has many types: no lists are served"):
-        open_tables(folder / "typed.aeg", lists=True)
     with FeatureServer(x, port=0) as server:
         with pytest.raises(InvalidArgumentError, match="no table 'graph/csc/lists'; there are: x"):
             open_graph(server.address)

@@ -1,0 +1,176 @@
+"""Typed graphs over lists that are not ours: a topology for each edge type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import read_only
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph.hetero import HeteroGraph
+from aethergraph.graph.lists import Lists
+from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.typed_edges import EdgeType
+from aethergraph.protocols import RowSource
+
+__all__ = ["ForeignHeteroGraph", "TypedTopologySource"]
+
+K = TypeVar("K")
+Rows = Mapping[str, RowSource]
+
+
+class TypedTopologySource(Protocol):
+    """Typed graph in topologies of one's own, in C."""
+
+    @property
+    def layout(self) -> str:
+        """``"csc"``: the lists have the nodes that in-edges come from; or ``"csr"``."""
+
+    @property
+    def num_nodes(self) -> Mapping[str, int]:
+        """Number of nodes by type."""
+
+    @property
+    def topologies(self) -> Mapping[EdgeType, Any]:
+        """Address of an ``aether_topology`` by edge type; they live as long as this."""
+
+    @property
+    def node_time(self) -> Mapping[str, Any]:
+        """Times, int64 or float64 vectors, of the node types that have them."""
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of nodes, and of those in topologies; None: plain numbers."""
+
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of all times, as of :class:`aethergraph.HeteroGraph`."""
+
+    @property
+    def time_attr(self) -> str | None:
+        """Name of the times that samples go by, as of ``HeteroGraph``."""
+
+    @property
+    def node_attrs(self) -> Mapping[str, Rows]:
+        """Rows by node type and name."""
+
+    @property
+    def edge_attrs(self) -> Mapping[EdgeType, Rows]:
+        """Rows by edge type and name."""
+
+
+class ForeignHeteroGraph(HeteroGraph):
+    """Typed graph over lists that are not ours.
+
+    It answers what ``HeteroGraph`` answers, and pickles by its source. It is not saved, nor its
+    nodes put into another order, since its weights and times are where its lists are.
+    """
+
+    _source: TypedTopologySource
+
+    def __init__(self, source: TypedTopologySource) -> None:
+        nodes = {name: NodeParts(count) for name, count in source.num_nodes.items()}
+        for name, part in nodes.items():
+            times = source.node_time.get(name)
+            if times is not None:
+                part.node_time, part.time_unit = read_only(times), source.time_unit
+            for attr, rows in source.node_attrs.get(name, {}).items():
+                part.node_attrs[attr] = rows
+        edges = {}
+        for kind, pointer in source.topologies.items():
+            ends = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
+            edges[kind] = _edge_parts(native.NativeTopology.adopt(pointer, source), source, *ends)
+            for attr, rows in source.edge_attrs.get(kind, {}).items():
+                edges[kind].edge_attrs[attr] = rows
+        self._source = source
+        self._own = (
+            {name: dict(part.node_attrs) for name, part in nodes.items()},
+            {kind: dict(part.edge_attrs) for kind, part in edges.items()},
+        )
+        self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
+        self._path, self._storage = None, type(source).__name__
+        self._time_zone, self._time_attr = source.time_zone, source.time_attr
+
+    @property
+    def source(self) -> TypedTopologySource:
+        """Object that the graph was made of."""
+        return self._source
+
+    def _with_parts(
+        self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
+    ) -> HeteroGraph:
+        made = self.__class__.__new__(self.__class__)
+        made.__dict__.update(self.__dict__)
+        made._nodes, made._edges = nodes, edges
+        return made
+
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Raise UnsupportedError: save the graph where its lists are."""
+        raise self._elsewhere("saved")
+
+    def permute(self, perms: Any, **options: Any) -> ForeignHeteroGraph:
+        """Raise UnsupportedError: order the nodes where the lists are."""
+        raise self._elsewhere("put into another order")
+
+    def _elsewhere(self, done: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"a graph whose lists are elsewhere ({self._storage}) is not {done}, as its weights "
+            "and times are there, too: do it with the graph's own file"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
+        nodes = {name: part.node_attrs for name, part in self._nodes.items()}
+        edges = {kind: part.edge_attrs for kind, part in self._edges.items()}
+        own_nodes, own_edges = self._own
+        return _rebuild, (self._source, _changed(nodes, own_nodes), _changed(edges, own_edges))
+
+
+def _changed(now: Mapping[K, Rows], own: Mapping[K, Rows]) -> dict[K, dict[str, RowSource | None]]:
+    """Return rows by type and name, None in the place of the source's own."""
+    return {
+        kind: {name: None if own[kind].get(name) is rows else rows for name, rows in table.items()}
+        for kind, table in now.items()
+    }
+
+
+def _edge_parts(
+    topology: native.NativeTopology, source: TypedTopologySource, num_src: int, num_dst: int
+) -> EdgeParts:
+    """Return the parts of an edge type with these lists.
+
+    Raises:
+        InvalidArgumentError: the topology is of other numbers of nodes.
+    """
+    parts = EdgeParts(num_src, num_dst, topology.num_edges)
+    lists = Lists.adopted(topology)
+    major, minor = (num_dst, num_src) if source.layout == "csc" else (num_src, num_dst)
+    if (topology.num_major, topology.num_minor) != (major, minor):
+        raise InvalidArgumentError(
+            f"a topology of {type(source).__name__} has num_major = {topology.num_major} and "
+            f"num_minor = {topology.num_minor}, but its types have {major} and {minor} nodes"
+        )
+    if source.layout == "csc":
+        parts.csc = lists
+    else:
+        parts.csr = lists
+    if topology.has_own_times:
+        parts.time_unit = source.time_unit
+    return parts
+
+
+def _rebuild(
+    source: TypedTopologySource,
+    node_attrs: dict[str, dict[str, Any]],
+    edge_attrs: dict[EdgeType, dict[str, Any]],
+) -> ForeignHeteroGraph:
+    """Return the graph of ``source`` with these attributes; None stands for the source's own."""
+    graph = ForeignHeteroGraph(source)
+    for name, rows in node_attrs.items():
+        own = graph.node_parts(name)
+        own.set_node_attrs({k: own.node_attrs[k] if v is None else v for k, v in rows.items()})
+    for kind, rows in edge_attrs.items():
+        part = graph.edge_parts(kind)
+        part.set_edge_attrs({k: part.edge_attrs[k] if v is None else v for k, v in rows.items()})
+    return graph
