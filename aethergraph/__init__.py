@@ -18,7 +18,6 @@ from aethergraph._native import build_info, get_num_threads, native_version, set
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
 from aethergraph.features.cached import CachedRows
-from aethergraph.features.ordered import OrderedRows
 from aethergraph.graph import Graph, HeteroGraph, as_graph
 from aethergraph.sampling import (
     HeteroNeighborSampler,
@@ -32,6 +31,7 @@ from aethergraph.sampling import (
 if TYPE_CHECKING:
     from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
     from aethergraph.features.live import LiveFeatureTable
+    from aethergraph.features.ordered import OrderedRows
     from aethergraph.loading import SubgraphLoader
 
 __version__ = "0.1.0"
@@ -40,6 +40,7 @@ _LATER = {
     "DynamicGraph": "aethergraph.dynamic",
     "DynamicHeteroGraph": "aethergraph.dynamic",
     "LiveFeatureTable": "aethergraph.features.live",
+    "OrderedRows": "aethergraph.features.ordered",
     "SubgraphLoader": "aethergraph.loading",
 }
 

@@ -232,7 +232,15 @@ class RowSource(ABC):
 
     @property
     def version_unit(self) -> str | None:
-        """Unit of the versions of live rows, where they are times: ``"ns"``... Default: None."""
+        """Unit of :meth:`versions`, where these are times since 1970: ``"ns"``... Default: None."""
+        return None
+
+    def versions(self, ids: ArrayLike) -> NDArray[np.int64] | None:
+        """Return the version of each row as it is now [n], in :attr:`version_unit`; -1: unwritten.
+
+        Where they are times, :func:`aethergraph.testing.check_no_leak` compares them with those of
+        seeds. Default: None, not known.
+        """
         return None
 
     def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
@@ -278,6 +286,11 @@ class RowSource(ABC):
     def fingerprint(self) -> str | None:
         """Identity of the content, for files derived from the rows. Default: None, unknown."""
         return None
+
+    @property
+    def identity(self) -> str | None:
+        """Identity of the rows, whatever their values. Default: :attr:`fingerprint`."""
+        return self.fingerprint
 
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both read the same rows of one file. Default: whether both are one."""
@@ -535,6 +548,11 @@ class HomogeneousGraph(Adjacency):
     @property
     def time_unit(self) -> str | None:
         """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
+        return None
+
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of the times, ``"UTC"``. Default: None, unknown."""
         return None
 
     def value_stores(self, of: Literal["node", "edge"]) -> Mapping[str, RowSource]:

@@ -25,7 +25,6 @@ Rules kept here, so that the modules above need not think about them:
 
 from __future__ import annotations
 
-from aethergraph._native.asked import AskedLists
 from aethergraph._native.blocks import BlockEncoder, CompressedIds, index_words
 from aethergraph._native.contexts import ContextOptions, NativeContexts, sample_contexts
 from aethergraph._native.core import (
@@ -150,14 +149,6 @@ from aethergraph._native.node_orders import (
     sort_lists,
 )
 from aethergraph._native.paged_values import NativeStaging, NativeValues
-from aethergraph._native.rdma import (
-    RdmaReader,
-    RdmaTarget,
-    Region,
-    rdma_problem,
-    rdma_version,
-    take_rows,
-)
 from aethergraph._native.records import (
     hash_items,
     hash_parts,
@@ -209,7 +200,6 @@ __all__ = [
     "Ranks32",
     "NodeRanks",
     "Numbered",
-    "AskedLists",
     "ADVICE_DROP",
     "ADVICE_RANDOM",
     "ADVICE_SEQUENTIAL",
@@ -246,9 +236,6 @@ __all__ = [
     "NativeRows",
     "PlanStats",
     "Ranks",
-    "RdmaReader",
-    "RdmaTarget",
-    "Region",
     "RowStats",
     "NativeSample",
     "NativeSampler",
@@ -338,10 +325,7 @@ __all__ = [
     "record_keys",
     "rng_draws",
     "run_long",
-    "rdma_problem",
-    "rdma_version",
     "run_task",
-    "take_rows",
     "set_num_threads",
     "time_keys",
     "trim_memory",

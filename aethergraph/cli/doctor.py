@@ -16,6 +16,7 @@ import typer
 
 import aethergraph
 from aethergraph import _native as native
+from aethergraph._native import rdma
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.cli.terminal import command, print_json, print_table, size
 from aethergraph.storage.memory import available_memory
@@ -127,7 +128,7 @@ def _range_reads() -> str:
 
 def _rdma() -> str:
     """Describe whether rows come by rdma://, and what is missing if they do not."""
-    version, problem = native.rdma_version(), native.rdma_problem()
+    version, problem = rdma.rdma_version(), rdma.rdma_problem()
     ucx = f"UCX {version >> 16}.{version & 0xFFFF}" if version else ""
     return f"no: {problem}{f' ({ucx})' if ucx else ''}" if problem else ucx
 

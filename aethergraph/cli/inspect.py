@@ -307,10 +307,13 @@ def _verify_times(path: Path, stages: Stages) -> str:
         raise InvalidArgumentError(f"--time: {path} is no graph file")
     with HeteroGraph.load(path) as graph:
         found = sample_and_check(graph, stages("Sampling", "batches"))
-    return (
+    text = (
         f"nothing is later than its seed in {found.batches:,} samples ({found.nodes:,} nodes and "
         f"{found.edges:,} edges with times)"
     )
+    if found.undated:
+        text += f"; of what time the rows are is not known of {', '.join(found.undated)}"
+    return text
 
 
 def _verify(path: Path, stages: Stages) -> str:

@@ -55,10 +55,7 @@ def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
                 found = check_no_leak(
                     graph, sample, strict=strict, time_attr=compared, seed_time=time
                 )
-                report.batches += 1
-                report.seeds += found.seeds
-                report.nodes += found.nodes
-                report.edges += found.edges
+                report.add(found)
                 progress(report.batches, total)
     return report
 

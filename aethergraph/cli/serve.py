@@ -71,6 +71,10 @@ def serve_command(
     shard: Annotated[
         str, typer.Option(help="K/N: serve the K-th (from 0) of N ranges of the rows.")
     ] = "0/1",
+    missing: Annotated[
+        str,
+        typer.Option(help="Rows of live tables that nobody has written: error, zero, or nan."),
+    ] = "error",
     rdma: Annotated[
         bool,
         typer.Option(
@@ -95,7 +99,7 @@ def serve_command(
     """
     host, port = _place(tcp, unix)
     server = FeatureServer(
-        _tables(files, name or [], graph, sample is not None, rdma),
+        _tables(files, name or [], graph, sample is not None, rdma, missing),
         host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
         tls=tls, shard=_shard(shard), rdma=rdma, samples=_samples(files, name or [], sample),
@@ -168,7 +172,7 @@ def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str
 
 
 def _tables(
-    files: list[Path], names: list[str], lists: bool, samples: bool, writable: bool
+    files: list[Path], names: list[str], lists: bool, samples: bool, writable: bool, missing: Any
 ) -> dict[str, RowSource]:
     if names and len(names) != len(files):
         raise InvalidArgumentError(
@@ -178,7 +182,8 @@ def _tables(
     for i, path in enumerate(files):
         if samples and not lists and is_graph(path):
             continue  # their rows come with the samples
-        tables = open_tables(path, names[i] if names else None, lists=lists, writable=writable)
+        name = names[i] if names else None
+        tables = open_tables(path, name, lists=lists, writable=writable, missing=missing)
         for key, rows in tables.items():
             if key in found:
                 raise InvalidArgumentError(

@@ -198,6 +198,17 @@ class NodesOfSource(RowSource):
         """True: the rows change by themselves."""
         return True
 
+    @property
+    def version_unit(self) -> str | None:
+        """Unit of the versions, where they are times: that of the source."""
+        return self._rows.version_unit
+
+    def versions(self, ids: ArrayLike) -> NDArray[np.int64] | None:
+        """Return the version of each row as it is now, if the source knows it."""
+        numbers = as_ids(ids, "ids")
+        check_rows(numbers, self._count())
+        return self._rows.versions(numbers)
+
     def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
         """Write rows to the source, at once."""
         return self._rows.put_many(ids, rows, version)

@@ -196,7 +196,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         """Return what :meth:`save` writes."""
         taken = self.native_snapshot
         edges = [(self._store.kinds[name], part) for name, part in self._edges.items()]
-        return SnapshotParts(self._nodes, edges, taken)
+        return SnapshotParts(self._nodes, edges, taken, self.time_zone)
 
     def __repr__(self) -> str:
         if self._closed:

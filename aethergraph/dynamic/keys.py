@@ -275,6 +275,16 @@ class NodeIds:
         """Type of the keys: ``("str",)``, ``("int64",)``..."""
         return self._keys()[0].columns.types
 
+    @property
+    def columns(self) -> KeyColumns:
+        """Type of the keys, which makes bytes of keys for :meth:`find`."""
+        return self._keys()[0].columns
+
+    def find(self, block: native.KeyBlock) -> Ids:
+        """Return the id of the node of each key that was encoded before; -1 where none has it."""
+        own, count = self._keys()
+        return own.find(block, native.hash_keys(block), count)
+
     def lookup(self, keys: Any, *, missing: Literal["raise", "mark"] = "raise") -> Ids:
         """Return the id of the node of each key, int64.
 
@@ -286,12 +296,7 @@ class NodeIds:
             OutOfRangeError: no node has a key; names the first one and its position.
             InvalidArgumentError: keys of another type, or a missing value; names the position.
         """
-        own, count = self._keys()
-
-        def find(block: native.KeyBlock) -> Ids:
-            return own.find(block, native.hash_keys(block), count)
-
-        return own.columns.look_up(keys, find, missing, "no node has the key")
+        return self.columns.look_up(keys, self.find, missing, "no node has the key")
 
     def keys(self, ids: ArrayLike) -> Any:
         """Return the key of each node: an array of integers, or a list.

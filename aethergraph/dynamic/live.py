@@ -87,6 +87,11 @@ class LiveGraph:
         with self._store.writing():
             self._store.live.reclaim()
 
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of the times of edges, ``"UTC"``, if the graph began with a file that has."""
+        return self.store.time_zone
+
     # ---- log ---------------------------------------------------------------------------------
 
     @property

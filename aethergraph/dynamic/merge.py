@@ -77,6 +77,8 @@ class SnapshotParts:
     edges: Sequence[tuple[EdgeKind, EdgeParts]]
     #: The commit, which must not expire before the last byte is written.
     snapshot: native.NativeSnapshot
+    #: Time zone of the times of edges.
+    time_zone: str | None = None
 
 
 class _Plan:
@@ -109,6 +111,7 @@ class _Plan:
             ),
             tuple(meta for meta, _ in arrays),
             next((e.time_unit for _, e in parts.edges if e.time_unit is not None), None),
+            time_zone=parts.time_zone,
         )  # fmt: skip
         for number, (meta, content) in enumerate(arrays):
             code = native.DTYPE_CODES[meta.dtype]

@@ -126,6 +126,11 @@ class OneCommit:
         """:attr:`DynamicGraph.watermark` as of this commit, at least: it has all edges up to it."""
         return self._watermark
 
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of the times of edges; as :attr:`DynamicGraph.time_zone`."""
+        return self._store.time_zone
+
     def cap(self, times: ArrayLike) -> NDArray[Any]:
         """Return times of seeds, none of them beyond the watermark; as :meth:`DynamicGraph.cap`.
 
@@ -377,7 +382,7 @@ class Snapshot(OneCommit, StoredGraph):
         """Return what :meth:`save` writes."""
         parts = self._live()
         nodes = {self._kind.name[0]: parts}
-        return SnapshotParts(nodes, [(self._kind, parts)], self.native_snapshot)
+        return SnapshotParts(nodes, [(self._kind, parts)], self.native_snapshot, self.time_zone)
 
     @property
     def order(self) -> str:

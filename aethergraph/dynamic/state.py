@@ -371,6 +371,11 @@ class LiveState:
         units = [kind.form.time_unit for kind in self.kinds.values() if kind.form.has_time]
         return units[0] if units else None
 
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of the times of edges, ``"UTC"``, if the base names one."""
+        return None if self.base is None else self.base.graph.time_zone
+
     def relation_of(self, node_type: str) -> tuple[int, bool] | None:
         """Return a relation with nodes of that type, and whether they are its destinations."""
         for name, kind in self.kinds.items():

@@ -267,6 +267,11 @@ class LiveFeatureTable(RowTable):
         return self.layout.generation.hex()
 
     @property
+    def identity(self) -> str:
+        """Identity of the table: its :attr:`generation`, the same in every process."""
+        return self.generation
+
+    @property
     def descriptor(self) -> int:
         """Descriptor of the file or memory, for :meth:`attach`; it is closed with the table."""
         return self.native_slots().descriptor

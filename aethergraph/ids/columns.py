@@ -13,7 +13,6 @@ Equal keys have equal bytes, and different keys of the same types have different
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
@@ -197,7 +196,10 @@ class KeyColumns:
         """Return key ``at`` of ``block`` for a message."""
         found = self.decode(block.take(np.array([at], np.uint64)))
         columns = [found] if len(self.types) == 1 else found
-        texts = [str(c[0]) if isinstance(c[0], uuid.UUID) else repr(_plain(c[0])) for c in columns]
+        texts = [
+            str(column[0]) if kind == "uuid" else repr(_plain(column[0]))
+            for kind, column in zip(self.types, columns, strict=True)
+        ]
         text = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
         return text if len(text) <= 80 else text[:77] + "..."
 
@@ -334,6 +336,8 @@ def _encode_bytes(values: list[Any]) -> native.KeyBlock:
 
 
 def _encode_uuids(values: list[Any]) -> native.KeyBlock:
+    import uuid  # for these keys alone
+
     pieces = []
     for at, one in enumerate(values):
         try:
@@ -476,7 +480,9 @@ def _decode(block: native.KeyBlock, kind: str) -> Any:
         return block.data.view(f"<{kind[0]}8").astype(kind)
     data = block.data.tobytes()
     if kind == "uuid":
-        return [uuid.UUID(bytes=data[at : at + 16]) for at in range(0, len(data), 16)]
+        from uuid import UUID  # for these keys alone
+
+        return [UUID(bytes=data[at : at + 16]) for at in range(0, len(data), 16)]
     assert block.offsets is not None
     ends = block.offsets.tolist()
     pieces = [data[a:b] for a, b in itertools.pairwise(ends)]

@@ -156,9 +156,10 @@ METRICS: tuple[Metric, ...] = (
         ("connections", "connections", "connections", "Connections of clients that are open."),
         ("accepted", "accepted_total", "connections", "Connections accepted."),
         ("refused", "refused_total", "connections", "Connections refused, or ended for an error."),
-        ("requests", "requests_total", "requests", "Gathers answered."),
-        ("rows", "rows_total", "rows", "Rows of these gathers."),
+        ("requests", "requests_total", "requests", "Gathers and samples answered."),
+        ("rows", "rows_total", "rows", "Rows of these."),
         ("row_bytes", "sent_bytes_total", "bytes", "Bytes of these rows."),
+        ("samples", "samples_total", "samples", "Samples answered."),
     ),
     *_part(
         "remote", "RemoteStats",

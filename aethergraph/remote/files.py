@@ -9,7 +9,7 @@ from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features.live import LiveFeatureTable
+from aethergraph.features.live import LiveFeatureTable, Missing
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.graph import graph_tables
@@ -30,8 +30,9 @@ def is_graph(path: native.Path) -> bool:
 
 
 def open_tables(
-    path: native.Path, name: str | None = None, *, lists: bool = False, writable: bool = False
-) -> dict[str, RowSource]:
+    path: native.Path, name: str | None = None, *, lists: bool = False, writable: bool = False,
+    missing: Missing = "error",
+) -> dict[str, RowSource]:  # fmt: skip
     """Open the tables of rows in a file, mapped.
 
     A feature file has one, which is called like it without its ending. A graph file has its
@@ -43,6 +44,8 @@ def open_tables(
         name: another name for the table of a feature file; a word before those of a graph.
         writable: open live tables for writing, too, as network cards ask for, if that is allowed.
         lists: of a graph of one type, the lists, weights and times, too (remote/graph.py).
+        missing: what rows of a live table are that nobody has written: ``"error"``, ``"zero"``, or
+            ``"nan"``.
 
     Raises:
         MissingFileError, StorageError, FormatError: the file cannot be opened, or has no rows.
@@ -57,7 +60,7 @@ def open_tables(
         )
     is_array = LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:
-        return {name or Path(os.fsdecode(path)).stem: open_rows(path, writable)}
+        return {name or Path(os.fsdecode(path)).stem: open_rows(path, writable, missing)}
     found: dict[str, RowSource] = {}
     graph = HeteroGraph.load(path)
     if (len(graph.node_types), len(graph.edge_types)) == (1, 1):

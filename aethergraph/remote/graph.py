@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice
+from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.table import check_rows
 from aethergraph.graph import Graph, as_graph
@@ -163,7 +164,7 @@ class _RemoteLists:
         self._weight, self._time = table(f"{_PREFIX}edge_weight"), table(f"{_PREFIX}edge_time")
         if self._time is not None and self._time.dtype_name != "int64":
             self._time = None  # samplers take the times of a topology for integers
-        self._asked = native.AskedLists(
+        self._asked = AskedLists(
             self._lists.num_rows, self._ids.num_rows, self._answer,
             edge_ids_are_positions=self._edges is None,
             weights=self._weight is not None, times=self._time is not None,
@@ -175,7 +176,7 @@ class _RemoteLists:
             self.node_time = times.array
 
     def _answer(self, what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
-        asked = native.AskedLists
+        asked = AskedLists
         if what == asked.LISTS:
             self._lists.gather(numbers, out)
         elif what == asked.IDS:

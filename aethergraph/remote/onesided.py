@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._native import rdma
 from aethergraph.errors import AetherError, StorageError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.protocols import RowSource
@@ -56,10 +57,10 @@ class SlotServer:
     """
 
     def __init__(self, tables: Iterable[ServedRows]) -> None:
-        problem = native.rdma_problem()
+        problem = rdma.rdma_problem()
         if problem is not None:
             raise UnsupportedError(problem)
-        self._target = native.RdmaTarget()
+        self._target = rdma.RdmaTarget()
         self._facts: dict[int, dict[str, Any]] = {}
         self._ended = threading.Event()
         try:
@@ -82,7 +83,7 @@ class SlotServer:
             "key": region.key.hex(), "base": region.base, "size": region.size,
             "shape": layout.row_shape, "code": layout.code, "scaled": layout.is_scaled,
             "row_bytes": layout.row_bytes, "stride": layout.stride,
-            "address": self._target.address.hex(), "ucx": native.rdma_version(),
+            "address": self._target.address.hex(), "ucx": rdma.rdma_version(),
         }  # fmt: skip
 
     def _serve(self) -> None:
@@ -144,7 +145,7 @@ class SlotReader:
     """
 
     def __init__(self, connection: Connection) -> None:
-        problem = native.rdma_problem()
+        problem = rdma.rdma_problem()
         if problem is not None:
             raise UnsupportedError(problem)
         self._connection = connection
@@ -152,13 +153,13 @@ class SlotReader:
         if not facts:
             raise UnsupportedError("the server has no memory to read: start it with rdma")
         try:
-            own, its = native.rdma_version(), int(facts["ucx"])
+            own, its = rdma.rdma_version(), int(facts["ucx"])
             table = connection.table
             layout = native.SlotLayout(
                 table.shape[0], tuple(map(int, facts["shape"])), int(facts["code"]),
                 bool(facts["scaled"]), 0, int(facts["row_bytes"]), int(facts["stride"]), b"",
             )  # fmt: skip
-            region = native.Region(
+            region = rdma.Region(
                 bytes.fromhex(facts["key"]), int(facts["base"]), int(facts["size"])
             )
             address = bytes.fromhex(facts["address"])
@@ -171,7 +172,7 @@ class SlotReader:
             )
         self._check(layout)
         self.layout = layout
-        self._reader = native.RdmaReader(address, region)
+        self._reader = rdma.RdmaReader(address, region)
         self._stride = -(-(_HEAD + layout.row_bytes) // 64) * 64
         self._most = max(1, min(wire.MAX_IDS, _LAND // self._stride))
         self._land = np.empty(self._most * self._stride, np.uint8)
@@ -218,7 +219,7 @@ class SlotReader:
             rows = out[start : start + len(some)] if whole_out else np.empty(
                 (len(some), *out.shape[1:]), out.dtype
             )  # fmt: skip
-            whole = native.take_rows(self.layout, numbers, self._land, self._stride, rows)
+            whole = rdma.take_rows(self.layout, numbers, self._land, self._stride, rows)
             if not whole_out:
                 out[some[whole]] = rows[whole]
             missed.append(some[~whole])

@@ -117,7 +117,7 @@ def shard_range(num_rows: int, k: int, n: int) -> tuple[int, int]:
 
 def _generation(rows: RowSource) -> str:
     """Return the identity of the rows: of their file, or of this server if they have none."""
-    known = rows.fingerprint
+    known = rows.identity
     if known is None:
         return secrets.token_hex(16)
     identity = repr((known, rows.shape, rows.dtype_name))

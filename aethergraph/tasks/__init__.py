@@ -2,7 +2,7 @@
 
 :class:`TableTask` is a table with one entity per row, :class:`LinkTask` one with two;
 :func:`relbench_task` reads the three tables of a task of RelBench. They look keys up in the maps of
-ids of a graph that :func:`aethergraph.convert.tables` has built.
+ids of a graph that :func:`aethergraph.convert.tables` has built, or among the keys of a live graph.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
+from aethergraph.tasks.reading import AnyGraph, End, Known, Source, Unknown, as_columns
 from aethergraph.tasks.rows import TaskRows, torch_tensor
 
 __all__ = ["LinkTask"]
@@ -57,7 +56,7 @@ class LinkTask(TaskRows):
 
     def __init__(
         self,
-        graph: Graph | HeteroGraph,
+        graph: AnyGraph,
         table: Any,
         *,
         src_entity_col: str | Sequence[str],

@@ -15,13 +15,15 @@ from aethergraph._checks.options import as_choice, shown
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.typed.columns import ColumnReader, TimeForm
 from aethergraph.convert.typed.sources import Batch, Table, needs_spool, open_table, spool
-from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.ids import IdMap
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
 
-__all__ = ["End", "Known", "Rows", "Source", "Unknown", "as_columns", "read_rows"]
+__all__ = ["AnyGraph", "End", "Known", "Rows", "Source", "Unknown", "as_columns", "read_rows"]
 
 Ids = NDArray[np.int64]
+#: Graphs that tasks are over: loaded, live, or snapshots of these.
+AnyGraph = HomogeneousGraph | HeteroGraph
 #: What a column of entities holds: keys of their table, or ids of nodes.
 Known = Literal["key", "id"]
 #: What becomes of rows whose entity the graph does not have.
@@ -47,7 +49,7 @@ class End:
     """Entities of a table: their node type, and the columns of their key.
 
     Attributes:
-        name: node type; None: the only one of a :class:`Graph`.
+        name: node type; None: the only one of a graph of one type.
         columns: columns of the key.
         is_list: a row may hold a list of keys, each of which is a seed of its own.
     """
@@ -92,7 +94,7 @@ class Rows:
     first_dropped: str = ""
 
 
-def read_rows(graph: Graph | HeteroGraph, table: Any, source: Source) -> Rows:
+def read_rows(graph: AnyGraph, table: Any, source: Source) -> Rows:
     """Read all rows of a training table.
 
     Raises:
@@ -110,7 +112,7 @@ def read_rows(graph: Graph | HeteroGraph, table: Any, source: Source) -> Rows:
 class _Reading:
     """One pass over a table."""
 
-    def __init__(self, graph: Graph | HeteroGraph, table: Table, source: Source) -> None:
+    def __init__(self, graph: AnyGraph, table: Table, source: Source) -> None:
         table.check_columns(source.columns, "the task")
         self._table, self._source = table, source
         self._reader = reader = ColumnReader(table)
@@ -180,7 +182,7 @@ class _Reading:
         block, known, impossible = self._reader.keys(batch, end.columns, ids.columns)
         if not known.all():
             raise batch.bad("the key is missing (null)", int(known.argmin()), end.columns[0])
-        found = ids.find(block)
+        found: Ids = ids.find(block)
         if impossible is not None:
             found[impossible] = -1
         lost = kept & (found < 0)
@@ -236,7 +238,7 @@ class _Reading:
         return found[0] if len(found) == 1 else np.stack(found, axis=1)
 
 
-def _check_zone(form: TimeForm, graph: Graph | HeteroGraph) -> None:
+def _check_zone(form: TimeForm, graph: AnyGraph) -> None:
     """Refuse times of which it is not known what time they are in the graph.
 
     Raises:
@@ -257,23 +259,23 @@ def _check_zone(form: TimeForm, graph: Graph | HeteroGraph) -> None:
         )
 
 
-def _first_time(graph: Graph | HeteroGraph) -> int | None:
-    """Return about the earliest time of a graph: of large arrays some times are looked at."""
-    if isinstance(graph, Graph):
-        found = [graph.node_time, graph.edge_time]
+def _first_time(graph: AnyGraph) -> int | None:
+    """Return about the earliest time of a graph: of many times some are looked at."""
+    if graph.is_typed:
+        stores: list[Any] = [graph[name].value_stores() for name in graph.node_types]
+        stores += [graph[kind].value_stores() for kind in graph.edge_types]
     else:
-        found = [graph[name].node_time for name in graph.node_types]
-        found += [graph[kind].edge_time for kind in graph.edge_types]
-    firsts = [
-        int(one[:: max(1, len(one) // _SAMPLED_TIMES)].min())
-        for one in found
-        if one is not None and len(one)
-    ]
+        stores = [graph.value_stores("node"), graph.value_stores("edge")]
+    firsts = []
+    for rows in (own[name] for own in stores for name in ("node_time", "edge_time") if name in own):
+        count = rows.num_rows
+        some = rows.gather(np.arange(0, count, max(1, count // _SAMPLED_TIMES)))
+        firsts += [int(some.min())] if count else []
     return min(firsts, default=None)
 
 
-def _count(graph: Graph | HeteroGraph, end: End) -> int:
-    if isinstance(graph, Graph):
+def _count(graph: AnyGraph, end: End) -> int:
+    if not graph.is_typed:
         if end.name is not None:
             raise InvalidArgumentError(
                 f"entity_table = {shown(end.name)}: the graph has nodes of one type: leave it out"
@@ -284,14 +286,20 @@ def _count(graph: Graph | HeteroGraph, end: End) -> int:
         raise InvalidArgumentError(
             f"entity_table = {shown(end.name)} is no node type of the graph; there are: {known}"
         )
-    return graph[end.name].num_nodes
+    return int(graph[end.name].num_nodes)
 
 
-def _map(graph: Graph | HeteroGraph, name: str | None) -> IdMap:
-    if isinstance(graph, Graph):
-        return graph.ids
-    assert name is not None
-    return graph.ids[name]
+def _map(graph: AnyGraph, name: str | None) -> Any:
+    """Return the ids by key of a node type: an ``IdMap``, or those of a live graph."""
+    try:
+        found = getattr(graph, "ids", None)
+        if found is not None and name is not None:
+            found = found[name]
+    except UnsupportedError as error:
+        raise InvalidArgumentError(f"{error}; or name nodes by ids: entity_is='id'") from None
+    if found is None:
+        raise InvalidArgumentError("the nodes of the graph have no keys: give ids, entity_is='id'")
+    return found
 
 
 def _flat(batch: Batch, columns: Sequence[str]) -> tuple[Batch, Ids]:

@@ -6,9 +6,8 @@ from typing import Any
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.tasks.links import LinkTask
-from aethergraph.tasks.reading import Unknown
+from aethergraph.tasks.reading import AnyGraph, Unknown
 from aethergraph.tasks.rows import Splits
 from aethergraph.tasks.table import TableTask
 
@@ -21,7 +20,7 @@ _LINK = (
 
 
 def relbench_task(
-    graph: Graph | HeteroGraph, task: Any, *, unknown: Unknown = "error"
+    graph: AnyGraph, task: Any, *, unknown: Unknown = "error"
 ) -> Splits[TableTask] | Splits[LinkTask]:
     """Return the train, val and test table of a task of RelBench as seeds over a graph.
 

@@ -15,8 +15,7 @@ from aethergraph._checks.arrays import as_ids, to_array
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.tasks.reading import Rows, Source, read_rows
+from aethergraph.tasks.reading import AnyGraph, Rows, Source, read_rows
 
 __all__ = ["Splits", "TaskRows", "torch_tensor"]
 
@@ -64,11 +63,11 @@ class TaskRows:
     num_dropped: int
     first_dropped: str
 
-    def _read(self, graph: Graph | HeteroGraph, table: Any, source: Source) -> Rows:
+    def _read(self, graph: AnyGraph, table: Any, source: Source) -> Rows:
         """Read a table; keep all but the ids of the seeds."""
-        if not isinstance(graph, (Graph, HeteroGraph)):
+        if not isinstance(getattr(graph, "is_typed", None), bool) or isinstance(graph, type):
             raise InvalidArgumentError(
-                f"graph is a Graph or a HeteroGraph that was loaded, got {shown(graph)}"
+                f"graph is a graph of one type or of many, loaded or live, got {shown(graph)}"
             )
         found = read_rows(graph, table, source)
         self.rows, self.time, self.labels = found.rows, found.time, found.labels

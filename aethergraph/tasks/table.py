@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
+from aethergraph.tasks.reading import AnyGraph, End, Known, Source, Unknown, as_columns
 from aethergraph.tasks.rows import TaskRows, torch_tensor
 
 __all__ = ["TableTask"]
@@ -34,7 +33,9 @@ class TableTask(TaskRows):
     PyG's stock ``NodeLoader`` takes :meth:`node_input` too, over a sampler with ``time_attr``.
 
     Args:
-        graph: a graph that was loaded, with the maps of ids beside its file; of one type too.
+        graph: a graph that was loaded, with the maps of ids beside its file, or a live graph that
+            was opened with keys (``ids=``), or a snapshot of it; of one type or of many. With
+            ``entity_is="id"`` any graph.
         table: the table, as ``source`` of :class:`aethergraph.convert.NodeTable`: a file, pattern,
             folder or URL; a data frame; a database with a table or query.
         entity_table: node type of the entities; of a graph of one type left out.
@@ -60,7 +61,7 @@ class TableTask(TaskRows):
 
     def __init__(
         self,
-        graph: Graph | HeteroGraph,
+        graph: AnyGraph,
         table: Any,
         *,
         entity_col: str | Sequence[str],

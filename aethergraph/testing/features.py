@@ -231,6 +231,11 @@ class FeatureSourceContract(CoreLoadingRules):
                     equal(source.array, rows, "array", rows.dtype)
                 if source.writable_array is not None:
                     equal(source.writable_array, rows, "writable_array", rows.dtype)
+                versions = source.versions(np.arange(len(rows)))
+                if versions is not None:
+                    shape = (len(rows),)
+                    require(versions.shape == shape, f"versions are {versions.shape}, not {shape}")
+                    require(versions.dtype == np.int64, f"versions are {versions.dtype}, not int64")
                 if source.can_plan:
                     self._check_plan(source, rows)
 

@@ -28,6 +28,8 @@ class SampledTrees:
         edges: by edge type (local source, local destination, id).
         num_seeds: by node type, how many of the first nodes are seeds.
         seed_time: times of the seeds by their number.
+        shown: by node or edge type, the fields of the batch with a value for each node or edge;
+            None: a sample without rows, for which any may be gathered.
     """
 
     nodes: dict[Any, Array]
@@ -35,6 +37,7 @@ class SampledTrees:
     edges: dict[Any, tuple[Array, Array, Array]]
     num_seeds: dict[Any, int]
     seed_time: Array
+    shown: dict[Any, set[str]] | None = None
 
 
 def trees_of(graph: Any, batch: Any, seed_time: Any) -> SampledTrees:
@@ -70,6 +73,12 @@ def _vector(times: Any) -> Array:
             f"{found.shape} of {found.dtype}"
         )
     return found
+
+
+def _fields(store: Any, count: int) -> set[str]:
+    """Return the names of what has a row for each of ``count`` nodes or edges."""
+    own = store.items()
+    return {str(name) for name, value in own if tuple(getattr(value, "shape", ()))[:1] == (count,)}
 
 
 def _need(value: Any, what: str) -> Any:
@@ -113,11 +122,13 @@ def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
     if not graph.is_typed:
         raise InvalidArgumentError("the batches are of many types, and the graph of one")
     nodes, trees, first = {}, {}, {}
+    shown: dict[Any, set[str]] = {}
     for name in data.node_types:
         store = data[name]
         if "n_id" not in store:
             continue
         nodes[name] = _array(store.n_id)
+        shown[name] = _fields(store, len(nodes[name]))
         trees[name] = _array(_need(store.get("batch"), f"batch of {name!r}: sample with times"))
         counts = store.get("num_sampled_nodes")
         first[name] = 0 if counts is None else int(counts[0])
@@ -126,12 +137,13 @@ def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
         store = data[kind]
         if "edge_index" in store:  # types of seed links have none
             row, col = _array(store.edge_index)
+            shown[kind] = _fields(store, len(row))
             edges[kind] = (row, col, _array(_need(store.get("e_id"), f"e_id of {kind}")))
     stores = [data[one] for one in (*data.node_types, *data.edge_types)]
     times = _given_times(stores, seed_time)
     if times is None:
         times = _times_of_seeds(graph, nodes, trees, first)
-    return _checked(SampledTrees(nodes, trees, edges, first, times))
+    return _checked(SampledTrees(nodes, trees, edges, first, times, shown))
 
 
 def _of_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
@@ -144,7 +156,8 @@ def _of_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
     times = _given_times([data], seed_time)
     if times is None:
         times = _times_of_seeds(graph, nodes, trees, first)
-    return _checked(SampledTrees(nodes, trees, edges, first, times))
+    shown = {None: _fields(data, len(nodes[None])) | _fields(data, len(row))}
+    return _checked(SampledTrees(nodes, trees, edges, first, times, shown))
 
 
 def _given_times(stores: list[Any], seed_time: Any) -> Array | None:

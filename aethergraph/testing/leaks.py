@@ -2,26 +2,27 @@
 
 ::
 
-    tree of a seed at time 7       node b: time 9        edge (b, a): time 8
-        seed ── a ── b             9 > 7: a leak         8 > 7: a leak
+    tree of a seed at time 7       node b: time 9     edge (b, a): time 8     x of a: version 8
+        seed ── a ── b             9 > 7: a leak      8 > 7: a leak           8 > 7: a leak
 
-What a batch holds is compared with the times of the graph, by the ids of its nodes and edges: no
-code of a sampler takes part, and a batch is not asked for its own times.
+What a batch holds is compared with the times of the graph and the versions of its rows, by the ids
+of nodes and edges: no code of a sampler takes part, and a batch is not asked for its own times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._checks.options import as_flag, as_text, shown
+from aethergraph._checks.options import as_flag, as_list, as_text, shown
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import EdgeType
 from aethergraph.testing.leak_batches import SampledTrees, trees_of
+from aethergraph.testing.leak_rows import DatedRows, Dates, compare, is_shown, time_text
 
 __all__ = ["LeakError", "LeakReport", "check_no_leak"]
 
@@ -30,17 +31,20 @@ class LeakError(AetherError, AssertionError):
     """Error of a sample that holds what its seed may not know: the first offence of a batch.
 
     Attributes:
-        what: "node" or "edge".
+        what: "node", "edge" or "row".
         type: node type or edge type; None of a graph of one type.
-        id: id of the node or edge.
-        time: its time; None for an edge that joins the trees of two seeds.
+        id: id of the node or edge; of a row, of the one that it belongs to.
+        time: its time; None for an edge that joins the trees of two seeds. Of a row its version, in
+            the unit that the message tells.
         seed: number of the seed in the batch.
         seed_time: time of the seed.
+        attribute: name of the attribute of a row; else None.
     """
 
     def __init__(
-        self, message: str, what: str, kind: Any, number: int, time: Any, seed: int, seed_time: Any
-    ) -> None:
+        self, message: str, what: str, kind: Any, number: int, time: Any, seed: int,
+        seed_time: Any, attribute: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(message)
         self.what = what
         self.type = kind
@@ -48,6 +52,7 @@ class LeakError(AetherError, AssertionError):
         self.time = time
         self.seed = seed
         self.seed_time = seed_time
+        self.attribute = attribute
 
 
 @dataclass
@@ -59,12 +64,26 @@ class LeakReport:
         seeds: number of seeds, each with a tree of its own.
         nodes: number of nodes with a time.
         edges: number of edges with a time.
+        rows: number of rows of attributes whose version was compared.
+        undated: attributes that batches show, and whose rows may be of any time: neither they nor
+            their nodes or edges have times that were compared; such as ``"'x' of 'user'"``.
     """
 
     batches: int = 0
     seeds: int = 0
     nodes: int = 0
     edges: int = 0
+    rows: int = 0
+    undated: tuple[str, ...] = ()
+
+    def add(self, other: LeakReport) -> None:
+        """Count what another report has counted, too."""
+        self.batches += other.batches
+        self.seeds += other.seeds
+        self.nodes += other.nodes
+        self.edges += other.edges
+        self.rows += other.rows
+        self.undated = tuple(sorted({*self.undated, *other.undated}))
 
 
 def check_no_leak(
@@ -74,13 +93,22 @@ def check_no_leak(
     strict: bool = False,
     time_attr: str | None = None,
     seed_time: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    row_time: Mapping[Any, Any] | None = None,
+    labels: Sequence[str] = ("y",),
 ) -> LeakReport:
-    """Check that samples hold nothing later than their seeds: no node, and no edge.
+    """Check that samples hold nothing later than their seeds: no node, no edge, no row.
 
     A node or edge with a time may be in the tree of a seed if its time is not later than that of
     the seed; with ``strict`` only if it is earlier. The seeds themselves may be as late as their
     own time in both cases. Types without times are always visible. An edge has to join two nodes of
     one tree.
+
+    A row is later if it was written later: the attributes that a batch shows may not be of a higher
+    version than the time of the seed, where their versions are times
+    (:meth:`RowSource.versions <aethergraph.protocols.RowSource.versions>`, say of a
+    :class:`~aethergraph.LiveFeatureTable`), which count from 1970 UTC. They are looked up now, so
+    let writers rest between batch and check: a row that was written meanwhile is said to be late.
+    Rows of a node or edge with a time count as written then, unless their attribute knows better.
 
     Args:
         graph: the graph that was sampled, of one type or of many, with the times.
@@ -93,12 +121,16 @@ def check_no_leak(
         seed_time: times of the seeds, in the unit of the graph, where batches do not bring them: of
             our samples those of its seeds, [n] or by node type; of PyG's those of all seeds of the
             loader, by ``input_id``. None: those of the batch, else those of the seed nodes.
+        row_time: times since when rows are what they are, of attributes that do not know: by
+            attribute a vector, one for each row, of datetimes or in the unit of the graph,
+            ``{"x": times}``; of a graph of many types by type first, ``{"user": {"x": times}}``.
+        labels: attributes that are to be predicted, and so may be later: they are not compared.
 
     Returns:
         How much was compared. A test should look that it is not nothing.
 
     Raises:
-        LeakError: names the first offence with its id and both times.
+        LeakError: names the first offence with its id and both times, and of a row the attribute.
         InvalidArgumentError: the graph has no such times, a batch is of another kind, or has no
             trees (``disjoint``), ids or times of seeds.
 
@@ -110,13 +142,20 @@ def check_no_leak(
     strict = as_flag(strict, "strict")
     if not isinstance(getattr(graph, "is_typed", None), bool):
         raise InvalidArgumentError(f"graph is a graph of one type or of many, got {shown(graph)}")
-    times = _Times(graph, as_text(time_attr, "time_attr"))
+    names = as_list(labels, "labels", "names")
+    if isinstance(labels, str) or not all(isinstance(one, str) for one in names):
+        raise InvalidArgumentError(f"labels are names of attributes, got {shown(labels)}")
+    dates = Dates(graph, row_time, tuple(names))
+    times = _Times(graph, as_text(time_attr, "time_attr"), dates)
     report = LeakReport()
     for batch in _each(batches):
         sample = trees_of(graph, batch, seed_time)
         _check(sample, times, strict, report)
-        report.batches += 1
-        report.seeds += len(sample.seed_time)
+        for rows in dates.dated:
+            if is_shown(sample, rows.type, rows.name):
+                _check_rows(sample, rows, dates.unit, strict, report)
+        undated = dates.undated(sample, (times.nodes, times.edges))
+        report.add(LeakReport(1, len(sample.seed_time), undated=tuple(undated)))
     if not report.batches:
         raise InvalidArgumentError("there are no batches: nothing was compared")
     return report
@@ -136,36 +175,37 @@ def _each(batches: Any) -> Iterator[Any]:
 class _Times:
     """Times of nodes and edges of a graph by id."""
 
-    def __init__(self, graph: Any, name: str | None) -> None:
+    def __init__(self, graph: Any, name: str | None, dates: Dates) -> None:
         self.nodes: dict[Any, Any] = {}
         self.edges: dict[Any, Any] = {}
         if graph.is_typed:
             for node in graph.node_types:
-                self._add(self.nodes, node, graph[node], "node_time", graph[node].attrs, name)
+                part = graph[node]
+                self._add(self.nodes, node, part.value_stores(), "node_time", part.attrs, name)
             for edge in graph.edge_types:
-                self._add(self.edges, edge, graph[edge], "edge_time", graph[edge].attrs, name)
+                part = graph[edge]
+                self._add(self.edges, edge, part.value_stores(), "edge_time", part.attrs, name)
         else:
-            self._add(self.nodes, None, graph, "node_time", graph.node_attrs, name)
-            self._add(self.edges, None, graph, "edge_time", graph.edge_attrs, name)
-        if not self.nodes and not self.edges:
+            nodes, edges = graph.value_stores("node"), graph.value_stores("edge")
+            self._add(self.nodes, None, nodes, "node_time", graph.node_attrs, name)
+            self._add(self.edges, None, edges, "edge_time", graph.edge_attrs, name)
+        if not self.nodes and not self.edges and (name is not None or not dates.dated):
             what = "no times" if name is None else f"no times called {name!r}"
             raise InvalidArgumentError(f"the graph has {what}: there is nothing to compare")
 
     @staticmethod
     def _add(
-        into: dict[Any, Any], kind: Any, part: Any, own: str, attrs: Any, name: str | None
+        into: dict[Any, Any], kind: Any, values: Any, own: str, attrs: Any, name: str | None
     ) -> None:
         if name is None or name == own:
-            found = getattr(part, own, None)
-            if found is not None:
-                into[kind] = found
+            if own in values:
+                into[kind] = values[own]
         elif name in attrs:
             into[kind] = attrs[name]
 
 
 def _values(times: Any, ids: NDArray[Any]) -> NDArray[Any]:
-    found = times.gather(ids) if hasattr(times, "gather") else times[ids]
-    return np.asarray(found).reshape(len(ids))
+    return np.asarray(times.gather(ids)).reshape(len(ids))
 
 
 def _check(sample: SampledTrees, times: _Times, strict: bool, report: LeakReport) -> None:
@@ -177,9 +217,7 @@ def _check(sample: SampledTrees, times: _Times, strict: bool, report: LeakReport
         found, limits = _values(known, ids), sample.seed_time[trees]
         late = found > limits
         if strict:
-            is_seed = np.zeros(len(ids), np.bool_)
-            is_seed[: sample.num_seeds[name]] = True
-            late |= (found == limits) & ~is_seed
+            late |= (found == limits) & ~_is_seed(sample, name, len(ids))
         report.nodes += len(ids)
         if late.any():
             _complain("node", name, ids, found, trees, limits, int(late.argmax()), strict)
@@ -202,6 +240,42 @@ def _check(sample: SampledTrees, times: _Times, strict: bool, report: LeakReport
         report.edges += len(ids)
         if late.any():
             _complain("edge", kind, ids, found, trees, limits, int(late.argmax()), strict)
+
+
+def _check_rows(
+    sample: SampledTrees, rows: DatedRows, unit: str | None, strict: bool, report: LeakReport
+) -> None:
+    if rows.what == "node":
+        ids = sample.nodes.get(rows.type, np.empty(0, np.int64))
+        trees = sample.trees.get(rows.type, ids)
+        may_equal = _is_seed(sample, rows.type, len(ids)) if len(ids) else np.empty(0, np.bool_)
+    else:
+        _, col, ids = sample.edges.get(rows.type, (np.empty(0, np.int64),) * 3)
+        trees = sample.trees[None if rows.type is None else rows.type[2]][col] if len(ids) else ids
+        may_equal = np.zeros(len(ids), np.bool_)
+    found, is_known = rows.look_up(ids)
+    limits = sample.seed_time[trees]
+    after, equal = compare(found, rows.unit, limits, unit)
+    late = after | (equal & ~may_equal) if strict else after
+    late &= is_known
+    report.rows += int(is_known.sum())
+    if not late.any():
+        return
+    at = int(late.argmax())
+    time, limit = time_text(found[at], rows.unit), time_text(limits[at], unit)
+    raise LeakError(
+        f"row {ids[at]} of {rows.name!r}{_of(rows.type)} is of version {time}, "
+        f"{'after' if after[at] else 'at'} the time {limit} of seed {trees[at]} of the batch, "
+        "which shows it",
+        "row", rows.type, int(ids[at]), found[at].item(), int(trees[at]), limits[at].item(),
+        rows.name,
+    )  # fmt: skip
+
+
+def _is_seed(sample: SampledTrees, name: Any, count: int) -> NDArray[np.bool_]:
+    found = np.zeros(count, np.bool_)
+    found[: sample.num_seeds[name]] = True
+    return found
 
 
 def _complain(

@@ -38,7 +38,7 @@ def test_of_many_types() -> None:
         {kind: tuple(rng.integers(0, 40, (2, 300))) for kind in kinds}, {"a": 40, "b": 40}
     )
     graph["a"].attrs["x"] = torch.rand(40, 2).to(torch.bfloat16)
-    graph["b"].attrs["x"] = rng.integers(0, 9, (40, 1)).astype(np.uint32)
+    graph["b"].attrs["x"] = rng.integers(0, 9, (40, 1)).astype(np.int32)
     service = SampleService(graph, SamplePlan([-1, -1], {"disjoint": True}))
     with FeatureServer({}, samples={"g": service}, port=0) as server:
         data = sample_to_data(open_sampler(server.address).sample({"a": [4, 7]}))

@@ -286,7 +286,9 @@ def test_wrong_rows_are_named(graph: HeteroGraph, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no rows"):
         TableTask(graph, {one: rows[one][:0] for one in ("user_id",)},
                   entity_table="user", entity_col="user_id")  # fmt: skip
-    with pytest.raises(InvalidArgumentError, match="graph is a Graph or a HeteroGraph"):
+    with pytest.raises(
+        InvalidArgumentError, match="graph is a graph of one type or of many, loaded or live"
+    ):
         TableTask("shop.aeg", training_rows(), **OPTIONS)  # type: ignore[arg-type]
     (tmp_path / "shop.user.ids").unlink()
     with pytest.raises(MissingFileError, match=r"shop\.user\.ids"):

@@ -31,3 +31,30 @@ def test_rows_that_nobody_has_written(tmp_path: Path) -> None:
         for source in (open_source(server.address), open_source(f"shm://{tmp_path}/t.aet")):
             with pytest.raises(errors.MissingRowError, match="row 3"):
                 source.gather([3])
+
+
+def test_rows_that_nobody_has_written_may_be_zero(tmp_path: Path) -> None:
+    LiveFeatureTable.create(tmp_path / "t.aet", 10, 2).put(1, [5, 6])
+    with FeatureServer(open_tables(tmp_path / "t.aet", missing="zero"), port=0) as server:
+        assert open_source(server.address).gather([1, 3]).tolist() == [[5, 6], [0, 0]]
+    with pytest.raises(errors.InvalidArgumentError, match="missing"):
+        open_tables(tmp_path / "t.aet", missing="none")  # type: ignore[arg-type]
+
+
+def test_a_table_outlives_its_server(tmp_path: Path) -> None:
+    """Its rows may change meanwhile; a table that was made anew at its path is another one."""
+    path = tmp_path / "t.aet"
+    table = LiveFeatureTable.create(path, 10, 2)
+    table.put(1, [5, 6])
+    with FeatureServer(open_tables(path), port=0) as server:
+        port = server.port
+        source = open_source(f"{server.address}/t?timeout=5")
+        assert source.gather([1]).tolist() == [[5, 6]]
+    table.put(1, [7, 8])
+    with FeatureServer(open_tables(path), port=port):
+        assert source.gather([1]).tolist() == [[7, 8]]
+    path.unlink()
+    LiveFeatureTable.create(path, 10, 2).put(1, [9, 9])
+    with FeatureServer(open_tables(path), port=port):
+        with pytest.raises(errors.FileChangedError, match="other rows than when"):
+            source.gather([1])

@@ -22,6 +22,7 @@ from serving import Client, address_in, served
 
 from aethergraph import DynamicGraph, FeatureStore, LiveFeatureTable, errors
 from aethergraph import _native as native
+from aethergraph._native import rdma
 from aethergraph.remote import FeatureServer, RemoteRows, onesided, open_source, wire
 
 READS = int(float(os.environ.get("AETHERGRAPH_SOAK_READS", "4e4")))
@@ -33,7 +34,7 @@ def transports() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("AETHERGRAPH_UCX_TLS", "UCX_LOG_LEVEL")}
     os.environ.setdefault("AETHERGRAPH_UCX_TLS", "tcp")
     os.environ.setdefault("UCX_LOG_LEVEL", "error")
-    problem = native.rdma_problem()
+    problem = rdma.rdma_problem()
     if problem is not None:
         pytest.skip(f"{problem}: aethergraph doctor tells")
     yield
