@@ -41,7 +41,7 @@ LARGE = ((1e8, 1e9), (5e8, 1e10), (2e9, 1e11))
 
 
 def measure(args: argparse.Namespace, nodes: int, batches: int) -> dict[str, Any]:
-    """What batches of a graph take, and what a core needs for it."""
+    """Costs of a graph's batches, and the work of a core for them."""
     from aethergraph import Graph, NeighborSampler
     from aethergraph.remote import FeatureServer, open_graph, open_tables
     from aethergraph.sampling.locality import measure_locality

@@ -72,7 +72,7 @@ def _unpack(content: bytes) -> tuple[dict[str, Any], int]:
 
 
 class LogReader:
-    """What a graph gets from its base and from the notes of its log.
+    """Facts that a graph gets from its base and from the notes of its log.
 
     Args:
         store: the graph, new and empty.

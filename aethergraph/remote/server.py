@@ -108,7 +108,7 @@ class _Connection:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """What it was used for: requests, rows, bytes of rows, samples."""
+        """Counts of its use: requests, rows, bytes of rows, samples."""
         return self.requests, self.rows, self.row_bytes, self.samples
 
     def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:

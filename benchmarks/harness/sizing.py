@@ -161,7 +161,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one core and the formats take, as measured.
+    """Costs of one core and of the formats, as measured.
 
     Attributes:
         edge_seconds: of a core, for an edge that is drawn.

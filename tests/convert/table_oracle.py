@@ -56,7 +56,7 @@ def key_of(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...] | 
 
 
 def same_graph_file(one: Path, other: Path) -> bool:
-    """Whether two graph files are the same, section by section.
+    """Return whether two graph files are the same, section by section.
 
     Only what their descriptions say besides may differ: fingerprints of what lies beside them, the
     time zone, the times to go by.

@@ -70,7 +70,7 @@ class Field(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a reply holds; arrays are views of its bytes."""
+    """Content of a reply; arrays are views of its bytes."""
 
     key: int
     commit: int

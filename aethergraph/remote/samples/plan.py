@@ -24,7 +24,7 @@ AnySampler = NeighborSampler | HeteroNeighborSampler
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """What a server draws for every request, and which rows it sends along.
+    """Plan of what a server draws for every request, and which rows it sends along.
 
     In a file (``aethergraph serve g.aegd --sample plan.toml``)::
 
