@@ -95,7 +95,7 @@ def test_batches_come_in_ways_of_ray(path: Path) -> None:
 
 
 def test_rows_are_views_of_their_table(path: Path) -> None:
-    """What the object store holds is not copied by the process that trains."""
+    """Copy nothing of the object store in the process that trains."""
     pa = pytest.importorskip("pyarrow")
     batches = wanted(path)[:3]
     tables = [as_table(batch, 0, number) for number, batch in enumerate(batches)]

@@ -54,7 +54,7 @@ def test_queries_of_a_graph_of_two_billion_nodes(run_python: RunPython) -> None:
 
 
 def test_a_thread_writes_what_another_reads() -> None:
-    """As from a stream, edge by edge: each read is of some moment, and moments do not go back."""
+    """Insert edge by edge, as a stream does: each read is of some moment, and none goes back."""
     graph = DynamicGraph(num_vertices=2_000_000_000, arena_mb=64)
     node, count = 123_456_789, 3000
     stream = [Edge(node, 2 * i) for i in np.random.default_rng(1).permutation(count).tolist()]

@@ -29,7 +29,7 @@ from aethergraph.remote.endpoint import Table
 
 
 def test_rows_of_files(tmp_path: Path, x: Any) -> None:
-    """Of every kind: npy, native, attributes of a graph, bfloat16; without a request."""
+    """Map npy, native files, attributes of a graph and bfloat16; without a request."""
     np.save(tmp_path / "x.npy", x)
     FeatureStore.from_array(x).save(tmp_path / "x.bin")
     FeatureStore.from_array(
@@ -86,7 +86,7 @@ def test_live_rows(tmp_path: Path, in_file: bool) -> None:
 
 
 def test_a_client_cannot_write(tmp_path: Path) -> None:
-    """What it gets is open for reading, whatever the server's handle may do."""
+    """Open the descriptor for reading alone, whatever the server's handle may do."""
     table = LiveFeatureTable.create(None, 10, 2)
     with FeatureServer(table, unix=tmp_path / "s"):
         place = RemoteRows(f"unix://{tmp_path}/s?map=no")._reader.endpoints[0]

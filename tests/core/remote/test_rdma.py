@@ -251,7 +251,7 @@ class TestKeys:
 
 
 class TestTakingTcp:
-    """Where memory cannot be read, rows come over TCP, and it is said why."""
+    """Take rows over TCP where memory cannot be read, and say why."""
 
     def check(self, port: Any, caplog: pytest.LogCaptureFixture, words: str) -> None:
         with caplog.at_level(logging.WARNING, "aethergraph"):

@@ -189,7 +189,7 @@ def test_blocks_of_any_size(tmp_path: Path, size: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("form", ["csv", "json", "struct"])
 def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: str) -> None:
-    """What is written still is not cut in two, in whatever place the writer is."""
+    """Cut no record in two that is being written, in whatever place the writer is."""
     dtype = [("u", "<u2"), ("v", "<u2")]
     schemas = {
         "csv": Schema.csv(columns=["u", "v"], src="u", dst="v"), "json": JSON,

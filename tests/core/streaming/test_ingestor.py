@@ -561,7 +561,7 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_thread_gives_way() -> None:
-    """What waits for Python beside it has its turn after each thousand records, not each 10,000."""
+    """Give others their turn at Python after each thousand records, not each 10,000."""
 
     class Wide(MemorySource):
         def __init__(self) -> None:
