@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "live/edit.h"
 #include "live/handle.h"
 #include "live/insert.h"
+#include "live/remove.h"
 
 /* ---- checks ---- */
 
@@ -219,7 +219,7 @@ static int delete_in(ae_writer *w, uint32_t node, doom *d, aether_error *err) {
     if (rc || !d->n)
         return rc;
     rc = ae_edit_open(w, node, ae_find_blocks(w, head), &e, err);
-    return rc ? rc : ae_edit_remove(&e, d->indexes, d->n, err);
+    return rc ? rc : ae_remove(&e, d->indexes, d->n, err);
 }
 
 /* The shorter list tells what there is to delete: most pairs without an edge then cost little. */

@@ -1,10 +1,9 @@
 /*
- * live/edit.h - changing a list, inside a transaction.
+ * live/edit.h - opening a list for changes and inserting, inside a transaction; live/remove.h removes.
  *
  *   insert    at the end of a block with room    entry written behind the length    no copy
  *             elsewhere                          block copied with a gap
  *             block at its largest               cut into two leaves; a small list becomes large
- *   remove    blocks copied without the entries; lists that became short are small again
  *
  *   before  head --> directory (commit 8) --> leaf a (5)  leaf b (8)
  *   after   head --> directory (commit 9) --> leaf a (5)  leaf b' (9)       one entry put into b
@@ -23,15 +22,7 @@
 #define AE_LIVE_EDIT_H
 
 #include "live/find.h"
-
-/* A list that the transaction has touched. */
-typedef struct ae_edit {
-    ae_writer *w;
-    ae_root *root;
-    uint32_t node;
-    uint64_t head;  /* as it is now */
-    uint64_t saved; /* as the last commit has it */
-} ae_edit;
+#include "live/leaves.h"
 
 /* Open the list of a node for changes that drop up to `drops` blocks; one of the base is adopted. */
 int ae_edit_open(ae_writer *w, uint32_t node, uint32_t drops, ae_edit *out, aether_error *err);
@@ -41,10 +32,8 @@ int ae_edit_insert(ae_edit *e, const ae_spot *spot, const ae_entry *entry, aethe
 int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err);
 /* Make the directory of a large list the transaction's. */
 int ae_edit_own(ae_edit *e, aether_error *err);
-/* Remove n entries, by index in the list, ascending. */
-int ae_edit_remove(ae_edit *e, const uint32_t *doomed, uint32_t n, aether_error *err);
 
-/* Most blocks that ae_edit_insert() drops; ae_edit_remove() drops all at most. */
+/* Most blocks that ae_edit_insert() drops. */
 #define AE_EDIT_DROPS 5
 /* Free the blocks of `head` that this transaction made; `saved` is the list as it was before. */
 void ae_edit_discard(ae_writer *w, uint64_t head, uint64_t saved);
