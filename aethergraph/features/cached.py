@@ -27,8 +27,8 @@ from aethergraph._checks.arrays import empty, stretches
 from aethergraph._checks.options import as_number
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.adapters import as_row_source
 from aethergraph.features.sources import gather_rows
-from aethergraph.features.store import as_row_source
 from aethergraph.features.table import RowTable, check_rows, gather_filled
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import ROWS_BYTES, Budget

@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty, stretches
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.adapters import as_row_source
 from aethergraph.features.files import is_npy_name, row_pieces, save_native, save_npy, write_rows
 from aethergraph.features.sources import gather_rows
-from aethergraph.features.store import FeatureStore, as_row_source
+from aethergraph.features.store import FeatureStore
 from aethergraph.features.table import RowTable, check_rows, gather_filled
 from aethergraph.protocols import FeatureSource, RowSource
 

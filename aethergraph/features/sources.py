@@ -5,7 +5,7 @@
     FeatureSource ── as_row_source ──> RowSource ── gather_rows ──> rows of the right shape
     four members     checked once      defaults     checked each time
 
-``as_row_source`` is in ``store.py``, since it makes a FeatureStore of an array.
+``as_row_source`` is in ``adapters.py``, since it makes a FeatureStore of an array.
 """
 
 from __future__ import annotations

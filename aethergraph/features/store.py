@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
 from aethergraph._tracepoints import made
-from aethergraph.errors import (
-    InvalidArgumentError,
-    UnsupportedError,
-)
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.bfloat16 import can_save_as
 from aethergraph.features.files import (
     FoundRows,
@@ -32,9 +29,8 @@ from aethergraph.features.files import (
 )
 from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph.features.rows import as_rows, as_tensor
-from aethergraph.features.sources import SourceRows, check_source, refuse_half_source
 from aethergraph.features.table import NativeTable, RowTable
-from aethergraph.protocols import FeatureSource, RowSource, SharedFile
+from aethergraph.protocols import RowSource, SharedFile
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_storage, choose_storage, copy_to_memory
 from aethergraph.storage.meta import SectionTable, check_fingerprint
@@ -44,7 +40,7 @@ from aethergraph.storage.value_columns import ValueColumn
 if TYPE_CHECKING:
     from aethergraph.storage.paging import Paging
 
-__all__ = ["FeatureStore", "Storage", "as_row_source"]
+__all__ = ["FeatureStore", "Storage"]
 
 S = TypeVar("S", bound="FeatureStore")
 
@@ -585,32 +581,3 @@ def _as_dtype(stored: FeatureStore, dtype: str) -> FeatureStore:
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
     return FeatureStore._make(array, code)
-
-
-def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
-    """Return ``value`` as rows to gather from: itself, an adapter of it, or a store of an array.
-
-    Args:
-        value: a source of rows, an array, or a tensor.
-        name: name of the argument, for messages.
-
-    Raises:
-        InvalidArgumentError: the shape, number of rows or dtype of a source contradict each other;
-            an object that lacks some of a source's members; or an array that cannot be stored.
-    """
-    if isinstance(value, RowSource):
-        return check_source(value, name)
-    if isinstance(value, FeatureSource):
-        return check_source(SourceRows(value), name)
-    refuse_half_source(value, name)
-    return FeatureStore._make(*as_rows(value, None, name))
-
-
-def attribute_store(
-    value: FeatureSource | ArrayLike, num_rows: int, name: str, what: str
-) -> RowSource:
-    """Return ``value`` as rows to gather from; raise if they are not ``num_rows``."""
-    rows = as_row_source(value, name)
-    if rows.num_rows != num_rows:
-        raise InvalidArgumentError(f"{name} has {rows.num_rows} rows, but {what} = {num_rows}")
-    return rows

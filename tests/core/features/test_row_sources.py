@@ -11,7 +11,7 @@ import pytest
 
 from aethergraph import FeatureStore, Graph, HeteroGraph, NeighborSampler
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features.store import as_row_source
+from aethergraph.features.adapters import as_row_source
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.protocols import FeatureSource, RowSource
