@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,11 +25,13 @@ from aethergraph.graph.parts import GraphParts
 from aethergraph.graph.reordering import Reordering
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.walks import WalksByBatch
-from aethergraph.ids import IdMap
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_stays, check_storage, is_address
 from aethergraph.storage.meta import check_fingerprint
+
+if TYPE_CHECKING:
+    from aethergraph.ids import IdMap
 
 __all__ = ["AttributeTable", "Graph", "Layout"]
 

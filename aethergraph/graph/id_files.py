@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aethergraph.graph.beside import FilesBeside, path_beside
-from aethergraph.ids import IdMap
+
+if TYPE_CHECKING:
+    from aethergraph.ids import IdMap
 
 __all__ = ["IdFiles", "ids_path"]
 
@@ -13,10 +17,12 @@ def ids_path(graph: str, name: str) -> str:
     return path_beside(graph, name, IdFiles.suffix)
 
 
-class IdFiles(FilesBeside[IdMap]):
+class IdFiles(FilesBeside["IdMap"]):
     """Maps of ids by node type: ``graph.ids["user"].lookup(["u17"])``."""
 
     suffix, what, rows, opener = "ids", "maps of ids", "keys", "IdMap.load"
 
     def _load(self, path: str) -> IdMap:
+        from aethergraph.ids import IdMap  # of few graphs: not with every import
+
         return IdMap.load(path)
