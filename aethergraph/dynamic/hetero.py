@@ -25,9 +25,10 @@ from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError
-from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph, NodeView
+from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
+from aethergraph.graph.views import EdgeView, NodeView
 from aethergraph.protocols import Layout, MemorySource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.paging import Paging

@@ -23,8 +23,9 @@ from aethergraph.dynamic.snapshot import (
 )
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import ClosedError, UnsupportedError
-from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.views import EdgeView
 from aethergraph.protocols import RowSource
 from aethergraph.storage.paging import Paging
 

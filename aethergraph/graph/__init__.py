@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aethergraph.graph.foreign import ForeignGraph, as_graph, graph_hint
 from aethergraph.graph.graph import AttributeTable, Graph
-from aethergraph.graph.hetero import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph.hetero import EdgeType, HeteroGraph
+from aethergraph.graph.views import EdgeView
 
 __all__ = [
     "AttributeTable",

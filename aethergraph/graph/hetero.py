@@ -9,14 +9,12 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_choice, as_flag, as_items, is_hashable, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError
-from aethergraph.features import FeatureStore
-from aethergraph.graph.adjacency import EdgeQueries, Layout, NoStrayAttributes
-from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.adjacency import Layout, NoStrayAttributes
 from aethergraph.graph.column_files import ColumnFiles
 from aethergraph.graph.edge_input import read_node_time, share_unit
 from aethergraph.graph.file import GraphReader, GraphWriter
@@ -32,6 +30,7 @@ from aethergraph.graph.typed_edges import (
     unknown_type,
 )
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
+from aethergraph.graph.views import EdgeView, NodeView
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import Storage, check_stays, check_storage, is_address
@@ -40,141 +39,10 @@ from aethergraph.storage.meta import NodeType as NodeMeta
 from aethergraph.storage.meta import check_fingerprint
 from aethergraph.storage.paging import Paging
 
-__all__ = ["EdgeType", "EdgeView", "HeteroGraph", "NodeView"]
+__all__ = ["EdgeType", "HeteroGraph"]
 
 Ids = NDArray[np.int64]
 _LAYOUTS = ("csc", "csr", "both")
-
-
-def _attach_file(
-    attrs: AttributeTable, path: native.Path, name: str, storage: Storage,
-    memory_budget: int | str | None, hot: ArrayLike | None, hot_share: float,
-    dtype: DTypeLike | str | None,
-) -> FeatureStore:  # fmt: skip
-    store = FeatureStore.load(
-        path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
-    )
-    attrs[name] = store
-    return store
-
-
-class NodeView(NoStrayAttributes):
-    """The nodes of one type: ``graph["user"]``."""
-
-    _ATTACH = ".attrs[{!r}] = ..."
-
-    def __init__(self, graph: HeteroGraph, name: str) -> None:
-        self._graph = graph
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        """Name of the node type."""
-        return self._name
-
-    def _parts(self) -> NodeParts:
-        return self._graph.node_parts(self.name)
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes of this type; ids are ``0 .. num_nodes - 1``."""
-        return self._parts().num_nodes
-
-    @property
-    def node_time(self) -> NDArray[Any] | None:
-        """Time by node (int64 or float64, read-only)."""
-        return self._parts().node_time
-
-    @property
-    def attrs(self) -> AttributeTable:
-        """Attributes by name: ``attrs["x"] = rows``, one row per node."""
-        return self._parts().node_attrs
-
-    @property
-    def features(self) -> RowSource | None:
-        """``attrs["x"]``, or None. Assign an array or a source of rows; None removes it."""
-        return self.attrs.get("x")
-
-    @features.setter
-    def features(self, value: FeatureSource | ArrayLike | None) -> None:
-        if value is None:
-            self.attrs.pop("x", None)
-        else:
-            self.attrs["x"] = value
-
-    def load_features(
-        self, path: native.Path, name: str = "x", *, storage: Storage = "mmap",
-        memory_budget: int | str | None = None, hot: ArrayLike | None = None,
-        hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:  # fmt: skip
-        """Attach a feature file with one row per node, like :meth:`Graph.load_features`."""
-        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
-
-    def value_stores(self) -> dict[str, FeatureStore]:
-        """Return ``node_time`` as a store to gather from, if the nodes have times."""
-        return self._parts().node_values(self._graph.guard(), self._graph.paging)
-
-    def __repr__(self) -> str:
-        return f"NodeView({self.name!r}, num_nodes={self.num_nodes})"
-
-
-class EdgeView(EdgeQueries):
-    """The edges of one type: ``graph["user", "votes", "post"]``, with the queries of ``Graph``."""
-
-    _ATTACH = ".attrs[{!r}] = ..."
-
-    def __init__(self, graph: HeteroGraph, name: EdgeType) -> None:
-        self._graph = graph
-        self._name = name
-
-    @property
-    def name(self) -> EdgeType:
-        """Edge type: ``(source type, relation, destination type)``."""
-        return self._name
-
-    def _edges(self) -> EdgeParts:
-        return self._graph.edge_parts(self.name)
-
-    def _label(self) -> str:
-        return f"{self._graph.path or 'the graph'}: {self.name}"
-
-    def _guard(self) -> native.FileGuard | None:
-        return self._graph.guard()
-
-    @property
-    def num_edges(self) -> int:
-        """Number of edges of this type; edge ids are ``0 .. num_edges - 1``."""
-        return self._edges().num_edges
-
-    @property
-    def attrs(self) -> AttributeTable:
-        """Attributes by name, one row per edge in edge-id order."""
-        return self._edges().edge_attrs
-
-    @property
-    def src_attrs(self) -> AttributeTable:
-        """Attributes of the source nodes of these edges."""
-        return self._graph.node_parts(self.name[0]).node_attrs
-
-    def load_features(
-        self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
-        memory_budget: int | str | None = None, hot: ArrayLike | None = None,
-        hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:  # fmt: skip
-        """Attach a feature file with one row per edge, in edge-id order."""
-        return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of lists that stay in the file (``"uring"``); else None."""
-        return self._graph.paging
-
-    def value_stores(self) -> dict[str, FeatureStore]:
-        """Return ``edge_weight`` and ``edge_time``, if stored, as stores to gather from."""
-        return self._edges().edge_values(self._graph.guard(), self._graph.paging)
-
-    def __repr__(self) -> str:
-        return f"EdgeView({self.name!r}, num_edges={self.num_edges}, layout={self.layout!r})"
 
 
 class HeteroGraph(NoStrayAttributes, TypedReordering):
