@@ -19,8 +19,8 @@ from aethergraph._checks.options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.planned import Coming, choose_plans
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import Fetched, Names, TypedFetched, tensors_of
-from aethergraph.pyg.feature_store import EDGE_GROUP
 
 if TYPE_CHECKING:
     from aethergraph._torch.feature_columns import Column

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
 __all__ = ["own_time_attr", "own_weight_attr"]

@@ -10,8 +10,9 @@ from aethergraph.loading.feature_sources import (
 )
 from aethergraph.protocols import RowSource
 from aethergraph.pyg._inputs import is_typed
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import Key
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.stores import Stores
 
 __all__ = ["with_feature_source"]

@@ -15,8 +15,8 @@ from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import store as core
 from aethergraph.protocols import RowSource
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
-from aethergraph.pyg.feature_store import EDGE_GROUP
 from aethergraph.sampling import values
 
 if TYPE_CHECKING:

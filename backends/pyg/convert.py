@@ -20,7 +20,8 @@ from torch_geometric.utils import to_edge_index
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph, HeteroGraph, graph_hint
 from aethergraph.protocols import HomogeneousGraph
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
+from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.stores import Stores, read_pair
 

@@ -23,8 +23,9 @@ from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg.convert import as_stores, from_data
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
 if TYPE_CHECKING:

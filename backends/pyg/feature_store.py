@@ -36,8 +36,10 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.pyg._graph_tensors import graph_counts, graph_tables, graph_values
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._put_rows import as_tensor, in_row_order, rows_to_write
+from aethergraph.pyg._tensor_attr import EDGE_GROUP, Attr, check_name, key_of, shown_name
 from aethergraph.pyg._tensor_rows import Fetched, Key, Names, TensorSource, TypedFetched
 
 if TYPE_CHECKING:
@@ -48,38 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["EDGE_GROUP", "FeatureStore"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-
-#: ``group_name`` of the edge tensors of a homogeneous graph.
-EDGE_GROUP = (None, None)
-
-
-class _Attr(TensorAttr):  # type: ignore[misc]
-    """``TensorAttr`` that also takes a numpy index; equal to PyG's own with equal fields.
-
-    PyG's compares every field with a marker by ``!=``, which an array answers elementwise.
-    """
-
-    def is_set(self, key: str) -> bool:
-        return getattr(self, key) is not _UNSET
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TensorAttr):
-            return NotImplemented
-        index, wanted = self.index, other.index
-        if isinstance(index, (Tensor, np.ndarray)) or isinstance(wanted, (Tensor, np.ndarray)):
-            equal = index is wanted
-        else:
-            equal = index == wanted
-        return equal and (self.group_name, self.attr_name) == (other.group_name, other.attr_name)
-
-    def __repr__(self) -> str:
-        fields: str = super().__repr__()
-        return "TensorAttr" + fields[fields.index("(") :]
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-_UNSET = TensorAttr().index
 
 
 class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
@@ -134,7 +104,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 "FeatureStore.from_graph(graph), and a file of rows is attached to a graph, "
                 "graph.load_features(path)"
             )
-        super().__init__(tensor_attr_cls=_Attr)
+        super().__init__(tensor_attr_cls=Attr)
         self._graph: HomogeneousGraph | HeteroGraph | None = None
         self._columns: dict[Key, Column] = {}
         #: Keys of tensors whose memory is the store's own, so that rows can be written.
@@ -201,7 +171,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         store = cls(recycle=recycle)
         store._graph = graph
         store._pool = store._choose_pool()
-        store._values = _graph_values(graph)
+        store._values = graph_values(graph)
         return store
 
     def with_rows(self, rows: Mapping[Key, RowSource]) -> FeatureStore:
@@ -314,7 +284,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         for (group, name), column in self.columns():
             ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
             if ids is not None and names.take(group, name):
-                tensor = self._gather(column, ids.numpy(), _shown_name(group, name))
+                tensor = self._gather(column, ids.numpy(), shown_name(group, name))
                 found.append((group, name, tensor))
         return TypedFetched(found)
 
@@ -340,7 +310,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         ]  # fmt: skip
 
     def _find(self, attr: TensorAttr) -> Column | None:
-        key = _key(attr)
+        key = key_of(attr)
         if key in self._columns:
             return self._put_column(key)
         rows = None if key in self._hidden else self._graph_rows().get(key)
@@ -349,7 +319,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     def _graph_rows(self) -> dict[Key, RowSource]:
         rows = dict(self._values)
         if self._graph is not None:
-            for group, attrs in _graph_tables(self._graph):
+            for group, attrs in graph_tables(self._graph):
                 for name, store in attrs.items():
                     rows[group, name] = store
         rows.update(self._given)
@@ -358,7 +328,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     def _require(self, attr: TensorAttr) -> Column:
         column = self._find(attr)
         if column is None:
-            group, name = _key(attr)
+            group, name = key_of(attr)
             known = ", ".join(sorted(f"{key!r}" for key, _ in self.columns())) or "nothing"
             raise KeyError(f"no tensor {name!r} in group {group!r}; the store holds {known}")
         return column
@@ -366,7 +336,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     def _graph_column(self, key: Key, rows: RowSource) -> Column:
         column = self._from_graph.get(key)
         if column is None or column.rows is not rows:
-            _check_name(key)
+            check_name(key)
             column = self._from_graph[key] = Column(rows, None)
         return column
 
@@ -421,12 +391,12 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     def _cast(self, *args: Any, **kwargs: Any) -> TensorAttr:
         attr = self._tensor_attr_cls.cast(*args, **kwargs)
         if isinstance(getattr(attr, "index", None), np.ndarray) and type(attr) is TensorAttr:
-            return _Attr(attr.group_name, attr.attr_name, attr.index)
+            return Attr(attr.group_name, attr.attr_name, attr.index)
         return attr
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         tensor = as_tensor(tensor)
-        key = _key(attr)
+        key = key_of(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
             self._put_whole(key, tensor)
             return True
@@ -453,7 +423,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return True
 
     def _put_whole(self, key: Key, tensor: Tensor) -> None:
-        _check_name(key)
+        check_name(key)
         self._check_rows(key, tensor)
         self._columns[key] = _make_column(tensor)
         self._own.discard(key)
@@ -464,7 +434,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
             raise InvalidArgumentError(f"{key!r}: a scalar has no rows; give at least 1 dimension")
         if self._graph is None:
             return
-        counts = _graph_counts(self._graph)
+        counts = graph_counts(self._graph)
         if key[0] not in counts:
             return
         what, count = counts[key[0]]
@@ -489,7 +459,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 continue
             if ids is None or index is not seen:
                 seen, ids = index, as_ids(index, column.shape[0])
-            tensors.append(self._gather(column, ids, _shown_name(*_key(attr))))
+            tensors.append(self._gather(column, ids, shown_name(*key_of(attr))))
         return tensors
 
     def _gather(self, column: Column, ids: Ids, name: str) -> Tensor:
@@ -500,7 +470,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         """Remove a tensor; a tensor of the graph is hidden here and stays in the graph."""
         if self._find(attr) is None:
             return False
-        key = _key(attr)
+        key = key_of(attr)
         self._columns.pop(key, None)
         self._own.discard(key)
         self._hidden.add(key)
@@ -552,7 +522,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         self._columns = {key: _make_column(t) for key, t in state["_columns"].items()}
         self._own = set()  # torch may share the memory with the process that the tensors came from
         if self._graph is not None:
-            self._values = _graph_values(self._graph)
+            self._values = graph_values(self._graph)
         self._pool = self._choose_pool()
 
     def _share_tensors(self) -> None:
@@ -569,62 +539,6 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                     shared_empty(tuple(tensor.shape), tensor.dtype).copy_(tensor)
                 )
                 self._own.add(key)
-
-
-def _graph_tables(
-    graph: HomogeneousGraph | HeteroGraph,
-) -> list[tuple[Any, Mapping[str, RowSource]]]:
-    """Return the attributes of a graph by group."""
-    if not graph.is_typed:
-        return [(None, graph.node_attrs), (EDGE_GROUP, graph.edge_attrs)]
-    nodes: list[tuple[Any, Mapping[str, RowSource]]] = [
-        (n, graph[n].attrs) for n in graph.node_types
-    ]
-    return nodes + [(kind, graph[kind].attrs) for kind in graph.edge_types]
-
-
-def _graph_counts(graph: HomogeneousGraph | HeteroGraph) -> dict[Any, tuple[str, int]]:
-    """Return for each group the name and the value of its number of rows."""
-    if not graph.is_typed:
-        return {None: ("num_nodes", graph.num_nodes), EDGE_GROUP: ("num_edges", graph.num_edges)}
-    counts: dict[Any, tuple[str, int]] = {n: ("num_nodes", c) for n, c in graph.num_nodes.items()}
-    return counts | {kind: ("num_edges", c) for kind, c in graph.num_edges.items()}
-
-
-def _graph_values(graph: HomogeneousGraph | HeteroGraph) -> dict[Key, RowSource]:
-    """Return the weights and times that a graph itself has, by group and name."""
-    found: dict[Any, Mapping[str, RowSource]]
-    if not graph.is_typed:
-        found = {None: graph.value_stores("node"), EDGE_GROUP: graph.value_stores("edge")}
-    else:
-        found = {name: graph[name].value_stores() for name in graph.node_types}
-        found.update((kind, graph[kind].value_stores()) for kind in graph.edge_types)
-    return {(group, name): rows for group, one in found.items() for name, rows in one.items()}
-
-
-#: Names that PyG's loaders would write over the edges of a homogeneous batch.
-_STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes"})
-
-
-def _check_name(key: Key) -> None:
-    group, name = key
-    if name in _STRUCTURE and group in (None, EDGE_GROUP):
-        raise InvalidArgumentError(
-            f"an attribute cannot be called {name!r}: in PyG's batches that is the graph itself; "
-            "give it another name"
-        )
-
-
-def _key(attr: TensorAttr) -> Key:
-    group = attr.group_name
-    return (tuple(group) if isinstance(group, list) else group, attr.attr_name)
-
-
-def _shown_name(group: Any, name: str) -> str:
-    """Return the name of a tensor for observers: ``x``, or ``user.x`` of a type."""
-    if group is None or group == EDGE_GROUP:
-        return name
-    return f"{'-'.join(map(str, group)) if isinstance(group, tuple) else group}.{name}"
 
 
 def _make_column(tensor: Tensor) -> Column:

@@ -14,8 +14,9 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import FeatureSource, HomogeneousGraph
 from aethergraph.pyg._inputs import is_typed
+from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
-from aethergraph.pyg.feature_store import EDGE_GROUP, FeatureStore
+from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 
 if TYPE_CHECKING:
