@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from aethergraph.cli.observed import NOBODY, Snapshots, asker
-from aethergraph.cli.process_tables import sections
 from aethergraph.cli.terminal import command, print_json, printable, stderr, stdout
+from aethergraph.cli.top_tables import sections
 from aethergraph.errors import AetherError
 
 __all__ = ["top_command"]

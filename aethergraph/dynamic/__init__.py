@@ -7,7 +7,7 @@
       └── store.py           LiveStore: one writer, its changes and commits; transaction.py
             ├── state.py                  what there is, in shared memory, for every process
             ├── forms.py, inputs.py       what is kept, and what a writer hands over, checked
-            ├── kinds.py, ends.py         edge types, with their rows and ends by edge id
+            ├── edge_types.py              edge types, with their rows; edge_ends.py has the ends by id
             ├── keys.py                   keys of nodes, such as names, and the way back
             ├── native live graph         lists of edges, versioned (native/src/live)
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them
@@ -17,7 +17,7 @@
                                           history.py has the graph as of earlier commits
     snapshot.py, hetero_snapshot.py       one commit, a graph like any other
       └── merge.py                        writes it into a graph file, such as the next base:
-                                          merge_sections.py, merge_walks.py
+                                          merge_sections.py, merge_lists.py
 """
 
 from aethergraph.dynamic.graph import DynamicGraph

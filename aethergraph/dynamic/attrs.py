@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import shown
-from aethergraph.dynamic.kinds import EdgeKind
+from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError

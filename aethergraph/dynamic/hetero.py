@@ -15,11 +15,11 @@ from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.journal import attach
 from aethergraph.dynamic.keys import IdsByType, LiveIds
-from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store

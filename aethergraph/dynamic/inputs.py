@@ -15,7 +15,7 @@ from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
-    from aethergraph.dynamic.kinds import EdgeKind
+    from aethergraph.dynamic.edge_types import EdgeKind
 
 __all__ = ["as_rows", "one_id", "read_rows", "read_times", "read_weights"]
 

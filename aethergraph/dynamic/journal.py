@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.edge_types import EdgeKind, rows_room
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
-from aethergraph.dynamic.kinds import EdgeKind, rows_room
 from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore

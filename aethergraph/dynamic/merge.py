@@ -17,7 +17,7 @@ lists for those of the CSR lists. These are an array in memory if they fit, else
 the disk.
 
 The plan of the file is here, what is written at once in ``merge_sections.py``, and the walks are in
-``merge_walks.py``.
+``merge_lists.py``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,16 @@ import numpy as np
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag
+from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.forms import EDGE_ID
-from aethergraph.dynamic.kinds import EdgeKind
+from aethergraph.dynamic.merge_lists import (
+    LEAST,
+    EdgeOrder,
+    EdgeRows,
+    EdgeWork,
+    Numbers,
+    Walk,
+)
 from aethergraph.dynamic.merge_sections import (
     Content,
     EncodedIds,
@@ -44,14 +52,6 @@ from aethergraph.dynamic.merge_sections import (
     Section,
     row_bytes,
     stored_ids,
-)
-from aethergraph.dynamic.merge_walks import (
-    LEAST,
-    EdgeOrder,
-    EdgeRows,
-    EdgeWork,
-    Numbers,
-    Walk,
 )
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.parts import EdgeParts, NodeParts

@@ -11,10 +11,10 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.base import Base
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.edge_types import EdgeType
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import Journal
 from aethergraph.dynamic.keys import GrowingKeys
-from aethergraph.dynamic.kinds import EdgeType
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import FileChangedError, InvalidArgumentError
 from aethergraph.graph.id_files import ids_path

@@ -13,9 +13,9 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
+from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.dynamic.keys import NodeIds, saving_keys
-from aethergraph.dynamic.kinds import EdgeKind
 from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times

@@ -21,9 +21,9 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
-from aethergraph.dynamic.kinds import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.dynamic.watermarks import SharedWatermark

@@ -14,8 +14,8 @@ from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import Adjacency, HomogeneousGraph
-from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._links import link_type
+from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg.graph_store import GraphStore
 
 

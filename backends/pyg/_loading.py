@@ -46,10 +46,10 @@ from aethergraph.pyg._batch import (
     make_typed_batch,
 )
 from aethergraph.pyg._inputs import as_index, check_count
-from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg._places import OrderMixin
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
+from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._tensor_rows import Names, tensors_of
 from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups

@@ -11,7 +11,7 @@ from torch_geometric.sampler.base import DataType, SubgraphType
 from aethergraph._checks.options import as_choice, as_flag, shown
 from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.pyg._keyed import KeyedSampler
+from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.sampling.two_step import Steps, end_steps
 
 if TYPE_CHECKING:

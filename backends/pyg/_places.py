@@ -15,8 +15,8 @@ from aethergraph.loading.epoch import Batches
 from aethergraph.loading.resume import Resumable
 from aethergraph.loading.shares import LastRound, as_share_of_batches
 from aethergraph.loading.state import Told, describe, describe_sampler
-from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._order import IndexSampler
+from aethergraph.pyg._sampler_base import KeyedSampler
 
 __all__ = ["OrderMixin"]
 

@@ -25,8 +25,8 @@ from aethergraph.graph import HeteroGraph
 from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
-from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import NodeMixin, own_depth
+from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg.convert import as_stores
 from aethergraph.sampling import hgt as core

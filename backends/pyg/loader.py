@@ -24,8 +24,8 @@ from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
 from aethergraph.pyg._feature_sources import with_feature_source
 from aethergraph.pyg._function_sampler import as_sampler
 from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
-from aethergraph.pyg._keyed import KeyedSampler
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
+from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from aethergraph import CachedRows, DynamicGraph, Graph, observe
 from aethergraph.cli.app import app
-from aethergraph.cli.process_tables import Section, sections
+from aethergraph.cli.top_tables import Section, sections
 from aethergraph.loading import SubgraphLoader
 
 runner = CliRunner()

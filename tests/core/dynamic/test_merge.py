@@ -18,7 +18,7 @@ from live_graphs import Form, insert, make_live, random_edges
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, errors
 from aethergraph import _native as native
-from aethergraph.dynamic import merge, merge_sections, merge_walks
+from aethergraph.dynamic import merge, merge_lists, merge_sections
 from aethergraph.storage import scratch
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.scratch import ScatteredArray
@@ -233,7 +233,7 @@ def test_too_little_memory_to_renumber(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_least_memory_to_renumber_is_enough() -> None:
     taken = native.Ranks.bytes_for(10**9)
-    least = merge_walks._least_to_renumber(taken)
+    least = merge_lists._least_to_renumber(taken)
     room = merge._room_of(Budget.parse(least), "g.aeg")
     assert room.tables - taken >= room.tables // 4
     room = merge._room_of(Budget.parse(least - 100), "g.aeg")

@@ -9,7 +9,7 @@ import numpy as np
 
 from aethergraph import _native as native
 from aethergraph.dynamic.base import Base, BaseEdges
-from aethergraph.dynamic.ends import EndsById
+from aethergraph.dynamic.edge_ends import EndsById
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.rows import GrowingRows
 
