@@ -7,7 +7,7 @@
       └── store.py           LiveStore: one writer, its changes and commits; transaction.py
             ├── state.py                  what there is, in shared memory, for every process
             ├── forms.py, inputs.py       what is kept, and what a writer hands over, checked
-            ├── edge_types.py              edge types, with their rows; edge_ends.py has the ends by id
+            ├── edge_types.py             edge types, with their rows; edge_ends.py: ends by edge id
             ├── keys.py                   keys of nodes, such as names, and the way back
             ├── native live graph         lists of edges, versioned (native/src/live)
             ├── rows.py, shared.py        rows of nodes and edges, versioned; attrs.py shows them

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, NeighborSampler, errors
-from aethergraph.dynamic import ends
+from aethergraph.dynamic import edge_ends
 
 NODES = 5
 pairs = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=6)
@@ -29,7 +29,7 @@ def test_ends_are_those_of_the_edges_that_there_are(
     graph = DynamicGraph(NODES, 16, order=order, layout=layout, huge_pages=False)
     model: dict[int, tuple[int, int]] = {}
     shots: list[tuple[Any, dict[int, tuple[int, int]]]] = []
-    before, ends._SLACK = ends._SLACK, slack
+    before, edge_ends._SLACK = edge_ends._SLACK, slack
     try:
         for inserted, deleted, asks in steps:
             for edge, pair in zip(graph.insert_edges(*zip2(inserted)), inserted, strict=True):
@@ -42,7 +42,7 @@ def test_ends_are_those_of_the_edges_that_there_are(
         for shot in reversed(shots):  # older ones, once the table has later edges
             check(*shot)
     finally:
-        ends._SLACK = before
+        edge_ends._SLACK = before
 
 
 def zip2(found: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
