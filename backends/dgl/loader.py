@@ -173,7 +173,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         self._own.begin(position, key)
         # torch draws the number of the iteration from it, which samplers draw by.
         self.generator.manual_seed(key - (1 << 63))
-        return Delivery(super().__iter__(), position)
+        return Delivery(super().__iter__(), position, self.num_workers > 0)
 
     @property
     def _ordered(self) -> OrderedSeeds:

@@ -194,7 +194,7 @@ class LoaderMixin(OrderMixin, Profiled):
             generators.restore(replayed["generators"])
         self._begun = self._tell_generators()
         try:
-            return Delivery(self._iterate(position, replayed), position)
+            return Delivery(self._iterate(position, replayed), position, self.num_workers > 0)
         finally:
             if replayed is not None:  # the numbers were drawn when the epoch began
                 generators.restore(now)

@@ -620,6 +620,30 @@ def test_samplers_and_batch_samplers_of_torch(workers: dict[str, Any]) -> None:
             assert found[0] == [7, 3]
 
 
+def test_an_error_of_a_worker_that_was_caught_leaves_no_worker_behind() -> None:
+    """Torch takes 5 seconds to end each worker of an iterator that the garbage collector finds."""
+
+    class Broken:
+        shape, dtype_name, num_rows = (NUM_NODES, 1), "float32", NUM_NODES
+
+        def gather(self, *_: Any, **__: Any) -> Any:
+            raise OSError("the disk is gone")
+
+    graph = make_graph()
+    graph.node_attrs["x"] = Broken()  # type: ignore[assignment]
+    fork = {"num_workers": 1, "multiprocessing_context": "fork", "filter_per_worker": True}
+    batches = iter(NeighborLoader(graph, [2], SEEDS, batch_size=4, **fork))
+    ended = weakref.ref(batches._batches)  # type: ignore[attr-defined]
+    gc.disable()
+    try:
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(batches)
+        del batches
+        assert ended() is None
+    finally:
+        gc.enable()
+
+
 def test_workers_forked_while_batches_are_prefetched() -> None:
     """As in a validation pass in the middle of an epoch."""
     torch.manual_seed(1)
