@@ -21,7 +21,7 @@ from aethergraph.features.bfloat16 import bfloat16_to_float32
 from aethergraph.features.hot import hottest
 from aethergraph.loading import SubgraphLoader
 
-pytestmark = pytest.mark.usefixtures("each_tier")
+pytestmark = [pytest.mark.usefixtures("each_tier"), pytest.mark.any_python]
 
 
 @pytest.fixture(params=["uring", "pread"])

@@ -360,6 +360,7 @@ graph.close()
 """
 
 
+@pytest.mark.any_python
 def test_servers_that_are_killed(tmp_path: Path) -> None:
     """Each row is in the graph once, and none that was acknowledged is lost."""
     rng, port, told = np.random.default_rng(9), 0, [0, 0]

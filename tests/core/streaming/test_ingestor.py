@@ -174,6 +174,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.any_python
 @pytest.mark.parametrize("durability", ["sync", "none"])
 def test_killed_anywhere_each_record_is_there_once(tmp_path: Path, durability: str) -> None:
     rng = np.random.default_rng(11)

@@ -89,6 +89,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.any_python
 def test_killed_anywhere_each_message_is_there_once(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

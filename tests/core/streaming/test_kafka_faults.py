@@ -17,6 +17,7 @@ from kafka_mock import FETCH, LIST_OFFSETS, MockCluster, mock_cluster
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema
 
+pytestmark = pytest.mark.any_python
 WAIT = 60
 #: How often brokers go away at random moments.
 CUTS = int(os.environ.get("AETHERGRAPH_CUTS", "3"))

@@ -281,6 +281,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.any_python
 def test_killed_anywhere_keys_and_edges_agree(tmp_path: Path) -> None:
     own, pairs = random.Random(2), []
     with open(tmp_path / "e.jsonl", "w") as file:
