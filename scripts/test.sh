@@ -232,9 +232,9 @@ stage_soak() {
         run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
     # Workers of Ray are killed ten times.
     AETHERGRAPH_KILLS=10 run_pytest "$VENV" compiled "$TESTS/scale/test_ray.py" -k killed
-    # Ray Train over sampling tasks; training on aligned batches of a graph as large as PubMed.
+    # Ray Train over sampling tasks; torchrun over shards; training on aligned batches of a graph as large as PubMed.
     AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/examples" "$TESTS/pyg/test_aligned_training.py" \
-        -k 'ray_train or PubMed'
+        -k 'ray_train or torchrun or PubMed'
     # Ingestors are killed a hundred times each, brokers go away twenty times.
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'

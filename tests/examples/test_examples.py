@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from serving import address_in, served
+
+from aethergraph import Graph
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # The last line's first number with --quick must be at least this.
@@ -74,3 +79,31 @@ def test_example(name: str, tmp_path: Path) -> None:
         # Links that are not recent, or none, tell next to nothing; nor does a model of long ago.
         if name.startswith(("temporal", "live")):
             assert max(map(float, found[1:])) < float(found[0]) - 0.2, done.stdout
+
+
+def test_sharded_under_torchrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form for servers elsewhere, as the page on scaling out shows it."""
+    pytest.importorskip("torch_geometric")
+    if "AETHERGRAPH_SOAK" not in os.environ:
+        pytest.skip("the example by itself trains the same model: ./scripts/test.sh soak")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    importlib.import_module("node_classification_pyg").make_files(tmp_path, 6_000)
+    graph = Graph.load(tmp_path / "graph.aeg")
+    graph.load_features(tmp_path / "features.npy")
+    graph.load_features(tmp_path / "labels.npy", name="y")
+    graph.save(tmp_path / "served.aeg")
+    with ExitStack() as servers:
+        places = []
+        for shard in ("0/2", "1/2"):
+            where = ("--graph", "--tcp", "127.0.0.1:0", "--shard", shard)
+            _, line = servers.enter_context(served(tmp_path / "served.aeg", *where))
+            places.append(address_in(line).removeprefix("tcp://"))
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             str(EXAMPLES / "sharded_node_classification_pyg.py"),
+             "--graph", f"tcp://{','.join(places)}", "--epochs", "2"],
+            capture_output=True, text=True, timeout=500, check=False, cwd=tmp_path, env=ENVIRONMENT,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("epoch 2: ") and float(last.split()[-1]) > 0.7, done.stdout
