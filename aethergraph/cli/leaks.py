@@ -1,4 +1,4 @@
-"""Samples of a graph in time, for ``aethergraph verify --time``."""
+"""``aethergraph verify --time``: samples a graph, and proves that no seed sees its future."""
 
 from __future__ import annotations
 
