@@ -26,6 +26,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ class Setting:
     seconds: float
     device_seconds: float
     ring: Path | None
+    python: str = sys.executable  # of our contenders
 
     def command(self, name: str, limit: int) -> list[str]:
         if name in NAMES:
@@ -91,7 +93,7 @@ class Setting:
                 "seeds": str(self.seeds), "seconds": self.seconds,
                 "budget": budget(name, limit),
             }  # fmt: skip
-            return [*contender_command("outofcore_samplers"), json.dumps(config)]
+            return [*contender_command("outofcore_samplers", self.python), json.dumps(config)]
         return ring_command(
             self.ring, self.files, self.seeds, (self.num_seeds, self.batch), FANOUTS, self.seconds,
             PAGE if name == RING_DIRECT else 4, read_ahead=name == RING_BUFFERED,

@@ -103,21 +103,18 @@ def is_shared(tensor: Tensor) -> bool:
 
 
 def as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
-    """Return tensors over ``vectors``, in one storage if they are the rows of one array.
+    """Return tensors over ``vectors``, in one storage if they are all rows of an array, in order.
 
     One storage makes ``row`` over ``col`` an ``edge_index`` without a copy, and lets all of them
     go to another process in one piece.
     """
+    tensors = tuple([torch.from_numpy(vector) for vector in vectors])
     table = vectors[0].base
-    if (
-        isinstance(table, np.ndarray)
-        and table.shape == (len(vectors), len(vectors[0]))
-        and all(vector.base is table and vector.flags.c_contiguous for vector in vectors)
-        and table.size
-    ):
-        rows = {row.data_ptr(): row for row in torch.from_numpy(table).unbind()}
-        return tuple(rows[vector.__array_interface__["data"][0]] for vector in vectors)
-    return tuple(torch.from_numpy(vector) for vector in vectors)
+    if isinstance(table, np.ndarray) and table.shape == (len(vectors), len(vectors[0])):
+        rows = torch.from_numpy(table).unbind()
+        if [row.data_ptr() for row in rows] == [one.data_ptr() for one in tensors]:
+            return rows
+    return tensors
 
 
 def stack_rows(row: Tensor, col: Tensor) -> Tensor:

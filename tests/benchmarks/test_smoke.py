@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,15 @@ def test_modes_out_of_core(data: Path) -> None:
     for mode, runs in document["data"]["modes"].items():
         for storage in ("mmap", "uring"):
             assert runs[storage][0]["items"] > 0, (mode, storage)
+
+
+@rare
+def test_a_version_beside_itself(data: Path) -> None:
+    document = run_limited("before_after", data, "--before", sys.executable)
+    assert len(document["data"]) == 6
+    for workload, turns in document["data"].items():
+        for which in ("before", "after"):
+            assert min(turn["edges"] for turn in turns[which]) > 0, (workload, which)
 
 
 def test_values_out_of_core(data: Path) -> None:

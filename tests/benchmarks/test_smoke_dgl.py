@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_features_from_disk_are_the_same(tmp_path: Path) -> None:
         sums.setdefault(result["batches"], set()).add(result["sum"])
     assert len(document["data"]) == 3
     assert all(len(found) == 1 for found in sums.values()), "as many batches, other features"
+
+
+def test_grouped_loaders_draw_the_same_batches(tmp_path: Path) -> None:
+    document = run_limited("dgl_grouped", tmp_path, "--dgl-python", sys.executable)
+    assert {"aethergraph.dgl", "aethergraph.dgl.graphbolt"} <= set(document["data"])
+    for (one,) in document["data"].values():
+        assert one["edges"] > one["batches"] > 0
 
 
 def test_accuracy(tmp_path: Path) -> None:
