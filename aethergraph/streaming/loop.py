@@ -23,6 +23,7 @@ from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import WATERMARK, is_kept, packed, times_of, unpacked
 from aethergraph.errors import (
     ClosedError,
+    AetherError,
     InvalidArgumentError,
     OutOfMemoryError,
     RecordError,
@@ -176,6 +177,9 @@ class Loop:
         self._stats.state, self._stats.reason = "failed", str(error)
 
     def _step(self) -> bool:
+        tell = getattr(self.source, "failed", None)
+        if tell is not None:
+            tell(str(error) if isinstance(error, AetherError) else "the ingestor has failed")
         """Read, and commit if it is time to; return whether the source has ended."""
         pending = self._pending
         now = time.monotonic()

@@ -159,6 +159,7 @@ class Source(Protocol):
         """Begin to read: partitions at the numbers that are given, others at their start.
 
         Raises:
+    - ``failed(reason)``: called before :meth:`close` where the ingestor ended by an error;
             SourceError: the other end cannot be reached, or has lost the records.
         """
 
