@@ -140,7 +140,10 @@ class Schema:
                 number of a schema to the schema. Records then begin with their schema's number.
             fields: the attributes above.
         """
-        return _make("avro", AvroDecoder(schema, registry), fields)
+        decoder = AvroDecoder(schema, registry)
+        made = _make("avro", decoder, fields)
+        decoder.expect(made.fields)
+        return made
 
     @classmethod
     def struct(cls, dtype: Any, **fields: Any) -> Schema:

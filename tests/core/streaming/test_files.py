@@ -149,7 +149,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_files_of_avro_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
-    written = {"type": "record", "name": "e", "fields": []}
+    written = {"type": "record", "name": "e", "fields": [{"name": n, "type": "int"} for n in "uv"]}
     with pytest.raises(errors.InvalidArgumentError, match="files of Avro"):
         FileSource(tmp_path, Schema.avro(schema=written, src="u", dst="v"))
 

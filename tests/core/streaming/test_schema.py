@@ -361,6 +361,50 @@ def test_avro_with_a_registry() -> None:
         rows, bad = read(schema, payloads, target(edge_attrs=None))
         assert [row[0] for row in rows] == [0, 1, 4]
         assert "no schema 9" in bad[2] and "header of a schema registry" in bad[3]
+@pytest.mark.parametrize("field", ["w", "after.u", "u.x", "t.a"])
+def test_avro_fields_that_the_schema_has_not(field: str) -> None:
+    """They are refused at once, not record by record."""
+    pytest.importorskip("fastavro")
+    written = {**AVRO, "fields": AVRO["fields"][:3]}  # type: ignore[index]
+    for role in ("src", "time", "delete"):
+        fields = {"src": "u", "dst": "v", role: field}
+        with pytest.raises(
+            errors.InvalidArgumentError, match=f"avro: .* has no field '{field}', but u, v, t"
+        ):
+            Schema.avro(schema=written, **fields)
+
+
+def test_avro_fields_within_others() -> None:
+    pytest.importorskip("fastavro")
+    inner = {"type": "record", "name": "end", "namespace": "a", "fields": [
+        {"name": "id", "type": "long"}, {"name": "of", "type": ["null", "end"]},
+    ]}  # fmt: skip
+    schema = {"type": "record", "name": "edge", "fields": [
+        {"name": "u", "type": ["null", inner]}, {"name": "v", "type": "a.end"},
+        {"name": "m", "type": {"type": "map", "values": "double"}},
+    ]}  # fmt: skip
+    found = Schema.avro(schema=schema, src="u.of.id", dst="v.id", weight="m.any")
+    assert found.fields == ["u.of.id", "v.id", "m.any"]
+    with pytest.raises(errors.InvalidArgumentError, match=r"has no field 'v\.no', but u, v, m"):
+        Schema.avro(schema=schema, src="u.id", dst="v.no")
+
+
+def test_avro_of_a_registry_says_which_schema_lacks_a_field() -> None:
+    pytest.importorskip("fastavro")
+    older = {**AVRO, "fields": AVRO["fields"][:3]}  # type: ignore[index]
+    schema = Schema.avro(
+        registry={1: older, 2: AVRO}.__getitem__, src="u", dst="v", time="t", weight="w"
+    )
+    record = {"u": 3, "v": 4, "t": MOMENT, "w": 2.5}
+    payloads = [
+        b"\0" + struct.pack(">I", number) + avro(own, record)
+        for number, own in ((1, older), (2, AVRO), (1, older))
+    ]
+    with pytest.warns(UserWarning, match="schema 1 of the registry has no field 'w', but u, v, t"):
+        rows, bad = read(schema, payloads, target(edge_attrs=None))
+    assert [row[0] for row in rows] == [1] and set(bad) == {0, 2}
+
+
         assert sorted(asked) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
     finally:
         server.shutdown()
