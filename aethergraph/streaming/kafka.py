@@ -90,7 +90,7 @@ class KafkaSource(SchemaSource):
         self._start = as_choice(start, ("earliest", "latest"), "start")
         self._wanted: set[int] | None = None
         if partitions is not None:
-            self._wanted = {as_count(one, "partition") for one in partitions}
+            self._wanted = _as_partitions(partitions)
         self._on_gap = as_choice(on_gap, ("error", "earliest"), "on_gap")
         self._stops = as_flag(stop_at_end, "stop_at_end")
         self._timeout = as_number(timeout, "timeout")
@@ -396,6 +396,21 @@ class KafkaSource(SchemaSource):
         if place < first:
             self._next[partition] = self._pass_gap(partition, place, first)
         self._restart(partition)
+
+
+def _as_partitions(partitions: Any) -> set[int]:
+    """Return numbers of partitions; at least one."""
+    if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
+        raise InvalidArgumentError(
+            f"partitions = {shown(partitions)} is no list of partitions: give partitions=[0], or "
+            "None for all there are"
+        )
+    found = {as_count(one, f"partitions[{at}]") for at, one in enumerate(partitions)}
+    if not found:
+        raise InvalidArgumentError(
+            "partitions = [] leaves nothing to read: give some, or None for all there are"
+        )
+    return found
 
 
 def _text(error: Any) -> str:

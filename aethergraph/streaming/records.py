@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["BadRecord", "IdMap", "Records", "Source", "one_value_each"]
@@ -77,9 +79,14 @@ class Records:
                 "into attrs="
             )
         self.columns = {
-            name: one_value_each(_as_column(values)) for name, values in self.columns.items()
+            name: one_value_each(_as_column(values, name)) for name, values in self.columns.items()
+        self.partition = as_count(self.partition, "partition")
+        if not isinstance(self.attrs, Mapping):
+            raise InvalidArgumentError(
+                f"attrs must be {{attribute: values}}, got {shown(self.attrs)}"
+            )
         }
-        self.attrs = {name: _as_column(values) for name, values in self.attrs.items()}
+        self.attrs = {name: _as_column(values, name) for name, values in self.attrs.items()}
         count = self.count
         for name, values in {**self.columns, **self.attrs}.items():
             if len(values) != count:
@@ -107,8 +114,20 @@ def one_value_each(column: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _as_column(values: Any) -> NDArray[Any]:
-    """Return values as an array, of dtype object where they are not of one shape and type."""
+def _as_column(values: Any, name: str) -> NDArray[Any]:
+    """Return values as an array, of dtype object where they are not of one shape and type.
+
+    Raises:
+        InvalidArgumentError: it is not one value for each record.
+    """
+    if hasattr(values, "__array__"):  # also tensors, and columns of tables
+        values = np.asarray(values)
+    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
+    if is_one or (isinstance(values, np.ndarray) and not values.ndim):
+        raise InvalidArgumentError(
+            f"{name} = {shown(values)} is no column: give a list or an array with a value for each "
+            f"record, {name}=[...]"
+        )
     if isinstance(values, np.ndarray):
         return values
     items = list(values)

@@ -147,6 +147,23 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             Ingestor(graph, FileSource(tmp_path / name, schema, follow=False)).run()
 
 
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        (None, {}, "path = None is no path of a file or a folder"),
+        (5, {}, "path = 5 is no path"),
+        ("", {}, "path = '' is no path"),
+        (b"e", {}, "path = b'e' is no path"),
+        ("a\0b", {}, "is no path"),
+        ("e", {"pattern": 5}, r"pattern = 5 is no pattern of names, such as '\*.parquet'"),
+        ("e", {"interval": "soon"}, "interval = 'soon' is no time"),
+    ],
+)
+def test_bad_arguments(path: Any, options: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        FileSource(path, Schema.json(src="u", dst="v"), **options)
+
+
 def test_files_of_avro_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     written = {"type": "record", "name": "e", "fields": [{"name": n, "type": "int"} for n in "uv"]}
