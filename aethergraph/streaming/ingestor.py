@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count, as_integer
@@ -21,9 +22,9 @@ from aethergraph.errors import (
     InvalidArgumentError,
     SnapshotExpiredError,
 )
-from aethergraph.streaming.arguments import as_bound, as_seconds, as_span
+from aethergraph.streaming.arguments import as_ahead, as_bound, as_latest, as_seconds, as_span
 from aethergraph.streaming.changes import Target
-from aethergraph.streaming.event_time import EventTime
+from aethergraph.streaming.event_time import EventTime, TimeBound
 from aethergraph.streaming.loop import Loop
 from aethergraph.streaming.records import IdMap, Source
 from aethergraph.streaming.stats import IngestStats
@@ -66,6 +67,12 @@ class Ingestor(Loop):
         idle: time after which a partition that gives nothing does not hold the watermark back.
         max_skew: how far a partition may be ahead of the slowest before it is paused, as
             ``lateness``; None: as far as it wants.
+        max_ahead: how far the time of a record may be ahead of this machine's clock, such as
+            ``"1h"``: one beyond is a bad record, as it would make all that come after it late. For
+            graphs whose times are datetimes, in UTC. ``"auto"``: a day there, unless ``cut`` is
+            given; None: as far as it wants, where times are not those of a clock.
+        max_time: largest time of a record, beyond which it is bad: a number of the graph's unit, or
+            a date. For graphs whose times are plain numbers, which no clock can judge.
         new_nodes: most nodes that a commit may add for ids that the graph does not have; their
             rows are zeros. 0: such records are bad.
         id_map: numbers of nodes by the ids in the records; by node type for a typed graph. Nodes
@@ -97,6 +104,8 @@ class Ingestor(Loop):
         lateness: int | str | timedelta = 0,
         idle: str | float = "30s",
         max_skew: int | str | timedelta | None = None,
+        max_ahead: float | str | timedelta | None = "auto",
+        max_time: int | str | date | np.datetime64 | None = None,
         new_nodes: int = 0,
         id_map: IdMap | Mapping[str, IdMap] | None = None,
         cut: int | None = None,
@@ -127,6 +136,11 @@ class Ingestor(Loop):
         )
         self._cut = None if cut is None else as_count(cut, "cut")
         self._keep = as_count(keep, "keep")
+        if unit is None and not self._target.keeps_time:  # times serve the watermark alone
+            unit = getattr(getattr(source, "schema", None), "time_unit", None)
+        self._bound = TimeBound(
+            as_latest(max_time, unit), as_ahead(max_ahead, unit, has_cut=cut is not None), unit
+        )
         self._check_cut(source, max_skew)
         check = getattr(source, "check", None)
         if check is not None:

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import WATERMARK, is_kept, packed, times_of, unpacked
 from aethergraph.errors import (
-    ClosedError,
     AetherError,
+    ClosedError,
     InvalidArgumentError,
     OutOfMemoryError,
     RecordError,
@@ -32,7 +33,7 @@ from aethergraph.errors import (
 from aethergraph.streaming.changes import Changes, Target
 from aethergraph.streaming.cuts import Cuts
 from aethergraph.streaming.dead_letter import DeadLetters
-from aethergraph.streaming.event_time import EventTime
+from aethergraph.streaming.event_time import EventTime, TimeBound
 from aethergraph.streaming.records import BadRecord, Records, Source
 from aethergraph.streaming.stats import IngestStats
 
@@ -82,6 +83,7 @@ class Loop:
     _bad_share: float | None
     _late: str
     _times: EventTime
+    _bound: TimeBound
     _cut: int | None
     _keep: int
 
@@ -175,11 +177,11 @@ class Loop:
     def _fail(self, error: BaseException) -> None:
         self.failure = error
         self._stats.state, self._stats.reason = "failed", str(error)
-
-    def _step(self) -> bool:
         tell = getattr(self.source, "failed", None)
         if tell is not None:
             tell(str(error) if isinstance(error, AetherError) else "the ingestor has failed")
+
+    def _step(self) -> bool:
         """Read, and commit if it is time to; return whether the source has ended."""
         pending = self._pending
         now = time.monotonic()
@@ -276,6 +278,9 @@ class Loop:
             if records.offsets is not None and len(records.offsets):
                 place += f", offset {records.offsets[0]}"
             raise InvalidArgumentError(f"{place}: {error}") from None
+        changes, wrong = self._sort_out_wrong_times(records, changes)
+        if wrong:
+            bad = sorted((*bad, *wrong), key=lambda one: one.offset)
         if not pending.offsets:
             pending.since = time.monotonic()
         pending.offsets[records.partition] = records.following
@@ -321,6 +326,26 @@ class Loop:
         stats, pending = self._stats, self._pending
         return stats.records - stats.bad + pending.records - pending.unread > 0
 
+    def _sort_out_wrong_times(
+        self, records: Records, changes: list[Changes]
+    ) -> tuple[list[Changes], list[BadRecord]]:
+        """Return the changes whose times can be true, and the records of the others."""
+        limit = self._bound.limit()
+        if limit is None:
+            return changes, []
+        kept, bad = [], []
+        name = records.fields.get("time", "time")
+        label = "time" if name == "time" else f"{name} (time)"
+        for one in changes:
+            times = one.event_times
+            if times is not None and int(times.max()) > limit:
+                wrong = times > limit
+                bad += _letters(records, one, wrong, lambda at: f"{label} {self._bound.why(at)}")
+                one = one.only(~wrong)
+            if len(one):
+                kept.append(one)
+        return kept, bad
+
     def _sort_out_late(self, records: Records, changes: Changes) -> Changes:
         """Return the changes that are to be made, and note those that are late."""
         now = self._times.watermark
@@ -331,14 +356,10 @@ class Loop:
         self._pending.late += count
         if not count or self._late == "insert":
             return changes
-        assert changes.offsets is not None and records.offsets is not None
-        for at in np.flatnonzero(late).tolist():
-            offset = int(changes.offsets[at])
-            payload = None
-            if records.payload is not None:
-                payload = records.payload(int(np.flatnonzero(records.offsets == offset)[0]))
-            why = f"late: time {changes.event_times[at]} is before the watermark {now}"
-            self._pending.bad.append((records.partition, BadRecord(offset, why, payload)))
+        bad = _letters(
+            records, changes, late, lambda at: f"late: time {at} is before the watermark {now}"
+        )
+        self._pending.bad += [(records.partition, one) for one in bad]
         return changes.only(~late)
 
     def _commit(self, *, last: bool = True) -> None:
@@ -452,6 +473,21 @@ class Loop:
         describe = getattr(self.source, "describe", None)
         what = f"partition {partition}" if describe is None else str(describe(partition))
         return f"{self._name}, {what}"
+
+
+def _letters(
+    records: Records, changes: Changes, which: NDArray[np.bool_], why: Callable[[int], str]
+) -> list[BadRecord]:
+    """Return the records of some changes, with what is wrong with the time of each."""
+    assert changes.offsets is not None and records.offsets is not None
+    assert changes.event_times is not None
+    found = []
+    for at in np.flatnonzero(which).tolist():
+        offset, payload = int(changes.offsets[at]), None
+        if records.payload is not None:
+            payload = records.payload(int(np.flatnonzero(records.offsets == offset)[0]))
+        found.append(BadRecord(offset, why(int(changes.event_times[at])), payload))
+    return found
 
 
 def _marks_of(name: str) -> str:

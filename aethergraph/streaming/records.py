@@ -58,6 +58,7 @@ class Records:
         payload: returns a record as it came, by its place in the columns.
         fields: name in the source by column, for messages.
         given: columns as the source has them, for messages.
+        time_unit: unit of times that the graph does not keep.
     """
 
     partition: int
@@ -70,6 +71,7 @@ class Records:
     payload: Callable[[int], bytes | None] | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
+    time_unit: str | None = None
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.columns if name not in ROLES]
@@ -78,13 +80,13 @@ class Records:
                 f"columns of records are {', '.join(ROLES)}, not {unknown[0]!r}: attributes go "
                 "into attrs="
             )
-        self.columns = {
-            name: one_value_each(_as_column(values, name)) for name, values in self.columns.items()
         self.partition = as_count(self.partition, "partition")
         if not isinstance(self.attrs, Mapping):
             raise InvalidArgumentError(
                 f"attrs must be {{attribute: values}}, got {shown(self.attrs)}"
             )
+        self.columns = {
+            name: one_value_each(_as_column(values, name)) for name, values in self.columns.items()
         }
         self.attrs = {name: _as_column(values, name) for name, values in self.attrs.items()}
         count = self.count
@@ -157,6 +159,7 @@ class Source(Protocol):
 
     - ``lag() -> {partition: records}``: how many records there are that were not read yet;
     - ``acknowledge(offsets)``: called after a commit with the offsets that are now in the graph;
+    - ``failed(reason)``: called before :meth:`close` where the ingestor ended by an error;
     - ``needs_disk``: True if they are to be on disk before that call;
     - ``stalled``: a text while the other end cannot be reached, else None;
     - ``ended() -> partitions``: those that will give nothing any more, as far as is known;
@@ -178,7 +181,6 @@ class Source(Protocol):
         """Begin to read: partitions at the numbers that are given, others at their start.
 
         Raises:
-    - ``failed(reason)``: called before :meth:`close` where the ingestor ended by an error;
             SourceError: the other end cannot be reached, or has lost the records.
         """
 

@@ -28,6 +28,7 @@ from aethergraph.streaming.decode import (
     Table,
     objects,
 )
+from aethergraph.streaming.moments import of_iso
 from aethergraph.streaming.records import BadRecord, Records, one_value_each
 
 if TYPE_CHECKING:
@@ -302,6 +303,7 @@ class Schema:
             payload,
             names,
             given,
+            self.time_unit,
         )
 
     def _as_times(self, values: Array) -> Array:
@@ -321,7 +323,7 @@ class Schema:
         found = values.copy()
         for at, value in enumerate(items):
             if isinstance(value, str):
-                found[at] = _of_iso(value)
+                found[at] = of_iso(value)
             elif unit is not None:
                 count = np.array(value if _is_count(value) else _NAT, np.int64)
                 found[at] = count.view(f"datetime64[{unit}]")[()]
@@ -367,16 +369,6 @@ def check_listener(name: Any, schema: Any, format: str) -> None:
 def _is_count(value: Any) -> bool:
     """Return whether a value is an integer of 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and _NAT < value < 2**63
-
-
-def _of_iso(text: str) -> Any:
-    """Return the datetime that a text says; the text itself if it says none."""
-    if text.endswith(("Z", "z")):
-        text = text[:-1] + "+00:00"
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return text
 
 
 def _side_by_side(columns: Sequence[Array]) -> Array:
