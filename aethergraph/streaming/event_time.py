@@ -141,7 +141,9 @@ class TimeBound:
 
     def why(self, found: int) -> str:
         """Return what is wrong with a time beyond the limit, in words that do not change."""
-        shown = str(found) if self.unit is None else str(np.datetime64(found, self.unit))
+        shown = str(found)
+        if self.unit is not None:
+            shown = str(np.array([found]).view(f"datetime64[{self.unit}]")[0])
         if self.most is not None and found > self.most:
             return f"= {shown} is after max_time = {self.most}"
         return (

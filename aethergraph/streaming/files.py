@@ -58,9 +58,11 @@ class FileSource(SchemaSource):
 
     Args:
         path: the file or the folder.
-        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line,
-            ``"struct"`` one behind the other; ``"arrow"`` is Parquet or Arrow, by the name.
-        name: name under which the graph keeps the offsets; None: the name of the file or folder.
+        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line, also
+            where a line break stands in quotes, ``"struct"`` one behind the other; ``"arrow"`` is
+            Parquet or Arrow, by the name.
+        name: name under which the graph keeps the offsets; None: the name of the file or folder,
+            without those above. Under another name it is another stream.
         follow: wait for more at the end; False: that is the end of the stream.
         growing: files get longer, so a last line without its end is left for the next run; None:
             yes if the path is a file.

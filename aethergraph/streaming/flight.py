@@ -85,8 +85,8 @@ class FlightSource(PushedSource):
             following = json.loads(answers.read().to_pybytes())["next"]   # on disk up to here
 
     A client keeps rows until it hears that they are on disk, and sends them again after a broken
-    connection, from the number that it is told. One stream sends a partition; a newer one takes its
-    place.
+    connection, from the number that it is told. If the ingestor fails, it hears ``{"error": why}``.
+    One stream sends a partition; a newer one takes its place.
 
     Args:
         name: name under which the graph keeps the offsets.

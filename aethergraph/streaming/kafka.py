@@ -45,14 +45,16 @@ class KafkaSource(SchemaSource):
         topic: the topic.
         bootstrap: brokers to begin with, ``"host:port,host:port"``.
         schema: fields of the messages.
-        name: name under which the graph keeps the offsets; None: the topic.
+        name: name under which the graph keeps the offsets; None: the topic. Under another name it
+            is another stream, which is read from its beginning.
         start: where partitions begin that the graph knows nothing of: ``"earliest"`` or
             ``"latest"``.
         partitions: partitions to read; None: all there are.
         on_gap: what to do where messages are gone that the graph has not had, because the topic
             keeps them for a limited time: ``"error"``, or ``"earliest"``: go on with the first
             that is there, and count in :attr:`gaps`. Messages that compaction removed are no gap.
-        stop_at_end: end when the ends of all partitions have been reached.
+        stop_at_end: end when the ends of all partitions have been reached, also of what comes
+            meanwhile; False: wait for more.
         timeout: seconds to wait for the brokers when it is opened.
         options: options of librdkafka, such as ``{"security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN", "sasl.username": ..., "sasl.password": ...}``.

@@ -65,7 +65,8 @@ class Schema:
             that of Parquet files, too.
         src, dst: fields with the ends of edges.
         time: field with the time of an edge: an integer, a datetime, or a text in ISO 8601, which
-            is in UTC unless it says otherwise. With ``node`` it is the version of the rows, which
+            is in UTC unless it says otherwise. What is not exact in the graph's unit is refused,
+            never rounded. With ``node`` it is the version of the rows, which
             are those of a :class:`aethergraph.LiveFeatureTable`.
         time_unit: unit of integers: ``"s"``, ``"ms"``...; None: that of the graph.
         watermark_only: True: the time serves the watermark, and the graph keeps none.

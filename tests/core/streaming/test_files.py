@@ -236,6 +236,18 @@ def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: s
         assert whole.num_edges == 3
 
 
+def test_a_line_break_in_quotes_ends_the_record(tmp_path: Path) -> None:
+    """A CSV record is a line of the file; of a message of Kafka it is all."""
+    (tmp_path / "e.csv").write_bytes(b'u,v,note\n1,2,"one line"\n3,4,"two\nlines"\n5,6,end\n')
+    schema, graph = Schema.csv(src="u", dst="v"), DynamicGraph(100, 8, huge_pages=False)
+    source = FileSource(tmp_path / "e.csv", schema, follow=False)
+    stats = Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    assert (stats.edges, stats.bad) == (2, 2) and edges(graph) == [(1, 2), (5, 6)]
+    named = Schema.csv(src="u", dst="v", columns=["u", "v", "note"])
+    found = named.decode(0, 1, [b'3,4,"two\nlines"'], np.arange(1))
+    assert (found.count, found.bad) == (1, [])
+
+
 def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
     path, schema = tmp_path / "e.csv", Schema.csv(src="u", dst="v")
     path.write_bytes(b"\xef\xbb\xbfu,v\r\n1,2\r\n")

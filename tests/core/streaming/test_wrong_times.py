@@ -34,10 +34,12 @@ def letters(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize(
-    "wrong", ["9999-12-31T00:00:00", SECONDS * 1000, SECONDS * 10**9, SECONDS + 2 * 86400]
-)
-def test_one_moves_the_watermark_no_more(tmp_path: Path, wrong: Any) -> None:
+@pytest.mark.parametrize("sort", ["text", "milliseconds", "nanoseconds", "the day after tomorrow"])
+def test_one_moves_the_watermark_no_more(tmp_path: Path, sort: str) -> None:
+    wrong = {
+        "text": "9999-12-31T00:00:00", "milliseconds": SECONDS * 1000,
+        "nanoseconds": SECONDS * 10**9, "the day after tomorrow": SECONDS + 2 * 86400,
+    }[sort]  # fmt: skip
     graph, path = timed(), tmp_path / "bad"
     source = lines(tmp_path / "e", [SECONDS - 10, wrong, SECONDS - 5, SECONDS])
     ingestor = Ingestor(graph, source, dead_letter=path, late="dead_letter", lateness=30)
