@@ -161,7 +161,7 @@ def test_bad_arguments() -> None:
     for options, message in (
         ({"start": "now"}, "start = 'now'"),
         ({"on_gap": "skip"}, "on_gap = 'skip'"),
-        ({"partitions": [-1]}, "partition = -1"),
+        ({"partitions": [-1]}, r"partitions\[0\] = -1"),
         ({"options": {"auto.offset.reset": "latest"}}, "cannot be set"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=message):
