@@ -98,6 +98,20 @@ def ingest_command(
         str | None,
         typer.Option(help="How far a partition may be ahead of others.", rich_help_panel=_BAD),
     ] = None,
+    max_ahead: Annotated[
+        str,
+        typer.Option(
+            help="How far a time may be ahead of the clock: 1h, none; auto: a day, where times "
+            "are dates.",
+            rich_help_panel=_BAD,
+        ),
+    ] = "auto",
+    max_time: Annotated[
+        str | None,
+        typer.Option(
+            help="Largest time, a number or a date: one beyond is bad.", rich_help_panel=_BAD
+        ),
+    ] = None,
     new_nodes: Annotated[
         int,
         typer.Option(min=0, help="Nodes that a commit may add for new ids.", rich_help_panel=_BAD),
@@ -158,7 +172,8 @@ def ingest_command(
             graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
             max_bad=_number(max_bad), late=late.value, lateness=_number(lateness), cut=cut,
             max_skew=None if max_skew is None else _number(max_skew), new_nodes=new_nodes,
-            gives_way=False,
+            max_ahead=None if max_ahead == "none" else max_ahead,
+            max_time=None if max_time is None else _number(max_time), gives_way=False,
         )  # fmt: skip
         began = time.monotonic()
         stats = _watch(ingestor)

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_integer
+from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_text
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.merge import MEMORY
@@ -158,9 +158,12 @@ class LiveGraph:
                 graph.set_offset("clicks", 0, last + 1)
 
         After a crash, what was read up to :meth:`offsets` is in the graph, and nothing after it.
+
+        Raises:
+            InvalidArgumentError: ``partition`` or ``following`` is not in 0 .. 2^63 - 1.
         """
         name = _stream_name(source)
-        self._store.set_offset(name, as_integer(partition, "partition"), following)
+        self._store.set_offset(name, as_count(partition, "partition"), following)
 
     def offsets(self, source: str) -> dict[int, int]:
         """Return the number of the next record of each partition of a stream.

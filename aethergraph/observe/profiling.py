@@ -2,6 +2,7 @@
 
     the thread that iterates   | wait | build | transform | step | wait | build | ... | rest
     a thread that works ahead  | sample | gather x | other | sample | ... | idle
+    a worker process           | sample | gather x | build | transform | ... | idle
 
 The parts of each thread add up to the time that the profile took.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from aethergraph import _tracepoints as tracepoints
 from aethergraph._checks.arrays import as_count
@@ -19,6 +20,7 @@ from aethergraph._checks.options import as_iterator, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.observe.plotting import plot_parts
 from aethergraph.observe.recording import READING, Key, Recorder
+from aethergraph.observe.workers import ProcessRecorder
 
 __all__ = ["Part", "Profile", "profile"]
 
@@ -39,20 +41,24 @@ _TEXTS = {
     "rest": "rest",
     "idle": "idle",
 }
+Where: TypeAlias = Literal["iterating", "ahead", "workers"]
 _WAIT_FOR_PLAN = "waiting for batches to plan"
+#: Of workers of which nothing was seen.
+_UNSEEN = "not seen: they began before, or are no forks"
 
 
 class Part(NamedTuple):
     """Part of the time of a profile.
 
     Attributes:
-        where: ``"iterating"``: the thread that iterates; ``"ahead"``: those that work ahead of it.
+        where: ``"iterating"``: the thread that iterates; ``"ahead"``: those that work ahead of it;
+            ``"workers"``: the worker processes.
         name: what was done.
-        seconds: time in all, over all threads of ``where``.
+        seconds: time in all, over all threads or processes of ``where``.
         calls: number of times; 0 for what is left over.
     """
 
-    where: Literal["iterating", "ahead"]
+    where: Where
     name: str
     seconds: float
     calls: int
@@ -68,18 +74,28 @@ class Profile:
         seconds: time that they took, from the first request to the end of the last step.
         threads: most threads that worked ahead at the same time.
         parts: where the time went. Those of the thread that iterates add up to ``seconds``, those
-            ahead to ``threads * seconds``; ``"rest"`` and ``"idle"`` are what is in no stage.
+            ahead to ``threads * seconds``, those of workers to ``workers * seconds``; ``"rest"``
+            and ``"idle"`` are what is in no stage.
+        workers: worker processes of the loader.
     """
 
-    def __init__(self, batches: int, seconds: float, threads: int, parts: tuple[Part, ...]) -> None:
+    def __init__(
+        self,
+        batches: int,
+        seconds: float,
+        threads: int,
+        parts: tuple[Part, ...],
+        workers: int = 0,
+    ) -> None:
         self.batches, self.seconds, self.threads, self.parts = batches, seconds, threads, parts
+        self.workers = workers
 
     def __getitem__(self, name: str) -> float:
         """Return the seconds of the parts called ``name``, 0.0 if there are none."""
         return sum(part.seconds for part in self.parts if part.name == name)
 
     def of(self, where: str) -> list[Part]:
-        """Return the parts of ``"iterating"`` or ``"ahead"``, in the order of the table."""
+        """Return the parts of one place, such as ``"iterating"``, in the order of the table."""
         return [part for part in self.parts if part.where == where]
 
     def table(self) -> str:
@@ -92,8 +108,11 @@ class Profile:
         for where, whole, title in (
             ("iterating", self.seconds, "the thread that iterates"),
             ("ahead", self.threads * self.seconds, f"threads ahead: {self.threads}"),
+            ("workers", self.workers * self.seconds, f"worker processes: {self.workers}"),
         ):
             rows = self.of(where)
+            if where == "workers" and self.workers and not rows:
+                lines.append(f"{title}, {_UNSEEN}")
             if rows:
                 lines.append(f"{title:<{width + 2}}  ms/batch   share")
             for part in rows:
@@ -109,12 +128,17 @@ class Profile:
             InvalidArgumentError: another kind of file.
             StorageError: it cannot be written.
         """
+        titles = {
+            "iterating": "the thread that iterates",
+            "ahead": f"{self.threads} ahead",
+            "workers": f"{self.workers} workers",
+        }
         bars = [
             (
-                "the thread that iterates" if where == "iterating" else f"{self.threads} ahead",
+                titles[where],
                 [(part.name, 1e3 * part.seconds / self.batches) for part in self.of(where)],
             )
-            for where in ("iterating", "ahead")
+            for where in get_args(Where)
             if self.of(where)
         ]
         plot_parts(path, bars, f"{self.batches} batches, {self.seconds:.2f} s")
@@ -135,10 +159,12 @@ def profile(
 ) -> Profile:
     """Run batches of a loader and return where their time went.
 
-    Stages are measured where they begin and end, in every thread of this process; what they cost
-    is a few microseconds a batch. What worker processes do is not seen, only that they are waited
-    for. Other work of this package in other threads meanwhile counts as work ahead. Epochs that
-    this begins count as any other; at the end of one it goes on with the next.
+    Stages are measured where they begin and end, in every thread of this process, and in worker
+    processes that are forks of it and begin with this profile; what they cost is a few microseconds
+    a batch. Of other workers, such as persistent ones of an epoch before, it is seen that they are
+    waited for, and nothing else, which the table says. Other work of this package in other threads
+    meanwhile counts as work ahead. Epochs that this begins count as any other; at the end of one it
+    goes on with the next.
 
     Args:
         loader: any iterable of batches over stores and samplers of this package: one of its
@@ -158,10 +184,12 @@ def profile(
     if step is not None and not callable(step):
         raise InvalidArgumentError(f"step must be a function of a batch, got {shown(step)}")
     recorder, stream = Recorder(), _endless(loader)
+    observer = ProcessRecorder(recorder)
     try:
+        tracepoints.add_observer(observer)  # workers begin with the first batch
         for _ in range(before):
             _run(next(stream), step)
-        tracepoints.add_observer(recorder)
+        observer.is_recording = True
         began = time.perf_counter()
         for _ in range(count):
             asked = recorder.begin("loader")
@@ -171,12 +199,14 @@ def profile(
             _run(batch, step)
             del batch  # giving its memory back is the consumer's
             recorder.end(own)
-        seconds = recorder.stop() - began
+        ended = recorder.stop()
+        in_workers = observer.take(began, ended)
     finally:
-        tracepoints.remove_observer(recorder)
+        tracepoints.remove_observer(observer)
         stream.close()
-    has_workers = getattr(loader, "num_workers", 0) not in (0, None)
-    return _summary(recorder, count, seconds, has_workers)
+        observer.close()
+    workers = getattr(loader, "num_workers", 0) or 0
+    return _summary(recorder, in_workers, count, ended - began, workers)
 
 
 def _run(batch: Any, step: Callable[[Any], object] | None) -> None:
@@ -196,9 +226,15 @@ def _endless(loader: Any) -> Generator[Any, None, None]:
             raise InvalidArgumentError(f"{shown(loader)} has no batches")
 
 
-def _summary(recorder: Recorder, batches: int, seconds: float, has_workers: bool) -> Profile:
+def _summary(
+    recorder: Recorder,
+    in_workers: dict[Key, list[float]],
+    batches: int,
+    seconds: float,
+    workers: int,
+) -> Profile:
     own = recorder.take_own()
-    if has_workers:  # the frame of next() is all that is known of them
+    if workers:  # the frame of next() is all that is known of them
         own["workers",] = own.pop(("loader", ""), [0, 0.0])
     parts = _parts("iterating", own)
     parts.append(_left("iterating", "rest", seconds, parts))
@@ -212,10 +248,13 @@ def _summary(recorder: Recorder, batches: int, seconds: float, has_workers: bool
     if threads:
         others = _parts("ahead", ahead)
         parts += [*others, _left("ahead", "idle", threads * seconds, others)]
-    return Profile(batches, seconds, threads, tuple(parts))
+    if in_workers:
+        others = _parts("workers", in_workers)
+        parts += [*others, _left("workers", "idle", workers * seconds, others)]
+    return Profile(batches, seconds, threads, tuple(parts), workers)
 
 
-def _parts(where: Literal["iterating", "ahead"], times: dict[Key, list[float]]) -> list[Part]:
+def _parts(where: Where, times: dict[Key, list[float]]) -> list[Part]:
     order = list(_TEXTS)
 
     def place(key: Key) -> tuple[int, Key]:
@@ -227,7 +266,7 @@ def _parts(where: Literal["iterating", "ahead"], times: dict[Key, list[float]]) 
     ]
 
 
-def _left(where: Literal["iterating", "ahead"], name: str, whole: float, parts: list[Part]) -> Part:
+def _left(where: Where, name: str, whole: float, parts: list[Part]) -> Part:
     return Part(where, name, whole - sum(part.seconds for part in parts), 0)
 
 

@@ -77,6 +77,16 @@ class Recorder:
         """Remove what the thread that made this has done from :attr:`times`, and return it."""
         return self.times.pop(0)
 
+    def take_done(self) -> dict[Key, list[float]]:
+        """Remove what this thread has done, and return it; nothing while a stage is at work."""
+        thread = threading.get_ident()
+        with self._lock:
+            if self._frames.get(thread):
+                return {}
+            place = self._places[thread]
+            found, self.times[place] = self.times[place], {}
+            return found
+
     def end(self, begun: _Frame, error: BaseException | None = None) -> None:
         """Note that a stage of this thread ends, and those in it that nobody has ended."""
         now = time.perf_counter()

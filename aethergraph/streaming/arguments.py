@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy as np
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_number, shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.streaming.moments import as_moment, of_iso
 
-__all__ = ["as_bound", "as_seconds", "as_span"]
+__all__ = ["as_ahead", "as_bound", "as_latest", "as_seconds", "as_span"]
 
 _TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|m|h|D)\s*")
+_DAY = 86400.0
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "D": 86400.0}
 
 
@@ -44,6 +46,56 @@ def as_span(value: Any, unit: str | None, name: str) -> int:
         )
     span = np.timedelta64(round(seconds * 1e6), "us")
     return int(span.astype(f"timedelta64[{unit}]").astype(np.int64))
+
+
+def as_ahead(value: Any, unit: str | None, *, has_cut: bool) -> float | None:
+    """Return the seconds that a time may be ahead of the clock; None: any.
+
+    Args:
+        value: the option, ``"auto"`` for what is best.
+        unit: unit of the times; None: they are plain numbers.
+        has_cut: commits must be the same on all machines, whose clocks differ.
+    """
+    # The clock counts microseconds: of finer units there is nothing to compare with today.
+    has_clock = unit is not None and not unit.endswith(("ps", "fs", "as"))
+    if isinstance(value, str) and value == "auto":
+        return _DAY if has_clock and not has_cut else None
+    if value is None:
+        return None
+    seconds = as_seconds(value, "max_ahead")
+    if not has_clock:
+        raise InvalidArgumentError(
+            f"max_ahead = {shown(value)} is of a clock, which the graph's times have not: give "
+            "max_time=, a number"
+        )
+    if has_cut:
+        raise InvalidArgumentError(
+            f"max_ahead = {shown(value)} depends on the clock of each machine: leave it out with "
+            "cut=, and give max_time="
+        )
+    return seconds
+
+
+def as_latest(value: Any, unit: str | None) -> int | None:
+    """Return the largest time that a record may have, in the unit of a graph; None: any."""
+    if value is None:
+        return None
+    if isinstance(value, str | date | np.datetime64):
+        moment = as_moment(of_iso(value) if isinstance(value, str) else value)
+        if moment is None or np.isnat(moment):
+            raise InvalidArgumentError(
+                f"max_time = {shown(value)} is neither a number nor a date, such as '2100-01-01'"
+            )
+        if unit is None:
+            raise InvalidArgumentError(
+                f"max_time = {shown(value)} is a date, but the graph's times have no unit: give a "
+                "number"
+            )
+        return int(moment.astype(f"datetime64[{unit}]").astype(np.int64))
+    found = as_integer(value, "max_time", bools=False)
+    if not -(2**63) < found < 2**63:
+        raise InvalidArgumentError(f"max_time = {found} does not fit in 64 bits")
+    return found
 
 
 def as_bound(value: Any) -> tuple[int, float | None]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,8 +73,20 @@ class AvroDecoder(Decoder):
                 raise InvalidArgumentError(f"avro: bad schema: {one_line(error)}") from None
         self._look_up = _Registry(registry) if isinstance(registry, str) else registry
         self._known: dict[int, Any] = {}
+        self._wanted: Sequence[str] = ()
         #: Fields of the last schema that was read by columns, None if it cannot be.
         self._plan: tuple[Any, list[_Field] | None] = None, None
+
+    def expect(self, fields: Sequence[str]) -> None:
+        """Raise unless the schema has these fields; those of a registry are looked at as they come.
+
+        Raises:
+            InvalidArgumentError: it has not; names the first, and those that it has.
+        """
+        self._wanted = fields
+        missing = None if self._schema is None else _missing(self._schema, fields)
+        if missing is not None:
+            raise InvalidArgumentError(f"avro: the schema of the records {missing}")
 
     def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
         ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
@@ -125,10 +138,55 @@ class AvroDecoder(Decoder):
 
             assert self._look_up is not None
             found = self._look_up(number)
-            self._known[number] = parse_schema(
-                json.loads(found) if isinstance(found, str) else found
-            )
+            schema = parse_schema(json.loads(found) if isinstance(found, str) else found)
+            self._known[number] = schema
+            missing = _missing(schema, self._wanted)
+            if missing is not None:  # others of the topic may have it: older ones, newer ones
+                warnings.warn(f"avro: schema {number} of the registry {missing}", stacklevel=2)
         return self._known[number]
+
+
+def _missing(schema: Any, fields: Sequence[str]) -> str | None:
+    """Return which of the fields a schema has not, in words; None: it may have all of them."""
+    named: dict[str, Any] = {}
+
+    def note(part: Any) -> None:
+        """Find the records that others refer to by their names."""
+        if isinstance(part, list):
+            for one in part:
+                note(one)
+        elif isinstance(part, Mapping):
+            if part.get("type") in ("record", "error"):
+                named[part["name"]] = part
+                for one in part["fields"]:
+                    note(one["type"])
+            else:
+                for key in ("type", "items", "values"):
+                    note(part.get(key))
+
+    def inner(part: Any, name: str) -> list[Any]:
+        """Return the types that a field may have in values of a type; none: there is no such."""
+        if isinstance(part, list):
+            return [one for branch in part for one in inner(branch, name)]
+        if isinstance(part, str):
+            return inner(named[part], name) if part in named else []
+        kind = part.get("type")
+        if kind in ("record", "error"):
+            return [one["type"] for one in part["fields"] if one["name"] == name]
+        if kind == "map":
+            return [part["values"]]
+        return inner(kind, name) if isinstance(kind, str | list | Mapping) else []
+
+    note(schema)
+    for field in fields:
+        parts = [schema]
+        for name in field.split("."):
+            parts = [one for part in parts for one in inner(part, name)]
+        if not parts:
+            own = schema.get("fields") if isinstance(schema, Mapping) else None
+            there = f", but {', '.join(one['name'] for one in own)}" if own else ""
+            return f"has no field {field!r}{there}"
+    return None
 
 
 # ---- by columns ----------------------------------------------------------------------------------

@@ -331,7 +331,9 @@ class Target:
         dst, dst_keys = self._read_ends(column, "dst", kind[2])
         delete = read_flags(column, "delete")
         inserted = np.ones(len(rows), bool) if delete is None else ~delete
-        times = read_times(column, form.has_time, form.time_unit, inserted)
+        # Times that the graph does not keep serve the watermark, which has one unit.
+        unit = self.time_unit if self.keeps_time else records.time_unit
+        times = read_times(column, form.has_time, unit, inserted)
         weights = read_weights(column, inserted) if form.has_weight else None
         attrs = self._read_attrs(column, form.attrs, inserted)
         kept = times if form.has_time else None

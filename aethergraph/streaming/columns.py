@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timezone
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from aethergraph._checks.times import convert_times, unit_of
 from aethergraph._native import KeyBlock
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.ids import KeyColumns
+from aethergraph.streaming.moments import as_moment
 from aethergraph.streaming.records import Records
 
 __all__ = [
@@ -26,7 +26,6 @@ Array: TypeAlias = NDArray[Any]
 Ids: TypeAlias = NDArray[np.int64]
 
 _INT64 = np.iinfo(np.int64)
-_UTC = timezone.utc
 
 
 class Column:
@@ -158,7 +157,7 @@ def read_times(
             )
         every = np.arange(len(values))
         return _read_moments(column, every, values, unit, time_unit or unit, needed)
-    moments = [_as_moment(item) for item in values.tolist()] if values.dtype == object else []
+    moments = [as_moment(item) for item in values.tolist()] if values.dtype == object else []
     are_moments = np.array([moment is not None for moment in moments], bool)
     if values.dtype.kind not in "iu":
         values = _keep_needed(values, needed, 0)
@@ -176,7 +175,8 @@ def read_times(
             column.refuse_where(wrong, "time", values, f"is a date, but {_plain_times(unit)}")
             continue
         some = np.array([moments[place] for place in at.tolist()], f"datetime64[{unit}]")
-        found[at] = _read_moments(column, at, some, unit, time_unit or unit, needed[at])
+        # Without a unit they are microseconds, as datetimes of Python are.
+        found[at] = _read_moments(column, at, some, unit, time_unit or "us", needed[at])
     return found
 
 
@@ -212,20 +212,12 @@ def _read_moments(
                 found[place] = one[0]
             elif needed[place]:
                 what = f"{column.label('time')} = {values[place]}"
-                column.refuse(at[place], f"{what} is not exact in {to!r}")
+                column.refuse(
+                    at[place],
+                    f"{what} is not exact in {to!r}, the unit of the graph: round it before it is "
+                    f"sent, or make the graph with edge_time='datetime64[{unit}]'",
+                )
     return np.ascontiguousarray(found)
-
-
-def _as_moment(item: Any) -> np.datetime64 | None:
-    """Return a datetime or a date of Python as one of numpy; None for what is neither."""
-    if isinstance(item, np.datetime64):
-        return item
-    if isinstance(item, datetime) and item.tzinfo is not None:
-        try:
-            item = item.astimezone(_UTC).replace(tzinfo=None)
-        except OverflowError:  # in UTC it would be before the year 1, or after 9999
-            return np.datetime64("NaT", "us")
-    return np.datetime64(item) if isinstance(item, date) else None
 
 
 def _keep_needed(values: Array, needed: NDArray[np.bool_], other: Any) -> Array:

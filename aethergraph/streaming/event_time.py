@@ -1,4 +1,4 @@
-"""Event time: how far each partition has come, and the watermark that all have passed."""
+"""Event time: how far partitions have come, the watermark, and times that cannot be true."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["EventTime"]
+import numpy as np
+
+__all__ = ["EventTime", "TimeBound"]
 
 
 @dataclass
@@ -106,3 +108,45 @@ class EventTime:
 
 
 _NOTHING = -(2**63)
+
+
+class TimeBound:
+    """Largest time that a record may have, as a wrong one would move the watermark for good.
+
+    Whether a record is within it does not depend on other records, nor on how they come.
+
+    Args:
+        most: the largest time; None: any.
+        ahead: seconds that a time may be ahead of the clock; None: any.
+        unit: unit of the times; None: they are plain numbers, and have no clock.
+        clock: seconds since 1970 in UTC.
+    """
+
+    def __init__(
+        self,
+        most: int | None,
+        ahead: float | None,
+        unit: str | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.most, self.ahead, self.unit, self._clock = most, ahead, unit, clock
+
+    def limit(self) -> int | None:
+        """Return the largest time as of now; None: there is none."""
+        if self.ahead is None or self.unit is None:
+            return self.most
+        moment = np.datetime64(round(1e6 * (self._clock() + self.ahead)), "us")
+        now = int(moment.astype(f"datetime64[{self.unit}]").astype(np.int64))
+        return now if self.most is None else min(now, self.most)
+
+    def why(self, found: int) -> str:
+        """Return what is wrong with a time beyond the limit, in words that do not change."""
+        shown = str(found)
+        if self.unit is not None:
+            shown = str(np.array([found]).view(f"datetime64[{self.unit}]")[0])
+        if self.most is not None and found > self.most:
+            return f"= {shown} is after max_time = {self.most}"
+        return (
+            f"= {shown} is more than {self.ahead:g} s ahead of the clock: max_ahead= allows more; "
+            "or its integers do not count what time_unit= of the schema says"
+        )

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from aethergraph._checks.optional import require
-from aethergraph._checks.options import as_flag, as_text
+from aethergraph._checks.options import as_flag, as_text, is_name, shown
 from aethergraph.errors import ClosedError, FormatError, InvalidArgumentError, SourceError
+from aethergraph.streaming.arguments import as_seconds
 from aethergraph.streaming.decode import (
     CsvDecoder,
     Decoder,
@@ -57,9 +58,11 @@ class FileSource(SchemaSource):
 
     Args:
         path: the file or the folder.
-        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line,
-            ``"struct"`` one behind the other; ``"arrow"`` is Parquet or Arrow, by the name.
-        name: name under which the graph keeps the offsets; None: the name of the file or folder.
+        schema: fields of the records. The formats ``"json"`` and ``"csv"`` have one to a line, also
+            where a line break stands in quotes, ``"struct"`` one behind the other; ``"arrow"`` is
+            Parquet or Arrow, by the name.
+        name: name under which the graph keeps the offsets; None: the name of the file or folder,
+            without those above. Under another name it is another stream.
         follow: wait for more at the end; False: that is the end of the stream.
         growing: files get longer, so a last line without its end is left for the next run; None:
             yes if the path is a file.
@@ -78,6 +81,8 @@ class FileSource(SchemaSource):
         pattern: str = "*",
         interval: float = 0.2,
     ) -> None:
+        if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
+            raise InvalidArgumentError(f"path = {shown(path)} is no path of a file or a folder")
         self.path = Path(path)
         if not isinstance(schema, Schema):
             raise InvalidArgumentError(f"schema must be a Schema, got {type(schema).__name__}")
@@ -92,7 +97,11 @@ class FileSource(SchemaSource):
         self._growing = not self._is_folder if growing is None else as_flag(growing, "growing")
         #: A number between two records is not one, so that there is no commit at any number.
         self.counts_bytes = schema.format != "arrow"
-        self._pattern, self._interval = pattern, interval
+        if not is_name(pattern):
+            raise InvalidArgumentError(
+                f"pattern = {shown(pattern)} is no pattern of names, such as '*.parquet'"
+            )
+        self._pattern, self._interval = pattern, as_seconds(interval, "interval")
         self._files: dict[int, _File] = {}
         self._by_name: dict[str, _File] = {}
         self._offsets: dict[int, int] = {}

@@ -5,7 +5,8 @@ A stream of DoPut, whose descriptor is a path of one part, the number of the par
     server   {"next": 1200}                    number of the row to send next
     client   record batch  {"first": 1200}     rows 1200 ...; the metadata may be left out
     server   {"next": 1700}                    rows before 1700 are on disk
-    ...                                        the stream ends once all of its rows are
+             {"error": "..."}                  no more are taken, as the ingestor has failed
+    ...                                        the stream ends once all of its rows are on disk
 
 Messages of the server, and those beside batches, are JSON in the metadata of the application. A
 batch that says where it begins may bring rows again that are here already: they are left out.
@@ -84,8 +85,8 @@ class FlightSource(PushedSource):
             following = json.loads(answers.read().to_pybytes())["next"]   # on disk up to here
 
     A client keeps rows until it hears that they are on disk, and sends them again after a broken
-    connection, from the number that it is told. One stream sends a partition; a newer one takes its
-    place.
+    connection, from the number that it is told. If the ingestor fails, it hears ``{"error": why}``.
+    One stream sends a partition; a newer one takes its place.
 
     Args:
         name: name under which the graph keeps the offsets.
@@ -180,7 +181,8 @@ class FlightSource(PushedSource):
                 if chunk.data is None or not chunk.data.num_rows:
                     continue
                 if not self._put(one, chunk.data, _first_row(chunk.app_metadata)):
-                    raise ValueError(f"another stream sends partition {partition}, or this ended")
+                    why = f"another stream sends partition {partition}, or this ended"
+                    raise ValueError(self._failure or why)
             self._wait_until_told(one)
         except (AetherError, ValueError) as error:
             raise flight.FlightServerError(str(error)) from None

@@ -45,14 +45,16 @@ class KafkaSource(SchemaSource):
         topic: the topic.
         bootstrap: brokers to begin with, ``"host:port,host:port"``.
         schema: fields of the messages.
-        name: name under which the graph keeps the offsets; None: the topic.
+        name: name under which the graph keeps the offsets; None: the topic. Under another name it
+            is another stream, which is read from its beginning.
         start: where partitions begin that the graph knows nothing of: ``"earliest"`` or
             ``"latest"``.
         partitions: partitions to read; None: all there are.
         on_gap: what to do where messages are gone that the graph has not had, because the topic
             keeps them for a limited time: ``"error"``, or ``"earliest"``: go on with the first
             that is there, and count in :attr:`gaps`. Messages that compaction removed are no gap.
-        stop_at_end: end when the ends of all partitions have been reached.
+        stop_at_end: end when the ends of all partitions have been reached, also of what comes
+            meanwhile; False: wait for more.
         timeout: seconds to wait for the brokers when it is opened.
         options: options of librdkafka, such as ``{"security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN", "sasl.username": ..., "sasl.password": ...}``.
@@ -90,7 +92,7 @@ class KafkaSource(SchemaSource):
         self._start = as_choice(start, ("earliest", "latest"), "start")
         self._wanted: set[int] | None = None
         if partitions is not None:
-            self._wanted = {as_count(one, "partition") for one in partitions}
+            self._wanted = _as_partitions(partitions)
         self._on_gap = as_choice(on_gap, ("error", "earliest"), "on_gap")
         self._stops = as_flag(stop_at_end, "stop_at_end")
         self._timeout = as_number(timeout, "timeout")
@@ -396,6 +398,21 @@ class KafkaSource(SchemaSource):
         if place < first:
             self._next[partition] = self._pass_gap(partition, place, first)
         self._restart(partition)
+
+
+def _as_partitions(partitions: Any) -> set[int]:
+    """Return numbers of partitions; at least one."""
+    if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
+        raise InvalidArgumentError(
+            f"partitions = {shown(partitions)} is no list of partitions: give partitions=[0], or "
+            "None for all there are"
+        )
+    found = {as_count(one, f"partitions[{at}]") for at, one in enumerate(partitions)}
+    if not found:
+        raise InvalidArgumentError(
+            "partitions = [] leaves nothing to read: give some, or None for all there are"
+        )
+    return found
 
 
 def _text(error: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.arrays import as_count
 from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.streaming.records import Records
 
@@ -60,11 +60,16 @@ class MemorySource:
         self, partition: int = 0, *, attrs: Mapping[str, Any] | None = None, **columns: Any
     ) -> None:
         """Append records: ``append(src=[1, 2], dst=[3, 3])``; see :class:`Records`."""
+        number = as_count(partition, "partition")
         added = Records(0, 0, columns, attrs or {})
+        if not added.count and not columns:
+            raise InvalidArgumentError(
+                f"{self.name}: append() was given no columns: append(src=[1, 2], dst=[3, 3])"
+            )
         with self._changed:
             if self._ended:
                 raise ClosedError(f"the source {self.name!r} was ended")
-            part = self._parts.setdefault(as_integer(partition, "partition"), _Part())
+            part = self._parts.setdefault(number, _Part())
             part.chunks.append(added)
             part.ends.append(part.count + added.count)
             self._changed.notify_all()

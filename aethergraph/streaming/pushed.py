@@ -52,6 +52,8 @@ class Sender:
     #: Number of the row behind its last one, and of the row that it was told last.
     end_row: int = 0
     told: int = 0
+    #: It was told why the ingestor has failed.
+    knows_why: bool = False
     telling: threading.Thread | None = field(default=None, repr=False)
 
     @abstractmethod
@@ -109,6 +111,8 @@ class PushedSource(SchemaSource):
         self._on_disk: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
         self._senders: set[Sender] = set()
+        #: Why the ingestor has failed.
+        self._failure: str | None = None
 
     # ---- Source --------------------------------------------------------------------------------
 
@@ -133,6 +137,7 @@ class PushedSource(SchemaSource):
         with self._changed:
             self._next, self._read, self._on_disk = dict(offsets), dict(offsets), dict(offsets)
             self._waiting, self._paused, self._is_open = {}, frozenset(), True
+            self._failure = None
 
     def _end(self) -> list[Sender]:
         """Take no more rows; return those who were sending, once they know what is on disk."""
@@ -140,7 +145,7 @@ class PushedSource(SchemaSource):
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
-            while any(self._on_disk.get(s.partition, 0) > s.told for s in self._senders):
+            while any(map(self._is_owed, self._senders)):
                 if not self._changed.wait(max(0.0, until - time.monotonic())):
                     break
             self._is_open = False
@@ -149,6 +154,11 @@ class PushedSource(SchemaSource):
                 one.is_current = False
             self._changed.notify_all()
         return senders
+
+    def _is_owed(self, one: Sender) -> bool:
+        """Return whether there is something that a sender was not told."""
+        is_behind = self._on_disk.get(one.partition, 0) > one.told
+        return is_behind or (self._failure is not None and not one.knows_why)
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
         """Return the rows that have come."""
@@ -186,6 +196,12 @@ class PushedSource(SchemaSource):
             self._on_disk.update(offsets)
             self._changed.notify_all()
 
+    def failed(self, reason: str) -> None:
+        """Let the senders be told why no more of their rows are taken."""
+        with self._changed:
+            self._failure = reason
+            self._changed.notify_all()
+
     # ---- senders -----------------------------------------------------------------------------
 
     def _begin_sending(self, one: Sender, partition: int) -> str | None:
@@ -217,14 +233,17 @@ class PushedSource(SchemaSource):
         """Tell a sender what is on disk. One that does not listen holds up nobody else."""
         while True:
             with self._changed:
-                while one.is_current and self._on_disk.get(one.partition, 0) <= one.told:
+                while one.is_current and not self._is_owed(one):
                     self._changed.wait()
                 if not one.is_current:
                     return
-                number = self._on_disk[one.partition]
-            one.say(next=number)
+                number, failure = self._on_disk.get(one.partition, 0), self._failure
+            if number > one.told:
+                one.say(next=number)
+            if failure is not None:
+                one.say(error=failure)
             with self._changed:
-                one.told = number
+                one.told, one.knows_why = max(number, one.told), failure is not None
                 self._changed.notify_all()
 
     def _end_sending(self, one: Sender) -> None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["BadRecord", "IdMap", "Records", "Source", "one_value_each"]
@@ -56,6 +58,7 @@ class Records:
         payload: returns a record as it came, by its place in the columns.
         fields: name in the source by column, for messages.
         given: columns as the source has them, for messages.
+        time_unit: unit of times that the graph does not keep.
     """
 
     partition: int
@@ -68,6 +71,7 @@ class Records:
     payload: Callable[[int], bytes | None] | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, Any] = field(default_factory=dict)
+    time_unit: str | None = None
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.columns if name not in ROLES]
@@ -76,10 +80,15 @@ class Records:
                 f"columns of records are {', '.join(ROLES)}, not {unknown[0]!r}: attributes go "
                 "into attrs="
             )
+        self.partition = as_count(self.partition, "partition")
+        if not isinstance(self.attrs, Mapping):
+            raise InvalidArgumentError(
+                f"attrs must be {{attribute: values}}, got {shown(self.attrs)}"
+            )
         self.columns = {
-            name: one_value_each(_as_column(values)) for name, values in self.columns.items()
+            name: one_value_each(_as_column(values, name)) for name, values in self.columns.items()
         }
-        self.attrs = {name: _as_column(values) for name, values in self.attrs.items()}
+        self.attrs = {name: _as_column(values, name) for name, values in self.attrs.items()}
         count = self.count
         for name, values in {**self.columns, **self.attrs}.items():
             if len(values) != count:
@@ -107,8 +116,20 @@ def one_value_each(column: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _as_column(values: Any) -> NDArray[Any]:
-    """Return values as an array, of dtype object where they are not of one shape and type."""
+def _as_column(values: Any, name: str) -> NDArray[Any]:
+    """Return values as an array, of dtype object where they are not of one shape and type.
+
+    Raises:
+        InvalidArgumentError: it is not one value for each record.
+    """
+    if hasattr(values, "__array__"):  # also tensors, and columns of tables
+        values = np.asarray(values)
+    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
+    if is_one or (isinstance(values, np.ndarray) and not values.ndim):
+        raise InvalidArgumentError(
+            f"{name} = {shown(values)} is no column: give a list or an array with a value for each "
+            f"record, {name}=[...]"
+        )
     if isinstance(values, np.ndarray):
         return values
     items = list(values)
@@ -138,6 +159,7 @@ class Source(Protocol):
 
     - ``lag() -> {partition: records}``: how many records there are that were not read yet;
     - ``acknowledge(offsets)``: called after a commit with the offsets that are now in the graph;
+    - ``failed(reason)``: called before :meth:`close` where the ingestor ended by an error;
     - ``needs_disk``: True if they are to be on disk before that call;
     - ``stalled``: a text while the other end cannot be reached, else None;
     - ``ended() -> partitions``: those that will give nothing any more, as far as is known;

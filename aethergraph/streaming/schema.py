@@ -28,6 +28,7 @@ from aethergraph.streaming.decode import (
     Table,
     objects,
 )
+from aethergraph.streaming.moments import of_iso
 from aethergraph.streaming.records import BadRecord, Records, one_value_each
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Schema:
             that of Parquet files, too.
         src, dst: fields with the ends of edges.
         time: field with the time of an edge: an integer, a datetime, or a text in ISO 8601, which
-            is in UTC unless it says otherwise. With ``node`` it is the version of the rows, which
+            is in UTC unless it says otherwise. What is not exact in the graph's unit is refused,
+            never rounded. With ``node`` it is the version of the rows, which
             are those of a :class:`aethergraph.LiveFeatureTable`.
         time_unit: unit of integers: ``"s"``, ``"ms"``...; None: that of the graph.
         watermark_only: True: the time serves the watermark, and the graph keeps none.
@@ -140,7 +142,10 @@ class Schema:
                 number of a schema to the schema. Records then begin with their schema's number.
             fields: the attributes above.
         """
-        return _make("avro", AvroDecoder(schema, registry), fields)
+        decoder = AvroDecoder(schema, registry)
+        made = _make("avro", decoder, fields)
+        decoder.expect(made.fields)
+        return made
 
     @classmethod
     def struct(cls, dtype: Any, **fields: Any) -> Schema:
@@ -299,6 +304,7 @@ class Schema:
             payload,
             names,
             given,
+            self.time_unit,
         )
 
     def _as_times(self, values: Array) -> Array:
@@ -318,7 +324,7 @@ class Schema:
         found = values.copy()
         for at, value in enumerate(items):
             if isinstance(value, str):
-                found[at] = _of_iso(value)
+                found[at] = of_iso(value)
             elif unit is not None:
                 count = np.array(value if _is_count(value) else _NAT, np.int64)
                 found[at] = count.view(f"datetime64[{unit}]")[()]
@@ -364,16 +370,6 @@ def check_listener(name: Any, schema: Any, format: str) -> None:
 def _is_count(value: Any) -> bool:
     """Return whether a value is an integer of 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and _NAT < value < 2**63
-
-
-def _of_iso(text: str) -> Any:
-    """Return the datetime that a text says; the text itself if it says none."""
-    if text.endswith(("Z", "z")):
-        text = text[:-1] + "+00:00"
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return text
 
 
 def _side_by_side(columns: Sequence[Array]) -> Array:

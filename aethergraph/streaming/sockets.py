@@ -138,7 +138,8 @@ class SocketSource(PushedSource):
         file.flush()
 
     The server says ``{"next": n}`` once the rows before n are on disk. A client keeps rows until
-    then, and sends them again after a broken connection, from the number that it is told.
+    then, and sends them again after a broken connection, from the number that it is told. If the
+    ingestor fails, it says ``{"error": why}`` and ends.
 
     Args:
         name: name under which the graph keeps the offsets.

@@ -95,11 +95,32 @@ def test_stock_loader(graph: Graph) -> None:
     assert parts["gathering x"].calls == parts["sampling, in the core"].calls == 8
 
 
-def test_worker_processes_are_waited_for(graph: Graph) -> None:
-    loader = NeighborLoader(graph, [4, 3], batch_size=40, num_workers=1)
-    found = loader.profile(5, warmup=1)
+@pytest.mark.forks
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_worker_processes_are_seen(graph: Graph, warmup: int) -> None:
+    loader = NeighborLoader(
+        graph, [4, 3], batch_size=40, num_workers=2,
+        transform=lambda data: time.sleep(0.004) or data,
+    )  # fmt: skip
+    found = loader.profile(15, warmup=warmup)  # more than an epoch
+    parts = check(found, "waiting for worker processes", "gathering x", "sampling, in the core")
+    assert found.threads == 0 and found.workers == 2
+    assert {parts["gathering x"].where, parts["sampling, in the core"].where} == {"workers"}
+    assert 0 < parts["gathering x"].calls <= 25  # some more are on their way
+    inside = sum(part.seconds for part in found.of("workers"))
+    assert inside == pytest.approx(2 * found.seconds, rel=1e-9)
+    text = str(found)
+    assert "worker processes: 2 " in text and "not seen" not in text
+
+
+@pytest.mark.forks
+def test_workers_that_began_before_are_said_not_to_be_seen(graph: Graph) -> None:
+    loader = NeighborLoader(graph, [4, 3], batch_size=40, num_workers=1, persistent_workers=True)
+    assert len(list(loader)) == 10
+    found = loader.profile(5)
     check(found, "waiting for worker processes")
-    assert found.threads == 0
+    assert found.of("workers") == [] and found.workers == 1
+    assert "worker processes: 1, not seen: they began before" in str(found)
 
 
 def test_batches_are_those_of_an_epoch(graph: Graph) -> None:

@@ -147,9 +147,26 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             Ingestor(graph, FileSource(tmp_path / name, schema, follow=False)).run()
 
 
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        (None, {}, "path = None is no path of a file or a folder"),
+        (5, {}, "path = 5 is no path"),
+        ("", {}, "path = '' is no path"),
+        (b"e", {}, "path = b'e' is no path"),
+        ("a\0b", {}, "is no path"),
+        ("e", {"pattern": 5}, r"pattern = 5 is no pattern of names, such as '\*.parquet'"),
+        ("e", {"interval": "soon"}, "interval = 'soon' is no time"),
+    ],
+)
+def test_bad_arguments(path: Any, options: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        FileSource(path, Schema.json(src="u", dst="v"), **options)
+
+
 def test_files_of_avro_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
-    written = {"type": "record", "name": "e", "fields": []}
+    written = {"type": "record", "name": "e", "fields": [{"name": n, "type": "int"} for n in "uv"]}
     with pytest.raises(errors.InvalidArgumentError, match="files of Avro"):
         FileSource(tmp_path, Schema.avro(schema=written, src="u", dst="v"))
 
@@ -217,6 +234,18 @@ def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: s
         whole = DynamicGraph(100, 8, huge_pages=False)
         Ingestor(whole, FileSource(path, schemas[form], follow=False, growing=False)).run()
         assert whole.num_edges == 3
+
+
+def test_a_line_break_in_quotes_ends_the_record(tmp_path: Path) -> None:
+    """A CSV record is a line of the file; of a message of Kafka it is all."""
+    (tmp_path / "e.csv").write_bytes(b'u,v,note\n1,2,"one line"\n3,4,"two\nlines"\n5,6,end\n')
+    schema, graph = Schema.csv(src="u", dst="v"), DynamicGraph(100, 8, huge_pages=False)
+    source = FileSource(tmp_path / "e.csv", schema, follow=False)
+    stats = Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    assert (stats.edges, stats.bad) == (2, 2) and edges(graph) == [(1, 2), (5, 6)]
+    named = Schema.csv(src="u", dst="v", columns=["u", "v", "note"])
+    found = named.decode(0, 1, [b'3,4,"two\nlines"'], np.arange(1))
+    assert (found.count, found.bad) == (1, [])
 
 
 def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:

@@ -129,6 +129,18 @@ def test_rows_come_and_are_acknowledged_once_on_disk(
     graph.close()
 
 
+def test_senders_are_told_why_the_ingestor_ended() -> None:
+    source = FlightSource("events", SCHEMA)
+    ingestor = Ingestor(small(), source).start()
+    bad = Sender(source.port, 20_000)  # no such node
+    bad.send(10)
+    said = json.loads(bad.reader.read().to_pybytes())
+    assert "partition 20000, offset 0: u (src) = 20000 is not in" in said["error"]
+    with pytest.raises(errors.RecordError, match=r"u \(src\) = 20000"):
+        ingestor.stop()
+    bad.close()
+
+
 def test_rows_that_are_sent_again_are_there_once() -> None:
     graph, source = small(), FlightSource("events", SCHEMA)
     with Ingestor(graph, source):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ingesting import edges, most_kills, run_killed
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
-from aethergraph.streaming import BadRecord, FileSource, Ingestor, MemorySource, Records, Schema
+from aethergraph.streaming import FileSource, Ingestor, MemorySource, Records, Schema
 
 WAIT = 60
 
@@ -538,27 +538,7 @@ def test_training_reads_while_it_ingests() -> None:
     assert graph.num_edges == graph.offsets("s")[0] > 0
 
 
-# ---- arguments -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch": 0}, "batch = 0"),
-        ({"linger": "soon"}, "linger = 'soon' is no time"),
-        ({"max_bad": "many"}, "max_bad = 'many'"),
-        ({"max_bad": -1}, "max_bad = -1"),
-        ({"max_bad": "101%"}, "max_bad = '101%'"),
-        ({"late": "drop"}, "late = 'drop' is not one of insert, dead_letter"),
-        ({"late": "dead_letter"}, "needs dead_letter="),
-        ({"lateness": -1}, "lateness = -1"),
-        ({"idle": -1}, "idle = -1"),
-        ({"new_nodes": -1}, "new_nodes = -1"),
-    ],
-)
-def test_bad_arguments(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=message):
-        Ingestor(small(), MemorySource("s"), **options)
+# ---- threads and sources -------------------------------------------------------------------------
 
 
 def test_a_thread_gives_way() -> None:
@@ -646,17 +626,3 @@ def test_a_source_that_goes_back(polls: list[Any], message: str) -> None:
     with pytest.raises((errors.SourceError, errors.InvalidArgumentError), match=message):
         Ingestor(graph, Wrong("s"), linger=1e6).run()
     assert graph.num_edges == 0 and graph.offsets("s") == {}
-
-
-def test_what_is_no_graph_or_no_source() -> None:
-    from aethergraph import Graph
-
-    with pytest.raises(errors.InvalidArgumentError, match="graph must be"):
-        Ingestor(Graph.from_edges(2, [0], [1]), MemorySource("s"))  # type: ignore[arg-type]
-    with pytest.raises(errors.InvalidArgumentError, match="source must be"):
-        Ingestor(small(), object())  # type: ignore[arg-type]
-    with pytest.raises(errors.InvalidArgumentError, match="not 'weigth'"):
-        Records(0, 1, {"weigth": [1]})
-    with pytest.raises(errors.InvalidArgumentError, match="2 values of one column, but 1"):
-        Records(0, 1, {"src": [1, 2], "dst": [1]})
-    assert BadRecord(1, "why").payload is None

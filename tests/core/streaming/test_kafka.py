@@ -141,12 +141,28 @@ def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> No
     assert graph.commit == DynamicGraph(2, 8).commit  # nothing was committed
 
 
+@pytest.mark.parametrize(
+    ("partitions", "message"),
+    [
+        (0, r"partitions = 0 is no list of partitions: give partitions=\[0\]"),
+        ("01", "partitions = '01' is no list"),
+        ([], "leaves nothing to read"),
+        ([0, -1], r"partitions\[1\] = -1 is not in 0"),
+        ([0, "a"], r"partitions\[1\] must be an integer"),
+    ],
+)
+def test_partitions_that_are_none(partitions: Any, message: str) -> None:
+    schema = Schema.json(src="u", dst="v")
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        KafkaSource("t", "localhost:1", schema, partitions=partitions)
+
+
 def test_bad_arguments() -> None:
     pytest.importorskip("confluent_kafka")
     for options, message in (
         ({"start": "now"}, "start = 'now'"),
         ({"on_gap": "skip"}, "on_gap = 'skip'"),
-        ({"partitions": [-1]}, "partition = -1"),
+        ({"partitions": [-1]}, r"partitions\[0\] = -1"),
         ({"options": {"auto.offset.reset": "latest"}}, "cannot be set"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=message):

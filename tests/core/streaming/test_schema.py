@@ -180,6 +180,7 @@ def test_fields_of_structures_and_words_that_delete() -> None:
         ("2024-05-01T12:00:00.123456+02:00", datetime(2024, 5, 1, 10, 0, 0, 123456, timezone.utc)),
         ("2024-05-01 12:00:00", datetime(2024, 5, 1, 12, tzinfo=timezone.utc)),
         ("2024-05-01", datetime(2024, 5, 1, tzinfo=timezone.utc)),
+        ("2024-05-01T12:00:00.1234560000Z", datetime(2024, 5, 1, 12, 0, 0, 123456, timezone.utc)),
     ],
 )
 def test_times_as_texts(text: str, moment: datetime) -> None:
@@ -202,10 +203,41 @@ def test_times_that_are_not_exact() -> None:
         read(schema, payloads, whole)
 
 
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("2024-05-01T12:00:00.123456789", 123456789),
+        ("2024-05-01T12:00:00.1234567Z", 123456700),
+        ("2024-05-01T14:00:00.000000001+02:00", 1),
+        ("2024-05-01T12:00:00.00000000100", 1),
+        ("2024-05-01T12:00:00.0000000001", None),  # beyond nanoseconds
+        ("2300-05-01T12:00:00.123456789", None),  # no nanoseconds there
+        ("2024-05-01T12:00:00.123456789x", None),
+    ],
+)
+def test_digits_of_a_second_are_kept_or_refused(text: str, nanoseconds: int | None) -> None:
+    """None is cut off: a graph of a coarser unit refuses what it cannot keep."""
+    schema = Schema.json(src="u", dst="v", time="t", time_unit="s")
+    payload = json.dumps({"u": 1, "v": 2, "t": text}).encode()
+    fine = target(edge_time="datetime64[ns]", edge_weight=None, edge_attrs=None)
+    rows, bad = read(schema, [payload], fine)
+    whole = int(datetime(2024, 5, 1, 12, tzinfo=timezone.utc).timestamp())
+    if nanoseconds is None:
+        assert f"t (time) = '{text}' is no time" in bad[0]
+    else:
+        assert not bad and rows[0][3] == whole * 10**9 + nanoseconds
+    coarse = target(edge_time="datetime64[us]", edge_weight=None, edge_attrs=None)
+    rows, bad = read(schema, [payload], coarse)
+    assert not rows and len(bad) == 1
+    if nanoseconds is not None:
+        assert "is not exact in 'us', the unit of the graph: round it" in bad[0]
+
+
 moments = st.one_of(
     st.integers(-(2**63), 2**63), st.floats(), st.none(), st.booleans(), st.lists(st.just(1)),
     st.sampled_from(
         ["2024-05-01T12:00:00Z", "2024-05-01", "2024-05-01T12:00:00.000001+02:00", "soon", "",
+         "2024-05-01T12:00:00.000000001", "2024-05-01T12:00:00.1234567000-01:00",
          "0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00", "2300-01-01", "1677-01-01"]
     ),
 )  # fmt: skip
@@ -327,6 +359,50 @@ def test_avro() -> None:
     rows, bad = read(schema, [record, record[:-3], nothing, record + b"x"], into)
     assert rows == [(0, 3, 4, round(MOMENT.timestamp() * 1e6), 2.5, None)]
     assert set(bad) == {1, 2, 3} and "w (weight) is missing" in bad[2] and "1 bytes" in bad[3]
+
+
+@pytest.mark.parametrize("field", ["w", "after.u", "u.x", "t.a"])
+def test_avro_fields_that_the_schema_has_not(field: str) -> None:
+    """They are refused at once, not record by record."""
+    pytest.importorskip("fastavro")
+    written = {**AVRO, "fields": AVRO["fields"][:3]}  # type: ignore[index]
+    for role in ("src", "time", "delete"):
+        fields = {"src": "u", "dst": "v", role: field}
+        with pytest.raises(
+            errors.InvalidArgumentError, match=f"avro: .* has no field '{field}', but u, v, t"
+        ):
+            Schema.avro(schema=written, **fields)
+
+
+def test_avro_fields_within_others() -> None:
+    pytest.importorskip("fastavro")
+    inner = {"type": "record", "name": "end", "namespace": "a", "fields": [
+        {"name": "id", "type": "long"}, {"name": "of", "type": ["null", "end"]},
+    ]}  # fmt: skip
+    schema = {"type": "record", "name": "edge", "fields": [
+        {"name": "u", "type": ["null", inner]}, {"name": "v", "type": "a.end"},
+        {"name": "m", "type": {"type": "map", "values": "double"}},
+    ]}  # fmt: skip
+    found = Schema.avro(schema=schema, src="u.of.id", dst="v.id", weight="m.any")
+    assert found.fields == ["u.of.id", "v.id", "m.any"]
+    with pytest.raises(errors.InvalidArgumentError, match=r"has no field 'v\.no', but u, v, m"):
+        Schema.avro(schema=schema, src="u.id", dst="v.no")
+
+
+def test_avro_of_a_registry_says_which_schema_lacks_a_field() -> None:
+    pytest.importorskip("fastavro")
+    older = {**AVRO, "fields": AVRO["fields"][:3]}  # type: ignore[index]
+    schema = Schema.avro(
+        registry={1: older, 2: AVRO}.__getitem__, src="u", dst="v", time="t", weight="w"
+    )
+    record = {"u": 3, "v": 4, "t": MOMENT, "w": 2.5}
+    payloads = [
+        b"\0" + struct.pack(">I", number) + avro(own, record)
+        for number, own in ((1, older), (2, AVRO), (1, older))
+    ]
+    with pytest.warns(UserWarning, match="schema 1 of the registry has no field 'w', but u, v, t"):
+        rows, bad = read(schema, payloads, target(edge_attrs=None))
+    assert [row[0] for row in rows] == [1] and set(bad) == {0, 2}
 
 
 def test_avro_with_a_registry() -> None:

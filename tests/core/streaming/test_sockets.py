@@ -97,6 +97,20 @@ def test_rows_come_and_are_acknowledged(tmp_path: Path) -> None:
     graph.close()
 
 
+def test_senders_are_told_why_the_ingestor_ended() -> None:
+    source = SocketSource("events", SCHEMA)
+    ingestor = Ingestor(small(), source).start()
+    good, bad = Sender(source.port, 0), Sender(source.port, 20_000)  # no such node
+    bad.send(10)
+    for sender in (bad, good):
+        answer = json.loads(sender.file.readline())
+        assert "partition 20000, offset 0: u (src) = 20000 is not in" in answer["error"]
+    with pytest.raises(errors.RecordError, match=r"u \(src\) = 20000"):
+        ingestor.stop()
+    for sender in (bad, good):
+        sender.close()
+
+
 def test_clients_and_servers_that_break_off(tmp_path: Path) -> None:
     graph, rng = small(), np.random.default_rng(3)
     sent, port = 0, 0

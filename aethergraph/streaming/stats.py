@@ -1,0 +1,45 @@
+"""Numbers of an ingestor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["IngestStats"]
+
+
+@dataclass
+class IngestStats:
+    """Numbers of an :class:`Ingestor` since it began.
+
+    Attributes:
+        state: ``"new"``, ``"running"``, ``"stalled"`` (the other end cannot be reached), ``"full"``
+            (waits for memory in the graph), ``"ended"``, ``"stopped"`` or ``"failed"``.
+        reason: why it is stalled, full or failed; or which partitions a cut waits for.
+        records: records that were read.
+        edges: edges that were inserted.
+        deleted: edges that were deleted.
+        rows: rows of nodes that were changed.
+        nodes: nodes that were added.
+        bad: records that went to the dead letter file because they could not be read.
+        late: records that were older than the watermark.
+        commits: commits.
+        commit_seconds: seconds that commits took.
+        lag: records that were not read yet, by partition, for sources that tell.
+        watermark: time that no record is expected to be older than.
+        largest: largest time of a record.
+    """
+
+    state: str = "new"
+    reason: str | None = None
+    records: int = 0
+    edges: int = 0
+    deleted: int = 0
+    rows: int = 0
+    nodes: int = 0
+    bad: int = 0
+    late: int = 0
+    commits: int = 0
+    commit_seconds: float = 0.0
+    lag: dict[int, int] = field(default_factory=dict)
+    watermark: int | None = None
+    largest: int | None = None
