@@ -16,6 +16,7 @@ from aethergraph.protocols import RowSource
 from aethergraph.remote import FeatureServer, SampleService, open_tables
 from aethergraph.remote.address import read_token
 from aethergraph.remote.files import is_graph
+from aethergraph.remote.server import check_grace
 
 __all__ = ["serve_command"]
 
@@ -31,14 +32,20 @@ _SWITCH_SECONDS = 0.0005
 def serve_command(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Feature files, .npy or native, graph files, and live graphs."),
+        typer.Argument(
+            help="Feature files, .npy or native, live tables (.aet), graph files, and live graphs."
+        ),
     ],
     tcp: Annotated[
         str | None,
         typer.Option(help="HOST:PORT; port 0: any that is free.", rich_help_panel=_PLACE),
     ] = None,
     unix: Annotated[
-        Path | None, typer.Option(help="Path of a unix socket.", rich_help_panel=_PLACE)
+        Path | None,
+        typer.Option(
+            help="Path of a unix socket, which its user alone can open (mode 0600).",
+            rich_help_panel=_PLACE,
+        ),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File of the secret.", rich_help_panel=_SECURITY)
@@ -84,7 +91,8 @@ def serve_command(
         ),
     ] = False,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that answers may take at the end.")
+        float,
+        typer.Option(help="Seconds that answers may take at the end; inf: as long as they do."),
     ] = 10.0,
 ) -> None:
     """Answer gathers of rows, and requests for samples, until Ctrl-C or SIGTERM.
@@ -98,6 +106,9 @@ def serve_command(
     Example: aethergraph serve features.npy --tcp 127.0.0.1:9999
     """
     host, port = _place(tcp, unix)
+    check_grace(grace)
+    if graph and not any(is_graph(path) for path in files):
+        raise InvalidArgumentError("--graph: none of the files is a graph with lists to serve")
     server = FeatureServer(
         _tables(files, name or [], graph, sample is not None, rdma, missing),
         host=host, port=port, unix=unix,

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, as_text, is_name, shown
+from aethergraph._checks.options import as_flag, as_number, as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.errors import (
     AccessDeniedError,
@@ -267,8 +267,13 @@ class FeatureServer:
         """Stop: no connection is accepted, requests that have come are answered, then all end.
 
         Args:
-            grace: seconds that answers may take; then connections are cut.
+            grace: seconds that answers may take, ``inf`` for as long as they take; then connections
+                are cut.
+
+        Raises:
+            InvalidArgumentError: ``grace`` is negative or no number.
         """
+        until = time.monotonic() + check_grace(grace)
         with self._lock:
             listeners, self._listeners = self._listeners, []
             open_ones = [*self._strangers, *self._connections]
@@ -281,9 +286,8 @@ class FeatureServer:
                 os.unlink(self._unix)
         for connection in open_ones:
             connection.stop(socket.SHUT_RD)  # what has come before can still be read
-        until = time.monotonic() + grace
         for thread in list(self._threads):
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
         with self._lock:
             open_ones = [*self._strangers, *self._connections]
         for connection in open_ones:
@@ -537,6 +541,18 @@ class FeatureServer:
         one.rows += len(ids)
         one.row_bytes += size
         return wire.bytes_of(memory)
+
+
+def check_grace(grace: Any) -> float:
+    """Return the seconds that answers may take when a server ends; perhaps infinite.
+
+    Raises:
+        InvalidArgumentError: negative or no number.
+    """
+    seconds = as_number(grace, "grace")
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"grace = {seconds} is no time: give seconds from 0 on, or inf")
+    return seconds
 
 
 def _as_path(path: Any) -> str:
