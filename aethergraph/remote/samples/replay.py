@@ -12,9 +12,10 @@ from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.errors import AetherError, FileChangedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.remote.commits import open_any
 from aethergraph.remote.samples.client import ServedSample
 from aethergraph.remote.samples.log import Answered, read_answers, sum_of
-from aethergraph.remote.samples.service import SampleService, open_any
+from aethergraph.remote.samples.service import SampleService
 
 __all__ = ["Replayed", "check_replay", "replay"]
 
