@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph._native.core import ffi, lib, new_error, raise_error
 from aethergraph._native.signals import keep_interrupt
-from aethergraph.errors import FileChangedError
+from aethergraph.errors import FileChangedError, SnapshotExpiredError
 
 __all__ = ["AskedLists"]
 
@@ -26,19 +26,28 @@ _DTYPES: Final = {
 }
 
 
+#: Errors of who answers that stay what they are; others are those of a storage.
+_CODES: Final = (
+    (FileChangedError, lib.AETHER_E_FILE_CHANGED),
+    (SnapshotExpiredError, lib.AETHER_E_EXPIRED),
+)
+
+
 class AskedLists:
     """Topology whose lists are asked of a function, from any thread.
 
     Args:
         num_major: number of lists.
         num_minor: number of nodes that may be in them; ids are below it.
-        num_edges: number of entries of all lists, one list after the other.
+        num_edges: number of entries of all lists.
         answer: ``answer(what, numbers, out)`` puts the answers into ``out``. ``LISTS`` of nodes:
             uint64 [n, 2], first position and degree; ``IDS`` and ``EDGES`` at positions: uint64
             [n]; ``WEIGHTS``: float64 [n]; ``TIMES``: int64 [n].
         edge_ids_are_positions: nobody asks for ``EDGES``.
         weights: it answers ``WEIGHTS``.
         times: it answers ``TIMES``.
+        end_positions: number that all positions are below; 0: they are those of ``num_edges``.
+        end_edge_ids: number that all edge ids are below; 0: ``num_edges``.
     """
 
     LISTS: Final = lib.AETHER_ASK_LISTS
@@ -50,11 +59,14 @@ class AskedLists:
     def __init__(
         self, num_major: int, num_minor: int, num_edges: int, answer: Answer, *,
         edge_ids_are_positions: bool, weights: bool = False, times: bool = False,
+        end_positions: int = 0, end_edge_ids: int = 0,
     ) -> None:  # fmt: skip
-        self.answer = answer
-        self._user = ffi.new_handle(self)
+        self._user = ffi.new_handle(
+            answer
+        )  # not of self, which would only the collector take apart
         facts = ffi.new("aether_asked_lists *")
         facts.num_major, facts.num_minor, facts.num_edges = num_major, num_minor, num_edges
+        facts.end_positions, facts.end_edge_ids = end_positions, end_edge_ids
         facts.edge_ids_are_positions = edge_ids_are_positions
         facts.own_values = weights * lib.AETHER_OWN_WEIGHTS | times * lib.AETHER_OWN_TIMES
         out, err = ffi.new("aether_topology **"), new_error()
@@ -67,16 +79,15 @@ class AskedLists:
 
 @ffi.def_extern(name="aether_python_ask", error=lib.AETHER_E_IO)  # type: ignore[untyped-decorator]
 def _ask(user: Any, what: int, given: Any, count: int, out: Any, err: Any) -> int:
-    asked: AskedLists = ffi.from_handle(user)
+    answer: Answer = ffi.from_handle(user)
     try:
         numbers = np.frombuffer(ffi.buffer(given, 8 * count), np.int64)
-        size = 2 * count if what == asked.LISTS else count
-        room = np.frombuffer(ffi.buffer(out, 8 * size), _DTYPES[what])
-        asked.answer(what, numbers, room.reshape(count, 2) if what == asked.LISTS else room)
+        is_lists = what == AskedLists.LISTS
+        room = np.frombuffer(ffi.buffer(out, 8 * count * (1 + is_lists)), _DTYPES[what])
+        answer(what, numbers, room.reshape(count, 2) if is_lists else room)
     except Exception as error:
         text = str(error).encode()[: len(err.message) - 1].decode(errors="ignore")
-        changed = isinstance(error, FileChangedError)
-        err.code = lib.AETHER_E_FILE_CHANGED if changed else lib.AETHER_E_IO
+        err.code = next((code for kind, code in _CODES if isinstance(error, kind)), lib.AETHER_E_IO)
         err.os_errno, err.position = errno.ETIMEDOUT if isinstance(error, TimeoutError) else 0, -1
         err.message = text.encode()
         return int(err.code)

@@ -398,6 +398,38 @@ class NativeTopology:
         end_read(code, err, self.guard, self.path)
         return out
 
+    def answer(self, what: int, numbers: Ids) -> NDArray[Any]:
+        """Return what a question of :class:`AskedLists` gets from these lists.
+
+        Args:
+            what: ``AskedLists.LISTS``, of nodes, or another one of its questions, at positions.
+            numbers: nodes or positions, from anywhere.
+
+        Returns:
+            Of nodes uint64 [n, 2], first position and degree; ids and edges as int64 [n], weights
+            as float64, times as int64.
+
+        Raises:
+            OutOfRangeError: a node, or a position, does not exist; names it.
+        """
+        dtype: np.dtype[Any] = np.dtype(np.uint64 if what == lib.AETHER_ASK_LISTS else np.int64)
+        if what == lib.AETHER_ASK_WEIGHTS:
+            dtype = np.dtype(np.float64)
+        shape = (len(numbers), 2) if what == lib.AETHER_ASK_LISTS else (len(numbers),)
+        out = np.empty(shape, dtype)
+        err = new_error()
+        begin_read(self.guard)
+        code = lib.aether_topology_answer(
+            self.handle,
+            what,
+            ffi.cast("const uint64_t *", ffi.from_buffer("int64_t[]", numbers)),
+            len(numbers),
+            ffi.cast("uint64_t *", ffi.from_buffer(out)),
+            err,
+        )
+        end_read(code, err, self.guard, self.path)
+        return out
+
     def find(self, major: Ids, minor: Ids, task: Task | None = None) -> tuple[Ids, Ids]:
         """Return (i, position) of every edge between ``major[i]`` and ``minor[i]``, by ascending i.
 

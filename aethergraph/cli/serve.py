@@ -11,11 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
+from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.protocols import RowSource
 from aethergraph.remote import FeatureServer, SampleService, open_tables
 from aethergraph.remote.address import read_token
 from aethergraph.remote.files import is_graph
+from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES
+from aethergraph.remote.server import check_grace
 
 __all__ = ["serve_command"]
 
@@ -31,14 +34,20 @@ _SWITCH_SECONDS = 0.0005
 def serve_command(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Feature files, .npy or native, graph files, and live graphs."),
+        typer.Argument(
+            help="Feature files, .npy or native, live tables (.aet), graph files, and live graphs."
+        ),
     ],
     tcp: Annotated[
         str | None,
         typer.Option(help="HOST:PORT; port 0: any that is free.", rich_help_panel=_PLACE),
     ] = None,
     unix: Annotated[
-        Path | None, typer.Option(help="Path of a unix socket.", rich_help_panel=_PLACE)
+        Path | None,
+        typer.Option(
+            help="Path of a unix socket, which its user alone can open (mode 0600).",
+            rich_help_panel=_PLACE,
+        ),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File of the secret.", rich_help_panel=_SECURITY)
@@ -52,7 +61,12 @@ def serve_command(
         typer.Option(help="Name of a file's table, once for each file; else that of the file."),
     ] = None,
     graph: Annotated[
-        bool, typer.Option("--graph", help="Serve the lists of graph files, too, to sample from.")
+        bool,
+        typer.Option(
+            "--graph",
+            help="Serve the lists of graphs, too, to sample from; those of live graphs are anyway, "
+            "but with --sample.",
+        ),
     ] = False,
     sample: Annotated[
         Path | None,
@@ -83,27 +97,40 @@ def serve_command(
             rich_help_panel=_SECURITY,
         ),
     ] = False,
+    lease: Annotated[
+        float,
+        typer.Option(help="Seconds that a commit of a live graph is held for a client at most."),
+    ] = LEASE_SECONDS,
+    max_leases: Annotated[
+        int, typer.Option(help="Clients that commits of live graphs are held for, at once.")
+    ] = MOST_LEASES,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that answers may take at the end.")
+        float,
+        typer.Option(help="Seconds that answers may take at the end; inf: as long as they do."),
     ] = 10.0,
 ) -> None:
     """Answer gathers of rows, and requests for samples, until Ctrl-C or SIGTERM.
 
     It listens at 127.0.0.1 with a free port, unless told otherwise. Addresses that others reach
     need --token-file and --tls. Readers: aethergraph.remote.open_source("tcp://HOST:PORT/NAME"),
-    or feature_source= of a loader. Of a graph file its attributes are served. With --sample it
+    or feature_source= of a loader. Of a graph file its attributes are served; with --graph, and of
+    a live graph, the lists, too: Graph.load("tcp://HOST:PORT") samples from them. With --sample it
     answers aethergraph.remote.open_sampler("tcp://HOST:PORT") by whole samples with their rows, of
     a live graph from its last commit.
 
     Example: aethergraph serve features.npy --tcp 127.0.0.1:9999
     """
     host, port = _place(tcp, unix)
+    check_grace(grace)
+    if graph and not any(is_graph(path) for path in files):
+        raise InvalidArgumentError("--graph: none of the files is a graph with lists to serve")
     server = FeatureServer(
         _tables(files, name or [], graph, sample is not None, rdma, missing),
         host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
         tls=tls, shard=_shard(shard), rdma=rdma, samples=_samples(files, name or [], sample),
-        log=log,
+        log=log, graphs=_live(files, name or [], graph, sample is not None), lease=lease,
+        max_leases=max_leases,
     )  # fmt: skip
     if sample is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -171,6 +198,19 @@ def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str
     return found
 
 
+def _live(files: list[Path], names: list[str], lists: bool, samples: bool) -> dict[str, Path]:
+    """Return the live graphs whose lists are served."""
+    found: dict[str, Path] = {}
+    for path, name in zip(files, names or [one.stem for one in files], strict=True):
+        if is_live_directory(path) and (lists or not samples):
+            if name in found:
+                raise InvalidArgumentError(
+                    f"two graphs are called {name!r}: give --name for each file"
+                )
+            found[name] = path
+    return found
+
+
 def _tables(
     files: list[Path], names: list[str], lists: bool, samples: bool, writable: bool, missing: Any
 ) -> dict[str, RowSource]:
@@ -180,6 +220,8 @@ def _tables(
         )
     found: dict[str, Any] = {}
     for i, path in enumerate(files):
+        if is_live_directory(path):
+            continue  # commits of it are served, or samples
         if samples and not lists and is_graph(path):
             continue  # their rows come with the samples
         name = names[i] if names else None

@@ -362,10 +362,11 @@ class LiveFeatureTable(RowTable):
             ids: integer vector [n] of row numbers.
             rows: array ``(n, *row_shape)``; floats are rounded to the table's float dtype, other
                 changes of values are refused. bfloat16 also as uint16 bit patterns.
-            version: for all rows, or a vector [n], integers from 0 on. A row is left out if the one
-                that is there has a higher version. None: the present time in
-                :attr:`version_unit`, or that of the row if that is later; without a unit one more
-                than that of the row.
+            version: for all rows, or a vector [n], integers from 0 to 2**63 - 1. A row is left out
+                if the one that is there has a higher version. None: no row is left out, since
+                whoever puts it now has the last word; it gets the present time in
+                :attr:`version_unit`, or the version of the row that is there if that is later, say
+                of a clock that is ahead; without a unit one more than that, up to the largest.
 
         Returns:
             Number of rows that were written.

@@ -111,6 +111,9 @@ class ForeignGraph(StoredGraph):
             parts.csc = lists
         else:
             parts.csr = lists
+        if topology.has_own_times:
+            parts.time_unit = getattr(source, "time_unit", None)
+            parts.sorted_by.update(getattr(source, "sorted_by", ()))
         _read_values(source, parts, topology.end_edge_ids)
         self._source_attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
         self._source = source
@@ -122,7 +125,8 @@ class ForeignGraph(StoredGraph):
 
     def close(self) -> None:
         """Drop the graph's references; using the graph afterwards raises ClosedError."""
-        self._parts = None
+        self._parts = self._source = None
+        self._source_attrs = {}, {}
 
     def _label(self) -> str:
         return f"the graph of {self._storage}"
@@ -133,7 +137,16 @@ class ForeignGraph(StoredGraph):
     @property
     def source(self) -> Any:
         """Object that the graph was made of."""
+        self._live()
         return self._source
+
+    @property
+    def lsn(self) -> int:
+        """Number of the commit of a live graph that a server holds; 0: it is of no live graph.
+
+        It is :attr:`aethergraph.dynamic.Snapshot.lsn` there.
+        """
+        return int(getattr(self.source, "lsn", 0))
 
     def __repr__(self) -> str:
         if self._parts is None:

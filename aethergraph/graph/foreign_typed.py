@@ -80,7 +80,8 @@ class ForeignHeteroGraph(HeteroGraph):
         edges = {}
         for kind, pointer in source.topologies.items():
             ends = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
-            edges[kind] = _edge_parts(native.NativeTopology.adopt(pointer, source), source, *ends)
+            adopted = native.NativeTopology.adopt(pointer, source)
+            edges[kind] = _edge_parts(kind, adopted, source, *ends)
             for attr, rows in source.edge_attrs.get(kind, {}).items():
                 edges[kind].edge_attrs[attr] = rows
         self._source = source
@@ -96,6 +97,12 @@ class ForeignHeteroGraph(HeteroGraph):
     def source(self) -> TypedTopologySource:
         """Object that the graph was made of."""
         return self._source
+
+    @property
+    def lsn(self) -> int:
+        """Number of the commit of a live graph that a server holds; 0: it is of no live graph."""
+        self._check_open()
+        return int(getattr(self._source, "lsn", 0))
 
     def _with_parts(
         self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
@@ -136,8 +143,9 @@ def _changed(now: Mapping[K, Rows], own: Mapping[K, Rows]) -> dict[K, dict[str, 
 
 
 def _edge_parts(
-    topology: native.NativeTopology, source: TypedTopologySource, num_src: int, num_dst: int
-) -> EdgeParts:
+    kind: EdgeType, topology: native.NativeTopology, source: TypedTopologySource, num_src: int,
+    num_dst: int,
+) -> EdgeParts:  # fmt: skip
     """Return the parts of an edge type with these lists.
 
     Raises:
@@ -157,6 +165,7 @@ def _edge_parts(
         parts.csr = lists
     if topology.has_own_times:
         parts.time_unit = source.time_unit
+        parts.sorted_by.update(getattr(source, "sorted_by", {}).get(kind, ()))
     return parts
 
 

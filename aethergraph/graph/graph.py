@@ -27,7 +27,13 @@ from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.walks import WalksByBatch
 from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_stays, check_storage, is_address
+from aethergraph.storage.choice import (
+    Storage,
+    check_no_commit,
+    check_stays,
+    check_storage,
+    is_address,
+)
 from aethergraph.storage.meta import check_fingerprint
 
 if TYPE_CHECKING:
@@ -193,6 +199,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
+        at: int | None = None,
     ) -> Graph:
         """Open a graph file.
 
@@ -200,8 +207,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
 
         Args:
             path: a file written by :meth:`save` or ``aethergraph convert``. Or the address of a
-                server that has the graph (``aethergraph serve graph.aeg --graph``),
-                ``"tcp://host:port"`` or ``"unix:///path"``: it is
+                server that has the graph (``aethergraph serve graph.aeg --graph``, or ``serve
+                g.aegd`` for a live one), ``"tcp://host:port"`` or ``"unix:///path"``: it is
                 :func:`aethergraph.remote.open_graph` then, and the lists stay there.
             storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
                 opening is instant. ``"memory"``: copied into huge pages now, several times faster
@@ -219,13 +226,15 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
                 out are not counted. A loader with worker processes has a graph, and a budget, in
                 each of them. Refused with ``"mmap"``, whose pages the kernel keeps as it likes.
             progress: called with (bytes done, total bytes) while copying.
+            at: number of the commit of a server's live graph; see ``open_graph``.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
             FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
             UnsupportedError: the file has several node or edge types.
             InvalidArgumentError: the budget is too small (the message names the minimum), or is
-                given with ``"mmap"``; or ``storage`` or a budget with an address.
+                given with ``"mmap"``; or ``storage`` or a budget with an address, or ``at`` without
+                one.
         """
         check_storage(storage)
         budget = Budget.optional(memory_budget)
@@ -233,8 +242,9 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             from aethergraph.remote.graph import open_plain_graph
 
             check_stays(str(path), storage, budget)
-            found: Any = open_plain_graph(str(path))
+            found: Any = open_plain_graph(str(path), at)
             return cast("Graph", found)
+        check_no_commit(at)
         reader = GraphReader(path)
         parts = reader.make_one()
         reader.read([parts], [parts], storage, budget, progress)

@@ -33,7 +33,13 @@ from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.views import EdgeView, NodeView
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_stays, check_storage, is_address
+from aethergraph.storage.choice import (
+    Storage,
+    check_no_commit,
+    check_stays,
+    check_storage,
+    is_address,
+)
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 from aethergraph.storage.meta import NodeType as NodeMeta
 from aethergraph.storage.meta import check_fingerprint
@@ -183,6 +189,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
+        at: int | None = None,
     ) -> HeteroGraph:
         """Open a graph file, also one that ``Graph.save`` wrote (its node type is ``"node"``).
 
@@ -195,7 +202,8 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
             from aethergraph.remote.graph import open_typed_graph
 
             check_stays(str(path), storage, budget)
-            return open_typed_graph(str(path))
+            return open_typed_graph(str(path), at)
+        check_no_commit(at)
         reader = GraphReader(path)
         return cls._read(reader, storage, budget, progress)
 

@@ -160,6 +160,7 @@ METRICS: tuple[Metric, ...] = (
         ("rows", "rows_total", "rows", "Rows of these."),
         ("row_bytes", "sent_bytes_total", "bytes", "Bytes of these rows."),
         ("samples", "samples_total", "samples", "Samples answered."),
+        ("leases", "leases", "leases", "Commits of live graphs held for clients."),
     ),
     *_part(
         "remote", "RemoteStats",

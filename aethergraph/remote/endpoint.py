@@ -281,16 +281,18 @@ class Connection:
                 raise TimeoutError(f"{self._where} did not answer in time")
 
     def gather(
-        self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None = None
-    ) -> Gathering:
+        self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None = None,
+        table: int | None = None,
+    ) -> Gathering:  # fmt: skip
         """Ask for the first rows; the rest come with :meth:`Gathering.finish`.
 
         Args:
             ids: int64 vector [n] of rows of this server, with the numbers that all shards use.
             out: C-contiguous array [n, ...] for them, of the stored dtype.
             task: stops the gather between two requests, if it is cancelled.
+            table: number of the table; None: that of the connection.
         """
-        return Gathering(self, ids, out, task)
+        return Gathering(self, ids, out, task, self.table.number if table is None else table)
 
 
 class Gathering:
@@ -298,9 +300,9 @@ class Gathering:
 
     def __init__(
         self, connection: Connection, ids: NDArray[np.int64], out: NDArray[Any],
-        task: native.Task | None,
+        task: native.Task | None, table: int,
     ) -> None:  # fmt: skip
-        self._connection, self._ids, self._task = connection, ids, task
+        self._connection, self._ids, self._task, self._table = connection, ids, task, table
         self._out = wire.bytes_of(out) if out.nbytes else memoryview(b"")
         row_bytes = len(self._out) // max(1, len(ids))
         self._row_bytes = row_bytes
@@ -313,7 +315,7 @@ class Gathering:
     def _send(self, up_to: int) -> None:
         for number in range(len(self._sent), min(up_to, self._count)):
             some = self._ids[number * self._step : (number + 1) * self._step]
-            parts = wire.pack_gather(self._connection.table.number, some)
+            parts = wire.pack_gather(self._table, some)
             self._sent.append(self._connection.begin(wire.GATHER, *parts))
 
     def receive(self) -> bool:
@@ -347,6 +349,11 @@ class Endpoint:
         self.connections = self.waits = 0
         #: What the server said of its table first, and must always say.
         self.table: Any = self.run(lambda connection: connection.table)
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the address, such as ``"tcp"``."""
+        return self._address.scheme
 
     def take(self) -> Connection:
         """Return a connection for this thread alone; :meth:`give_back` it, or close it.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -24,6 +25,7 @@ from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.address import Address, parse_address
 from aethergraph.remote.graph_tables import PREFIX, GraphTypes
+from aethergraph.remote.leased import Lease, LeasedLists, LeasedTypes, open_lease
 from aethergraph.remote.rows import RemoteRows
 
 __all__ = ["open_graph", "open_plain_graph", "open_typed_graph"]
@@ -33,7 +35,9 @@ K = TypeVar("K")
 Answer: TypeAlias = "Callable[[int, NDArray[np.int64], NDArray[Any]], None]"
 
 
-def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph | ForeignHeteroGraph:
+def open_graph(
+    url: str, *, layout: str = "csc", at: int | None = None
+) -> ForeignGraph | ForeignHeteroGraph:
     """Open a graph that a server has; samplers and loaders draw from it as from a local one.
 
     ::
@@ -51,9 +55,17 @@ def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph | ForeignHetero
     with times, say ``is_sorted=True``, or all are read once. Times of edges are int64; only typed
     graphs know their unit. Times of nodes are read into memory.
 
+    A live graph (``aethergraph serve g.aegd``) is there as of one commit, which the server holds
+    until the graph is closed or collected, or the process ends, and for ``--lease`` seconds at
+    most. Load it again for what has changed since. Copies in other processes are of the same
+    commit, whose number :attr:`lsn` is.
+
     Args:
-        url: as in :func:`open_source`, without a table.
+        url: as in :func:`open_source`, without a table; the name of a live graph, if the server has
+            several.
         layout: ``"csc"`` for lists of in-edges, ``"csr"`` for lists of out-edges.
+        at: of a live graph, number of the commit: that of a graph which another client has loaded
+            and not closed, or the last one. None: the last one.
 
     Returns:
         A :class:`aethergraph.HeteroGraph` if the server's graph has several types of nodes or
@@ -61,32 +73,54 @@ def open_graph(url: str, *, layout: str = "csc") -> ForeignGraph | ForeignHetero
 
     Raises:
         InvalidArgumentError: the server has no graph with such lists.
+        OutOfRangeError: the server does not have the commit ``at``.
+        LimitError: the server holds commits for as many clients as it may.
+        SnapshotExpiredError: while samples are drawn, of a live graph: the server does not hold the
+            commit any more.
         ServerTimeoutError: a server is not reached in time, also while samples are drawn; names it.
         StorageError, FormatError: as for :func:`open_source`.
     """
+    lease = _open_lease(url, layout, at)
+    if lease is not None:
+        if lease.told.typed:
+            return ForeignHeteroGraph(LeasedTypes(url, layout, lease))
+        return as_graph(LeasedLists(url, layout, lease), layout=layout)
     tables = _open_tables(url, layout)
     if tables.types is None or tables.types.is_one:
         return as_graph(_RemoteLists(url, layout, tables), layout=layout)
     return ForeignHeteroGraph(_RemoteTypes(url, layout, tables))
 
 
-def open_plain_graph(url: str) -> ForeignGraph:
+def open_plain_graph(url: str, at: int | None = None) -> ForeignGraph:
     """Open a graph of one type of nodes and one of edges, as :func:`open_graph` does.
 
     Raises:
         UnsupportedError: it has several.
     """
+    lease = _open_lease(url, "csc", at)
+    if lease is not None:
+        if lease.told.typed:
+            lease.close()
+            raise _typed(url, len(lease.told.nodes), len(lease.told.relations))
+        return as_graph(LeasedLists(url, "csc", lease), layout="csc")
     tables = _open_tables(url, "csc")
     if tables.types is not None and not tables.types.is_one:
-        raise UnsupportedError(
-            f"{url}: {len(tables.types.nodes)} node types and {len(tables.types.edges)} edge "
-            "types; Graph is of one of each, HeteroGraph.load opens this one"
-        )
+        raise _typed(url, len(tables.types.nodes), len(tables.types.edges))
     return as_graph(_RemoteLists(url, "csc", tables), layout="csc")
 
 
-def open_typed_graph(url: str) -> ForeignHeteroGraph:
+def _typed(url: str, nodes: int, edges: int) -> UnsupportedError:
+    return UnsupportedError(
+        f"{url}: {nodes} node types and {edges} edge types; Graph is of one of each, "
+        "HeteroGraph.load opens this one"
+    )
+
+
+def open_typed_graph(url: str, at: int | None = None) -> ForeignHeteroGraph:
     """Open a graph as one of many types, as :func:`open_graph` does; it may have one of each."""
+    lease = _open_lease(url, "csc", at)
+    if lease is not None:
+        return ForeignHeteroGraph(LeasedTypes(url, "csc", lease))
     return ForeignHeteroGraph(_RemoteTypes(url, "csc"))
 
 
@@ -116,11 +150,17 @@ class _Tables(NamedTuple):
     node_times: RemoteRows | None
 
 
-def _open_tables(url: str, layout: str) -> _Tables:
+def _open_lease(url: str, layout: str, at: int | None) -> Lease | None:
+    """Take a lease if the server's graph is a live one, else return None."""
     as_choice(layout, ("csc", "csr"), "layout")
     address = parse_address(url)
     if address.scheme == "shm":
         raise InvalidArgumentError(f"{url}: a file on this machine is Graph.load(path)")
+    return open_lease(address, None if at is None else as_count(at, "at"))
+
+
+def _open_tables(url: str, layout: str) -> _Tables:
+    address = parse_address(url)
     place = f"{PREFIX}{layout}"
     lists = RemoteRows(address.named(f"{place}/lists"))
 

@@ -30,7 +30,7 @@ from aethergraph.features.table import check_rows
 from aethergraph.graph import EdgeType, HeteroGraph
 from aethergraph.protocols import Adjacency, HomogeneousGraph, RowSource
 
-__all__ = ["PREFIX", "GraphTypes", "graph_tables"]
+__all__ = ["PREFIX", "GraphTypes", "IdTable", "graph_tables"]
 
 PREFIX = "graph/"
 #: Numbers of some ids.
@@ -141,7 +141,7 @@ def _edge_type(kind: Sequence[Any]) -> EdgeType:
     return source, relation, target
 
 
-class _Table(RowSource):
+class IdTable(RowSource):
     """Numbers of a graph by id, as a function gives them."""
 
     def __init__(
@@ -152,19 +152,23 @@ class _Table(RowSource):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
         return self._shape
 
     @property
     def dtype_name(self) -> str:
+        """Name of the dtype."""
         return self._dtype_name
 
     @property
     def fingerprint(self) -> str | None:
+        """Identity of the content; None: there is none."""
         return self._fingerprint
 
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
     ) -> NDArray[Any]:
+        """Return the rows of ``ids``; ``out`` is left as it is."""
         own = as_ids(ids, "ids")
         check_rows(own, self.num_rows)
         return self._get(own)
@@ -192,7 +196,7 @@ def graph_tables(
     def add(name: str, parts: list[_Part], width: tuple[int, ...], dtype: str) -> None:
         own = None if fingerprint is None else f"{fingerprint}/{name}"
         shape = (sum(part.size for part in parts), *width)
-        found[PREFIX + name] = _Table(shape, dtype, own, _joined(parts, width, dtype))
+        found[PREFIX + name] = IdTable(shape, dtype, own, _joined(parts, width, dtype))
 
     def add_values(name: str, stores: list[RowSource]) -> None:
         """Add the values of all types that have them, if there is one dtype for them."""
@@ -232,7 +236,7 @@ def _told(types: GraphTypes, fingerprint: str | None) -> RowSource:
     """Return the table of the types."""
     table = types.pack()
     own = None if fingerprint is None else f"{fingerprint}/types"
-    return _Table(table.shape, "uint8", own, lambda ids: table[ids])
+    return IdTable(table.shape, "uint8", own, lambda ids: table[ids])
 
 
 def _joined(parts: list[_Part], width: tuple[int, ...], dtype: str) -> Get:

@@ -16,7 +16,7 @@ from aethergraph.features import as_row_source
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 
-__all__ = ["ServedRows", "check_shard", "serve_rows", "shard_range"]
+__all__ = ["ServedRows", "check_shard", "row_bytes_of", "serve_rows", "shard_range"]
 
 
 class ServedRows(NamedTuple):
@@ -76,7 +76,7 @@ def serve_rows(sources: Mapping[str, Any], shard: tuple[int, int]) -> dict[str, 
         if not is_name(name) or len(name.encode()) > 1000:
             raise InvalidArgumentError(f"sources: {shown(name)} is no name of a table")
         rows = as_row_source(source, f"sources[{name!r}]")
-        row_bytes = math.prod(rows.row_shape) * rows.array_dtype.itemsize
+        row_bytes = row_bytes_of(rows)
         if row_bytes > wire.MAX_BODY:
             raise InvalidArgumentError(
                 f"sources[{name!r}] has rows of {row_bytes} bytes; {wire.MAX_BODY} are the most"
@@ -86,6 +86,11 @@ def serve_rows(sources: Mapping[str, Any], shard: tuple[int, int]) -> dict[str, 
     if not tables:
         raise InvalidArgumentError("sources is empty: give rows to serve")
     return tables
+
+
+def row_bytes_of(rows: RowSource) -> int:
+    """Return the bytes of a row."""
+    return math.prod(rows.row_shape) * rows.array_dtype.itemsize
 
 
 def check_shard(shard: Any) -> tuple[int, int]:

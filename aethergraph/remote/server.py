@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, as_text, is_name, shown
+from aethergraph._checks.options import as_flag, as_number, as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.errors import (
     AccessDeniedError,
@@ -45,6 +45,7 @@ from aethergraph.features.table import check_rows
 from aethergraph.protocols import FeatureSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Location
+from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES, Leases
 from aethergraph.remote.listening import (
     LOOPBACK,
     REPLY_SECONDS,
@@ -83,6 +84,7 @@ class ServerStats(NamedTuple):
         rows: rows of these.
         row_bytes: bytes of these rows.
         samples: samples that were answered.
+        leases: commits of live graphs that are held for clients now, one for each client.
     """
 
     connections: int
@@ -92,6 +94,7 @@ class ServerStats(NamedTuple):
     rows: int
     row_bytes: int
     samples: int
+    leases: int
 
 
 class _Refusal(Exception):
@@ -163,6 +166,10 @@ class FeatureServer:
         samples: by name, what samples are drawn from (:class:`SampleService`); ``sources`` may then
             be empty.
         log: file to which a line is appended for each sample, for :func:`replay`.
+        graphs: by name, live graphs, or paths of their directories, whose lists clients may sample
+            from (:func:`open_graph`); ``sources`` may then be empty.
+        lease: seconds that a commit of one of ``graphs`` is held for a client at most.
+        max_leases: clients that a commit is held for, at once.
 
     Attributes:
         port: port that it listens at, or None.
@@ -186,6 +193,9 @@ class FeatureServer:
         rdma: bool = False,
         samples: Mapping[str, SampleService] | None = None,
         log: native.Path | None = None,
+        graphs: Mapping[str, Any] | None = None,
+        lease: float = LEASE_SECONDS,
+        max_leases: int = MOST_LEASES,
     ) -> None:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
@@ -202,9 +212,14 @@ class FeatureServer:
         self._desk = SampleDesk(samples, log)
         own_shard = check_shard(shard)
         self._tables: dict[str, ServedRows] = {}
-        if sources or not self._desk.names:
+        if sources or not (self._desk.names or graphs):
             self._tables = serve_rows(sources, own_shard)
         self._numbered = list(self._tables.values())
+        self._leases = Leases(graphs, len(self._numbered), lease, max_leases)
+        if self._leases.names and own_shard[1] > 1:
+            raise InvalidArgumentError(
+                f"shard = {shown(shard)}: the lists of a live graph are served whole, as (0, 1)"
+            )
         self._host = host
         self.port = None if port is None else as_count(port, "port")
         self._unix = None if unix is None else _as_path(unix)
@@ -267,8 +282,13 @@ class FeatureServer:
         """Stop: no connection is accepted, requests that have come are answered, then all end.
 
         Args:
-            grace: seconds that answers may take; then connections are cut.
+            grace: seconds that answers may take, ``inf`` for as long as they take; then connections
+                are cut.
+
+        Raises:
+            InvalidArgumentError: ``grace`` is negative or no number.
         """
+        until = time.monotonic() + check_grace(grace)
         with self._lock:
             listeners, self._listeners = self._listeners, []
             open_ones = [*self._strangers, *self._connections]
@@ -281,9 +301,8 @@ class FeatureServer:
                 os.unlink(self._unix)
         for connection in open_ones:
             connection.stop(socket.SHUT_RD)  # what has come before can still be read
-        until = time.monotonic() + grace
         for thread in list(self._threads):
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
         with self._lock:
             open_ones = [*self._strangers, *self._connections]
         for connection in open_ones:
@@ -291,6 +310,7 @@ class FeatureServer:
         slots, self._slots = self._slots, None
         if slots is not None:
             slots.close()
+        self._leases.close()
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -310,8 +330,8 @@ class FeatureServer:
 
     @property
     def names(self) -> list[str]:
-        """Names of the tables, and of the graphs that samples are drawn from."""
-        return [*self._tables, *self._desk.names]
+        """Names of the tables, and of the graphs that samples are drawn from, or that are live."""
+        return list(dict.fromkeys([*self._tables, *self._desk.names, *self._leases.names]))
 
     @property
     def addresses(self) -> list[str]:
@@ -337,7 +357,10 @@ class FeatureServer:
         for one in rest:
             for i, number in enumerate(one.counts):
                 counts[i] += number
-        return ServerStats(len(rest), accepted, refused, *counts)
+        requests, rows, row_bytes, samples = counts
+        return ServerStats(
+            len(rest), accepted, refused, requests, rows, row_bytes, samples, self._leases.count
+        )
 
     # ---- connections ---------------------------------------------------------------------------
 
@@ -401,6 +424,7 @@ class FeatureServer:
             self._end(one, refused)
 
     def _end(self, one: _Connection, refused: bool) -> None:
+        self._leases.leave(one)
         with self._lock:
             with suppress(ValueError):
                 self._strangers.remove(one)
@@ -482,6 +506,9 @@ class FeatureServer:
             one.requests += 1
             one.samples += 1
             return (wire.bytes_of(found),)
+        if frame.op == wire.LEASE:
+            told = self._leases.answer(wire.unpack_facts(frame.body), one)
+            return (wire.pack_facts(told),)
         if frame.op != wire.PLAN:
             _expect(frame, wire.META)
         try:
@@ -507,13 +534,17 @@ class FeatureServer:
             send_file(one.socket, frame.request, table.rows)
             return
         slots = self._slots if how == RDMA else None
-        facts = {} if slots is None else slots.answer(number)
+        is_leased = number >= len(self._numbered)
+        facts = {} if slots is None or is_leased else slots.answer(number)
         one.send(wire.ATTACH, frame.request, wire.pack_facts(facts))
 
     def _table(self, number: int) -> ServedRows:
-        if number >= len(self._numbered):
+        if number < len(self._numbered):
+            return self._numbered[number]
+        leased = self._leases.table(number)
+        if leased is None:
             raise wire.WireError(f"there is no table {number}")
-        return self._numbered[number]
+        return leased
 
     def _gather(self, one: _Connection, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
         size = len(ids) * table.row_bytes
@@ -537,6 +568,18 @@ class FeatureServer:
         one.rows += len(ids)
         one.row_bytes += size
         return wire.bytes_of(memory)
+
+
+def check_grace(grace: Any) -> float:
+    """Return the seconds that answers may take when a server ends; perhaps infinite.
+
+    Raises:
+        InvalidArgumentError: negative or no number.
+    """
+    seconds = as_number(grace, "grace")
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"grace = {seconds} is no time: give seconds from 0 on, or inf")
+    return seconds
 
 
 def _as_path(path: Any) -> str:

@@ -17,6 +17,8 @@ A frame is a header of 12 bytes and a body; numbers are little-endian::
                                            <──   PLAN    service, plan, form, generation (JSON)
     SAMPLE  u32 service, u32 0, request    ──>                               samples/request.py
                                            <──   SAMPLE  sample with rows    samples/form.py
+    LEASE   live graph, or a lease (JSON)  ──>                               leases.py
+                                           <──   LEASE   its commit and tables (JSON)
     ATTACH  u32 table, u32 how             ──>
                                            <──   ATTACH  where to read the rows oneself (JSON)
 
@@ -52,6 +54,7 @@ __all__ = [
     "GATHER",
     "HEADER",
     "HELLO",
+    "LEASE",
     "MAX_BODY",
     "MAX_IDS",
     "META",
@@ -82,14 +85,14 @@ __all__ = [
     "unpack_number",
 ]
 
-HELLO, AUTH, META, GATHER, ATTACH, PLAN, SAMPLE = 1, 2, 3, 4, 5, 6, 7
+HELLO, AUTH, META, GATHER, ATTACH, PLAN, SAMPLE, LEASE = 1, 2, 3, 4, 5, 6, 7, 8
 #: Flag of a reply that says why there is none.
 ERROR = 1
 #: Most bytes of a body, and most rows of a request; a client splits what is more.
 MAX_BODY, MAX_IDS = 64 << 20, 4096
 NONCE_BYTES = 32
 
-_VERSION = 2
+_VERSION = 3
 _MAGIC = b"AeGr"
 HEADER = struct.Struct("<IBBHI")
 _HELLO = struct.Struct(f"<4sHH{NONCE_BYTES}s")
@@ -340,22 +343,22 @@ def unpack_attach(body: memoryview) -> tuple[int, int]:
 
 
 def pack_facts(facts: dict[str, Any]) -> bytes:
-    """Return the body of an answer to ATTACH."""
+    """Return the body of an answer to ATTACH, or of a LEASE."""
     return json.dumps(facts).encode()
 
 
-def unpack_facts(body: bytes | bytearray) -> dict[str, Any]:
-    """Return what an answer to ATTACH says.
+def unpack_facts(body: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """Return what an answer to ATTACH says, or a LEASE.
 
     Raises:
         WireError: it is none.
     """
     try:
-        facts = json.loads(body)
+        facts = json.loads(bytes(body))
     except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
-        raise WireError("an answer to ATTACH that cannot be read")
+        raise WireError("an object of JSON that cannot be read")
     return facts
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.options import as_choice
+from aethergraph._checks.options import as_choice, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import available_memory, format_size
@@ -29,6 +29,15 @@ def check_stays(address: str, storage: str, budget: Budget | None) -> None:
     if storage != "mmap" or budget is not None:
         raise InvalidArgumentError(
             f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
+        )
+
+
+def check_no_commit(at: Any) -> None:
+    """Raise if a commit is asked for of a file, which has one."""
+    if at is not None:
+        raise InvalidArgumentError(
+            f"at = {shown(at)} is for the address of a server with a live graph; a file is of one "
+            "commit, and History(path).at(lsn) opens a live graph's directory as of any"
         )
 
 

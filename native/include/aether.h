@@ -705,15 +705,22 @@ typedef int (*aether_ask_fn)(void *user, uint32_t what, const uint64_t *in, uint
 typedef struct aether_asked_lists {
     uint64_t num_major; /* lists */
     uint64_t num_minor; /* ids in them are below it */
-    uint64_t num_edges; /* positions and edge ids are below it */
+    uint64_t num_edges; /* entries of all lists */
     uint32_t edge_ids_are_positions;
-    uint32_t own_values; /* AETHER_OWN_*: what else can be asked for */
+    uint32_t own_values;    /* AETHER_OWN_*: what else can be asked for */
+    uint64_t end_positions; /* positions are below it; 0: num_edges, as they are dense */
+    uint64_t end_edge_ids;  /* edge ids are below it; 0: num_edges */
 } aether_asked_lists;
 
 /* Experimental. Make a topology that asks for its lists: those of up to 4096 nodes, and the ids of all
  * positions of a hop, in one question each. Answers are checked: AETHER_E_CORRUPT. */
 int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn answer, void *user,
                                  aether_topology **out, aether_error *err);
+/* Experimental. Answer such a question, AETHER_ASK_*, from the lists of a topology: what the other side of an
+ * aether_ask_fn does. Numbers may come from anywhere: AETHER_E_RANGE names the first bad one.
+ * AETHER_E_UNSUPPORTED: the topology keeps no such values itself. */
+int aether_topology_answer(const aether_topology *t, uint32_t what, const uint64_t *in, uint64_t n,
+                           uint64_t *out, aether_error *err);
 
 /* Ids compressed in blocks of 128 (FORMAT.md, src/topology/blocks.h). */
 typedef struct aether_blocks {

@@ -166,6 +166,57 @@ TEST(wrong_answers_are_found) {
     }
 }
 
+/* Where positions are those of a commit of a live graph, of which there are far more than edges. */
+TEST(positions_may_be_any) {
+    source s = {0};
+    aether_topology *t = make(&s), *sparse = NULL;
+    aether_error err = {0};
+    const aether_asked_lists facts = {.num_major = NODES,
+                                      .num_minor = NODES,
+                                      .num_edges = EDGES,
+                                      .end_positions = INT64_MAX,
+                                      .end_edge_ids = 2 * EDGES};
+    REQUIRE_OK(aether_topology_create_asked(&facts, answer, &s, &sparse, &err), err);
+    aether_topology_facts found;
+    CHECK_OK(aether_topology_describe(sparse, &found, &err), err);
+    CHECK_EQ(found.num_edges, EDGES);
+    CHECK_EQ(found.end_positions, INT64_MAX);
+    CHECK_EQ(found.end_edge_ids, 2 * EDGES);
+    s.start = UINT64_C(1) << 62;
+    const uint64_t node = 3;
+    ae_list list;
+    CHECK_CODE(t->ops->locate(t, &node, 1, &list, &err), AETHER_E_CORRUPT);
+    CHECK_OK(sparse->ops->locate(sparse, &node, 1, &list, &err), err);
+    CHECK_EQ(list.start, (UINT64_C(1) << 62) + 3 * DEGREE);
+    s.start = INT64_MAX;
+    CHECK_CODE(sparse->ops->locate(sparse, &node, 1, &list, &err), AETHER_E_CORRUPT);
+    aether_topology_destroy(sparse);
+    release(&s, t);
+}
+
+TEST(questions_are_answered_from_any_topology) {
+    source s = {0};
+    aether_topology *t = make(&s);
+    aether_error err = {0};
+    const uint64_t in[2] = {7, NODES - 1};
+    uint64_t out[4], expected[4];
+    for (uint32_t what = AETHER_ASK_LISTS; what <= AETHER_ASK_EDGES; what++) {
+        CHECK_OK(aether_topology_answer(s.arrays, what, in, 2, out, &err), err);
+        CHECK_OK(answer(&s, what, in, 2, expected, &err), err);
+        CHECK(memcmp(out, expected, what == AETHER_ASK_LISTS ? 32 : 16) == 0);
+        const uint64_t bad[2] = {0, what == AETHER_ASK_LISTS ? NODES : EDGES};
+        CHECK_CODE(aether_topology_answer(s.arrays, what, bad, 2, out, &err), AETHER_E_RANGE);
+        CHECK_EQ(err.position, 1);
+        CHECK_OK(aether_topology_answer(s.arrays, what, NULL, 0, NULL, &err), err);
+    }
+    CHECK_CODE(aether_topology_answer(s.arrays, AETHER_ASK_WEIGHTS, in, 2, out, &err), AETHER_E_UNSUPPORTED);
+    CHECK_CODE(aether_topology_answer(s.arrays, AETHER_ASK_TIMES, in, 2, out, &err), AETHER_E_UNSUPPORTED);
+    CHECK_CODE(aether_topology_answer(s.arrays, 9, in, 2, out, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_topology_answer(NULL, 0, in, 2, out, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_topology_answer(s.arrays, 0, NULL, 2, out, &err), AETHER_E_INVALID);
+    release(&s, t);
+}
+
 TEST(facts_are_checked) {
     aether_topology *t = NULL;
     aether_asked_lists facts = {.num_major = 1, .num_minor = 1};
@@ -175,7 +226,14 @@ TEST(facts_are_checked) {
     CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_LIMIT);
     facts = (aether_asked_lists){.num_major = 1, .num_minor = UINT64_MAX};
     CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_LIMIT);
-    facts = (aether_asked_lists){1, 7, 0, 1, AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES};
+    facts = (aether_asked_lists){.num_major = 1, .num_minor = 1, .num_edges = 9, .end_positions = 8};
+    CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_INVALID);
+    facts = (aether_asked_lists){.num_major = 1, .num_minor = 1, .num_edges = 9, .end_edge_ids = UINT64_MAX};
+    CHECK_CODE(aether_topology_create_asked(&facts, answer, NULL, &t, NULL), AETHER_E_INVALID);
+    facts = (aether_asked_lists){.num_major = 1,
+                                 .num_minor = 7,
+                                 .edge_ids_are_positions = 1,
+                                 .own_values = AETHER_OWN_WEIGHTS | AETHER_OWN_TIMES};
     aether_error err = {0};
     REQUIRE_OK(aether_topology_create_asked(&facts, answer, NULL, &t, &err), err);
     aether_topology_facts found;

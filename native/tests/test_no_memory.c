@@ -393,7 +393,9 @@ SWEEP(sample_of_asked_lists, {
     const aether_asked_lists facts = {
         .num_major = NODES, .num_minor = NODES, .num_edges = EDGES, .edge_ids_are_positions = 1};
     aether_topology *t = NULL;
+    uint64_t numbers[2] = {0, 1}, answers[2];
     MAKE(aether_topology_create_asked(&facts, answer, NULL, &t, err));
+    USE(aether_topology_answer(t, AETHER_ASK_IDS, numbers, 2, answers, err));
     rc = sample(t, 0, false, false, NULL, NULL, err);
 done:
     aether_topology_destroy(t);

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving import served
+from serving import address_in, served
 from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
@@ -62,6 +62,15 @@ def test_many_files_at_two_places(files: Path) -> None:
         assert (wide.gather(range(20)) == np.load(files / "x.npy")).all()
 
 
+@pytest.mark.parametrize("grace", ["inf", "1e300", "0"])
+def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
+    with served(files / "x.npy", "--grace", grace) as (process, line):
+        assert open_source(address_in(line)).gather([1]).shape == (1, 5)
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "") and "ended: 1 row" in out
+
+
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
@@ -74,6 +83,9 @@ def test_many_files_at_two_places(files: Path) -> None:
         (("bare.aeg",), 2, "a graph without attributes to serve"),
         (("none.npy",), 1, "none.npy"),
         (("x.npy", "--token-file", "none"), 2, "token_file"),
+        (("x.npy", "--graph"), 2, "--graph: none of the files is a graph"),
+        (("x.npy", "--grace", "nan"), 2, "grace = nan is no time"),
+        (("x.npy", "--grace", "-1"), 2, "grace = -1.0 is no time"),
     ],
 )
 def test_refusals(

@@ -6,7 +6,11 @@
     {"seeds": [3, 4], "times": [17, 17], "key": 71, "commit": 1234, "sum": "5d41..."}
 
 ``sum`` is the BLAKE2b of 16 bytes (RFC 7693) of the answer. Lines are appended whole, by any number
-of threads and processes.
+of threads and processes. A line that was cut off, by a power failure or a full disk, is ended by
+whoever writes next, with a line that says so; it was of an answer that nobody got::
+
+    {"seeds": [3, 4], "ti
+    {"torn": true}
 """
 
 from __future__ import annotations
@@ -33,6 +37,10 @@ __all__ = ["Answered", "AnswerLog", "read_answers", "sum_of"]
 def sum_of(body: Any) -> str:
     """Return the checksum of an answer."""
     return hashlib.blake2b(body, digest_size=16).hexdigest()
+
+
+#: Line behind one that was cut off.
+_TORN = b'{"torn":true}\n'
 
 
 class Answered(NamedTuple):
@@ -65,17 +73,23 @@ class AnswerLog:
         told: what :meth:`SampleService.told` says of the service that answers.
 
     Raises:
-        StorageError: it cannot be opened.
+        StorageError: it cannot be opened, or written.
     """
 
     def __init__(self, path: native.Path, told: dict[str, Any]) -> None:
         self._path = native.encode_path(path)[0]
         try:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._is_torn = _ends_torn(self._file)
         except OSError as error:
             raise storage_error(error, self._path) from None
         self._form = Form.of(told["form"])
         self._write({"graph": told["graph"], **told})
+        try:
+            os.fsync(self._file)  # what is appended now follows a whole line, whatever fails next
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # of a pipe
+                raise storage_error(error, self._path) from None
 
     def add(self, request: Request, commit: int, body: Any) -> None:
         """Append an answer.
@@ -93,8 +107,12 @@ class AnswerLog:
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        if self._is_torn:
+            text = b"\n" + _TORN + text
         try:
-            if os.write(self._file, text) != len(text):
+            done = os.write(self._file, text)
+            self._is_torn = done != len(text)
+            if self._is_torn:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise storage_error(error, self._path) from None
@@ -110,6 +128,12 @@ class AnswerLog:
             self.close()
 
 
+def _ends_torn(file: int) -> bool:
+    """Return whether the last line of a file has no end; False of pipes."""
+    size = os.fstat(file).st_size
+    return size > 0 and os.pread(file, 1, size - 1) != b"\n"
+
+
 def _plain(values: Any) -> Any:
     if isinstance(values, dict):
         return {kind: array.tolist() for kind, array in values.items() if len(array)}
@@ -117,7 +141,7 @@ def _plain(values: Any) -> Any:
 
 
 def read_answers(path: native.Path) -> Iterator[Answered]:
-    """Read a log of answers; a last line that was not finished is left out.
+    """Read a log of answers; lines that were cut off are left out.
 
     Raises:
         MissingFileError, StorageError: it cannot be read.
@@ -125,11 +149,17 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
     """
     name = native.encode_path(path)[0]
     head: tuple[str | None, SamplePlan, Form] | None = None
+    wrong: FormatError | None = None
     try:
         with open(name, "rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    return
+                    break
+                if line == _TORN:
+                    wrong = None  # it was of the line before
+                    continue
+                if wrong is not None:
+                    raise wrong
                 try:
                     found = json.loads(line)
                     if "plan" in found:
@@ -141,10 +171,13 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
                     request = _request(head[2], found)
                     commit, total = int(found["commit"]), str(found["sum"])
                 except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
-                    raise FormatError(
+                    wrong = FormatError(
                         f"{name}, line {number}: no line of a log of answers: {error!r}"
-                    ) from None
+                    )
+                    continue
                 yield Answered(number, *head, request, commit, total)
+        if wrong is not None:
+            raise wrong
     except FileNotFoundError as error:
         raise MissingFileError(error.errno, f"{name} does not exist", name) from None
     except StorageError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from aethergraph import _native as native
@@ -11,9 +12,10 @@ from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.errors import AetherError, FileChangedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.remote.commits import open_any
 from aethergraph.remote.samples.client import ServedSample
 from aethergraph.remote.samples.log import Answered, read_answers, sum_of
-from aethergraph.remote.samples.service import SampleService, open_any
+from aethergraph.remote.samples.service import SampleService
 
 __all__ = ["Replayed", "check_replay", "replay"]
 
@@ -33,7 +35,12 @@ class Replayed(NamedTuple):
 
 
 def replay(
-    log: native.Path, graph: Any, *, check: bool = True, arena_mb: int = 1024
+    log: native.Path,
+    graph: Any,
+    *,
+    check: bool = True,
+    arena_mb: int = 1024,
+    missing: Callable[[int, AetherError], object] | None = None,
 ) -> Iterator[ServedSample]:
     """Make the answers in a log again, such as to train on what a model saw in production.
 
@@ -42,7 +49,8 @@ def replay(
         for found in replay("answers.jsonl", "g.aegd"):
             step(found.x, found.edge_index)
 
-    Answers come by commit, and those of a commit in the order of the log.
+    Answers come by commit, and those of a commit in the order of the log. One that cannot be made
+    any more, such as one from a commit that a merge has given up, is reported and left out.
 
     Args:
         log: file of ``aethergraph serve --log`` or ``open_sampler(log=)``.
@@ -50,20 +58,34 @@ def replay(
             a graph file; or a graph, such as a snapshot that is held, or one that was saved.
         check: compare the bytes with those that were answered.
         arena_mb: MiB of memory for the edges of a live graph, as of :class:`DynamicGraph`.
+        missing: ``missing(line, error)`` is called for each answer that cannot be made again, with
+            the number of its line in the log. None: a warning for each.
 
     Raises:
         FileChangedError: an answer is another one now; names the line. Or the graph is another.
-        OutOfRangeError: a commit was given up by a merge.
+        OutOfRangeError: the commits of all answers were given up by a merge.
         FormatError: the log is none.
     """
+    name = native.encode_path(log)[0]
+    first: AetherError | None = None
+    is_empty = True
     for answered, found in _replay(log, graph, arena_mb):
         if isinstance(found, AetherError):
-            raise found
+            first = first or found
+            if missing is not None:
+                missing(answered.line, found)
+            else:
+                text = f"{name}, line {answered.line}: not made again: {found}"
+                warnings.warn(text, stacklevel=2)
+            continue
         if check:
             wrong = _difference(answered, found)
             if wrong is not None:
-                raise FileChangedError(f"{native.encode_path(log)[0]}, {wrong}")
+                raise FileChangedError(f"{name}, {wrong}")
+        is_empty = False
         yield ServedSample.of(answered.form, answered.request, found)
+    if is_empty and first is not None:
+        raise first
 
 
 def check_replay(log: native.Path, graph: Any, *, arena_mb: int = 1024) -> Replayed:

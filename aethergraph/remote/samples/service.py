@@ -1,150 +1,37 @@
-"""SampleService: answers requests for samples from a graph.
-
-::
-
-    graph file, snapshot      the same graph for every request
-    live graph                its last commit at each request
-    directory of a live one   that of the process that writes it, followed when it is started again;
-                              without one, the last commit in the log
-"""
+"""SampleService: answers requests for samples from a graph, each from its last commit."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import secrets
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_list, shown
-from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
-from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.errors import (
-    ClosedError,
     FileChangedError,
     InvalidArgumentError,
     UnsupportedError,
 )
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import RowSource
+from aethergraph.remote.commits import AnyGraph, commits_of
 from aethergraph.remote.samples.form import Field, Form, structure
 from aethergraph.remote.samples.plan import AnySampler, SamplePlan
 from aethergraph.remote.samples.request import Request
 
-__all__ = ["SampleService", "open_any"]
+__all__ = ["SampleService"]
 
-AnyGraph = HomogeneousGraph | HeteroGraph
 Room = Callable[[int], NDArray[np.uint8]]
-
-
-def open_any(path: native.Path) -> tuple[AnyGraph, str | None]:
-    """Open a graph file, as a graph of one type if it has one; return it and its fingerprint."""
-    graph = HeteroGraph.load(path)
-    if (len(graph.node_types), len(graph.edge_types)) == (1, 1):
-        return Graph.load(path), graph.fingerprint
-    return graph, graph.fingerprint
-
-
-class _Taken(NamedTuple):
-    """Graph to answer from: what the sampler is over, one commit of it, and its number."""
-
-    graph: Any
-    now: Any
-    number: int
-
-
-class _Fixed:
-    """Graph that does not change."""
-
-    def __init__(self, graph: Any, identity: str | None) -> None:
-        self.identity = identity
-        self._taken = _Taken(graph, graph, _number(graph))
-
-    def take(self) -> _Taken:
-        return self._taken
-
-
-class _Live:
-    """Live graph of this process."""
-
-    identity: str | None = None
-
-    def __init__(self, graph: Any) -> None:
-        self._graph = graph
-        if graph.directory is not None:
-            self.identity = LiveDirectory(graph.directory).uuid.hex()
-
-    def take(self) -> _Taken:
-        now = self._graph.snapshot()
-        return _Taken(self._graph, now, _number(now))
-
-
-class _Directory:
-    """Live graph in a directory, which another process may write."""
-
-    def __init__(self, path: native.Path) -> None:
-        self._directory = LiveDirectory(path)
-        self.identity = self._directory.uuid.hex()
-        self._lock = threading.Lock()
-        self._seen: tuple[int, int] | None = None
-        self._graph: Any = None
-        self._then: _Taken | None = None
-        self._history: History | None = None
-        self._look()
-        if self._graph is None:
-            self._history = History(path)
-            then = self._history.last()
-            self._then = _Taken(then, then, _number(then))
-
-    def take(self) -> _Taken:
-        if self._directory.published() != self._seen:
-            with self._lock:
-                self._look()
-        graph = self._graph
-        if graph is None:
-            assert self._then is not None
-            return self._then
-        now = graph.snapshot()
-        return _Taken(graph, now, now.lsn)
-
-    def _look(self) -> None:
-        """Attach to the process that writes, if there is another one than before."""
-        seen = self._directory.published()
-        if seen == self._seen:
-            return
-        if seen is not None:
-            try:
-                typed = list(self._directory.description()["num_nodes"]) != ["node"]
-                kind: Any = DynamicHeteroGraph if typed else DynamicGraph
-                self._graph = kind.attach(self._directory.path)
-            except ClosedError:  # it has ended: what it committed last is what there is
-                pass
-        self._seen = seen
-
-
-def _number(graph: Any) -> int:
-    """Return the number of the commit of a snapshot: in the log, or its own; 0: it is none."""
-    lsn = getattr(graph, "lsn", None)
-    return 0 if lsn is None else int(lsn or graph.commit)
-
-
-def _as_source(graph: Any) -> _Fixed | _Live | _Directory:
-    if getattr(graph, "is_live", False):
-        return _Live(graph)
-    if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
-        return _Fixed(graph, getattr(graph, "fingerprint", None) or None)
-    if is_live_directory(graph):
-        return _Directory(graph)
-    return _Fixed(*open_any(graph))
 
 
 class SampleService:
@@ -173,7 +60,7 @@ class SampleService:
         self, graph: AnyGraph | native.Path, plan: SamplePlan | native.Path, *, saved: bool = False
     ) -> None:  # fmt: skip
         self.plan = plan if isinstance(plan, SamplePlan) else SamplePlan.read(plan)
-        self._source = _as_source(graph)
+        self._source = commits_of(graph)
         self._saved = as_flag(saved, "saved")
         self.identity = self._source.identity
         taken = self._source.take()

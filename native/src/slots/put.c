@@ -41,11 +41,12 @@ static void store_data(ae_slot *slot, const uint8_t *data, uint64_t row_bytes) {
     }
 }
 
-/* Return the version that a row gets. A time never goes back, whatever the clock does. */
+/* Return the version that a row gets. A time never goes back, whatever the clock does, and a count stays at
+ * the largest number: readers take versions for signed ones. */
 static uint64_t version_of(const put *p, uint64_t i, uint64_t before) {
     if (p->versions)
         return (uint64_t)p->versions[i];
-    return p->now ? ae_max_u64(p->now, before) : before + 1;
+    return p->now ? ae_max_u64(p->now, before) : ae_min_u64(before + 1, INT64_MAX);
 }
 
 /* Write a row, unless it has a newer version; its shard is locked. A seq that is odd here is a dead

@@ -11,7 +11,8 @@
  *
  *   locate  fetch  edge_ids  weights  times  ──>  ask(user, what, numbers)  ──>  numbers
  *
- * An answer is checked like a file: a list must lie within the positions, an id below num_minor.
+ * An answer is checked like a file: a list must lie within the positions, an id below num_minor. Positions
+ * are dense, or whatever the other side makes of them, such as those of one commit of a live graph.
  */
 
 typedef struct asked {
@@ -119,6 +120,14 @@ int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn 
         return ae_error_set(err, AETHER_E_INVALID, "asked lists need their facts and somebody to ask");
     if (lists->num_major >= INT64_MAX || lists->num_minor >= INT64_MAX || lists->num_edges >= INT64_MAX)
         return ae_error_set(err, AETHER_E_LIMIT, "a topology holds fewer than 2^63 nodes and edges");
+    const uint64_t end_positions = lists->end_positions ? lists->end_positions : lists->num_edges;
+    const uint64_t end_edge_ids = lists->end_edge_ids ? lists->end_edge_ids : lists->num_edges;
+    if (end_positions < lists->num_edges || end_edge_ids < lists->num_edges || end_positions > INT64_MAX ||
+        end_edge_ids > INT64_MAX)
+        return ae_error_set(err, AETHER_E_INVALID,
+                            "positions below %" PRIu64 " and edge ids below %" PRIu64
+                            " are not those of %" PRIu64 " edges",
+                            end_positions, end_edge_ids, lists->num_edges);
     asked *a = calloc(1, sizeof *a);
     if (!a)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a topology");
@@ -138,8 +147,8 @@ int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn 
         .num_major = lists->num_major,
         .num_minor = lists->num_minor,
         .num_edges = lists->num_edges,
-        .end_positions = lists->num_edges,
-        .end_edge_ids = lists->num_edges,
+        .end_positions = end_positions,
+        .end_edge_ids = end_edge_ids,
         .id_bytes = 8,
         .edge_ids_are_positions = lists->edge_ids_are_positions != 0,
         .is_far = true,
@@ -148,4 +157,36 @@ int aether_topology_create_asked(const aether_asked_lists *lists, aether_ask_fn 
     a->user = user;
     *out = &a->base;
     return AETHER_OK;
+}
+
+/* ---- the other side ---- */
+
+int aether_topology_answer(const aether_topology *t, uint32_t what, const uint64_t *in, uint64_t n,
+                           uint64_t *out, aether_error *err) {
+    if (!t || (n && (!in || !out)) || what > AETHER_ASK_TIMES)
+        return ae_error_set(err, AETHER_E_INVALID, "a topology, a question, numbers and out are needed");
+    const ae_topology_ops *ops = t->ops;
+    if ((what == AETHER_ASK_WEIGHTS && !ops->weights) || (what == AETHER_ASK_TIMES && !ops->times))
+        return ae_error_set(err, AETHER_E_UNSUPPORTED, "this topology keeps no %s itself",
+                            what == AETHER_ASK_WEIGHTS ? "weights" : "times");
+    const uint64_t end = what == AETHER_ASK_LISTS ? t->num_major : t->end_positions;
+    for (uint64_t i = 0; i < n; i++)
+        if (in[i] >= end)
+            return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)in[i],
+                               "%s %" PRIu64 " is not below %" PRIu64,
+                               what == AETHER_ASK_LISTS ? "node" : "position", in[i], end);
+    if (!n)
+        return AETHER_OK;
+    switch (what) {
+    case AETHER_ASK_LISTS:
+        return ops->locate(t, in, n, (ae_list *)(void *)out, err);
+    case AETHER_ASK_IDS:
+        return ops->fetch(t, in, n, out, err);
+    case AETHER_ASK_EDGES:
+        return ops->edge_ids(t, in, n, out, err);
+    case AETHER_ASK_WEIGHTS:
+        return ops->weights(t, in, n, (double *)(void *)out, err);
+    default:
+        return ops->times(t, in, n, (int64_t *)(void *)out, err);
+    }
 }

@@ -175,6 +175,16 @@ def test_no_time_goes_back() -> None:
     assert table.put(0, [3.0], version=5) == 0
 
 
+def test_counts_end_at_the_largest() -> None:
+    table = LiveFeatureTable.create(None, 4, 1, version_unit=None)
+    table.put(0, [1.0], version=2**63 - 2)
+    for value in (2.0, 3.0, 4.0):
+        assert table.put(0, [value]) == 1
+        assert table.versions([0]).tolist() == [2**63 - 1]
+        assert table.gather([0]).tolist() == [[value]]
+    assert table.put(0, [5.0], version=2**63 - 2) == 0
+
+
 # ---- missing rows ------------------------------------------------------------------------------
 
 

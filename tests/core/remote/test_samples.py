@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from aethergraph.errors import (
     LimitError,
     MissingFileError,
     OutOfRangeError,
+    StorageError,
     UnsupportedError,
 )
 from aethergraph.remote import (
@@ -488,6 +490,74 @@ def test_logs_that_are_none(tmp_path: Path, graph: Graph) -> None:
             check_replay(tmp_path / "log", graph)
     with pytest.raises(MissingFileError):
         check_replay(tmp_path / "none", graph)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 60])
+def test_a_line_that_was_cut_off(tmp_path: Path, graph: Graph, cut: int) -> None:
+    """A server that is started again goes on behind it, and replay leaves it out."""
+    log = tmp_path / "log"
+
+    def ask(key: int) -> None:
+        service = SampleService(graph, SamplePlan([3]))
+        with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
+            open_sampler(server.address).sample([key], key=key)
+
+    ask(1)
+    ask(2)
+    log.write_bytes(log.read_bytes()[:-cut])
+    for key in (3, 4):
+        ask(key)
+    found = check_replay(log, graph)
+    assert found.differences == []
+    assert [one.key for one in replay(log, graph)] == [1, *([2] if cut == 1 else []), 3, 4]
+    content = log.read_bytes()
+    at = content.index(b"\n") + 4  # damage in the middle is no line that was cut off
+    log.write_bytes(content[:at] + b"\xff" + content[at:])
+    with pytest.raises(FormatError, match="line 2: no line of a log"):
+        check_replay(log, graph)
+
+
+def test_a_full_disk_cuts_a_line_off(
+    tmp_path: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, write = tmp_path / "log", os.write
+    service = SampleService(graph, SamplePlan([3]))
+    with FeatureServer({}, samples={"g": service}, port=0) as server:
+        with open_sampler(server.address, log=log) as sampler:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", lambda file, text: write(file, text[:9]))
+                with pytest.raises(StorageError, match="No space left"):
+                    sampler.sample([1], key=1)
+            sampler.sample([2], key=2)
+        assert [one.key for one in replay(log, graph)] == [2]
+
+
+def test_answers_older_than_a_merge(tmp_path: Path) -> None:
+    """They are reported, each by its line, and the others are made again."""
+    path, log = tmp_path / "g.aegd", tmp_path / "log"
+    live = make_live(path)
+    service = SampleService(live, SamplePlan([5, 4]))
+    with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
+        with open_sampler(server.address) as sampler:
+            for key in (1, 2):
+                sampler.sample([3], key=key)
+            change(live, np.random.default_rng(3), 99)
+            live.merge()
+            change(live, np.random.default_rng(4), 100)
+            sampler.sample([3], key=3)
+    live.close()
+    seen: list[tuple[int, type]] = []
+    found = replay(log, path, missing=lambda line, error: seen.append((line, type(error))))
+    assert [one.key for one in found] == [3]
+    assert seen == [(2, OutOfRangeError), (3, OutOfRangeError)]
+    with pytest.warns(UserWarning, match="line [23]: not made again: lsn = "):
+        assert [one.key for one in replay(log, path)] == [3]
+    assert len(check_replay(log, path).differences) == 2
+    result = run_replay(log, path)
+    assert result.returncode == 1 and "line 2: lsn" in result.stdout
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))
+    with pytest.raises(OutOfRangeError, match="merging gave up"):
+        list(replay(log, path, missing=lambda *_: None))
 
 
 def test_nothing_for_strangers(graph: Graph) -> None:

@@ -1,0 +1,143 @@
+"""Graphs that requests are answered from, one commit at a time.
+
+::
+
+    graph file, snapshot      the same graph for every request
+    live graph                its last commit at each request
+    directory of a live one   that of the process that writes it, followed when it is started again;
+                              without one, the last commit in the log
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple, Protocol
+
+from aethergraph import _native as native
+from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
+from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.errors import ClosedError
+from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.protocols import HomogeneousGraph
+
+__all__ = ["AnyGraph", "Commits", "Taken", "commits_of", "open_any"]
+
+AnyGraph = HomogeneousGraph | HeteroGraph
+
+
+def open_any(path: native.Path) -> tuple[AnyGraph, str | None]:
+    """Open a graph file, as a graph of one type if it has one; return it and its fingerprint."""
+    graph = HeteroGraph.load(path)
+    if (len(graph.node_types), len(graph.edge_types)) == (1, 1):
+        return Graph.load(path), graph.fingerprint
+    return graph, graph.fingerprint
+
+
+class Taken(NamedTuple):
+    """Graph to answer from: what the sampler is over, one commit of it, and its number."""
+
+    graph: Any
+    now: Any
+    number: int
+
+
+class Commits(Protocol):
+    """Commits of a graph."""
+
+    identity: str | None
+    #: True if there may be further ones.
+    is_live: bool
+
+    def take(self) -> Taken:
+        """Return the last commit."""
+
+
+class _Fixed:
+    """Graph that does not change."""
+
+    is_live = False
+
+    def __init__(self, graph: Any, identity: str | None) -> None:
+        self.identity = identity
+        self._taken = Taken(graph, graph, _number(graph))
+
+    def take(self) -> Taken:
+        return self._taken
+
+
+class _Live:
+    """Live graph of this process."""
+
+    identity: str | None = None
+    is_live = True
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+        if graph.directory is not None:
+            self.identity = LiveDirectory(graph.directory).uuid.hex()
+
+    def take(self) -> Taken:
+        now = self._graph.snapshot()
+        return Taken(self._graph, now, _number(now))
+
+
+class _Directory:
+    """Live graph in a directory, which another process may write."""
+
+    is_live = True
+
+    def __init__(self, path: native.Path) -> None:
+        self._directory = LiveDirectory(path)
+        self.identity: str | None = self._directory.uuid.hex()
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int] | None = None
+        self._graph: Any = None
+        self._then: Taken | None = None
+        self._history: History | None = None
+        self._look()
+        if self._graph is None:
+            self._history = History(path)
+            then = self._history.last()
+            self._then = Taken(then, then, _number(then))
+
+    def take(self) -> Taken:
+        if self._directory.published() != self._seen:
+            with self._lock:
+                self._look()
+        graph = self._graph
+        if graph is None:
+            assert self._then is not None
+            return self._then
+        now = graph.snapshot()
+        return Taken(graph, now, now.lsn)
+
+    def _look(self) -> None:
+        """Attach to the process that writes, if there is another one than before."""
+        seen = self._directory.published()
+        if seen == self._seen:
+            return
+        if seen is not None:
+            try:
+                typed = list(self._directory.description()["num_nodes"]) != ["node"]
+                kind: Any = DynamicHeteroGraph if typed else DynamicGraph
+                self._graph = kind.attach(self._directory.path)
+            except ClosedError:  # it has ended: what it committed last is what there is
+                pass
+        self._seen = seen
+
+
+def _number(graph: Any) -> int:
+    """Return the number of the commit of a snapshot: in the log, or its own; 0: it is none."""
+    lsn = getattr(graph, "lsn", None)
+    return 0 if lsn is None else int(lsn or graph.commit)
+
+
+def commits_of(graph: Any) -> Commits:
+    """Return the commits of a graph of any kind, or of the file or directory at a path."""
+    if getattr(graph, "is_live", False):
+        return _Live(graph)
+    if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+        return _Fixed(graph, getattr(graph, "fingerprint", None) or None)
+    if is_live_directory(graph):
+        return _Directory(graph)
+    return _Fixed(*open_any(graph))

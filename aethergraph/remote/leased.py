@@ -1,0 +1,373 @@
+"""Live graphs of a server: samplers ask for the lists of one commit, which it holds for them.
+
+::
+
+    Lease ── one endpoint for all tables of the commit; each connection takes part in the lease
+      ├── LeasedRows       rows of an attribute
+      ├── LeasedLists      lists of a graph of one type, as a TopologySource
+      └── LeasedTypes      lists by edge type, as a TypedTopologySource
+
+Positions in the lists are those of the server's memory, of which there are far more than edges.
+Only the server that gave them understands them, so what it does not hold any more is an error
+that tells to load the graph again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.options import shown
+from aethergraph._native.asked import AskedLists
+from aethergraph.errors import ClosedError, InvalidArgumentError
+from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.graph import EdgeType
+from aethergraph.protocols import RowSource
+from aethergraph.remote import wire
+from aethergraph.remote.address import Address
+from aethergraph.remote.endpoint import Connection, Endpoint
+
+__all__ = ["Lease", "LeasedLists", "LeasedRows", "LeasedTypes", "open_lease"]
+
+#: Most bytes of a description.
+_DESCRIPTION = 4 << 20
+#: Questions to lists, by their names in descriptions.
+_QUESTIONS = {
+    "lists": AskedLists.LISTS,
+    "ids": AskedLists.IDS,
+    "edges": AskedLists.EDGES,
+    "weights": AskedLists.WEIGHTS,
+    "times": AskedLists.TIMES,
+}
+
+
+class _Attr(NamedTuple):
+    """Attribute as a server describes it."""
+
+    name: str
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    is_live: bool
+
+    @classmethod
+    def of(cls, told: Any) -> _Attr:
+        name, number, shape, dtype, is_live = told
+        found = cls(str(name), int(number), tuple(map(int, shape)), str(dtype), bool(is_live))
+        if found.dtype not in native.DTYPE_CODES or min(found.shape, default=-1) < 0:
+            raise ValueError("an attribute that is none")
+        return found
+
+
+class _Relation(NamedTuple):
+    """Edge type as a server describes it."""
+
+    kind: EdgeType
+    num_edges: int
+    end_edge_ids: int
+    sorted_by: tuple[str, ...]
+    attrs: tuple[_Attr, ...]
+    #: Numbers of tables by question, by layout.
+    lists: dict[str, dict[int, int]]
+
+    @classmethod
+    def of(cls, told: Any) -> _Relation:
+        source, relation, target = map(str, told["type"])
+        lists = {
+            str(layout): {_QUESTIONS[what]: int(number) for what, number in tables.items()}
+            for layout, tables in told["lists"].items()
+        }
+        found = cls(
+            (source, relation, target), int(told["edges"]), int(told["end"]),
+            tuple(map(str, told["sorted"])), tuple(map(_Attr.of, told["attrs"])), lists,
+        )  # fmt: skip
+        need = {AskedLists.LISTS, AskedLists.IDS, AskedLists.EDGES}
+        if not all(need <= set(tables) for tables in lists.values()):
+            raise ValueError("lists that nobody can ask for")
+        if not 0 <= found.num_edges <= found.end_edge_ids < 2**63:
+            raise ValueError("edges that contradict each other")
+        return found
+
+
+class _Told(NamedTuple):
+    """Commit of a live graph, and the lease of it, as a server describes them."""
+
+    lease: str
+    graph: str
+    commit: int
+    seconds: float
+    typed: bool
+    nodes: dict[str, int]
+    node_attrs: dict[str, tuple[_Attr, ...]]
+    relations: tuple[_Relation, ...]
+    time_unit: str | None
+    time_zone: str | None
+    time_attr: str | None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> _Told:
+        found = cls(
+            str(told["lease"]), str(told["graph"]), int(told["commit"]), float(told["seconds"]),
+            bool(told["typed"]),
+            {str(kind): int(count) for kind, count, _ in told["nodes"]},
+            {str(kind): tuple(map(_Attr.of, attrs)) for kind, _, attrs in told["nodes"]},
+            tuple(map(_Relation.of, told["edges"])), told["time_unit"], told["time_zone"],
+            told["time_attr"],
+        )  # fmt: skip
+        ends = {end for one in found.relations for end in (one.kind[0], one.kind[2])}
+        counts = found.nodes.values()
+        if not ends <= set(found.nodes) or not all(0 <= count < 2**63 for count in counts):
+            raise ValueError("nodes that contradict each other")
+        if not found.typed and (len(found.nodes), len(found.relations)) != (1, 1):
+            raise ValueError("one type with several")
+        return found
+
+    def is_as(self, before: _Told) -> bool:
+        """Return whether it is the same lease."""
+        return self.lease == before.lease
+
+    def difference(self, before: _Told) -> str:
+        """Say how it differs."""
+        return f"commit {self.commit}, before {before.commit}"
+
+
+_NOTHING = _Told("", "", 0, 0.0, True, {}, {}, (), None, None, None)
+
+
+class _Asking:
+    """What a new connection asks for: a lease, then to take part in it."""
+
+    def __init__(self, at: int | None, token: str | None) -> None:
+        self._at, self._token = at, token
+
+    def __call__(self, connection: Connection, name: str) -> _Told:
+        asked: dict[str, Any] = {"graph": name, "at": self._at}
+        if self._token is not None:
+            asked = {"lease": self._token}
+        body = connection.ask(wire.LEASE, wire.pack_facts(asked), most=_DESCRIPTION)
+        facts = wire.unpack_facts(body)
+        if not facts:
+            return _NOTHING
+        try:
+            told = _Told.of(facts)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            raise wire.WireError("a description that cannot be read") from None
+        self._token = told.lease
+        return told
+
+
+class Lease:
+    """Commit of a live graph that a server holds for this process, and those that copies go to.
+
+    Args:
+        address: where the server is; the name, if there is one, is that of the graph.
+        at: number of the commit; None: the last one.
+        token: name of a lease that was taken before, which is joined.
+
+    Raises:
+        SnapshotExpiredError: the lease has ended.
+        OutOfRangeError: the server does not have the commit.
+    """
+
+    def __init__(self, address: Address, at: int | None = None, token: str | None = None) -> None:
+        self._address, self._at = address, at
+        # No method of this object: it would only be let go of when the collector comes.
+        self.endpoint = Endpoint(address, address.locations[0], _Asking(at, token))
+        self.told: _Told = self.endpoint.table
+
+    @property
+    def is_there(self) -> bool:
+        """False if the server has no live graph of this name."""
+        return self.told is not _NOTHING
+
+    def gather(
+        self, number: int, ids: NDArray[np.int64], out: NDArray[Any],
+        task: native.Task | None = None,
+    ) -> None:  # fmt: skip
+        """Set ``out[i]`` to row ``ids[i]`` of a table."""
+        if len(ids):
+            self.endpoint.run(lambda one: one.gather(ids, out, task, number).finish(), task)
+
+    def close(self) -> None:
+        """Close the connections; the server then holds the commit no longer."""
+        self.endpoint.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lease, (self._address, self._at, self.told.lease)
+
+
+class _Rows:
+    """Reader behind a RowTable: asks for the rows of a leased table."""
+
+    def __init__(self, lease: Lease, attr: _Attr) -> None:
+        self._lease, self._attr = lease, attr
+        self.code = native.dtype_code(attr.dtype)
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
+        own = np.ascontiguousarray(ids, np.int64)
+        check_rows(own, self._attr.shape[0])
+
+        def fill(rows: NDArray[Any]) -> None:
+            self._lease.gather(self._attr.number, own, rows, task)
+
+        gather_filled(fill, out, self.code, out_code, task)
+
+
+class LeasedRows(RowTable):
+    """Rows of an attribute of a live graph, as of the commit that the server holds."""
+
+    def __init__(self, lease: Lease, attr: _Attr) -> None:
+        self._lease, self._attr = lease, attr
+        self._rows = reader = _Rows(lease, attr)
+        self._array, self._guard = None, None
+        self._code, self._dtype = reader.code, native.ARRAY_DTYPES[reader.code]
+        self._num_rows, self._row_shape = attr.shape[0], attr.shape[1:]
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows, read at each use."""
+        return self.read(0, self._num_rows)
+
+    @property
+    def is_live(self) -> bool:
+        """True if the rows change by themselves, and are of no commit."""
+        return self._attr.is_live
+
+    @property
+    def storage(self) -> str:
+        """``"tcp"`` or ``"unix"``."""
+        return self._lease.endpoint.scheme
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._rows is None
+
+    def close(self) -> None:
+        """Drop the rows; the lease stays."""
+        self._rows = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._rows is None:
+            raise ClosedError(f"{self!r} was closed")
+        return LeasedRows, (self._lease, self._attr)
+
+    def __repr__(self) -> str:
+        return f"LeasedRows({self._attr.name!r}, shape={self.shape}, dtype={self.dtype_name})"
+
+
+def open_lease(address: Address, at: int | None = None, token: str | None = None) -> Lease | None:
+    """Take a lease of a server's live graph; None: it has none of this name.
+
+    Raises:
+        InvalidArgumentError: there are several servers, and the first has a live graph; or none
+            has, and a commit was asked for.
+    """
+    lease = Lease(address, at, token)
+    if not lease.is_there:
+        lease.close()
+        if at is not None:
+            raise InvalidArgumentError(
+                f"{address.url}: at = {at} is for live graphs, and the server has none of this name"
+            )
+        return None
+    if len(address.locations) > 1:
+        lease.close()
+        raise InvalidArgumentError(
+            f"{address.url}: the lists of a live graph are at one server, give its address alone"
+        )
+    return lease
+
+
+def _tables(relation: _Relation, layout: str, url: str) -> dict[int, int]:
+    found = relation.lists.get(layout)
+    if found is None:
+        raise InvalidArgumentError(
+            f"{url}: the edges {shown(relation.kind)} have no lists {layout!r}; there are: "
+            f"{', '.join(relation.lists)}"
+        )
+    return found
+
+
+def _ask(
+    lease: Lease, relation: _Relation, layout: str, nodes: Mapping[str, int], url: str
+) -> AskedLists:
+    """Return the lists of an edge type, which ask the server."""
+    tables = _tables(relation, layout, url)
+    ends = relation.kind[2], relation.kind[0]
+    major, minor = ends if layout == "csc" else ends[::-1]
+
+    def answer(what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
+        lease.gather(tables[what], numbers, out)
+
+    return AskedLists(
+        nodes[major], nodes[minor], relation.num_edges, answer, edge_ids_are_positions=False,
+        weights=AskedLists.WEIGHTS in tables, times=AskedLists.TIMES in tables,
+        end_positions=2**63 - 1, end_edge_ids=relation.end_edge_ids,
+    )  # fmt: skip
+
+
+def _rows(lease: Lease, attrs: tuple[_Attr, ...]) -> dict[str, RowSource]:
+    return {one.name: LeasedRows(lease, one) for one in attrs}
+
+
+class LeasedLists:
+    """Lists of a live graph of one type, as a :class:`aethergraph.protocols.TopologySource`."""
+
+    def __init__(self, url: str, layout: str, lease: Lease) -> None:
+        told = lease.told
+        [relation], [(kind, _)] = told.relations, told.nodes.items()
+        self._url, self._layout, self._lease = url, layout, lease
+        self._asked = _ask(lease, relation, layout, told.nodes, url)
+        self.topology = self._asked.handle
+        self.node_attrs = _rows(lease, told.node_attrs[kind])
+        self.edge_attrs = _rows(lease, relation.attrs)
+        #: Number of the commit in the log of the graph.
+        self.lsn = told.commit
+        self.time_unit, self.sorted_by = told.time_unit, relation.sorted_by
+
+    def close(self) -> None:
+        """Let go of the commit."""
+        self._lease.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LeasedLists, (self._url, self._layout, self._lease)
+
+    def __repr__(self) -> str:
+        return f"LeasedLists({self._url!r}, at={self.lsn})"
+
+
+class LeasedTypes:
+    """Lists of a live graph by edge type, as a ``TypedTopologySource``."""
+
+    def __init__(self, url: str, layout: str, lease: Lease) -> None:
+        told = lease.told
+        self._url, self.layout, self._lease = url, layout, lease
+        self.num_nodes, self.lsn = told.nodes, told.commit
+        self.time_unit, self.time_zone = told.time_unit, told.time_zone
+        self.time_attr = told.time_attr
+        self._asked = {
+            one.kind: _ask(lease, one, layout, told.nodes, url) for one in told.relations
+        }
+        self.topologies = {kind: one.handle for kind, one in self._asked.items()}
+        self.node_time: dict[str, Any] = {}
+        self.node_attrs = {kind: _rows(lease, attrs) for kind, attrs in told.node_attrs.items()}
+        self.edge_attrs = {one.kind: _rows(lease, one.attrs) for one in told.relations}
+        self.sorted_by = {one.kind: one.sorted_by for one in told.relations}
+
+    def close(self) -> None:
+        """Let go of the commit."""
+        self._lease.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LeasedTypes, (self._url, self.layout, self._lease)
+
+    def __repr__(self) -> str:
+        return f"LeasedTypes({self._url!r}, at={self.lsn})"

@@ -1,0 +1,351 @@
+"""Leases: commits of live graphs that a server holds for clients that sample from them.
+
+::
+
+    client        LEASE g  ──>  Leases.take ──┐                      ┌─ tables of the commit: lists,
+    another one   LEASE g  ──>  Leases.take ──┼──> one held commit ──┤  ids, edges, weights, times,
+    its worker    LEASE token ─>  Leases.join ┘    (snapshot)        └─ rows of attributes
+
+A commit that is held keeps old versions of what has changed since in the memory of the process that
+writes the graph. So there are so many leases at most, each ends a while after it was taken, and
+before, when the last connection of its client has ended and no other one came for a moment. Tables
+of a commit have numbers that no other commit's ever get, so a request names its commit.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import as_items, as_number, is_name, shown
+from aethergraph._native.asked import AskedLists
+from aethergraph.errors import (
+    InvalidArgumentError,
+    LimitError,
+    OutOfRangeError,
+    SnapshotExpiredError,
+)
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import RowSource
+from aethergraph.remote.commits import Commits, Taken, commits_of
+from aethergraph.remote.graph_tables import IdTable
+from aethergraph.remote.served import ServedRows, row_bytes_of
+
+__all__ = ["LEASE_SECONDS", "MOST_LEASES", "Leases"]
+
+#: Seconds that a lease lasts, and how many there may be, unless told otherwise.
+LEASE_SECONDS, MOST_LEASES = 3600.0, 64
+#: Seconds that a lease lasts without any connection: one that broke is made anew.
+_LINGER = 10.0
+#: Tables of lists: name, question, dtype, shape of an answer.
+_QUESTIONS = (
+    ("lists", AskedLists.LISTS, "uint64", (2,)),
+    ("ids", AskedLists.IDS, "int64", ()),
+    ("edges", AskedLists.EDGES, "int64", ()),
+    ("weights", AskedLists.WEIGHTS, "float64", ()),
+    ("times", AskedLists.TIMES, "int64", ()),
+)
+
+
+class _Held:
+    """Commit that is held: its tables by number, and what clients are told of it."""
+
+    def __init__(self, name: str, taken: Taken, first: int) -> None:
+        self.name, self.commit = name, taken.number
+        self.tables: dict[int, ServedRows] = {}
+        self._first = first
+        self.told = self._describe(taken.now)
+        self.leases = 0
+
+    @property
+    def end(self) -> int:
+        """Number behind those of its tables."""
+        return self._first + len(self.tables)
+
+    def _add(self, rows: RowSource) -> int:
+        number = self.end
+        whole = (0, 1)
+        self.tables[number] = ServedRows(rows, row_bytes_of(rows), 0, rows.num_rows, "", whole)
+        return number
+
+    def _describe(self, now: Any) -> dict[str, Any]:
+        """Make the tables; return what there is, as an object of JSON."""
+        typed = isinstance(now, HeteroGraph)
+        nodes = {kind: now[kind].attrs for kind in now.node_types} if typed else {}
+        relations = [(kind, now[kind]) for kind in now.edge_types] if typed else []
+        if not typed:
+            nodes, relations = {"node": now.node_attrs}, [(("node", "to", "node"), now)]
+        counts = now.num_nodes if typed else {"node": now.num_nodes}
+        return {
+            "graph": self.name, "commit": self.commit, "typed": typed,
+            "nodes": [
+                [kind, counts[kind], self._add_rows(attrs)] for kind, attrs in nodes.items()
+            ],
+            "edges": [self._add_relation(kind, one) for kind, one in relations],
+            "time_unit": now.time_unit, "time_zone": getattr(now, "time_zone", None),
+            "time_attr": getattr(now, "time_attr", None),
+        }  # fmt: skip
+
+    def _add_rows(self, attrs: Mapping[str, RowSource]) -> list[Any]:
+        return [
+            [name, self._add(rows), [int(n) for n in rows.shape], rows.dtype_name, rows.is_live]
+            for name, rows in attrs.items()
+        ]
+
+    def _add_relation(self, kind: tuple[str, str, str], one: Any) -> dict[str, Any]:
+        layouts: tuple[Any, ...] = ("csc", "csr") if one.layout == "both" else (one.layout,)
+        lists = {layout: one.topology(layout) for layout in layouts}
+        end = max(topology.end_edge_ids for topology in lists.values())
+        return {
+            "type": list(kind), "edges": one.num_edges, "end": end,
+            "sorted": sorted(one.sorted_by), "attrs": self._add_rows(one.edge_attrs),
+            "lists": {layout: self._add_lists(lists[layout]) for layout in layouts},
+        }  # fmt: skip
+
+    def _add_lists(self, topology: Any) -> dict[str, int]:
+        own = {"weights": topology.has_own_weights, "times": topology.has_own_times}
+        found = {}
+        for name, what, dtype, width in _QUESTIONS:
+            if own.get(name, True):
+                end = topology.num_major if name == "lists" else topology.end_positions
+                ask = _Question(topology, what)
+                found[name] = self._add(IdTable((end, *width), dtype, None, ask))
+        return found
+
+
+class _Question:
+    """Question to lists, which is answered by numbers."""
+
+    def __init__(self, topology: Any, what: int) -> None:
+        self._topology, self._what = topology, what
+
+    def __call__(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = self._topology.answer(self._what, numbers)
+        return found
+
+
+class _Lease:
+    """Lease of a client."""
+
+    def __init__(self, held: _Held, until: float) -> None:
+        self.held, self.until = held, until
+        self.connections: set[Hashable] = set()
+        self.left = 0.0
+
+
+class Leases:
+    """Commits that a server holds for clients; threads share it.
+
+    Args:
+        graphs: live graphs, or paths of their directories, by name; None: there are none.
+        first: number of the first table.
+        seconds: time that a lease lasts.
+        most: leases at once.
+        linger: seconds that a lease lasts without a connection.
+
+    Raises:
+        InvalidArgumentError: a name is none, or a graph does not change.
+    """
+
+    def __init__(
+        self,
+        graphs: Mapping[str, Any] | None,
+        first: int,
+        seconds: float = LEASE_SECONDS,
+        most: int = MOST_LEASES,
+        linger: float = _LINGER,
+    ) -> None:
+        self._graphs: dict[str, Commits] = {}
+        for name, graph in () if graphs is None else as_items(graphs, "graphs", "live graphs"):
+            if not is_name(name) or len(name.encode()) > 1000:
+                raise InvalidArgumentError(f"graphs: {shown(name)} is no name of a graph")
+            found = commits_of(graph)
+            if not found.is_live:
+                raise InvalidArgumentError(
+                    f"graphs[{name!r}] does not change: its lists are tables, open_tables(path, "
+                    "lists=True)"
+                )
+            self._graphs[name] = found
+        self._seconds, self._most = as_number(seconds, "lease"), as_count(most, "max_leases")
+        if not self._seconds > 0:
+            raise InvalidArgumentError(f"lease = {self._seconds} is no time: give seconds above 0")
+        self._linger, self._next = linger, first
+        self._first = first
+        self._changed = threading.Condition()
+        self._leases: dict[str, _Lease] = {}
+        self._held: dict[tuple[str, int], _Held] = {}
+        self._tables: dict[int, ServedRows] = {}
+        self._sweeper: threading.Thread | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the graphs."""
+        return list(self._graphs)
+
+    @property
+    def count(self) -> int:
+        """Number of leases that have not ended."""
+        with self._changed:
+            return len(self._leases)
+
+    # ---- what clients ask for ----------------------------------------------------------------
+
+    def answer(self, asked: Mapping[str, Any], connection: Hashable) -> dict[str, Any]:
+        """Return what a client is told that wants a lease, or to take part in one.
+
+        Args:
+            asked: ``{"graph": name, "at": commit or None}``, or ``{"lease": token}``.
+            connection: the connection that asks, which takes part in the lease until it ends.
+
+        Returns:
+            What there is, with the token; ``{}``: no graph here is live.
+
+        Raises:
+            InvalidArgumentError: there is no such graph, or the request is none.
+            OutOfRangeError: the commit is not there any more, or not yet.
+            LimitError: there are too many leases.
+            SnapshotExpiredError: the lease has ended.
+        """
+        token, name, at = asked.get("lease"), asked.get("graph", ""), asked.get("at")
+        if token is not None:
+            return self._join(str(token), connection)
+        if at is not None and type(at) is not int:
+            raise InvalidArgumentError(f"at = {shown(at)} is no number of a commit")
+        if type(name) is not str:
+            raise InvalidArgumentError(f"graph = {shown(name)} is no name of a graph")
+        if not name and len(self._graphs) == 1:
+            name = next(iter(self._graphs))
+        if name not in self._graphs:
+            if not name and len(self._graphs) > 1:
+                known = ", ".join(self._graphs)
+                raise InvalidArgumentError(f"there are several live graphs, name one: {known}")
+            return {}
+        return self._take(name, at, connection)
+
+    def _take(self, name: str, at: int | None, connection: Hashable) -> dict[str, Any]:
+        taken = None
+        with self._changed:
+            self._check_room()
+            held = None if at is None else self._held.get((name, at))
+        if held is None:
+            taken = self._graphs[name].take()
+            if at is not None and taken.number != at:
+                with self._changed:
+                    others = sorted(commit for graph, commit in self._held if graph == name)
+                known = f", and {', '.join(map(str, others))} for other clients" if others else ""
+                raise OutOfRangeError(
+                    f"at = {at}: the server has the last commit, {taken.number}{known}; load that, "
+                    "or replay the log (aethergraph.dynamic.History)",
+                    value=at,
+                )
+        with self._changed:
+            self._check_room()
+            key = (name, at if taken is None else taken.number)
+            found = self._held.get(key) or held  # type: ignore[arg-type]
+            if found is None:
+                assert taken is not None
+                found = _Held(name, taken, self._next)
+                self._next = found.end
+            if found.leases == 0:
+                self._held[name, found.commit] = found
+                self._tables.update(found.tables)
+            found.leases += 1
+            token = secrets.token_hex(16)
+            lease = self._leases[token] = _Lease(found, time.monotonic() + self._seconds)
+            lease.connections.add(connection)
+            if self._sweeper is None:
+                self._sweeper = threading.Thread(
+                    target=self._sweep_on, daemon=True, name="aethergraph leases"
+                )
+                self._sweeper.start()
+            self._changed.notify_all()
+        return {**found.told, "lease": token, "seconds": self._seconds}
+
+    def _check_room(self) -> None:
+        """Raise LimitError if there are as many leases as there may be. The lock is held."""
+        self._sweep()
+        if len(self._leases) >= self._most:
+            raise LimitError(
+                f"the server holds commits for {self._most} clients, the most that it may: close "
+                "graphs that were loaded there, or let it have more (--max-leases)"
+            )
+
+    def _join(self, token: str, connection: Hashable) -> dict[str, Any]:
+        with self._changed:
+            self._sweep()
+            lease = self._leases.get(token)
+            if lease is None:
+                raise self._ended()
+            lease.connections.add(connection)
+            left = lease.until - time.monotonic()
+            return {**lease.held.told, "lease": token, "seconds": left}
+
+    def leave(self, connection: Hashable) -> None:
+        """Note that a connection has ended."""
+        if not self._leases:
+            return
+        with self._changed:
+            for lease in self._leases.values():
+                if connection in lease.connections:
+                    lease.connections.discard(connection)
+                    lease.left = time.monotonic()
+            self._changed.notify_all()
+
+    def table(self, number: int) -> ServedRows | None:
+        """Return the table of a number; None: there never was one.
+
+        Raises:
+            SnapshotExpiredError: the lease of its commit has ended.
+        """
+        found = self._tables.get(number)
+        if found is None and self._first <= number < self._next:
+            raise self._ended()
+        return found
+
+    def _ended(self) -> SnapshotExpiredError:
+        return SnapshotExpiredError(
+            "the server does not hold the commit of this graph any more: it does so for "
+            f"{self._seconds:g} s, and as long as there are connections and it runs itself. Load "
+            "the graph again"
+        )
+
+    # ---- their ends --------------------------------------------------------------------------
+
+    def _sweep(self) -> float | None:
+        """End what has run out; return the seconds until the next one does. The lock is held."""
+        now, soonest = time.monotonic(), None
+        for token, lease in list(self._leases.items()):
+            until = lease.until
+            if not lease.connections:
+                until = min(until, lease.left + self._linger)
+            if until > now:
+                soonest = until - now if soonest is None else min(soonest, until - now)
+                continue
+            del self._leases[token]
+            held = lease.held
+            held.leases -= 1
+            if held.leases == 0:
+                del self._held[held.name, held.commit]
+                for number in held.tables:
+                    del self._tables[number]
+        return soonest
+
+    def _sweep_on(self) -> None:
+        with self._changed:
+            while self._leases:
+                self._changed.wait(self._sweep())
+            self._sweeper = None
+
+    def close(self) -> None:
+        """End all leases."""
+        with self._changed:
+            for lease in self._leases.values():
+                lease.until = 0.0
+            self._sweep()
+            self._changed.notify_all()

@@ -1,0 +1,494 @@
+"""Samples of a live graph that a server holds a commit of are those of a snapshot here."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Client, address_in, comes, served
+
+from aethergraph import (
+    DynamicGraph,
+    DynamicHeteroGraph,
+    Graph,
+    HeteroGraph,
+    HeteroNeighborSampler,
+    LiveFeatureTable,
+    NeighborSampler,
+    RandomWalker,
+    SubgraphLoader,
+)
+from aethergraph.errors import (
+    InvalidArgumentError,
+    LimitError,
+    OutOfRangeError,
+    SnapshotExpiredError,
+    StorageError,
+    UnsupportedError,
+)
+from aethergraph.remote import FeatureServer, open_graph, wire
+from aethergraph.remote.leased import _Told
+
+NODES, EDGES = 400, 6000
+USER, FILM = "user", "film"
+RATES, LIKED = (USER, "rates", FILM), (FILM, "liked", USER)
+
+
+def make(path: Path | None = None, **options: Any) -> DynamicGraph:
+    """Make a live graph with a hub, rows, and deleted edges; by time unless told otherwise."""
+    options = {"order": "time", "edge_time": "int64", "edge_weight": "float32", **options}
+    if path is None:
+        graph = DynamicGraph(NODES, 64, **options)
+    else:
+        graph = DynamicGraph.open(path, NODES, 64, durability="none", **options)
+    rng = np.random.default_rng(0)
+    graph.node_attrs["x"] = rng.random((NODES, 3), dtype=np.float32)
+    insert(graph, rng, EDGES, 0)
+    graph.delete_edges([1, 2, 3], [7, 7, 7])
+    return graph
+
+
+def insert(graph: DynamicGraph, rng: Any, count: int, at: int) -> None:
+    src, dst = rng.integers(0, NODES, (2, count))
+    dst[: count // 10] = 7
+    values = {"time": np.full(count, at), "weight": rng.random(count, dtype=np.float32)}
+    graph.insert_edges(src, dst, **(values if graph.order == "time" else {}))
+
+
+@contextmanager
+def changing(graph: DynamicGraph) -> Iterator[None]:
+    """Insert and delete edges and change rows, in another thread."""
+    stop, errors = threading.Event(), list[BaseException]()
+
+    def write() -> None:
+        rng = np.random.default_rng(5)
+        try:
+            for at in range(1, 10**6):
+                if stop.is_set():
+                    return
+                insert(graph, rng, 200, at)
+                some = rng.integers(0, 3000, 40)
+                graph.delete_edges(*(ends[some] for ends in graph.edge_list()[:2]))
+                graph.update_nodes([7], x=rng.random((1, 3), dtype=np.float32))
+                time.sleep(0.01)
+        except BaseException as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+        assert not errors, errors
+
+
+def same(mine: Any, its: Any) -> None:
+    for name in ("node", "row", "col", "edge"):
+        one, other = getattr(mine, name), getattr(its, name)
+        if isinstance(one, dict):
+            assert all(np.array_equal(one[key], other[key]) for key in one), name
+        else:
+            assert np.array_equal(one, other), name
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"replace": True},
+    {"disjoint": True},
+    {"weight_attr": "edge_weight"},
+    {"time_attr": "edge_time", "seed_time": 2},
+    {"time_attr": "edge_time", "temporal_strategy": "last", "seed_time": 3},
+    {"num_threads": 2},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("over_base", [False, True])
+def test_samples_beside_a_writer(tmp_path: Path, options: dict[str, Any], over_base: bool) -> None:
+    live = make(tmp_path / "g.aegd")
+    if over_base:
+        live.merge()
+        insert(live, np.random.default_rng(8), 300, 2)
+        live.delete_edges(*(ends[:50] for ends in live.edge_list()[:2]))
+    options = dict(options)
+    at = options.pop("seed_time", None)
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there, here = Graph.load(server.address), live.snapshot()
+        assert there.lsn == here.lsn
+        with changing(live):
+            assert comes(lambda: live.lsn > here.lsn + 3)
+            samplers = [NeighborSampler(one, [8, 5], **options) for one in (there, here)]
+            for key in range(12):
+                seeds = np.random.default_rng(key).permutation(NODES)[:40]
+                times = {} if at is None else {"seed_time": np.full(40, at)}
+                same(*(one.sample(seeds, key, **times) for one in samplers))
+        assert live.lsn > here.lsn + 3
+        x = [one.node_attrs["x"].gather([7, 8]) for one in (there, here)]
+        assert (x[0] == x[1]).all() and (x[0] != live.node_attrs["x"].gather([7, 8])).any()
+        assert Graph.load(server.address).lsn == live.lsn  # load again: what has changed since
+
+
+@pytest.mark.parametrize("order", ["id", "time"])
+def test_queries_walks_and_both_directions(order: str) -> None:
+    plain = {} if order == "time" else {"edge_time": None, "edge_weight": None}
+    live = make(order=order, layout="both", **plain)
+    here = live.snapshot()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there, back = open_graph(server.address), open_graph(server.address, layout="csr")
+        insert(live, np.random.default_rng(1), 100, 9)
+        assert (there.num_nodes, there.num_edges) == (NODES, here.num_edges)
+        assert (there.in_degrees() == here.in_degrees()).all()
+        assert (there.in_neighbors(7) == here.in_neighbors(7)).all()
+        assert (there.edge_list()[2] == here.edge_list()[2]).all()
+        assert there.has_edges([1, 2], [7, 7]).tolist() == [False, False]
+        for node in (0, 7, 11):
+            assert (back.neighbors(node) == here.neighbors(node)).all()
+        walks = [RandomWalker(one).walk(range(100), 6, 5) for one in (back, here)]
+        assert (walks[0] == walks[1]).all()
+        mine, its = (
+            SubgraphLoader(there, [4, 4], batch_size=64, seed=3),
+            SubgraphLoader(here, [4, 4], batch_size=64, seed=3),
+        )
+        for one, other in zip(mine, its, strict=True):
+            same(one.subgraph, other.subgraph)
+            assert (one.x == other.x).all()
+
+
+def test_typed_graphs(tmp_path: Path) -> None:
+    live = DynamicHeteroGraph.open(
+        tmp_path / "g.aegd", {USER: 50, FILM: 60}, [RATES, LIKED], 16, order="time",
+        edge_time="int64", durability="none",
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    live[FILM].attrs["x"] = rng.random((60, 4), dtype=np.float32)
+    for kind, ends in ((RATES, (50, 60)), (LIKED, (60, 50))):
+        src, dst = (rng.integers(0, end, 900) for end in ends)
+        live[kind].insert(src, dst, time=np.arange(900))
+    here = live.snapshot()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = HeteroGraph.load(server.address)
+        live[RATES].insert([1, 2], [3, 4], time=[5, 6])
+        assert there.lsn == here.lsn and there.num_edges == here.num_edges
+        for options in ({}, {"time_attr": "edge_time"}):
+            times = {} if not options else {"seed_time": {FILM: np.full(9, 500)}}
+            same(*(
+                HeteroNeighborSampler(one, [5, 4], **options).sample({FILM: range(9)}, 3, **times)
+                for one in (there, here)
+            ))  # fmt: skip
+        assert (there[FILM].attrs["x"].gather([5]) == here[FILM].attrs["x"].gather([5])).all()
+        copy = pickle.loads(pickle.dumps(there))
+        assert copy.lsn == there.lsn and server.stats().leases == 1
+        with pytest.raises(UnsupportedError, match="2 node types and 2 edge types"):
+            Graph.load(server.address)
+
+
+def test_live_rows_are_the_latest() -> None:
+    live = make()
+    table = LiveFeatureTable.create(None, NODES, 2, missing="zero")
+    live.node_attrs["now"] = table
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        rows = Graph.load(server.address).node_attrs["now"]
+        table.put(3, [1, 2])
+        assert rows.is_live and rows.gather([3]).tolist() == [[1, 2]]
+
+
+def test_a_commit_that_others_have(tmp_path: Path) -> None:
+    """Ranks of a training load the commit that the first of them got."""
+    live = make(tmp_path / "g.aegd")
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        first = Graph.load(server.address)
+        insert(live, np.random.default_rng(1), 10, 9)
+        second = Graph.load(server.address, at=first.lsn)
+        same(*(NeighborSampler(one, [5]).sample(range(50), 1) for one in (first, second)))
+        assert Graph.load(server.address, at=live.lsn).lsn == live.lsn
+        for at in (1, live.lsn + 1):
+            with pytest.raises(OutOfRangeError, match=f"at = {at}: the server has the last commit"):
+                Graph.load(server.address, at=at)
+        with pytest.raises(InvalidArgumentError, match="at = -1"):
+            Graph.load(server.address, at=-1)
+        snapshots = live.stats().snapshots
+        first.close()
+        second.close()
+        assert snapshots == 2 and comes(lambda: server.stats().connections == 0)
+    live.snapshot().save(tmp_path / "g.aeg")
+    with pytest.raises(InvalidArgumentError, match="at = 3 is for the address of a server"):
+        Graph.load(tmp_path / "g.aeg", at=3)
+    with FeatureServer(np.zeros(3), port=0) as server:
+        with pytest.raises(InvalidArgumentError, match="at = 3 is for live graphs"):
+            Graph.load(server.address, at=3)
+
+
+def linger(server: FeatureServer, seconds: float) -> None:
+    server._leases._linger = seconds
+
+
+def test_a_lease_runs_out() -> None:
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, lease=0.5) as server:
+        there = Graph.load(server.address)
+        sampler = NeighborSampler(there, [5])
+        sampler.sample([1], 1)
+        assert comes(lambda: server.stats().leases == 0)
+        assert live.stats().snapshots == 0  # nothing is held in the writer's memory
+        with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
+            sampler.sample([1], 1)
+        with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
+            there.node_attrs["x"].gather([1])
+        with pytest.raises(SnapshotExpiredError):
+            pickle.loads(pickle.dumps(there))
+        NeighborSampler(Graph.load(server.address), [5]).sample([1], 1)
+
+
+def test_clients_that_end() -> None:
+    """A client that closes, is collected or is killed holds nothing any more."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 0.1)
+        there = Graph.load(server.address)
+        there.close()
+        assert comes(lambda: server.stats().leases == 0)
+        code = (
+            "import sys, time; from aethergraph import Graph; graph = Graph.load(sys.argv[1]);"
+            "print(graph.lsn, flush=True); time.sleep(60)"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", code, server.address], stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None and process.stdout.readline()
+            assert server.stats().leases == 1 and live.stats().snapshots == 1
+            process.kill()
+        assert comes(lambda: server.stats().leases == 0)
+        assert live.stats().snapshots == 0
+
+
+def test_a_connection_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease goes on: a new connection takes part in it."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = Graph.load(server.address)
+        before = NeighborSampler(there, [5]).sample([1, 7], 1)
+        insert(live, np.random.default_rng(1), 100, 9)
+        for one in list(server._connections):
+            one.stop(2)
+        assert comes(lambda: server.stats().connections == 0)
+        same(before, NeighborSampler(there, [5]).sample([1, 7], 1))
+        assert server.stats().leases == 1
+
+
+def test_a_server_that_is_started_again() -> None:
+    live = make()
+    server = FeatureServer({}, graphs={"g": live}, port=0).start()
+    there = Graph.load(server.address)
+    sampler = NeighborSampler(there, [5])
+    expected = sampler.sample([1, 7], 1)
+    server.close()
+    assert live.stats().snapshots == 0
+    with FeatureServer({}, graphs={"g": live}, port=server.port) as again:
+        with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
+            sampler.sample([1, 7], 1)
+        same(NeighborSampler(Graph.load(again.address), [5]).sample([1, 7], 1), expected)
+
+
+def test_as_many_leases_as_there_may_be() -> None:
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=2) as server:
+        linger(server, 0.0)
+        held = [Graph.load(server.address) for _ in range(2)]
+        with pytest.raises(LimitError, match="commits for 2 clients, the most that it may"):
+            Graph.load(server.address)
+        held.pop().close()
+        assert comes(lambda: server.stats().leases == 1)
+        Graph.load(server.address)
+
+
+def test_the_writer_needs_the_memory() -> None:
+    """A snapshot that the writer may not wait for any longer is one that the client may not."""
+    live = make(max_snapshot_age=0.01)
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        sampler = NeighborSampler(Graph.load(server.address), [5])
+        rng = np.random.default_rng(3)
+        with pytest.raises(SnapshotExpiredError, match="held too long"):
+            for at in range(1, 2000):
+                insert(live, rng, 500, at)
+                live.delete_edges(*(ends[:500] for ends in live.edge_list()[:2]))
+                sampler.sample([7], 1)
+
+
+WRITER = """
+import sys
+import numpy as np
+from aethergraph import DynamicGraph
+graph = DynamicGraph.open(sys.argv[1], 400, 16, durability="none")
+print(graph.lsn, flush=True)
+for line in sys.stdin:
+    graph.insert_edges([1, 2, 3], [9, 9, 9])
+    print(graph.lsn, flush=True)
+"""
+
+
+@pytest.mark.forks
+def test_the_command(tmp_path: Path) -> None:
+    """A server of a directory that others write, in turns, has what a reader here has."""
+    path = tmp_path / "g.aegd"
+    make(path, order="id", edge_time=None, edge_weight=None).close()
+    with served(path, "--lease", "100", "--max-leases", "9") as (_, line):
+        assert line.startswith("serving g at ")
+        url = address_in(line)
+        alone = Graph.load(url)  # nobody writes: the last commit in the log
+        for _ in range(2):
+            with subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(path)], text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            ) as writer:  # fmt: skip
+                assert writer.stdin is not None and writer.stdout is not None
+                assert int(writer.stdout.readline()) >= alone.lsn
+                here = DynamicGraph.attach(path).snapshot()
+                there = Graph.load(f"{url}/g")
+                assert there.lsn == here.lsn
+                print(file=writer.stdin, flush=True)
+                assert int(writer.stdout.readline()) > here.lsn
+                for one in (there, pickle.loads(pickle.dumps(there))):
+                    same(*(NeighborSampler(g, [5, 5]).sample(range(9), 2) for g in (one, here)))
+                found = subprocess.run(
+                    [sys.executable, "-c", FORKED, url, str(there.lsn)], capture_output=True,
+                    text=True, check=False,
+                )  # fmt: skip
+                assert found.returncode == 0, found.stderr
+                writer.stdin.close()
+        NeighborSampler(alone, [5]).sample(range(9), 2)  # still held
+    with pytest.raises(StorageError):
+        Graph.load(f"{url}?timeout=0.1")
+
+
+FORKED = """
+import os, sys
+import numpy as np
+from aethergraph import Graph, NeighborSampler
+graph = Graph.load(sys.argv[1], at=int(sys.argv[2]))
+expected = NeighborSampler(graph, [5]).sample(range(9), 2)
+pid = os.fork()
+found = NeighborSampler(graph, [5]).sample(range(9), 2)
+assert (found.edge == expected.edge).all() and graph.lsn == int(sys.argv[2])
+if pid == 0:
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+# ---- what is none --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (b"no JSON", "cannot be read"),
+        (b"[1]", "cannot be read"),
+        (b'{"at": "x", "graph": "g"}', "is no number of a commit"),
+        (b'{"at": true, "graph": "g"}', "is no number of a commit"),
+        (b'{"lease": 7}', "Load the graph again"),
+        (b'{"lease": "0123"}', "Load the graph again"),
+        (b'{"graph": []}', "is no name of a graph"),
+    ],
+)
+def test_requests_that_are_none(asked: bytes, words: str) -> None:
+    with FeatureServer({}, graphs={"g": make()}, port=0) as server:
+        one = Client(server.port or 0)
+        wire.send(one.socket, wire.LEASE, 2, asked)
+        reply = one.reply()
+        assert reply[1] == wire.ERROR and words in reply[3].decode()
+        assert server.stats().leases == 0
+
+
+def test_nothing_for_strangers() -> None:
+    with FeatureServer({}, graphs={"g": make()}, port=0, token="a secret") as server:
+        one = Client(server.port or 0)
+        wire.send(one.socket, wire.LEASE, 2, b'{"graph": "g"}')
+        assert one.reply()[1] == wire.ERROR and one.has_ended()
+        assert server.stats().leases == 0
+
+
+def test_positions_from_anywhere() -> None:
+    """Positions are places in the server's memory; those that it never gave do no harm."""
+    live = make()
+    rng = random.Random(0)
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = Graph.load(server.address)
+        expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
+        tables = there.source._lease.told.relations[0].lists["csc"]
+        good = NeighborSampler(live.snapshot(), [5]).sample(range(50), 1)
+        assert len(good.edge)
+        refused = answered = 0
+        for _ in range(1500):
+            bits = rng.choice([0, 1 << 62, 3 << 61])
+            base = rng.choice([rng.getrandbits(62), rng.getrandbits(20), rng.getrandbits(40)])
+            positions = np.array([(bits | base) % 2**63 - rng.choice([0, 0, 0, 2**62])])
+            number = rng.choice(list(tables.values()))
+            out = np.zeros(2 if number == tables[0] else 1, np.int64)
+            try:
+                there.source._lease.gather(number, positions, out)
+                answered += 1
+            except Exception as error:  # whatever it is, the server goes on
+                assert "is not" in str(error) or "id" in str(error), error
+                refused += 1
+        assert refused and answered
+        with pytest.raises(Exception, match="there is no table 999"):
+            there.source._lease.gather(999, np.array([1]), np.zeros(1, np.int64))
+        same(NeighborSampler(there, [5, 5]).sample(range(50), 1), expected)
+
+
+@given(st.recursive(
+    st.one_of(st.none(), st.integers(), st.text(), st.booleans(), st.floats()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(_Told._fields + ("edges",)), inner),
+    ),
+    max_leaves=9,
+))  # fmt: skip
+def test_descriptions_that_are_none(value: Any) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError, OverflowError)):
+        _Told.of(value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"graphs": {"": None}}, "is no name of a graph"),
+        ({"graphs": {"g": "snapshot"}}, "does not change"),
+        ({"shard": (0, 2)}, "are served whole"),
+        ({"lease": 0}, "lease = 0"),
+        ({"lease": float("nan")}, "lease = nan"),
+        ({"max_leases": -1}, "max_leases"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], words: str) -> None:
+    live = make()
+    if options.get("graphs") == {"g": "snapshot"}:
+        options = {"graphs": {"g": live.snapshot()}}
+    with pytest.raises(InvalidArgumentError, match=words):
+        FeatureServer({}, **{"graphs": {"g": live}, "port": 0, **options})
+
+
+def test_several_live_graphs() -> None:
+    graphs = {"a": make(), "b": make(order="id", edge_time=None, edge_weight=None)}
+    with FeatureServer(np.zeros((3, 2)), graphs=graphs, port=0) as server:
+        for name, live in graphs.items():
+            there = Graph.load(f"{server.address}/{name}")
+            same(*(NeighborSampler(g, [3]).sample([7], 1) for g in (there, live.snapshot())))
+        with pytest.raises(InvalidArgumentError, match="several live graphs, name one: a, b"):
+            Graph.load(server.address)
+        assert sorted(server.names) == ["a", "b", "x"]
+        time.sleep(0)
