@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aethergraph.protocols import HomogeneousGraph, RowSource
     from aethergraph.pyg._tensor_rows import Key
 
-__all__ = ["graph_counts", "graph_tables", "graph_values"]
+__all__ = ["graph_counts", "graph_tables", "graph_tensor", "graph_values"]
 
 
 def graph_tables(
@@ -25,6 +25,17 @@ def graph_tables(
         (n, graph[n].attrs) for n in graph.node_types
     ]
     return nodes + [(kind, graph[kind].attrs) for kind in graph.edge_types]
+
+
+def graph_tensor(graph: HomogeneousGraph | HeteroGraph, key: Key) -> RowSource | None:
+    """Return one attribute of a graph by group and name; None if there is none."""
+    group, name = key
+    if graph.is_typed:
+        known = group in (graph.edge_types if isinstance(group, tuple) else graph.node_types)
+        return graph[group].attrs.get(name) if known else None
+    if group is None:
+        return graph.node_attrs.get(name)
+    return graph.edge_attrs.get(name) if group == EDGE_GROUP else None
 
 
 def graph_counts(graph: HomogeneousGraph | HeteroGraph) -> dict[Any, tuple[str, int]]:

@@ -36,7 +36,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.protocols import HomogeneousGraph
-from aethergraph.pyg._graph_tensors import graph_counts, graph_tables, graph_values
+from aethergraph.pyg._graph_tensors import graph_counts, graph_tables, graph_tensor, graph_values
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._put_rows import as_tensor, in_row_order, rows_to_write
 from aethergraph.pyg._tensor_attr import EDGE_GROUP, Attr, check_name, key_of, shown_name
@@ -313,7 +313,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         key = key_of(attr)
         if key in self._columns:
             return self._put_column(key)
-        rows = None if key in self._hidden else self._graph_rows().get(key)
+        rows = None if key in self._hidden else self._graph_row(key)
         return None if rows is None else self._graph_column(key, rows)
 
     def _graph_rows(self) -> dict[Key, RowSource]:
@@ -324,6 +324,12 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                     rows[group, name] = store
         rows.update(self._given)
         return rows
+
+    def _graph_row(self, key: Key) -> RowSource | None:
+        found = self._given.get(key)
+        if found is None and self._graph is not None:
+            found = graph_tensor(self._graph, key)
+        return self._values.get(key) if found is None else found
 
     def _require(self, attr: TensorAttr) -> Column:
         column = self._find(attr)
