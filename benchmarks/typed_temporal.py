@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contenders.temporal_samplers import GROUP, OURS, OUT_OF_CORE, PEER, TIMES
+from contenders.temporal_samplers import OURS, OUT_OF_CORE, PEER, TIMES
 from harness import common
 from harness.cgroups import AnonymousPeak, cgroup
 from harness.common import Cell, Ids, Ratio, Report
@@ -39,6 +39,8 @@ OWNERS = {"nodes": "node_time", "edges": "edge_time"}
 SIZES = {"10K": 10_000, "10M": 10_000_000}
 #: Of the nodes, by type.
 SHARES = {"customer": 0.2, "product": 0.05, "order": 0.75}
+#: Batches of a turn from the disk, of many types and of one, whose batches are smaller.
+GROUP, GROUPS = 32, 256
 #: What the interpreter and numpy take beside the budget.
 INTERPRETER = 64 << 20
 LEAST = 192 << 20  # limit of a small graph, in the quick form
@@ -289,7 +291,8 @@ def out_of_core(graphs: Sequence[Made], args: argparse.Namespace, report: Report
                 workers.append(
                     stack.enter_context(Worker(PEER, "temporal_samplers", config, env=ONE_THREAD))
                 )
-            own = measure(workers, made, args.folder, args, 4 if args.quick else GROUP)
+            some = GROUP if made.seeds_of else GROUPS
+            own = measure(workers, made, args.folder, args, 4 if args.quick else some)
             memory[made.name] = {
                 "file": made.bytes, "limit": limit, "anonymous_peak": peak.bytes,
                 "peer": workers[-1].ask("memory")["peak"] if args.peer else None,
@@ -369,7 +372,8 @@ def add_notes(report: Report, args: argparse.Namespace) -> None:
     )
     if not args.no_disk:
         report.note(
-            f"From the disk, up to {GROUP} batches are asked for at a time (sample_many); "
+            f"From the disk, {GROUP} batches of many types or {GROUPS} of one are asked for at a "
+            "time (sample_many), of which as many are sampled together as the budget holds; "
             f"memory_budget is the limit less {common.size(INTERPRETER)}."
         )
     report.note(

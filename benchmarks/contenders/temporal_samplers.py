@@ -24,7 +24,6 @@ Kind = tuple[str, str, str]
 OURS, OUT_OF_CORE, PEER = "aethergraph memory", "aethergraph uring", "pyg-lib"
 #: Times are 0 .. TIMES - 1; those of seeds are in the upper half.
 TIMES = 1_000_000
-GROUP = 32  # batches that are asked for at a time out of core
 
 # Edges of a sample by their type: global source, global destination, number of the seed.
 Edges = dict[Kind, tuple[Ids, Ids, Ids]]
@@ -217,7 +216,7 @@ def setup(config: dict[str, Any]) -> Commands:
         return {"graph": graph, "seeds_of": seeds_of, "options": options}
 
     def run(seeds: str, first: int, count: int, **case: Any) -> dict[str, list[float]]:
-        group = GROUP if name == OUT_OF_CORE else 1
+        group = count if name == OUT_OF_CORE else 1
         return time_groups(find(case_of(**case)), *batches(seeds, first, count), group)
 
     def look(seeds: str, **case: Any) -> list[dict[str, list[int]]]:
