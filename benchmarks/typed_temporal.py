@@ -214,13 +214,13 @@ def rates(label: tuple[str, ...], answers: dict[str, list[Any]]) -> Rates:
 
 
 def measure(
-    workers: Sequence[Worker], made: Made, folder: Path, args: argparse.Namespace, batches: int
+    workers: Sequence[Worker], made: Made, args: argparse.Namespace, batches: int, rounds: int
 ) -> list[Rates]:
     found = []
     for strategy in STRATEGIES:
         label = (made.name, f"times of {made.owner}", strategy)
         common.say(", ".join((*label, *(worker.name for worker in workers))))
-        seeds, case = seeds_of(folder, made), made.case(strategy)
+        seeds, case = seeds_of(args.folder, made), made.case(strategy)
         if strategy == "last":
             check(workers, seeds(4), args.known, fanouts=FANOUTS, **case)
         few = {"seeds": str(seeds(4)), "first": 0, "count": 4, **case}
@@ -230,9 +230,9 @@ def measure(
         }
         if len(set(hop.values())) > 1:
             raise WorkerError(f"{label}: one hop has {hop} edges")
-        file = str(seeds((args.rounds + 1) * batches))
+        file = str(seeds((rounds + 1) * batches))
         answers = take_turns(
-            workers, args.rounds,
+            workers, rounds,
             lambda worker, number, file=file, case=case: worker.ask(
                 "run", seeds=file, first=(number + 1) * batches, count=batches, fanouts=FANOUTS,
                 **case,
@@ -258,7 +258,7 @@ def in_memory(graphs: Sequence[Made], args: argparse.Namespace, report: Report) 
         found = []
         for made in graphs:
             batches = 3 if args.quick else 60 if made.seed_nodes < 100_000 else 24
-            found += measure(workers, made, args.folder, args, batches)
+            found += measure(workers, made, args, batches, args.rounds)
     report.table(
         "batches per second, all in memory, one thread each: medians, and the range over rounds",
         COLUMNS, [one.row() for one in found],
@@ -292,7 +292,7 @@ def out_of_core(graphs: Sequence[Made], args: argparse.Namespace, report: Report
                     stack.enter_context(Worker(PEER, "temporal_samplers", config, env=ONE_THREAD))
                 )
             some = GROUP if made.seeds_of else GROUPS
-            own = measure(workers, made, args.folder, args, 4 if args.quick else some)
+            own = measure(workers, made, args, 4 if args.quick else some, min(args.rounds, 3))
             memory[made.name] = {
                 "file": made.bytes, "limit": limit, "anonymous_peak": peak.bytes,
                 "peer": workers[-1].ask("memory")["peak"] if args.peer else None,
@@ -317,7 +317,7 @@ def out_of_core(graphs: Sequence[Made], args: argparse.Namespace, report: Report
 
 def main(argv: Sequence[str] | None = None) -> None:
     made = common.parser(__doc__)
-    made.add_argument("--rounds", type=int, help="turns of each (default: 7)")
+    made.add_argument("--rounds", type=int, help="turns of each (default: 7; from the disk 3)")
     made.add_argument("--only", nargs="+", choices=SIZES, default=list(SIZES), help="sizes")
     made.add_argument("--no-disk", action="store_true", help="not out of core: needs no root")
     made.add_argument("--graphs", action="store_true", help="make the graphs, measure nothing")

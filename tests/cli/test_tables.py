@@ -165,6 +165,7 @@ def test_tables_of_other_schemas_of_duckdb_are_told(tmp_path: Path) -> None:
     for line in text.splitlines():
         if line.startswith("# not looked at: "):
             text += f"[nodes.n{len(text)}]\n{line[line.index('from = ') :]}\nkey = 'id'\n"
+            text += "foreign.user_id = 'users'\n" if "orders" in line else ""
     (tmp_path / "shop.toml").write_text(text)  # what the remarks say can be taken as it is
     ae("tables", tmp_path / "shop.toml", "-o", tmp_path / "shop.aeg")
     assert len(HeteroGraph.load(tmp_path / "shop.aeg").node_types) == 3
