@@ -306,7 +306,8 @@ def _truncate(path: Path) -> None:
 def _verify_times(path: Path, stages: Stages) -> str:
     progress = stages("Sampling", "batches")
     if is_live_directory(path):
-        with DynamicHeteroGraph.open(path) as live, live.snapshot() as now:
+        live = DynamicHeteroGraph.open(path)
+        with live, live.snapshot() as now:
             found = sample_and_check(now, path, progress)
     elif file_kind(path) == "graph":
         with HeteroGraph.load(path) as graph:
