@@ -20,10 +20,10 @@ HERE = Path(__file__).resolve().parent
 # In the order of what they build upon: the graphs of the earlier ones are used again.
 # Those named dgl_ run with --dgl-python only.
 BENCHMARKS = (
-    "floor", "io", "sampling", "typed", "modes", "gather", "live", "live_base", "live_peers",
-    "live_features", "streaming", "streaming_training", "udp", "remote", "served_samples",
-    "keys", "order", "order_misses", "walks", "context", "compressed", "build", "build_bounded",
-    "tables", "end_to_end", "links", "growth", "load_time", "observe",
+    "floor", "io", "sampling", "typed", "typed_temporal", "modes", "gather", "live", "live_base",
+    "live_peers", "live_features", "streaming", "streaming_training", "udp", "remote",
+    "served_samples", "keys", "order", "order_misses", "walks", "context", "compressed", "build",
+    "build_bounded", "tables", "end_to_end", "links", "growth", "load_time", "observe",
     "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core",
     "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
     "dgl_grouped", "dgl_accuracy", "ray_data", "scale", "sharded",
@@ -54,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name.startswith("dgl_") and args.dgl_python is None:
             ended[name] = "left out: no --dgl-python"
             continue
-        if name.startswith(("sampling", "typed", "modes", "dgl_")) and args.dgl_python is not None:
+        with_dgl = name in ("sampling", "typed", "modes") or name.startswith("dgl_")
+        if with_dgl and args.dgl_python is not None:
             extra += ["--dgl-python", str(args.dgl_python)]
         start = time.monotonic()
         done = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *common, *extra])

@@ -23,6 +23,7 @@ from aethergraph.cli.terminal import (
 from aethergraph.columns import ColumnStore
 from aethergraph.columns.file import is_column_file
 from aethergraph.convert.readers.base import check_readable, read_beginning
+from aethergraph.dynamic import DynamicHeteroGraph
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 from aethergraph.errors import AetherError, InvalidArgumentError
@@ -303,10 +304,16 @@ def _truncate(path: Path) -> None:
 
 
 def _verify_times(path: Path, stages: Stages) -> str:
-    if is_live_directory(path) or file_kind(path) != "graph":
-        raise InvalidArgumentError(f"--time: {path} is no graph file")
-    with HeteroGraph.load(path) as graph:
-        found = sample_and_check(graph, stages("Sampling", "batches"))
+    progress = stages("Sampling", "batches")
+    if is_live_directory(path):
+        live = DynamicHeteroGraph.open(path)
+        with live, live.snapshot() as now:
+            found = sample_and_check(now, path, progress)
+    elif file_kind(path) == "graph":
+        with HeteroGraph.load(path) as graph:
+            found = sample_and_check(graph, path, progress)
+    else:
+        raise InvalidArgumentError(f"--time: {path} is neither a graph file nor a live graph")
     text = (
         f"nothing is later than its seed in {found.batches:,} samples ({found.nodes:,} nodes and "
         f"{found.edges:,} edges with times)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import RowSource
 from aethergraph.sampling import HeteroNeighborSampler, HeteroSubgraph
 from aethergraph.testing import LeakReport, check_no_leak
 
@@ -22,14 +24,16 @@ _WAYS: list[tuple[Literal["uniform", "last"], bool]] = [
 ]  # fmt: skip
 
 
-def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
+def sample_and_check(graph: HeteroGraph, path: Path, progress: ProgressFn) -> LeakReport:
     """Draw samples around seeds of every node type, and check that none sees its future.
 
     Seeds and their times are random, the same in every call: times between the earliest and the
     latest of the graph, but not before the seed itself.
 
     Args:
-        graph: a graph with times of nodes or of edges; both are checked.
+        graph: a graph with times of nodes or of edges; both are checked. Of a live graph a
+            snapshot, whose lists do not change meanwhile.
+        path: where the graph is, for messages.
         progress: called with (batches done, batches in all).
 
     Raises:
@@ -38,10 +42,11 @@ def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
         LayoutError: the graph has no in-edges.
     """
     names = [name for name in ("node_time", "edge_time") if _times(graph, name)]
-    if graph.time_attr is not None:
-        names = [graph.time_attr]
+    goes_by = _time_attr(graph)
+    if goes_by is not None:
+        names = [goes_by]
     if not names:
-        raise InvalidArgumentError(f"{graph.path}: --time: the graph has no times")
+        raise InvalidArgumentError(f"{path}: --time: the graph has no times")
     report, total = LeakReport(), len(names) * len(_WAYS) * _BATCHES
     for name in names:
         for strategy, strict in _WAYS:
@@ -51,7 +56,7 @@ def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
             for key, (seeds, time) in enumerate(_seeds(graph, name)):
                 sample: HeteroSubgraph = sampler.sample(seeds, key, seed_time=time)
                 # Where a graph says what samples go by, nothing else may leak either.
-                compared = name if graph.time_attr is None else None
+                compared = name if goes_by is None else None
                 found = check_no_leak(
                     graph, sample, strict=strict, time_attr=compared, seed_time=time
                 )
@@ -60,10 +65,15 @@ def sample_and_check(graph: HeteroGraph, progress: ProgressFn) -> LeakReport:
     return report
 
 
-def _times(graph: HeteroGraph, name: str) -> dict[Any, NDArray[Any]]:
+def _time_attr(graph: HeteroGraph) -> str | None:
+    """Return the times that a graph of tables says to go by; live graphs do not say."""
+    return getattr(graph, "time_attr", None)
+
+
+def _times(graph: HeteroGraph, name: str) -> dict[Any, RowSource]:
     kinds: Any = graph.node_types if name == "node_time" else graph.edge_types
-    found = {kind: getattr(graph[kind], name) for kind in kinds}
-    return {kind: times for kind, times in found.items() if times is not None and len(times)}
+    found = {kind: graph[kind].value_stores().get(name) for kind in kinds}
+    return {kind: times for kind, times in found.items() if times is not None and times.num_rows}
 
 
 def _seeds(
@@ -71,9 +81,9 @@ def _seeds(
 ) -> Iterator[tuple[dict[str, NDArray[np.int64]], dict[str, NDArray[Any]]]]:
     rng = np.random.default_rng(0)
     times = _times(graph, name)
-    is_node_time = name == "node_time" or graph.time_attr is not None
+    is_node_time = name == "node_time" or _time_attr(graph) is not None
     own = _times(graph, "node_time") if is_node_time else {}
-    some = [np.asarray(one[rng.integers(0, len(one), _SEEDS)]) for one in times.values()]
+    some = [_gather(one, rng.integers(0, one.num_rows, _SEEDS)) for one in times.values()]
     known = np.concatenate(some)
     for _ in range(_BATCHES):
         seeds, limits = {}, {}
@@ -84,5 +94,9 @@ def _seeds(
             seeds[kind] = ids = rng.integers(0, count, _SEEDS)
             limits[kind] = rng.choice(known, _SEEDS)
             if kind in own:
-                limits[kind] = np.maximum(limits[kind], own[kind][ids])
+                limits[kind] = np.maximum(limits[kind], _gather(own[kind], ids))
         yield seeds, limits
+
+
+def _gather(times: RowSource, ids: NDArray[np.int64]) -> NDArray[Any]:
+    return np.asarray(times.gather(ids)).reshape(len(ids))

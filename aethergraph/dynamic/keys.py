@@ -27,6 +27,7 @@ from aethergraph._checks.arrays import as_ids, describe_range
 from aethergraph._checks.options import is_name
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import LimitError, OutOfRangeError, StorageError
+from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
@@ -216,7 +217,7 @@ class GrowingKeys:
 @contextmanager
 def saving_keys(
     path: str, keys: Mapping[str, GrowingKeys], counts: Mapping[str, int], memory: int | str
-) -> Iterator[None]:
+) -> Iterator[dict[str, str]]:
     """Write keys beside a graph file, as ``convert`` does; the block writes the graph.
 
     They get their names when the block has ended. If it fails, what was there before is left.
@@ -227,6 +228,9 @@ def saving_keys(
         counts: number of nodes by type.
         memory: as in :meth:`GrowingKeys.save`.
 
+    Yields:
+        Fingerprints of the files, for the graph file, which refuses those of another one.
+
     Raises:
         DiskFullError, StorageError: a file cannot be written.
     """
@@ -234,7 +238,8 @@ def saving_keys(
     try:
         for (name, own), file in zip(keys.items(), written.values(), strict=True):
             own.save(file, counts[name], memory)
-        yield
+        files = zip(keys, written.values(), strict=True)
+        yield {f"{name}.ids": fingerprint_of(file) for name, file in files}
         for final, file in written.items():
             try:
                 os.replace(file, final)

@@ -84,7 +84,10 @@ class SnapshotParts:
 class _Plan:
     """Sections of the file of a snapshot, and the work that fills those that are reserved."""
 
-    def __init__(self, parts: SnapshotParts, room: Room, compress: bool, attrs: bool) -> None:
+    def __init__(
+        self, parts: SnapshotParts, room: Room, compress: bool, attrs: bool,
+        beside: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self._room, self._compress = room, compress
         self.sections = list[Section]()
         self.work = list[EdgeWork]()
@@ -112,6 +115,7 @@ class _Plan:
             tuple(meta for meta, _ in arrays),
             next((e.time_unit for _, e in parts.edges if e.time_unit is not None), None),
             time_zone=parts.time_zone,
+            beside=beside,
         )  # fmt: skip
         for number, (meta, content) in enumerate(arrays):
             code = native.DTYPE_CODES[meta.dtype]
@@ -226,6 +230,7 @@ def write_base(
     memory: Any = MEMORY,
     compress: Any = None,
     attrs: Any = True,
+    beside: Mapping[str, str] | None = None,
     progress: native.Progress | None = None,
 ) -> None:
     """Write a snapshot into a graph file, which appears complete and at once, or not at all.
@@ -237,6 +242,7 @@ def write_base(
             edge, "both" layouts take scratch files of up to 24 bytes per edge beside ``path``.
         compress: store the neighbours in compressed blocks.
         attrs: write attributes of nodes and edges as well.
+        beside: fingerprints of the files that lie beside it ("user.ids").
         progress: called with (done, total).
 
     Raises:
@@ -246,7 +252,7 @@ def write_base(
     """
     room = _room_of(Budget.parse(memory, "memory"), path)
     compressed = compress is not None and as_flag(compress, "compress")
-    plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"))
+    plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"), beside or {})
 
     def write(task: native.Task | None) -> None:
         with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:

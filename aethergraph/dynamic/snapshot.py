@@ -189,10 +189,11 @@ class OneCommit:
         self._store.check_not_base(path)
         parts, keys = self.stored_parts(), self._store.keys
         counts = {name: parts.nodes[name].num_nodes for name in keys}
-        with saving_keys(native.encode_path(path)[0], keys, counts, memory):
+        with saving_keys(native.encode_path(path)[0], keys, counts, memory) as beside:
             write_base(
-                parts, path, memory=memory, compress=compress, attrs=attrs, progress=progress
-            )
+                parts, path, memory=memory, compress=compress, attrs=attrs, beside=beside,
+                progress=progress,
+            )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(

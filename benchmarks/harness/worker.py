@@ -48,6 +48,7 @@ class Worker:
         config: goes to ``setup`` there; ``config["core"]``, if not None, pins the process.
         python: its interpreter.
         env: added to the environment.
+        enter: called in the new process before its program begins, such as ``Cgroup.enter``.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Worker:
         *,
         python: str = sys.executable,
         env: Mapping[str, str] | None = None,
+        enter: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
@@ -66,6 +68,7 @@ class Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
             text=True,
+            preexec_fn=enter,
         )
         self._ready = False
         self._write({**config, "contender": name})

@@ -144,6 +144,17 @@ def test_samplers_do_the_same_work(name: str, data: Path) -> None:
 
 
 @rare
+def test_sampling_in_time_is_checked_in_memory_and_on_disk(data: Path) -> None:
+    document = run_limited("typed_temporal", data)
+    found = document["data"]
+    assert len(found["memory"]) == 16 and len(found["disk"]) == 8
+    for case in found["memory"] + found["disk"]:
+        assert min(case["ours"]) > 0 and case["edges"] > 128, case["case"]
+    for name, used in found["memory_use"].items():
+        assert 0 < used["anonymous_peak"] < used["limit"], name
+
+
+@rare
 def test_links(data: Path) -> None:
     document = run_quick("links", data)
     check(document, "links")

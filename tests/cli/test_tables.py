@@ -151,6 +151,26 @@ def test_keys_that_a_database_declares(tmp_path: Path, kind: str) -> None:
     assert graph.ids["orders"].lookup(([2], [1])).tolist() == [2]
 
 
+def test_tables_of_other_schemas_of_duckdb_are_told(tmp_path: Path) -> None:
+    with pytest.importorskip("duckdb").connect(str(tmp_path / "shop.db")) as connection:
+        connection.execute('CREATE SCHEMA sales; CREATE SCHEMA "odd ""one"')
+        connection.execute("CREATE TABLE sales.orders AS SELECT 1 AS id, 7 AS user_id")
+        connection.execute('CREATE TABLE "odd ""one".t AS SELECT 1 AS id')
+    error = ae("tables", "--guess", tmp_path / "shop.db", code=1).stderr
+    assert "holds no tables; not looked at: " in error and "sales.orders" in error
+    with pytest.importorskip("duckdb").connect(str(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE users AS SELECT 7 AS id")
+    text = ae("tables", "--guess", tmp_path / "shop.db").stdout
+    assert "# not looked at: sales.orders, of another schema: from = " in text
+    for line in text.splitlines():
+        if line.startswith("# not looked at: "):
+            text += f"[nodes.n{len(text)}]\n{line[line.index('from = ') :]}\nkey = 'id'\n"
+            text += "foreign.user_id = 'users'\n" if "orders" in line else ""
+    (tmp_path / "shop.toml").write_text(text)  # what the remarks say can be taken as it is
+    ae("tables", tmp_path / "shop.toml", "-o", tmp_path / "shop.aeg")
+    assert len(HeteroGraph.load(tmp_path / "shop.aeg").node_types) == 3
+
+
 def test_columns_that_no_model_takes_are_left_out(tmp_path: Path) -> None:
     tags = pa.table({"sku": ["a", "b"], "tags": [["x"], []], "size": [{"w": 1}, {"w": 2}]})
     pq.write_table(tags, tmp_path / "products.parquet")

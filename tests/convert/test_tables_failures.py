@@ -473,6 +473,32 @@ def test_what_changed_is_named(shop_files: Path, monkeypatch: pytest.MonkeyPatch
     tables(schema, output, restart=True)
 
 
+def test_what_was_refused_begins_anew_when_it_is_another(tmp_path: Path) -> None:
+    """A build of a schema that is wrong leaves nothing that stands in the way of the right one."""
+    with sqlite3.connect(tmp_path / "d.db") as database:
+        database.execute("CREATE TABLE a (id INTEGER PRIMARY KEY, t TEXT, u TEXT, of INTEGER)")
+        row = (1, "2024-01-01 00:00:00Z", "2024-01-02 00:00:00", 1)
+        database.execute("INSERT INTO a VALUES (?, ?, ?, ?)", row)
+    database.close()
+    source = {"sqlite": str(tmp_path / "d.db"), "table": "a"}
+    other = {"sqlite": str(tmp_path / "d.db"), "query": "SELECT * FROM a"}
+
+    def schema(time: str) -> Schema:
+        return Schema({
+            "a": NodeTable(source, key="id", time="t"),
+            "b": NodeTable(other, key="id", time=time, foreign={"of": "a"}),
+        })  # fmt: skip
+
+    output = tmp_path / "g.aeg"
+    with pytest.raises(InvalidArgumentError, match="zone"):
+        tables(schema("u"), output)
+    with pytest.raises(InvalidArgumentError, match="zone"):  # the same: it goes on, and is refused
+        tables(schema("u"), output)
+    result = tables(schema("t"), output)
+    assert result.num_nodes == {"a": 1, "b": 1}
+    assert sorted(one.name for one in tmp_path.glob("g.*")) == ["g.a.ids", "g.aeg", "g.b.ids"]
+
+
 def test_killed_and_run_again(shop_files: Path) -> None:
     """A process that is killed while it sorts edges; another one goes on."""
     output = shop_files / "g.aeg"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Literal
 
 from aethergraph import _native as native
@@ -23,7 +23,7 @@ from aethergraph.convert.readers.edges import EdgeChunk, EdgeReader, Position
 from aethergraph.convert.readers.from_program import Chunks, ChunkSource
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages, check_density, silent
-from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError, StorageError
 from aethergraph.storage.budget import Budget
 
 __all__ = ["BoundedJob", "convert_chunks", "convert_within", "kept_if_useful"]
@@ -156,7 +156,11 @@ def convert_within(
 
 
 class kept_if_useful:
-    """Context that removes the work folder on success or if the input is bad, and else keeps it."""
+    """Context that removes the work folder on success or if the input is bad, and else keeps it.
+
+    What was kept of a command that was wrong itself is of use for that command alone, say with more
+    memory: another one begins anew.
+    """
 
     def __init__(self, journal: Journal, remark: Callable[[str], None]) -> None:
         self._journal = journal
@@ -169,11 +173,15 @@ class kept_if_useful:
         if kind is None or issubclass(kind, (InputError, LimitError, OutOfRangeError)):
             self._journal.remove()
             return
+        is_refused = issubclass(kind, InvalidArgumentError)
+        if is_refused:
+            with suppress(OSError, StorageError):
+                self._journal.refuse()
         self._journal.remove_if_new()
         if os.path.isdir(self._journal.folder) and not issubclass(kind, WorkFileError):
             self._remark(
                 f"what was finished is kept in {self._journal.folder}: the same command goes on "
-                "from there, --restart begins anew"
+                f"from there, {'another one or ' if is_refused else ''}--restart begins anew"
             )
 
 

@@ -109,6 +109,9 @@ class Journal:
             )
         options = _changed_options(command, self._command)
         inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
+        if (options or inputs) and known.get("refused") is True:
+            self._empty()  # it failed by what it was made of, which is another now
+            return
         if options or inputs:
             way = "--restart (restart=True) begins anew"
             if not inputs:
@@ -121,10 +124,18 @@ class Journal:
 
     def record(self, **state: Any) -> None:
         """Replace the recorded state, durably."""
+        self._write(state)
+
+    def refuse(self) -> None:
+        """Record that the command failed by itself: another one begins anew, without a restart."""
+        if self.state:
+            self._write(self.state, refused=True)
+
+    def _write(self, state: dict[str, Any], **more: bool) -> None:
         self.state = state
         text = json.dumps({
             "version": _VERSION, "command": self._command, "state": state,
-            "checksum": _checksum(self._command, state),
+            "checksum": _checksum(self._command, state), **more,
         })  # fmt: skip
         path, fresh = self.path("manifest.json"), self.path("manifest.tmp")
         try:

@@ -13,7 +13,8 @@ from aethergraph.convert.readers.base import InputError
 from aethergraph.errors import UnsupportedError
 
 __all__ = [
-    "Declared", "declared_in_duckdb", "declared_in_sqlite", "duckdb_tables", "sqlite_tables",
+    "Declared", "declared_in_duckdb", "declared_in_sqlite", "duckdb_others", "duckdb_tables",
+    "sqlite_tables",
 ]  # fmt: skip
 
 Columns = tuple[str, ...]
@@ -82,6 +83,21 @@ def duckdb_tables(path: str) -> list[str]:
     query = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
     with _duckdb(path) as connection:
         return sorted(str(row[0]) for row in connection.execute(query).fetchall())
+
+
+def duckdb_others(path: str) -> list[tuple[str, str]]:
+    """Return (schema, name) of the tables of a DuckDB file's other schemas, sorted.
+
+    Raises:
+        InputError: it cannot be read.
+        UnsupportedError: duckdb is not installed.
+    """
+    query = (
+        "SELECT schema_name, table_name FROM duckdb_tables() "
+        "WHERE schema_name != 'main' AND NOT internal ORDER BY ALL"
+    )
+    with _duckdb(path) as connection:
+        return [(str(schema), str(name)) for schema, name in connection.execute(query).fetchall()]
 
 
 def declared_in_sqlite(path: str, table: str) -> Declared:

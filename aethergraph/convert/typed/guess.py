@@ -17,6 +17,7 @@ from aethergraph.convert.typed.declared import (
     Declared,
     declared_in_duckdb,
     declared_in_sqlite,
+    duckdb_others,
     duckdb_tables,
     sqlite_tables,
 )
@@ -61,8 +62,9 @@ def guess_schema(folder: PathLike) -> str:
     require_pyarrow()
     base = as_file(folder)
     looks = [_look(*one) for one in _find(base)]
+    others = _not_looked_at(base)
     if not looks:
-        raise InputError(base, "holds no tables")
+        raise InputError(base, "; ".join(["holds no tables", *others]))
     for one in looks:
         _guess_key(one)
     for one in looks:
@@ -70,7 +72,8 @@ def guess_schema(folder: PathLike) -> str:
             _guess_odd_key(one, looks)
     for one in looks:
         _guess_foreign(one, looks)
-    return "\n".join([_head(base), *(_entry(one, looks) for one in looks)])
+    entries = [_entry(one, looks) for one in looks]
+    return "\n".join([_head(base), *entries, *(f"# {one}\n" for one in others)])
 
 
 # ---- finding tables ------------------------------------------------------------------------------
@@ -101,15 +104,39 @@ def _tables_of(entry: str, folder: str) -> list[tuple[str, dict[str, str], str]]
     if is_table_name(entry):
         return [(entry.split(".")[0], {"": entry}, folder)]
     path = os.path.join(folder, entry)
+    kind = _database_kind(path)
+    if kind is None:
+        return []
+    names = sqlite_tables(path) if kind == "sqlite" else duckdb_tables(path)
+    return [(name, {kind: entry, "table": name}, folder) for name in names]
+
+
+def _database_kind(path: str) -> str | None:
+    """Return "sqlite" or "duckdb" of a database file, else None."""
     with open(path, "rb") as file:
         head = file.read(16)
     if head.startswith(b"SQLite format 3"):
-        kind, names = "sqlite", sqlite_tables(path)
-    elif head[8:12] == b"DUCK":
-        kind, names = "duckdb", duckdb_tables(path)
-    else:
-        return []
-    return [(name, {kind: entry, "table": name}, folder) for name in names]
+        return "sqlite"
+    return "duckdb" if head[8:12] == b"DUCK" else None
+
+
+def _not_looked_at(base: str) -> list[str]:
+    """Return remarks on tables of DuckDB files that are in schemas of their own."""
+    files = [base]
+    if os.path.isdir(base):
+        entries = sorted(one for one in os.listdir(base) if not one.startswith((".", "_")))
+        files = [os.path.join(base, one) for one in entries]
+    found = []
+    for path in files:
+        if os.path.isdir(path) or is_table_name(path) or _database_kind(path) != "duckdb":
+            continue
+        for schema, name in duckdb_others(path):
+            query = 'SELECT * FROM "{}"."{}"'.format(
+                *(one.replace('"', '""') for one in (schema, name))
+            )
+            source = _text({"duckdb": os.path.basename(path), "query": query})
+            found.append(f"not looked at: {schema}.{name}, of another schema: from = {source}")
+    return found
 
 
 def _look(name: str, source: dict[str, str], folder: str) -> _Look:

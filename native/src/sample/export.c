@@ -58,13 +58,13 @@ INLINE int put_rows(const aether_sampler *s, const ae_relation *r, uint32_t byte
     return AETHER_OK;
 }
 
-/* Write the near end of each edge of slots [from, to), which are local ids 0, 1... Eight at a
+/* Write the near end of each edge of slots [from, to), which are local ids 0, 1... Sixteen at a
  * time and past the end of a list, which the next list overwrites: most lists then cost one pass
  * and no mispredicted branch. */
 INLINE int put_layer(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t to,
                      uint32_t bytes, void *restrict col, aether_error *err) {
     const uint64_t *first = ae_relation_first(r) + from;
-    const uint64_t bulk = r->num_edges & ~UINT64_C(7);
+    const uint64_t bulk = r->num_edges & ~UINT64_C(15);
     for (uint64_t v = 0, look = 0; v < to - from; v++) {
         uint64_t e = first[v];
         if (e + v >= look) {
@@ -72,8 +72,8 @@ INLINE int put_layer(const aether_sampler *s, const ae_relation *r, uint64_t fro
                 return cancelled(err);
             look = e + v + AE_TASK_ITEMS;
         }
-        for (; e < first[v + 1] && e + 8 <= bulk; e += 8)
-            for (uint64_t j = 0; j < 8; j++)
+        for (; e < first[v + 1] && e + 16 <= bulk; e += 16)
+            for (uint64_t j = 0; j < 16; j++)
                 put(col, bytes, e + j, v);
         for (; e < first[v + 1]; e++)
             put(col, bytes, e, v);
@@ -100,15 +100,16 @@ INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t byt
                      aether_error *err) {
     const aether_topology *t = r->topology;
     const uint64_t *positions = r->positions.data;
+    const uint64_t known = t->edge_ids_are_positions ? r->num_edges : r->num_known;
     uint64_t ids[BLOCK], n;
-    for (uint64_t at = 0; at < r->num_known; at += n) {
-        n = some(at, r->num_known, AE_TASK_ITEMS);
+    for (uint64_t at = 0; at < known; at += n) {
+        n = some(at, known, AE_TASK_ITEMS);
         if (ae_task_cancelled(s->task))
             return cancelled(err);
         for (uint64_t i = 0; i < n; i++)
             put(edge, bytes, at + i, positions[at + i]);
     }
-    for (uint64_t at = r->num_known, done = 0; at < r->num_edges; at += n, done += n) {
+    for (uint64_t at = known, done = 0; at < r->num_edges; at += n, done += n) {
         n = some(at, r->num_edges, BLOCK);
         if (done % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
             return cancelled(err);

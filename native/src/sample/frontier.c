@@ -77,6 +77,21 @@ static void finish_node(const prepare *p, uint64_t i) {
         p->f.exclusions[i] = exclusions;
 }
 
+/* finish_node for n lists; without exclusions in one loop. */
+static void finish_many(const prepare *p, uint64_t at, uint64_t n) {
+    if (p->f.exclusions || p->fanout < 0) {
+        for (uint64_t i = at; i < at + n; i++)
+            finish_node(p, i);
+        return;
+    }
+    const uint64_t wanted = (uint64_t)p->fanout;
+    for (uint64_t i = at; p->plan->latest && i < at + n; i++) {
+        ae_list *list = &p->f.lists[i];
+        const uint64_t early = list->degree > wanted ? list->degree - wanted : 0;
+        *list = (ae_list){list->start + early, list->degree - early};
+    }
+}
+
 static int prepare_node(const prepare *p, uint64_t i, aether_error *err) {
     if (p->f.wholes)
         p->f.wholes[i] = p->f.lists[i];
@@ -98,8 +113,8 @@ static int prepare_together(const prepare *p, uint64_t at, uint64_t n, aether_er
         until[i] = own[1];
     }
     int rc = ae_times_restrict_many(&p->r->times, p->r->topology, since, until, p->f.lists + at, n, err);
-    for (uint64_t i = at; !rc && i < at + n; i++)
-        finish_node(p, i);
+    if (!rc)
+        finish_many(p, at, n);
     return rc;
 }
 

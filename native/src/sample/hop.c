@@ -94,19 +94,20 @@ static int plan_node(const ae_hop *h, uint64_t i, uint64_t count, uint64_t *out,
     const ae_frontier *f = &h->frontier;
     const uint64_t key = ae_nodes_keys(h->from)[h->begin + i];
     const ae_exclusions exclusions = f->exclusions ? f->exclusions[i] : (ae_exclusions){0};
-    const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
     ae_list list = f->lists[i];
+    list.degree -= exclusions.count;
+    if (!f->drawable && (h->fanout < 0 || (!h->plan->replace && count == list.degree))) {
+        ae_uniform_all(list, out, room);
+        ae_exclusions_skip(exclusions, out, count);
+        return AETHER_OK;
+    }
+    const uint64_t stream = ae_rng_stream(h->rng_base, ae_key_node(s, key), ae_key_tree(s, key));
     if (f->drawable) {
         const ae_weighted_list weighted = ae_frontier_weighted(f, h->r, i);
         return ae_weighted_draw(&weighted, f->drawable[i], count, h->plan->replace && h->fanout >= 0, stream,
                                 set, out, room, err);
     }
-    int rc = AETHER_OK;
-    list.degree -= exclusions.count;
-    if (h->fanout < 0 || (!h->plan->replace && count == list.degree))
-        ae_uniform_all(list, out, room);
-    else
-        rc = ae_uniform_draw(list, count, h->plan->replace, stream, set, out, err);
+    int rc = ae_uniform_draw(list, count, h->plan->replace, stream, set, out, err);
     ae_exclusions_skip(exclusions, out, rc ? 0 : count);
     return rc;
 }
@@ -228,13 +229,29 @@ int ae_hop_relabel_all(const ae_hop *h, const ae_fetch *job, aether_error *err) 
 
 /* ---- relabelling ---- */
 
+/* The trees of a chunk are written list by list, all 16 that the usual list has no more of, past its end,
+ * which the next list overwrites: so lists cost no branch that cannot be predicted. */
 void ae_hop_add_trees(const ae_hop *h, uint64_t edge, uint64_t n, uint64_t *ids, uint64_t *node) {
     const aether_sampler *s = h->s;
     const uint64_t *keys = ae_nodes_keys(h->from) + h->begin;
     const uint64_t *first = ae_hop_first(h);
-    for (uint64_t i = 0; i < n; i++) {
-        while (first[*node + 1] <= h->first_edge + edge + i)
-            ++*node;
-        ids[i] |= ae_key_tree(s, keys[*node]) << s->node_bits;
+    const uint64_t mask = ~((UINT64_C(1) << s->node_bits) - 1);
+    uint64_t trees[CHUNK + 16], v = *node;
+    for (uint64_t at = 0; at < n; at += CHUNK) {
+        const uint64_t m = n - at < CHUNK ? n - at : CHUNK, e = h->first_edge + edge + at;
+        while (first[v + 1] <= e)
+            v++;
+        for (uint64_t i = 0; i < m; v += i < m) {
+            const uint64_t stop = first[v + 1] - e < m ? first[v + 1] - e : m, tree = keys[v] & mask;
+            do {
+                for (uint64_t j = 0; j < 16; j++)
+                    trees[i + j] = tree;
+                i += 16;
+            } while (i < stop);
+            i = stop;
+        }
+        for (uint64_t i = 0; i < m; i++)
+            ids[at + i] |= trees[i];
     }
+    *node = v;
 }

@@ -38,6 +38,18 @@ def test_a_saved_graph_has_the_keys_of_its_commit(tmp_path: Path) -> None:
     graph.close()
 
 
+def test_keys_of_another_copy_are_refused(tmp_path: Path) -> None:
+    """They may be as many, as after a crash between the two files of a copy."""
+    for name, keys in (("one", ["a", "b"]), ("two", ["b", "a"])):
+        with make(tmp_path / name) as graph:
+            graph.ids.add(keys)
+            graph.save(tmp_path / f"{name}.aeg")
+    assert Graph.load(tmp_path / "one.aeg").ids.keys([0]) == ["a"]
+    (tmp_path / "two.node.ids").replace(tmp_path / "one.node.ids")
+    with pytest.raises(errors.FileChangedError, match=r"one\.node\.ids: is not the file"):
+        _ = Graph.load(tmp_path / "one.aeg").ids
+
+
 def test_types_are_saved_with_their_keys(tmp_path: Path) -> None:
     kinds = [("user", "likes", "post")]
     with DynamicHeteroGraph.open(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler
+from aethergraph import DynamicGraph, Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler
 from aethergraph.cli import leaks as cli_leaks
 from aethergraph.cli.app import app
 from aethergraph.errors import InvalidArgumentError
@@ -198,4 +198,36 @@ def test_verify_names_what_cannot_be_sampled_in_time(tmp_path: Path) -> None:
     Graph.from_edges(3, [0, 1], [1, 2]).save(tmp_path / "g.aeg")
     assert "the graph has no times" in verify(tmp_path / "g.aeg", 2)
     np.save(tmp_path / "x.npy", np.zeros(3))
-    assert "is no graph file" in verify(tmp_path / "x.npy", 2)
+    assert "neither a graph file nor a live graph" in verify(tmp_path / "x.npy", 2)
+
+
+def test_verify_samples_live_graphs_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    with DynamicGraph.open(
+        tmp_path / "g", num_vertices=50, order="time", edge_time="int64", arena_mb=16,
+        huge_pages=False,
+    ) as live:  # fmt: skip
+        src, dst, times = rng.integers(0, 50, (3, 600))
+        live.insert_edges(src, dst, time=times)
+        live.delete_edge(int(src[0]), int(dst[0]))
+    before = {one.name: one.read_bytes() for one in (tmp_path / "g").iterdir() if one.is_file()}
+    text = verify(tmp_path / "g")
+    assert "nothing is later than its seed in 32 samples (0 nodes and " in text
+    after = {one.name: one.read_bytes() for one in (tmp_path / "g").iterdir() if one.is_file()}
+    assert after == before
+
+    def see_all(graph: Any, *args: Any, **options: Any) -> HeteroNeighborSampler:
+        sampler = HeteroNeighborSampler(graph, *args, **options)
+        bounds = sampler.bounds
+        monkeypatch.setattr(
+            sampler, "bounds", lambda *a: bounds(*a)._replace(until=bounds(*a).until + 9)
+        )
+        return sampler
+
+    monkeypatch.setattr(cli_leaks, "HeteroNeighborSampler", see_all)
+    assert "after the time" in verify(tmp_path / "g", 1)
+    with DynamicGraph.open(tmp_path / "plain", num_vertices=3, arena_mb=16, huge_pages=False):
+        pass
+    assert "the graph has no times" in verify(tmp_path / "plain", 2)

@@ -101,6 +101,40 @@ def test_equal_to_the_oracle_and_never_later_than_the_seed(
     assert (seen < limit).all() if strict else (seen <= limit).all()
 
 
+@pytest.mark.parametrize("of", ["edge_time", "node_time"])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("num_nodes", [1000, 1 << 18])  # times that a cache holds, and does not
+@pytest.mark.parametrize("window", [None, 200])
+def test_lists_of_every_length_are_cut_where_their_times_say(
+    of: str, dtype: Any, num_nodes: int, window: int | None
+) -> None:
+    """Short lists are looked at as a whole and long ones searched, several hundred together."""
+    rng = np.random.default_rng(3)
+    lengths = np.concatenate(
+        [np.arange(40), [700, 0, 65, 1, 256, 16, 17, 8, 9], np.arange(300) % 23]
+    )
+    dst = np.repeat(np.arange(len(lengths)), lengths)
+    src = rng.integers(0, num_nodes, len(dst))
+    times = rng.integers(0, 1000, len(dst) if of == "edge_time" else num_nodes).astype(dtype)
+    graph = Graph.from_edges(num_nodes, src, dst, **{of: times})
+    own = times if of == "edge_time" else times[src]
+    seeds = rng.permutation(len(lengths))
+    limits = rng.integers(0, 1000, len(seeds))
+    for strategy in ("uniform", "last"):
+        sampler = NeighborSampler(
+            graph, [-1], time_attr=of, temporal_strategy=strategy, window=window
+        )
+        sub = sampler.sample(seeds, seed_time=limits)
+        found = sorted(zip(sub.batch[sub.row].tolist(), sub.node[sub.row].tolist(), strict=True))
+        expected = []
+        for number, (seed, limit) in enumerate(zip(seeds, limits, strict=True)):
+            seen = (dst == seed) & (own <= limit)
+            if window is not None:
+                seen &= own >= limit - window
+            expected += [(number, one) for one in src[seen].tolist()]
+        assert found == sorted(expected)
+
+
 def test_edges_are_sorted_by_their_times_and_ties_keep_their_order() -> None:
     graph = Graph.from_edges(
         4, [0, 1, 2, 3, 0], [3, 3, 3, 3, 1], edge_time=[5, 1, 5, 0, 9], keep_order=True,
