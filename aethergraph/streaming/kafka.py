@@ -208,7 +208,7 @@ class KafkaSource(SchemaSource):
         from confluent_kafka import Message
 
         following = self._next[partition] = int(offsets[-1]) + 1
-        payloads = list(map(Message.value, messages))
+        payloads: list[Any] = list(map(Message.value, messages))
         if None in payloads:  # tombstones, which say that there is nothing any more
             kept = [row for row, payload in enumerate(payloads) if payload is not None]
             payloads, offsets = [payloads[row] for row in kept], offsets[kept]
