@@ -96,7 +96,7 @@ def ingest(address: str, topic: str, form: str, edges: int, folder: Path) -> Non
         with Ingestor(graph, source, linger="20ms", gives_way=False) as ingestor:
             while graph.num_edges < edges:
                 ingestor.check()
-                time.sleep(0.002)
+                time.sleep(0.01)  # to look takes time of the process, too
         graph.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Fed", "edges", "most_kills", "run_killed"]
+__all__ = ["Fed", "edges", "kills_timeout", "most_kills", "run_killed"]
 
 
 def edges(graph: Any) -> list[tuple[int, int]]:
@@ -24,6 +24,11 @@ def edges(graph: Any) -> list[tuple[int, int]]:
 def most_kills() -> int:
     """Return how often a process is killed at most: AETHERGRAPH_KILLS, or 6."""
     return int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+
+
+def kills_timeout() -> int:
+    """Return the seconds that a test of so many kills may take, on a machine that is busy."""
+    return 600 + 20 * most_kills()
 
 
 def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ingesting import edges, most_kills, run_killed
+from ingesting import edges, kills_timeout, most_kills, run_killed
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, MemorySource, Records, Schema
@@ -175,6 +175,7 @@ print("done", flush=True)
 
 
 @pytest.mark.any_python
+@pytest.mark.timeout(kills_timeout())
 @pytest.mark.parametrize("durability", ["sync", "none"])
 def test_killed_anywhere_each_record_is_there_once(tmp_path: Path, durability: str) -> None:
     rng = np.random.default_rng(11)

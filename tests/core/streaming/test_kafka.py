@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ingesting import edges, most_kills, run_killed
+from ingesting import edges, kills_timeout, most_kills, run_killed
 from kafka_broker import JSON, Broker, free_port, kafka_source, records, running_broker
 
 from aethergraph import DynamicGraph, errors
@@ -90,6 +90,7 @@ print("done", flush=True)
 
 
 @pytest.mark.any_python
+@pytest.mark.timeout(kills_timeout())
 def test_killed_anywhere_each_message_is_there_once(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -294,9 +294,11 @@ def test_an_idle_partition_and_late_messages(mock: MockCluster) -> None:
             sent += 1
             time.sleep(0.02)
         assert (ingestor.watermark or 0) >= 5  # partitions 1, 2 and 3 are idle
+        # On a busy machine the first messages of partition 1 may have come after it was idle.
+        late = ingestor.stats().late
         send(mock.address, "edges", 1, [event(1, 500, 4)])
         wait_for_edges(ingestor, 11 + sent)
-        assert ingestor.stats().late == 1 and (ingestor.watermark or 0) >= 5
+        assert ingestor.stats().late == late + 1 and (ingestor.watermark or 0) >= 5
     assert (1, 500) in edges(graph)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ingesting import run_killed
+from ingesting import kills_timeout, run_killed
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema, decode
@@ -282,6 +282,7 @@ print("done", flush=True)
 
 
 @pytest.mark.any_python
+@pytest.mark.timeout(kills_timeout())
 def test_killed_anywhere_keys_and_edges_agree(tmp_path: Path) -> None:
     own, pairs = random.Random(2), []
     with open(tmp_path / "e.jsonl", "w") as file:
