@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -67,10 +67,6 @@ class AttributeTable(MutableMapping[str, RowSource]):
 
     def __len__(self) -> int:
         return len(self._stores)
-
-    def items(self) -> ItemsView[str, RowSource]:
-        """Return the names with their rows."""
-        return self._stores.items()  # of batches: short of the mapping's own way
 
     def __repr__(self) -> str:
         shapes = {name: (store.shape, store.dtype_name) for name, store in self._stores.items()}
