@@ -1,12 +1,18 @@
 """Samples with their rows from a server, beside a process that writes to the graph.
 
     python benchmarks/served_samples.py [--quick] [--nodes 200000] [--inserts 100000] [--clients 4]
+                                        [--rates 250 500 1000]
 
 One process writes a live graph in a directory, so many edges a second, in commits of 1000; another
 is ``aethergraph serve DIR --sample``; this one asks, for two hops ([15, 10]) around one seed with
 128 floats of each node: from one client, then from several at once, by TCP and by a unix
 socket, then without the writer. Each answer is of the last commit. Afterwards some of the answers
 are made again from the log, and compared byte by byte.
+
+Two loads: clients that ask again as soon as they have an answer (closed), which take all of the
+processors that server and writer leave; and requests that come at a rate, at random times, whether
+or not answers have come (open), whose times count from the moment when they were due. Clients run
+on the same processors, so the times are those of server and client together.
 
 Published, for another store on another machine, so no comparison: Helios (PPoPP 2025) reports
 20,000 requests a second at a 99th percentile under 20 ms, two hops, on 64 cores.
@@ -88,11 +94,41 @@ def ask(
     return times[50:], start, time.perf_counter()
 
 
-def measure(url: str, num_nodes: int, requests: int, clients: int) -> dict[str, float]:
-    """Return percentiles in ms, and requests a second, of several processes at once."""
+def ask_at(
+    url: str, num_nodes: int, requests: int, seed: int, rate: float
+) -> tuple[NDArray[np.float64], float, float]:
+    """Return the seconds of requests at random times since they were due, and begin and end."""
+    from aethergraph.remote import open_sampler
+
+    rng = np.random.default_rng(seed)
+    seeds = rng.integers(0, num_nodes, requests + 50)
+    due = np.cumsum(rng.exponential(1 / rate, requests))
+    times = np.empty(requests)
+    with open_sampler(url) as sampler:
+        for one in seeds[requests:]:
+            sampler.sample([one])
+        start = time.perf_counter()
+        for i in range(requests):
+            wait = start + due[i] - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            sampler.sample([seeds[i]], key=i)
+            times[i] = time.perf_counter() - (start + due[i])
+    return times, start, time.perf_counter()
+
+
+def measure(
+    url: str, num_nodes: int, requests: int, clients: int, rate: float | None = None
+) -> dict[str, float]:
+    """Return percentiles in ms, and requests a second, of several processes at once.
+
+    With a rate requests come at random times, so many a second in all.
+    """
+    call = ask if rate is None else ask_at
+    more = () if rate is None else (rate / clients,)
     with multiprocessing.get_context("fork").Pool(clients) as pool:
         found = pool.starmap(
-            ask, [(url, num_nodes, requests // clients, i) for i in range(clients)]
+            call, [(url, num_nodes, requests // clients, i, *more) for i in range(clients)]
         )
     seconds = max(end for *_, end in found) - min(begin for _, begin, _ in found)
     times = np.concatenate([times for times, *_ in found]) * 1e3
@@ -106,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--inserts", type=int, default=100_000, help="edges a second")
     made.add_argument("--requests", type=int, help="requests of a round")
     made.add_argument("--clients", type=int, default=4)
+    made.add_argument("--rates", type=float, nargs="*", default=[250.0, 500.0, 1000.0])
     args = common.parse(made, argv)
     from aethergraph import DynamicGraph
     from aethergraph.remote import check_replay
@@ -136,19 +173,24 @@ def main(argv: Sequence[str] | None = None) -> None:
                         found = measure(url.strip(), nodes, requests, clients)
                         report.data[f"{what}, {way}, {clients}"] = found
                         lines.append([what, way, clients, *found.values()])
+                for rate in args.rates:
+                    count = min(requests, int(8 * rate))
+                    found = measure(urls[0].strip(), nodes, count, args.clients, rate)
+                    report.data[f"{what}, TCP, {rate:g}/s"] = found
+                    lines.append([what, "TCP", f"{rate:g}/s", *found.values()])
 
-        with writing(path, args.inserts) as rate:
+        with writing(path, args.inserts) as managed:
             measure_all("beside the writer")
             with served(path, "--sample", plan, "--log", log) as urls:
                 ask(urls[0].strip(), nodes, min(requests, 500), 9)
         measure_all("without a writer")
         replayed = check_replay(log, path, arena_mb=4096)
         assert not replayed.differences, replayed.differences[:3]
-    report.parameters["inserted_per_second"] = rate[0]
+    report.parameters["inserted_per_second"] = managed[0]
     report.table(
         f"two hops {FANOUTS} around one seed with {WIDTH} float32 of each node; the writer managed "
-        f"{rate[0]:,.0f} edges a second",
-        ["graph", "by", "clients", "p50 ms", "p99 ms", "p99.9 ms", "requests/s"],
+        f"{managed[0]:,.0f} edges a second",
+        ["graph", "by", "clients, or open load", "p50 ms", "p99 ms", "p99.9 ms", "requests/s"],
         lines,
     )
     report.note(

@@ -51,7 +51,7 @@ def _release(
 class NativeSnapshot:
     """One commit of a live graph, kept until the last user of this object is gone."""
 
-    __slots__ = ("__weakref__", "_bases", "_handle", "live")
+    __slots__ = ("__weakref__", "_bases", "_handle", "_numbers", "live")
 
     def __init__(self, live: NativeLive) -> None:
         out, err = ffi.new("aether_snapshot **"), new_error()
@@ -60,6 +60,7 @@ class NativeSnapshot:
         if code:
             raise_error(code, err)
         self.live = live
+        self._numbers: dict[int, LiveCommit] = {}
         _handles[int(ffi.cast("uintptr_t", out[0]))] = handle
         self._handle = ffi.gc(out[0], _release)
 
@@ -75,13 +76,16 @@ class NativeSnapshot:
 
     def describe(self, relation: int) -> LiveCommit:
         """Return the numbers of a relation."""
-        out, err = ffi.new("aether_live_commit_info *"), new_error()
-        code = lib.aether_snapshot_describe(self._handle, relation, out, err)
-        if code:
-            raise_error(code, err)
-        return LiveCommit(
-            out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids, out.lsn
-        )
+        found = self._numbers.get(relation)
+        if found is None:  # they stay as they are, and each request for a sample asks several times
+            out, err = ffi.new("aether_live_commit_info *"), new_error()
+            code = lib.aether_snapshot_describe(self._handle, relation, out, err)
+            if code:
+                raise_error(code, err)
+            found = self._numbers[relation] = LiveCommit(
+                out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids, out.lsn
+            )
+        return found
 
     def check(self) -> None:
         """Raise SnapshotExpiredError if what it shows may have been overwritten."""

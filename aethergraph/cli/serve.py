@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -134,6 +135,7 @@ def serve_command(
     )  # fmt: skip
     if sample is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.freeze()  # what is there stays, and passes over it would be seen, too
     ended = threading.Event()
 
     def stop(*_: object) -> None:

@@ -15,6 +15,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +70,18 @@ class Field(NamedTuple):
         return math.prod(self.shape) * self.array_dtype.itemsize
 
 
+class _Packing(NamedTuple):
+    """Array of a reply, as it is packed."""
+
+    kind: Any
+    name: str
+    is_attr: bool
+    is_ids: bool
+    item_bytes: int
+    array_dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
 class Content(NamedTuple):
     """Content of a reply; arrays are views of its bytes."""
 
@@ -98,6 +111,17 @@ class Form:
     fields: tuple[Field, ...]
     times: str | None = None
     time_unit: str | None = None
+
+    @cached_property
+    def _packing(self) -> tuple[_Packing, ...]:
+        """What packing must know of each array, worked out once and not for each reply."""
+        return tuple(
+            _Packing(
+                self.type_of(one), one.name, one.is_attr, one.name in ("node", "edge"),
+                one.item_bytes, one.array_dtype, one.shape,
+            )
+            for one in self.fields
+        )  # fmt: skip
 
     # ---- as JSON -------------------------------------------------------------------------------
 
@@ -169,23 +193,21 @@ class Form:
         """
         count = len(self.fields)
         arrays: list[Any] = []
-        lengths = np.zeros(count, "<u8")
+        lengths: list[int] = []
         at = _HEAD.size + 8 * count
-        places = []
-        ids: NDArray[np.int64] = np.empty(0, np.int64)
-        for i, one in enumerate(self.fields):
-            if one.is_attr:
-                arrays.append(ids)
-            else:
+        ids: Any = ()
+        for one in self._packing:
+            found = ids
+            if not one.is_attr:
                 found = getattr(subgraph, one.name)
                 if self.typed:
-                    found = found[self.type_of(one)]
-                arrays.append(found)
-                if one.name in ("node", "edge"):
+                    found = found[one.kind]
+                if one.is_ids:
                     ids = found
-            lengths[i] = len(arrays[-1])
-            places.append(at)
-            at += -(-len(arrays[-1]) * one.item_bytes // 8) * 8
+            length = len(found)
+            arrays.append(found)
+            lengths.append(length)
+            at += (length * one.item_bytes + 7) & -8
         if at > wire.MAX_BODY:
             raise LimitError(
                 f"the sample is {at} bytes, and a reply holds {wire.MAX_BODY}: give fewer seeds, "
@@ -193,17 +215,18 @@ class Form:
             )
         memory = room(at)
         _HEAD.pack_into(memory.data, 0, key, commit, count, 0)
-        memory[_HEAD.size : _HEAD.size + 8 * count] = lengths.view(np.uint8)
-        for one, array, begin in zip(self.fields, arrays, places, strict=True):
-            size = len(array) * one.item_bytes
-            part = memory[begin : begin + size]
-            if size % 8:
-                memory[begin + size : begin + size + 8 - size % 8] = 0
+        struct.pack_into(f"<{count}Q", memory.data, _HEAD.size, *lengths)
+        begin = _HEAD.size + 8 * count
+        for one, array, length in zip(self._packing, arrays, lengths, strict=True):
+            end = begin + length * one.item_bytes
             if one.is_attr:
-                out = part.view(one.array_dtype).reshape(len(array), *one.shape)
-                rows(self.type_of(one), one.name, array, out)
+                out = memory[begin:end].view(one.array_dtype).reshape(length, *one.shape)
+                rows(one.kind, one.name, array, out)
             else:
-                part.view(np.int64)[:] = array
+                memory[begin:end].view(np.int64)[:] = array
+            begin = (end + 7) & -8
+            if begin != end:
+                memory[end:begin] = 0
         return memory
 
     # ---- from bytes ----------------------------------------------------------------------------

@@ -75,13 +75,12 @@ class Request(NamedTuple):
             raise LimitError(f"{total} seeds: a request has {MAX_SEEDS} at most")
         if len(body) != begin + 8 * total * (2 if kind else 1):
             raise wire.WireError("a request for a sample of another length")
-        ends = np.cumsum(counts)[:-1]
         seeds = np.frombuffer(body, "<i8", total, begin).astype(np.int64)
         times: tuple[NDArray[Any], ...] | None = None
         if kind:
             own = np.frombuffer(body, _DTYPES[kind], total, begin + 8 * total)
-            times = tuple(np.split(own.astype(own.dtype.newbyteorder("=")), ends))
-        return cls(key, tuple(np.split(seeds, ends)), times)
+            times = _by_count(own.astype(own.dtype.newbyteorder("=")), counts)
+        return cls(key, _by_count(seeds, counts), times)
 
     def arguments(self, form: Form) -> tuple[Any, int, Any]:
         """Return seeds, key and times as samplers take them."""
@@ -92,6 +91,13 @@ class Request(NamedTuple):
                 times = dict(zip(form.node_types, self.times, strict=True))
             return seeds, self.key, times
         return self.seeds[0], self.key, None if self.times is None else self.times[0]
+
+
+def _by_count(values: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], ...]:
+    """Return the values of each node type, of which there are so many."""
+    if len(counts) == 1:
+        return (values,)
+    return tuple(np.split(values, np.cumsum(counts)[:-1]))
 
 
 def make_request(
