@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -32,8 +31,6 @@ from aethergraph.remote.samples.request import Request
 
 __all__ = ["SampleService"]
 
-#: Seeds up to which an answer is a small one.
-_SMALL = 8
 Room = Callable[[int], NDArray[np.uint8]]
 
 
@@ -67,7 +64,6 @@ class SampleService:
         self._saved = as_flag(saved, "saved")
         self.identity = self._source.identity
         taken = self._source.take()
-        self._turn = threading.Lock()
         self._made: tuple[Any, AnySampler] = taken.graph, self.plan.sampler(taken.graph)
         self.form = _form_of(self.plan, taken.now, self._made[1])
         facts = json.dumps(
@@ -75,7 +71,6 @@ class SampleService:
             sort_keys=True,
         )
         #: Identity of what is answered: another one where plan or graph are others.
-        self._waits = _waits(taken.now, self.form)
         self.generation = hashlib.sha256(facts.encode()).hexdigest()[:32]
 
     def told(self) -> dict[str, Any]:
@@ -100,13 +95,6 @@ class SampleService:
             InvalidArgumentError: times are missing.
             LimitError: the sample is larger than an answer can be.
         """
-        # There is one interpreter: small answers that wait for nothing but memory are sooner made
-        # one after the other than all at once, each in pieces.
-        is_small = not self._waits and sum(map(len, request.seeds)) <= _SMALL
-        with self._turn if is_small else nullcontext():
-            return self._answer(request, room, commit)
-
-    def _answer(self, request: Request, room: Room | None, commit: int | None) -> NDArray[np.uint8]:
         taken = self._source.take()
         sampler = self._sampler_of(taken.graph)
         seeds, key, times = request.arguments(self.form)
@@ -155,22 +143,8 @@ class SampleService:
                         f"the attribute {one.name!r} of the graph is not what it was when the "
                         "server was started: start it again"
                     )
-        self._made, self._waits = (graph, sampler), _waits(now, self.form)
+        self._made = graph, sampler
         return sampler
-
-
-def _waits(graph: Any, form: Form) -> bool:
-    """Return whether an answer may wait for a disk or a network, and not for memory alone."""
-    relations = [graph[kind] for kind in graph.edge_types] if form.typed else [graph]
-    for one in relations:
-        lists = one.topology("csr" if one.layout == "csr" else "csc")
-        if getattr(lists, "is_over_base", True):
-            return True
-    return not all(
-        _table(graph, form.type_of(one), form.typed)[one.name].is_in_memory
-        for one in form.fields
-        if one.is_attr
-    )
 
 
 def _own_room(size: int) -> NDArray[np.uint8]:

@@ -560,28 +560,6 @@ def test_answers_older_than_a_merge(tmp_path: Path) -> None:
         list(replay(log, path, missing=lambda *_: None))
 
 
-def test_small_answers_take_turns(tmp_path: Path, graph: Graph) -> None:
-    """Where they wait for nothing but memory; large ones, and what may wait, go beside them."""
-    live = make_live(tmp_path / "g.aegd")
-    for one, taking in ((live, True), (graph, False)):
-        service = SampleService(one, SamplePlan([5, 4]))
-        small, large = (make_request(service.form, range(n), None, 1) for n in (8, 9))
-        expected = service.answer(small)
-        with service._turn:  # somebody else's
-            service.answer(large)
-            thread = threading.Thread(target=service.answer, args=(small,), daemon=True)
-            thread.start()
-            thread.join(0.2 if taking else 30)
-            assert thread.is_alive() == taking
-        thread.join(30)
-        assert not thread.is_alive() and (service.answer(small) == expected).all()
-    live.merge()
-    over_base = SampleService(live, SamplePlan([5, 4]))
-    with over_base._turn:
-        over_base.answer(make_request(over_base.form, [1], None, 1))
-    live.close()
-
-
 def test_nothing_for_strangers(graph: Graph) -> None:
     service = SampleService(graph, SamplePlan([3]))
     with FeatureServer({}, samples={"g": service}, port=0, token="a secret") as server:
