@@ -398,12 +398,16 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
 
     @property
     def edge_weight(self) -> NDArray[Any] | None:
-        """Weight by edge id (float32 or float64, read-only)."""
+        """Weight by edge id (float32 or float64, read-only).
+
+        None: the edges have none, or the weights are no array in this process, as those of live
+        graphs and of a server's: :meth:`value_stores` has their rows.
+        """
         return self._edges().edge_weight
 
     @property
     def edge_time(self) -> NDArray[Any] | None:
-        """Time by edge id (int64 or float64, read-only)."""
+        """Time by edge id (int64 or float64, read-only); None as for :attr:`edge_weight`."""
         return self._edges().edge_time
 
     @property

@@ -115,6 +115,7 @@ class ForeignGraph(StoredGraph):
             parts.time_unit = getattr(source, "time_unit", None)
             parts.sorted_by.update(getattr(source, "sorted_by", ()))
         _read_values(source, parts, topology.end_edge_ids)
+        parts.elsewhere.update(getattr(source, "edge_values", {}))
         self._source_attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
         self._source = source
         self._parts = parts

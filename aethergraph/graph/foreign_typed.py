@@ -52,6 +52,13 @@ class TypedTopologySource(Protocol):
         """Name of the times that samples go by, as of ``HeteroGraph``."""
 
     @property
+    def edge_values(self) -> Mapping[EdgeType, Rows]:
+        """Rows of ``edge_weight`` and ``edge_time`` by edge id, of the edge types that have them.
+
+        The topologies draw by the same values, if they have any.
+        """
+
+    @property
     def node_attrs(self) -> Mapping[str, Rows]:
         """Rows by node type and name."""
 
@@ -82,6 +89,7 @@ class ForeignHeteroGraph(HeteroGraph):
             ends = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
             adopted = native.NativeTopology.adopt(pointer, source)
             edges[kind] = _edge_parts(kind, adopted, source, *ends)
+            edges[kind].elsewhere.update(source.edge_values.get(kind, {}))
             for attr, rows in source.edge_attrs.get(kind, {}).items():
                 edges[kind].edge_attrs[attr] = rows
         self._source = source

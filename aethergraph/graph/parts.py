@@ -70,6 +70,8 @@ class EdgeParts:
     edge_attrs: AttributeTable = field(init=False)
     #: ``"edge_time"``, ``"node_time"``: times that every list is known to be sorted by.
     sorted_by: set[str] = field(init=False, default_factory=set)
+    #: Weights and times that are no arrays here, but rows by edge id, by name.
+    elsewhere: dict[str, RowSource] = field(init=False, default_factory=dict)
     _edge_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,10 +118,11 @@ class EdgeParts:
 
     def edge_values(
         self, guard: native.FileGuard | None, paging: Paging | None
-    ) -> dict[str, FeatureStore]:
+    ) -> dict[str, RowSource]:
         """Return ``edge_weight`` and ``edge_time``, if there are any, as stores to gather from."""
         named = {"edge_weight": self.edge_weight, "edge_time": self.edge_time}
-        return _value_stores(named, self._edge_columns, guard, paging, self.any_lists.topology)
+        lists = self.any_lists.topology
+        return {**self.elsewhere, **_value_stores(named, self._edge_columns, guard, paging, lists)}
 
 
 class GraphParts(NodeParts, EdgeParts):

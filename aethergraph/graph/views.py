@@ -145,7 +145,7 @@ class EdgeView(EdgeQueries):
         """Reader of lists that stay in the file (``"uring"``); else None."""
         return self._graph.paging
 
-    def value_stores(self) -> dict[str, FeatureStore]:
+    def value_stores(self) -> dict[str, RowSource]:
         """Return ``edge_weight`` and ``edge_time``, if stored, as stores to gather from."""
         return self._edges().edge_values(self._graph.guard(), self._graph.paging)
 

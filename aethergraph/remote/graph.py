@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import as_graph
+from aethergraph.features.sources import SourceRows
+from aethergraph.graph import EdgeType, as_graph
 from aethergraph.graph.foreign import ForeignGraph
 from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.protocols import RowSource
@@ -51,9 +52,10 @@ def open_graph(
     Attributes of nodes and edges are there, each as :func:`open_source` opens it. Several addresses
     are those of shards.
 
-    Weights and times of edges stay at the server, and draws ask for them as they go, which is slow:
-    with times, say ``is_sorted=True``, or all are read once. Times of edges are int64; only typed
-    graphs know their unit. Times of nodes are read into memory.
+    Weights and times of edges stay at the server: batches have those of their edges, and
+    :attr:`edge_weight` and :attr:`edge_time`, arrays of all, are None. Draws ask for them as they
+    go, which is slow: with times, say ``is_sorted=True``, or all are read once, as are times that
+    are no integers. Only typed graphs know the unit of times. Times of nodes are read into memory.
 
     A live graph (``aethergraph serve g.aegd``) is there as of one commit, which the server holds
     until the graph is closed or collected, or the process ends, and for ``--lease`` seconds at
@@ -135,7 +137,7 @@ class _Tables(NamedTuple):
         ids: nodes by place.
         edges: edges by place; None: places are the ids of edges.
         weights: weights by edge.
-        times: times by edge, if they are integers.
+        times: times by edge.
         node_times: times by node.
     """
 
@@ -171,13 +173,40 @@ def _open_tables(url: str, layout: str) -> _Tables:
     if told is not None:
         types = GraphTypes.unpack(told.array, url)
         told.close()
-    times = table(f"{PREFIX}edge_time")
-    if times is not None and times.dtype_name != "int64":
-        times = None  # samplers take the times of a topology for integers
     return _Tables(
         address, lists.names, types, lists, RemoteRows(address.named(f"{place}/ids")),
-        table(f"{place}/edges"), table(f"{PREFIX}edge_weight"), times, table(f"{PREFIX}node_time"),
+        table(f"{place}/edges"), table(f"{PREFIX}edge_weight"), table(f"{PREFIX}edge_time"),
+        table(f"{PREFIX}node_time"),
     )  # fmt: skip
+
+
+def _draws_by(times: RemoteRows | None) -> bool:
+    """Return whether a topology takes these times: it does so for integers alone."""
+    return times is not None and times.dtype_name == "int64"
+
+
+class _Stretch(NamedTuple):
+    """Values of one edge type in a table with those of all, as a feature source."""
+
+    rows: RemoteRows
+    begin: int
+    num_rows: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows."""
+        return (self.num_rows,)
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype."""
+        return self.rows.dtype_name
+
+    def gather(
+        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
+    ) -> NDArray[Any]:
+        """Return the values of the edges ``ids``."""
+        return self.rows.gather(np.asarray(ids) + self.begin, out, dtype)
 
 
 class _Range(NamedTuple):
@@ -224,9 +253,11 @@ class _RemoteLists:
         self._asked = AskedLists(
             count, count, found.ids.num_rows, _ask(found, _Range()),
             edge_ids_are_positions=found.edges is None,
-            weights=found.weights is not None, times=found.times is not None,
+            weights=found.weights is not None, times=_draws_by(found.times),
         )  # fmt: skip
         self.topology = self._asked.handle
+        values = {"edge_weight": found.weights, "edge_time": found.times}
+        self.edge_values = {name: rows for name, rows in values.items() if rows is not None}
         self.node_attrs, self.edge_attrs = _attributes(found.address, found.names)
         if found.node_times is not None:
             self.node_time = found.node_times.array
@@ -257,7 +288,14 @@ class _RemoteTypes:
         ids = _begins(types.edges, list(types.edges.values()))
         weights = _begins(types.weighted, [types.edges[kind] for kind in types.weighted])
         times = _begins(types.timed, [types.edges[kind] for kind in types.timed])
-        if found.times is None:
+        self.edge_values: dict[EdgeType, dict[str, RowSource]] = {kind: {} for kind in types.edges}
+        for name, rows, begins in (
+            ("edge_weight", found.weights, weights), ("edge_time", found.times, times)
+        ):  # fmt: skip
+            for kind, at in begins.items() if rows is not None else ():
+                assert rows is not None
+                self.edge_values[kind][name] = SourceRows(_Stretch(rows, at, types.edges[kind]))
+        if not _draws_by(found.times):
             times = {}
         self._asked = {
             kind: AskedLists(

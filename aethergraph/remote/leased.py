@@ -44,6 +44,9 @@ _QUESTIONS = {
     "times": AskedLists.TIMES,
 }
 
+#: Names of the values of edges.
+_VALUES = ("edge_weight", "edge_time")
+
 
 class _Attr(NamedTuple):
     """Attribute as a server describes it."""
@@ -71,6 +74,8 @@ class _Relation(NamedTuple):
     end_edge_ids: int
     sorted_by: tuple[str, ...]
     attrs: tuple[_Attr, ...]
+    #: Weights and times by edge id.
+    values: tuple[_Attr, ...]
     #: Numbers of tables by question, by layout.
     lists: dict[str, dict[int, int]]
 
@@ -83,13 +88,17 @@ class _Relation(NamedTuple):
         }
         found = cls(
             (source, relation, target), int(told["edges"]), int(told["end"]),
-            tuple(map(str, told["sorted"])), tuple(map(_Attr.of, told["attrs"])), lists,
+            tuple(map(str, told["sorted"])), tuple(map(_Attr.of, told["attrs"])),
+            tuple(map(_Attr.of, told["values"])), lists,
         )  # fmt: skip
         need = {AskedLists.LISTS, AskedLists.IDS, AskedLists.EDGES}
         if not all(need <= set(tables) for tables in lists.values()):
             raise ValueError("lists that nobody can ask for")
         if not 0 <= found.num_edges <= found.end_edge_ids < 2**63:
             raise ValueError("edges that contradict each other")
+        for one in found.values:
+            if one.name not in _VALUES or one.shape != (found.end_edge_ids,):
+                raise ValueError("values that are none of edges")
         return found
 
 
@@ -329,6 +338,7 @@ class LeasedLists:
         self.topology = self._asked.handle
         self.node_attrs = _rows(lease, told.node_attrs[kind])
         self.edge_attrs = _rows(lease, relation.attrs)
+        self.edge_values = _rows(lease, relation.values)
         #: Number of the commit in the log of the graph.
         self.lsn = told.commit
         self.time_unit, self.sorted_by = told.time_unit, relation.sorted_by
@@ -360,6 +370,7 @@ class LeasedTypes:
         self.node_time: dict[str, Any] = {}
         self.node_attrs = {kind: _rows(lease, attrs) for kind, attrs in told.node_attrs.items()}
         self.edge_attrs = {one.kind: _rows(lease, one.attrs) for one in told.relations}
+        self.edge_values = {one.kind: _rows(lease, one.values) for one in told.relations}
         self.sorted_by = {one.kind: one.sorted_by for one in told.relations}
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from aethergraph.errors import (
     SnapshotExpiredError,
 )
 from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import RowSource
+from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.remote.commits import Commits, Taken, commits_of
 from aethergraph.remote.graph_tables import IdTable
 from aethergraph.remote.served import ServedRows, row_bytes_of
@@ -105,6 +105,7 @@ class _Held:
         return {
             "type": list(kind), "edges": one.num_edges, "end": end,
             "sorted": sorted(one.sorted_by), "attrs": self._add_rows(one.edge_attrs),
+            "values": self._add_rows(_values_of(one)),
             "lists": {layout: self._add_lists(lists[layout]) for layout in layouts},
         }  # fmt: skip
 
@@ -117,6 +118,13 @@ class _Held:
                 ask = _Question(topology, what)
                 found[name] = self._add(IdTable((end, *width), dtype, None, ask))
         return found
+
+
+def _values_of(edges: Any) -> Mapping[str, RowSource]:
+    """Return the weights and times of a graph of one type, or of the edges of one of many."""
+    is_graph = isinstance(edges, HomogeneousGraph)
+    found: Mapping[str, RowSource] = edges.value_stores(*(("edge",) if is_graph else ()))
+    return found
 
 
 class _Question:

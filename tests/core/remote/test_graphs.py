@@ -17,6 +17,7 @@ from aethergraph import Graph, NeighborSampler, RandomWalker, SubgraphLoader
 from aethergraph.errors import (
     FileChangedError,
     InvalidArgumentError,
+    OutOfRangeError,
     StorageError,
 )
 from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
@@ -181,10 +182,35 @@ def test_times(pair: Any, options: dict[str, Any]) -> None:
 
 
 def test_times_that_are_not_integers(folder: Path) -> None:
-    """A topology has int64 times; what would be compared wrongly is not offered."""
+    """A topology has int64 times; others are read once, and compared as they are."""
     with FeatureServer(open_tables(folder / "floats.aeg", lists=True), port=0) as server:
-        with pytest.raises(InvalidArgumentError, match="edge_time"):
-            NeighborSampler(open_graph(server.address), [5], time_attr="edge_time")
+        seeds = np.arange(0, 200, 9)
+        at = np.linspace(0, 140, len(seeds)) / 7 + 0.01
+        found = [
+            NeighborSampler(one, [5, 3], time_attr="edge_time").sample(seeds, 1, seed_time=at)
+            for one in (Graph.load(folder / "floats.aeg"), open_graph(server.address))
+        ]
+        same(*found)
+        assert len(found[0].edge) > 20
+
+
+def test_weights_and_times_by_edge(pair: Any, folder: Path) -> None:
+    """Loaders gather those of a batch, also where edges have other places in the lists."""
+    local, remote, server = pair
+    edges = np.array([0, 7, EDGES - 1, 7])
+    mine = local.value_stores("edge")
+    for there in (remote, open_graph(server.address, layout="csr"), pickle.loads(
+        pickle.dumps(remote)
+    )):  # fmt: skip
+        its = there.value_stores("edge")
+        assert set(mine) == set(its) == {"edge_weight", "edge_time"}
+        for name, rows in mine.items():
+            assert (its[name].dtype_name, its[name].shape) == (rows.dtype_name, rows.shape)
+            assert (its[name].gather(edges) == rows.gather(edges)).all()
+        with pytest.raises(OutOfRangeError, match=rf"ids\[0\] = {EDGES}"):
+            its["edge_time"].gather([EDGES])
+    with FeatureServer(open_tables(folder / "small.aeg", lists=True), port=0) as bare:
+        assert not open_graph(bare.address).value_stores("edge")
 
 
 def test_a_server_that_is_gone(folder: Path) -> None:

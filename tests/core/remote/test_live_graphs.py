@@ -189,11 +189,33 @@ def test_typed_graphs(tmp_path: Path) -> None:
                 HeteroNeighborSampler(one, [5, 4], **options).sample({FILM: range(9)}, 3, **times)
                 for one in (there, here)
             ))  # fmt: skip
+        for kind in (RATES, LIKED):
+            mine, its = (one[kind].value_stores() for one in (here, there))
+            assert set(mine) == set(its) == {"edge_time"}
+            assert (mine["edge_time"].gather([5, 1]) == its["edge_time"].gather([5, 1])).all()
         assert (there[FILM].attrs["x"].gather([5]) == here[FILM].attrs["x"].gather([5])).all()
         copy = pickle.loads(pickle.dumps(there))
         assert copy.lsn == there.lsn and server.stats().leases == 1
         with pytest.raises(UnsupportedError, match="2 node types and 2 edge types"):
             Graph.load(server.address)
+
+
+def test_weights_and_times_by_edge() -> None:
+    """They are of the commit; a new edge is not of it."""
+    live = make()
+    here = live.snapshot()
+    mine, ids = here.value_stores("edge"), here.edge_list()[2][::-1]
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = Graph.load(server.address)
+        insert(live, np.random.default_rng(1), 10, 9)
+        for one in (there, pickle.loads(pickle.dumps(there))):
+            its = one.value_stores("edge")
+            assert set(mine) == set(its) == {"edge_weight", "edge_time"}
+            for name, rows in mine.items():
+                assert (its[name].dtype_name, its[name].shape) == (rows.dtype_name, rows.shape)
+                assert (its[name].gather(ids) == rows.gather(ids)).all()
+                with pytest.raises(OutOfRangeError, match=rf"ids\[0\] = {here.end_edge_ids}"):
+                    its[name].gather([here.end_edge_ids])
 
 
 def test_live_rows_are_the_latest() -> None:

@@ -19,6 +19,7 @@ from aethergraph.errors import (
     FileChangedError,
     FormatError,
     InvalidArgumentError,
+    OutOfRangeError,
     StorageError,
     UnsupportedError,
 )
@@ -81,6 +82,18 @@ def pair(path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     yield Pair(HeteroGraph.load(path), HeteroGraph.load(url), servers, path, url)
     for one in servers:
         one.close()
+
+
+def test_weights_and_times_by_edge(pair: Pair) -> None:
+    for graph in (pair.remote, pickle.loads(pickle.dumps(pair.remote))):
+        for kind in EDGES:
+            mine, its = (one[kind].value_stores() for one in (pair.local, graph))
+            assert set(mine) == set(its)
+            for name, rows in mine.items():
+                ids = np.arange(rows.num_rows)[::-1]
+                assert (its[name].gather(ids) == rows.gather(ids)).all()
+                with pytest.raises(OutOfRangeError, match=rf"ids\[0\] = {rows.num_rows} is not"):
+                    its[name].gather([rows.num_rows])  # the first one of the next type
 
 
 def same(mine: Any, its: Any) -> int:
