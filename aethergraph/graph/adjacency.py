@@ -110,8 +110,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         lists = edges.csc
         if lists is None:
             raise LayoutError(
-                "in-neighbours are not stored: this graph has layout='csr'; build it with "
-                "layout='csc' or layout='both'"
+                "in-neighbours are not stored: this graph has layout='csr'; "
+                + (edges.other_lists or "build it with layout='csc' or layout='both'")
             )
         return lists
 
@@ -120,8 +120,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         lists = edges.csr
         if lists is None:
             raise LayoutError(
-                "out-neighbours are not stored: this graph has layout='csc'; build it with "
-                "layout='csr' or layout='both'"
+                "out-neighbours are not stored: this graph has layout='csc'; "
+                + (edges.other_lists or "build it with layout='csr' or layout='both'")
             )
         return lists
 

@@ -116,6 +116,10 @@ class ForeignGraph(StoredGraph):
             parts.sorted_by.update(getattr(source, "sorted_by", ()))
         _read_values(source, parts, topology.end_edge_ids)
         parts.elsewhere.update(getattr(source, "edge_values", {}))
+        other = "csr" if layout == "csc" else "csc"
+        parts.other_lists = getattr(
+            source, "other_lists", f"as_graph(source, layout={other!r}) takes such lists"
+        )
         self._source_attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
         self._source = source
         self._parts = parts

@@ -28,6 +28,10 @@ class TypedTopologySource(Protocol):
         """``"csc"``: the lists have the nodes that in-edges come from; or ``"csr"``."""
 
     @property
+    def other_lists(self) -> str | None:
+        """What to do for lists of the other layout, for error messages; None: build them."""
+
+    @property
     def num_nodes(self) -> Mapping[str, int]:
         """Number of nodes by type."""
 
@@ -89,6 +93,7 @@ class ForeignHeteroGraph(HeteroGraph):
             ends = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
             adopted = native.NativeTopology.adopt(pointer, source)
             edges[kind] = _edge_parts(kind, adopted, source, *ends)
+            edges[kind].other_lists = source.other_lists
             edges[kind].elsewhere.update(source.edge_values.get(kind, {}))
             for attr, rows in source.edge_attrs.get(kind, {}).items():
                 edges[kind].edge_attrs[attr] = rows

@@ -70,6 +70,8 @@ class EdgeParts:
     edge_attrs: AttributeTable = field(init=False)
     #: ``"edge_time"``, ``"node_time"``: times that every list is known to be sorted by.
     sorted_by: set[str] = field(init=False, default_factory=set)
+    #: Way to lists of the other layout, where it is not to build the graph with them.
+    other_lists: str | None = field(init=False, default=None)
     #: Weights and times that are no arrays here, but rows by edge id, by name.
     elsewhere: dict[str, RowSource] = field(init=False, default_factory=dict)
     _edge_columns: dict[str, ValueColumn] = field(init=False, default_factory=dict)

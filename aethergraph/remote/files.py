@@ -56,8 +56,9 @@ def open_tables(
     lists, name = as_flag(lists, "lists"), as_text(name, "name")
     if is_live_directory(path):
         raise UnsupportedError(
-            f"{os.fsdecode(path)} is a live graph, whose tables change: FeatureServer(graphs={...})"
-            " serves its commits; or serve samples of it, by --sample plan.toml"
+            f"{os.fsdecode(path)} is a live graph, whose tables change: "
+            "FeatureServer({}, graphs={'g': path}) serves its commits; or serve samples of it, by "
+            "--sample plan.toml"
         )
     is_array = LiveFeatureTable.is_table(path) or is_npy(native.NativeFile(path, raw=True))
     if is_array or open_container(path).content != native.CONTENT_GRAPH:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice
+from aethergraph._checks.options import as_choice, shown
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.sources import SourceRows
@@ -26,7 +26,7 @@ from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.address import Address, parse_address
 from aethergraph.remote.graph_tables import PREFIX, GraphTypes
-from aethergraph.remote.leased import Lease, LeasedLists, LeasedTypes, open_lease
+from aethergraph.remote.leased import Lease, LeasedLists, LeasedTypes, open_lease, other_lists
 from aethergraph.remote.rows import RemoteRows
 
 __all__ = ["open_graph", "open_plain_graph", "open_typed_graph"]
@@ -164,7 +164,13 @@ def _open_lease(url: str, layout: str, at: int | None) -> Lease | None:
 def _open_tables(url: str, layout: str) -> _Tables:
     address = parse_address(url)
     place = f"{PREFIX}{layout}"
-    lists = RemoteRows(address.named(f"{place}/lists"))
+    try:
+        lists = RemoteRows(address.named(f"{place}/lists"))
+    except InvalidArgumentError as error:
+        called = f" {shown(address.name)}" if address.name else ""
+        raise InvalidArgumentError(
+            f"{url}: no graph{called} with the lists {layout!r} could be opened: {error}"
+        ) from None
 
     def table(name: str) -> RemoteRows | None:
         return RemoteRows(address.named(name)) if name in lists.names else None
@@ -178,6 +184,11 @@ def _open_tables(url: str, layout: str) -> _Tables:
         table(f"{place}/edges"), table(f"{PREFIX}edge_weight"), table(f"{PREFIX}edge_time"),
         table(f"{PREFIX}node_time"),
     )  # fmt: skip
+
+
+def _layouts(tables: _Tables) -> list[str]:
+    """Return the layouts that the server has lists of."""
+    return [name for name in ("csc", "csr") if f"{PREFIX}{name}/lists" in tables.names]
 
 
 def _draws_by(times: RemoteRows | None) -> bool:
@@ -256,6 +267,7 @@ class _RemoteLists:
             weights=found.weights is not None, times=_draws_by(found.times),
         )  # fmt: skip
         self.topology = self._asked.handle
+        self.other_lists = other_lists(url, layout, _layouts(found))
         values = {"edge_weight": found.weights, "edge_time": found.times}
         self.edge_values = {name: rows for name, rows in values.items() if rows is not None}
         self.node_attrs, self.edge_attrs = _attributes(found.address, found.names)
@@ -306,6 +318,7 @@ class _RemoteTypes:
             )
             for (kind, count), to in zip(types.edges.items(), near, strict=True)
         }  # fmt: skip
+        self.other_lists = other_lists(url, layout, _layouts(found))
         self.topologies = {kind: one.handle for kind, one in self._asked.items()}
         self.node_time = {}
         if found.node_times is not None:

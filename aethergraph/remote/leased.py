@@ -14,7 +14,7 @@ that tells to load the graph again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from aethergraph.remote import wire
 from aethergraph.remote.address import Address
 from aethergraph.remote.endpoint import Connection, Endpoint
 
-__all__ = ["Lease", "LeasedLists", "LeasedRows", "LeasedTypes", "open_lease"]
+__all__ = ["Lease", "LeasedLists", "LeasedRows", "LeasedTypes", "open_lease", "other_lists"]
 
 #: Most bytes of a description.
 _DESCRIPTION = 4 << 20
@@ -323,6 +323,14 @@ def _ask(
     )  # fmt: skip
 
 
+def other_lists(url: str, layout: str, names: Collection[str]) -> str:
+    """Say how to come to the lists of the other layout; ``names``: layouts of the server."""
+    other = "csr" if layout == "csc" else "csc"
+    if other in names:
+        return f"open_graph({url!r}, layout={other!r}) opens it with these"
+    return "and the server has no others: build the graph there with layout='both'"
+
+
 def _rows(lease: Lease, attrs: tuple[_Attr, ...]) -> dict[str, RowSource]:
     return {one.name: LeasedRows(lease, one) for one in attrs}
 
@@ -336,6 +344,7 @@ class LeasedLists:
         self._url, self._layout, self._lease = url, layout, lease
         self._asked = _ask(lease, relation, layout, told.nodes, url)
         self.topology = self._asked.handle
+        self.other_lists = other_lists(url, layout, relation.lists)
         self.node_attrs = _rows(lease, told.node_attrs[kind])
         self.edge_attrs = _rows(lease, relation.attrs)
         self.edge_values = _rows(lease, relation.values)
@@ -366,6 +375,8 @@ class LeasedTypes:
         self._asked = {
             one.kind: _ask(lease, one, layout, told.nodes, url) for one in told.relations
         }
+        layouts = [set(one.lists) for one in told.relations]
+        self.other_lists = other_lists(url, layout, set[str]().union(*layouts))
         self.topologies = {kind: one.handle for kind, one in self._asked.items()}
         self.node_time: dict[str, Any] = {}
         self.node_attrs = {kind: _rows(lease, attrs) for kind, attrs in told.node_attrs.items()}

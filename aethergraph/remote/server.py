@@ -520,11 +520,19 @@ class FeatureServer:
         if not name and len(self._tables) == 1:
             name = next(iter(self._tables))
         if name not in self._tables:
-            raise InvalidArgumentError(
-                f"there is no table {shown(name)}; there are: {', '.join(self._tables)}"
-            )
+            raise InvalidArgumentError(self._no_table(name))
         table = self._tables[name]
         return (table.description(self._numbered.index(table), self._tables),)
+
+    def _no_table(self, name: str) -> str:
+        """Say what there is in the place of a table."""
+        text = f"there is no table {shown(name)}; there are: {', '.join(self._tables) or 'none'}"
+        if self._leases.names:
+            graphs = ", ".join(self._leases.names)
+            text += f"; Graph.load and open_graph open the live graphs: {graphs}"
+        if self._desk.names:
+            text += f"; open_sampler asks for samples from: {', '.join(self._desk.names)}"
+        return text
 
     def _attach(self, one: _Connection, frame: wire.Frame) -> None:
         """Tell a client how to read a table itself, if it can."""

@@ -17,6 +17,7 @@ from aethergraph import Graph, NeighborSampler, RandomWalker, SubgraphLoader
 from aethergraph.errors import (
     FileChangedError,
     InvalidArgumentError,
+    LayoutError,
     OutOfRangeError,
     StorageError,
 )
@@ -256,6 +257,19 @@ def test_where_the_server_has_it(folder: Path, name: str, storage: Any) -> None:
         same(*(NeighborSampler(one, [7, 4]).sample(range(300), 9) for one in both))
 
 
+def test_lists_of_the_other_layout(pair: Any, folder: Path) -> None:
+    """The error says how to open them, if the server has them; the text is not to be built on."""
+    _, remote, server = pair
+    other = rf"layout='csc'; open_graph\('{server.address}', layout='csr'\) opens it with these"
+    with pytest.raises(LayoutError, match=other):
+        RandomWalker(remote)
+    with pytest.raises(LayoutError, match=r"layout='csr'; open_graph\('.*', layout='csc'\)"):
+        NeighborSampler(open_graph(server.address, layout="csr"), [5])
+    with FeatureServer(open_tables(folder / "small.aeg", lists=True), port=0) as small:
+        with pytest.raises(LayoutError, match="the server has no others: build the graph there"):
+            RandomWalker(open_graph(small.address))
+
+
 def test_started_again(folder: Path) -> None:
     """A server of the same file is as good as before."""
     server = FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=0).start()
@@ -270,6 +284,8 @@ def test_refusals(folder: Path, x: Any) -> None:
     with FeatureServer(x, port=0) as server:
         with pytest.raises(InvalidArgumentError, match="no table 'graph/csc/lists'; there are: x"):
             open_graph(server.address)
+        with pytest.raises(InvalidArgumentError, match="no graph 'zz' with the lists 'csr' could"):
+            open_graph(f"{server.address}/zz", layout="csr")
     with pytest.raises(InvalidArgumentError, match=r"is Graph\.load"):
         open_graph(f"shm://{folder}/graph.aeg")
     with pytest.raises(InvalidArgumentError, match="layout"):

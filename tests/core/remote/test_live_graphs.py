@@ -32,13 +32,22 @@ from aethergraph import (
 )
 from aethergraph.errors import (
     InvalidArgumentError,
+    LayoutError,
     LimitError,
     OutOfRangeError,
     SnapshotExpiredError,
     StorageError,
     UnsupportedError,
 )
-from aethergraph.remote import FeatureServer, open_graph, wire
+from aethergraph.remote import (
+    FeatureServer,
+    SamplePlan,
+    SampleService,
+    open_graph,
+    open_source,
+    open_tables,
+    wire,
+)
 from aethergraph.remote.leased import _Told
 
 NODES, EDGES = 400, 6000
@@ -216,6 +225,33 @@ def test_weights_and_times_by_edge() -> None:
                 assert (its[name].gather(ids) == rows.gather(ids)).all()
                 with pytest.raises(OutOfRangeError, match=rf"ids\[0\] = {here.end_edge_ids}"):
                     its[name].gather([here.end_edge_ids])
+
+
+def test_names_of_graphs(tmp_path: Path) -> None:
+    """Errors name what the server has, and what opens it."""
+    live = make(tmp_path / "g.aegd")
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        both = "no graph 'zz' with .* there are: none; Graph.load and open_graph .* graphs: g$"
+        with pytest.raises(InvalidArgumentError, match=both):
+            Graph.load(f"{server.address}/zz")
+        with pytest.raises(InvalidArgumentError, match=r"no table ''; there are: none; Graph.load"):
+            open_source(server.address)
+    with FeatureServer({}, samples={"g": SampleService(live, SamplePlan([5]))}, port=0) as server:
+        with pytest.raises(InvalidArgumentError, match=r"open_sampler asks for samples from: g$"):
+            Graph.load(server.address)
+    with pytest.raises(UnsupportedError, match=r"FeatureServer\({}, graphs={'g': path}\) serves"):
+        open_tables(tmp_path / "g.aegd")
+
+
+def test_lists_of_the_other_layout() -> None:
+    live = make(layout="both")
+    typed = DynamicHeteroGraph({USER: 5, FILM: 6}, [RATES], 16, layout="csc")
+    with FeatureServer({}, graphs={"g": live, "t": typed}, port=0) as server:
+        url = f"{server.address}/g"
+        with pytest.raises(LayoutError, match=rf"open_graph\('{url}', layout='csr'\) opens it"):
+            RandomWalker(Graph.load(url))
+        with pytest.raises(LayoutError, match="the server has no others"):
+            HeteroGraph.load(f"{server.address}/t")[RATES].out_degrees()
 
 
 def test_live_rows_are_the_latest() -> None:
