@@ -490,6 +490,9 @@ class FeatureServer:
                 if frame.op == wire.ATTACH:
                     self._attach(one, frame)
                     continue
+                if frame.op == wire.LEAVE and not frame.flags and not frame.body:
+                    self._leases.leave(one, orderly=True)
+                    continue
                 parts, flags = self._reply(one, frame), 0
             except (wire.WireError, _Refusal):
                 raise

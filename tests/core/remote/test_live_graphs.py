@@ -214,15 +214,16 @@ def test_a_commit_that_others_have(tmp_path: Path) -> None:
         insert(live, np.random.default_rng(1), 10, 9)
         second = Graph.load(server.address, at=first.lsn)
         same(*(NeighborSampler(one, [5]).sample(range(50), 1) for one in (first, second)))
-        assert Graph.load(server.address, at=live.lsn).lsn == live.lsn
+        last = Graph.load(server.address, at=live.lsn)
+        assert last.lsn == live.lsn
         for at in (1, live.lsn + 1):
             with pytest.raises(OutOfRangeError, match=f"at = {at}: the server has the last commit"):
                 Graph.load(server.address, at=at)
         with pytest.raises(InvalidArgumentError, match="at = -1"):
             Graph.load(server.address, at=-1)
         snapshots = live.stats().snapshots
-        first.close()
-        second.close()
+        for one in (first, second, last):
+            one.close()
         assert snapshots == 2 and comes(lambda: server.stats().connections == 0)
     live.snapshot().save(tmp_path / "g.aeg")
     with pytest.raises(InvalidArgumentError, match="at = 3 is for the address of a server"):
@@ -273,6 +274,51 @@ def test_clients_that_end() -> None:
             process.kill()
         assert comes(lambda: server.stats().leases == 0)
         assert live.stats().snapshots == 0
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_graph_that_is_closed_makes_room(typed: bool) -> None:
+    """An orderly end gives the lease back, so that the next client need not wait."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
+        linger(server, 1000.0)
+        for collected in (False, True, False):
+            there = (HeteroGraph if typed else Graph).load(server.address)
+            assert there.node_types if typed else there.num_nodes
+            if not collected:
+                there.close()
+            del there
+        sampler = NeighborSampler(graph := Graph.load(server.address), [5])
+        graph.close()
+        sampler.sample([1, 7], 1)  # what was made of it goes on, as with a file
+        del sampler
+        assert comes(lambda: server.stats().leases == 0)
+        assert live.stats().snapshots == 0
+
+
+def test_a_copy_that_is_on_its_way() -> None:
+    """A graph that was pickled and let go of lasts until its copy can have come."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        copy = pickle.loads(pickle.dumps(Graph.load(server.address)))
+        assert server.stats().leases == 1
+        copy.close()
+        assert comes(lambda: server.stats().connections == 0)
+
+
+def test_others_keep_the_lease() -> None:
+    """One of several that leaves ends nothing for the rest."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 0.0)
+        there = Graph.load(server.address)
+        copy = pickle.loads(pickle.dumps(there))
+        expected = NeighborSampler(there, [5]).sample([1, 7], 1)
+        there.close()
+        assert comes(lambda: server.stats().connections == 1)
+        same(expected, NeighborSampler(copy, [5]).sample([1, 7], 1))
+        copy.close()
+        assert comes(lambda: server.stats().leases == 0)
 
 
 def test_a_connection_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
