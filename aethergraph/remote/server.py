@@ -414,10 +414,10 @@ class FeatureServer:
                 self._answer(one, inbox)
         except (_Refusal, wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
             refused = True
+            is_told = isinstance(error, (AetherError, wire.BusyError))
+            said = wire.pack_error(error if is_told else InvalidArgumentError(str(error)))
             with suppress(OSError, ValueError):
-                said = error if isinstance(error, (AetherError, wire.BusyError)) else None
-                reason = said or InvalidArgumentError(str(error))
-                one.send(0, 0, wire.pack_error(reason), flags=wire.ERROR)
+                one.send(0, 0, said, flags=wire.ERROR)
         except (OSError, ValueError):  # it is gone
             pass
         finally:

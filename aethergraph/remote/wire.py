@@ -399,4 +399,9 @@ def raise_error(body: memoryview, address: str, begin: int = 0) -> None:
         error.position = position + begin
     if isinstance(value, int):
         error.value = value
-    raise error
+    try:
+        raise error
+    finally:
+        del (
+            error
+        )  # its traceback has this frame: what its callers hold would wait for the collector
