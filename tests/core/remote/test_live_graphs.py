@@ -31,6 +31,7 @@ from aethergraph import (
     SubgraphLoader,
 )
 from aethergraph.errors import (
+    ClosedError,
     InvalidArgumentError,
     LimitError,
     OutOfRangeError,
@@ -294,6 +295,21 @@ def test_a_graph_that_is_closed_makes_room(typed: bool) -> None:
         del sampler
         assert comes(lambda: server.stats().leases == 0)
         assert live.stats().snapshots == 0
+
+
+@pytest.mark.parametrize("kind", [Graph, HeteroGraph])
+def test_a_graph_for_a_while(kind: Any) -> None:
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 1000.0)
+        with kind.load(server.address) as there:
+            assert there.lsn == live.commit and server.stats().leases == 1
+        assert there.closed and comes(lambda: server.stats().leases == 0)
+        for use in (lambda: there.lsn, lambda: there.source, lambda: pickle.dumps(there)):
+            with pytest.raises(ClosedError):
+                use()
+        with pytest.raises(ClosedError), there:
+            pass
 
 
 def test_a_copy_that_is_on_its_way() -> None:
