@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
 import random
 import subprocess
@@ -9,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from aethergraph import (
     RandomWalker,
     SubgraphLoader,
 )
+from aethergraph._native.asked import AskedLists
 from aethergraph.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -509,6 +512,39 @@ def test_positions_from_anywhere() -> None:
         assert refused and answered
         with pytest.raises(Exception, match="there is no table 999"):
             there.source._lease.gather(999, np.array([1]), np.zeros(1, np.int64))
+        same(NeighborSampler(there, [5, 5]).sample(range(50), 1), expected)
+
+
+def arena_bytes() -> int:
+    """Return the memory that the edges of live graphs of this process take."""
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the directory is closed again
+            if "live-arena" in os.readlink(f"/proc/self/fd/{descriptor}"):
+                found += 512 * os.stat(int(descriptor)).st_blocks
+    return found
+
+
+@pytest.mark.parametrize("over_base", [False, True])
+def test_nobody_can_ask_for_memory_that_is_not_used(tmp_path: Path, over_base: bool) -> None:
+    """A page that was never written would become a real one by being read."""
+    live = make(tmp_path / "g.aegd")
+    if over_base:
+        live.merge()
+        insert(live, np.random.default_rng(8), 300, 2)
+    units = 64 * 2**20 // 16
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = Graph.load(server.address)
+        expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
+        before = arena_bytes()
+        tables = there.source._lease.told.relations[0].lists["csc"]
+        for large, index in itertools.product((0, 1 << 61), (0, 2**29)):
+            positions = (1 << 62) | large | (np.arange(units // 4, units, 1 << 14) << 30) | index
+            for number in [one for what, one in tables.items() if what != AskedLists.LISTS]:
+                for position in positions:
+                    with pytest.raises(OutOfRangeError, match="not one of this snapshot's"):
+                        there.source._lease.gather(number, position[None], np.zeros(1))
+        assert arena_bytes() == before
         same(NeighborSampler(there, [5, 5]).sample(range(50), 1), expected)
 
 
