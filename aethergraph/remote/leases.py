@@ -45,6 +45,9 @@ __all__ = ["LEASE_SECONDS", "MOST_LEASES", "Leases"]
 LEASE_SECONDS, MOST_LEASES = 3600.0, 64
 #: Seconds that a lease lasts without any connection: one that broke is made anew.
 _LINGER = 10.0
+#: Leases that there may be at all: each may be of another commit, and a live graph has so many
+#: snapshots for all of its readers.
+_MOST_SNAPSHOTS = 256
 #: Seconds that a client waits for room: another graph may just have been closed.
 _ROOM = 1.0
 #: Tables of lists: name, question, dtype, shape of an answer.
@@ -178,6 +181,11 @@ class Leases:
                 )
             self._graphs[name] = found
         self._seconds, self._most = as_number(seconds, "lease"), as_count(most, "max_leases")
+        if not 1 <= self._most <= _MOST_SNAPSHOTS:
+            raise InvalidArgumentError(
+                f"max_leases = {self._most} is not in 1..{_MOST_SNAPSHOTS}: a live graph has "
+                f"{_MOST_SNAPSHOTS} snapshots for all of its readers"
+            )
         if not self._seconds > 0:
             raise InvalidArgumentError(f"lease = {self._seconds} is no time: give seconds above 0")
         self._linger, self._next = linger, first

@@ -169,7 +169,7 @@ class FeatureServer:
         graphs: by name, live graphs, or paths of their directories, whose lists clients may sample
             from (:func:`open_graph`); ``sources`` may then be empty.
         lease: seconds that a commit of one of ``graphs`` is held for a client at most.
-        max_leases: clients that a commit is held for, at once.
+        max_leases: clients that a commit is held for, at once; 1 to 256.
 
     Attributes:
         port: port that it listens at, or None.

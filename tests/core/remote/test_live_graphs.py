@@ -570,6 +570,8 @@ def test_descriptions_that_are_none(value: Any) -> None:
         ({"lease": 0}, "lease = 0"),
         ({"lease": float("nan")}, "lease = nan"),
         ({"max_leases": -1}, "max_leases"),
+        ({"max_leases": 0}, r"max_leases = 0 is not in 1..256"),
+        ({"max_leases": 257}, r"max_leases = 257 is not in 1..256"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], words: str) -> None:
