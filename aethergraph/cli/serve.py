@@ -103,7 +103,8 @@ def serve_command(
         typer.Option(help="Seconds that a commit of a live graph is held for a client at most."),
     ] = LEASE_SECONDS,
     max_leases: Annotated[
-        int, typer.Option(help="Clients that commits of live graphs are held for, at once.")
+        int,
+        typer.Option(help="Clients that commits of live graphs are held for, at once: 1 to 256."),
     ] = MOST_LEASES,
     grace: Annotated[
         float,

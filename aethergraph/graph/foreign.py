@@ -133,6 +133,13 @@ class ForeignGraph(StoredGraph):
         self._parts = self._source = None
         self._source_attrs = {}, {}
 
+    def __enter__(self) -> ForeignGraph:
+        self._live()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _label(self) -> str:
         return f"the graph of {self._storage}"
 

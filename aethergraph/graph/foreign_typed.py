@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
@@ -18,6 +18,8 @@ __all__ = ["ForeignHeteroGraph", "TypedTopologySource"]
 
 K = TypeVar("K")
 Rows = Mapping[str, RowSource]
+#: The source's own rows, by type of nodes and of edges.
+_Own: TypeAlias = "tuple[dict[str, dict[str, RowSource]], dict[EdgeType, dict[str, RowSource]]]"
 
 
 class TypedTopologySource(Protocol):
@@ -78,7 +80,7 @@ class ForeignHeteroGraph(HeteroGraph):
     nodes put into another order, since its weights and times are where its lists are.
     """
 
-    _source: TypedTopologySource
+    _source: TypedTopologySource | None
 
     def __init__(self, source: TypedTopologySource) -> None:
         nodes = {name: NodeParts(count) for name, count in source.num_nodes.items()}
@@ -98,7 +100,7 @@ class ForeignHeteroGraph(HeteroGraph):
             for attr, rows in source.edge_attrs.get(kind, {}).items():
                 edges[kind].edge_attrs[attr] = rows
         self._source = source
-        self._own = (
+        self._own: _Own = (
             {name: dict(part.node_attrs) for name, part in nodes.items()},
             {kind: dict(part.edge_attrs) for kind, part in edges.items()},
         )
@@ -106,16 +108,26 @@ class ForeignHeteroGraph(HeteroGraph):
         self._path, self._storage = None, type(source).__name__
         self._time_zone, self._time_attr = source.time_zone, source.time_attr
 
+    def close(self) -> None:
+        """Drop the graph's references; using the graph afterwards raises ClosedError."""
+        super().close()
+        self._source, self._own = None, ({}, {})
+
+    def __enter__(self) -> ForeignHeteroGraph:
+        self._check_open()
+        return self
+
     @property
     def source(self) -> TypedTopologySource:
         """Object that the graph was made of."""
+        self._check_open()
+        assert self._source is not None
         return self._source
 
     @property
     def lsn(self) -> int:
         """Number of the commit of a live graph that a server holds; 0: it is of no live graph."""
-        self._check_open()
-        return int(getattr(self._source, "lsn", 0))
+        return int(getattr(self.source, "lsn", 0))
 
     def _with_parts(
         self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
@@ -140,11 +152,11 @@ class ForeignHeteroGraph(HeteroGraph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self._check_open()
+        source = self.source
         nodes = {name: part.node_attrs for name, part in self._nodes.items()}
         edges = {kind: part.edge_attrs for kind, part in self._edges.items()}
         own_nodes, own_edges = self._own
-        return _rebuild, (self._source, _changed(nodes, own_nodes), _changed(edges, own_edges))
+        return _rebuild, (source, _changed(nodes, own_nodes), _changed(edges, own_edges))
 
 
 def _changed(now: Mapping[K, Rows], own: Mapping[K, Rows]) -> dict[K, dict[str, RowSource | None]]:

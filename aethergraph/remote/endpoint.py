@@ -21,6 +21,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -132,6 +133,15 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    def leave(self) -> None:
+        """End the connection, and say before that nothing is asked for any more.
+
+        There is no reply, so that nobody waits for one while a graph is collected.
+        """
+        with suppress(Exception):  # if it has broken, the server learns of the end anyway
+            self.begin(wire.LEAVE)
+        self.close()
 
     def close(self) -> None:
         """End the connection."""
@@ -346,6 +356,8 @@ class Endpoint:
         self._lock, self._process = threading.Lock(), os.getpid()
         self._idle: list[Connection] = []
         self._closed = False
+        #: True: connections that are not needed any more leave the leases that they take part in.
+        self.leaves = False
         self.connections = self.waits = 0
         #: What the server said of its table first, and must always say.
         self.table: Any = self.run(lambda connection: connection.table)
@@ -390,7 +402,7 @@ class Endpoint:
             if len(self._idle) < _IDLE and not self._closed:
                 self._idle.append(connection)
                 return
-        connection.close()
+        self._end(connection)
 
     def run(self, work: Callable[[Connection], R], task: native.Task | None = None) -> R:
         """Return ``work(connection)``, done again over new connections while they break.
@@ -434,11 +446,21 @@ class Endpoint:
         for one in before:
             one.close()
 
+    def _end(self, connection: Connection) -> None:
+        """End a connection that has not broken."""
+        if self.leaves and self._process == os.getpid():  # a child's are its parent's
+            connection.leave()
+        else:
+            connection.close()
+
     def __del__(self) -> None:
         for one in getattr(self, "_idle", ()):
-            one.close()
+            self._end(one)
 
     def close(self) -> None:
         """Close the connections, those in use when their gathers end."""
         self._closed = True
-        self.forget()
+        with self._lock:
+            before, self._idle = self._idle, []
+        for one in before:
+            self._end(one)

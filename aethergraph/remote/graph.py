@@ -58,8 +58,9 @@ def open_graph(
     are no integers. Only typed graphs know the unit of times. Times of nodes are read into memory.
 
     A live graph (``aethergraph serve g.aegd``) is there as of one commit, which the server holds
-    until the graph is closed or collected, or the process ends, and for ``--lease`` seconds at
-    most. Load it again for what has changed since. Copies in other processes are of the same
+    for ``--lease`` seconds at most, and until the graph and all that was made of it (samplers,
+    loaders) are closed or collected; 10 s more if the process ended without that, or the graph was
+    pickled. Load it again for what has changed since. Copies in other processes are of the same
     commit, whose number :attr:`lsn` is.
 
     Args:

@@ -186,6 +186,7 @@ class Lease:
         self._address, self._at = address, at
         # No method of this object: it would only be let go of when the collector comes.
         self.endpoint = Endpoint(address, address.locations[0], _Asking(at, token))
+        self.endpoint.leaves = True
         self.told: _Told = self.endpoint.table
 
     @property
@@ -202,10 +203,14 @@ class Lease:
             self.endpoint.run(lambda one: one.gather(ids, out, task, number).finish(), task)
 
     def close(self) -> None:
-        """Close the connections; the server then holds the commit no longer."""
+        """Close the connections; the server then holds the commit no longer.
+
+        A lease that was pickled lasts a moment more, in which a copy can still take part in it.
+        """
         self.endpoint.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.endpoint.leaves = False  # the copy has no connection yet
         return Lease, (self._address, self._at, self.told.lease)
 
 

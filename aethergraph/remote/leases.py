@@ -7,13 +7,15 @@
     its worker    LEASE token ─>  Leases.join ┘    (snapshot)        └─ rows of attributes
 
 A commit that is held keeps old versions of what has changed since in the memory of the process that
-writes the graph. So there are so many leases at most, each ends a while after it was taken, and
-before, when the last connection of its client has ended and no other one came for a moment. Tables
-of a commit have numbers that no other commit's ever get, so a request names its commit.
+writes the graph. So there are so many leases at most, and each ends a while after it was taken, or
+before: at once when the last of its connections leaves it (LEAVE), and when the last one has broken
+and no other one came for a moment. Tables of a commit have numbers that no other commit's ever get,
+so a request names its commit.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -43,6 +45,11 @@ __all__ = ["LEASE_SECONDS", "MOST_LEASES", "Leases"]
 LEASE_SECONDS, MOST_LEASES = 3600.0, 64
 #: Seconds that a lease lasts without any connection: one that broke is made anew.
 _LINGER = 10.0
+#: Leases that there may be at all: each may be of another commit, and a live graph has so many
+#: snapshots for all of its readers.
+_MOST_SNAPSHOTS = 256
+#: Seconds that a client waits for room: another graph may just have been closed.
+_ROOM = 1.0
 #: Tables of lists: name, question, dtype, shape of an answer.
 _QUESTIONS = (
     ("lists", AskedLists.LISTS, "uint64", (2,)),
@@ -144,7 +151,8 @@ class _Lease:
     def __init__(self, held: _Held, until: float) -> None:
         self.held, self.until = held, until
         self.connections: set[Hashable] = set()
-        self.left = 0.0
+        #: When a connection broke last; its client may be about to make another one.
+        self.broken = -math.inf
 
 
 class Leases:
@@ -181,6 +189,11 @@ class Leases:
                 )
             self._graphs[name] = found
         self._seconds, self._most = as_number(seconds, "lease"), as_count(most, "max_leases")
+        if not 1 <= self._most <= _MOST_SNAPSHOTS:
+            raise InvalidArgumentError(
+                f"max_leases = {self._most} is not in 1..{_MOST_SNAPSHOTS}: a live graph has "
+                f"{_MOST_SNAPSHOTS} snapshots for all of its readers"
+            )
         if not self._seconds > 0:
             raise InvalidArgumentError(f"lease = {self._seconds} is no time: give seconds above 0")
         self._linger, self._next = linger, first
@@ -277,12 +290,15 @@ class Leases:
 
     def _check_room(self) -> None:
         """Raise LimitError if there are as many leases as there may be. The lock is held."""
-        self._sweep()
-        if len(self._leases) >= self._most:
+        if not self._changed.wait_for(self._has_room, _ROOM):
             raise LimitError(
                 f"the server holds commits for {self._most} clients, the most that it may: close "
                 "graphs that were loaded there, or let it have more (--max-leases)"
             )
+
+    def _has_room(self) -> bool:
+        self._sweep()
+        return len(self._leases) < self._most
 
     def _join(self, token: str, connection: Hashable) -> dict[str, Any]:
         with self._changed:
@@ -294,15 +310,22 @@ class Leases:
             left = lease.until - time.monotonic()
             return {**lease.held.told, "lease": token, "seconds": left}
 
-    def leave(self, connection: Hashable) -> None:
-        """Note that a connection has ended."""
+    def leave(self, connection: Hashable, orderly: bool = False) -> None:
+        """Note that a connection has ended, or needs its leases no more.
+
+        Args:
+            connection: the connection.
+            orderly: its client said so, and makes no other one in its place.
+        """
         if not self._leases:
             return
         with self._changed:
             for lease in self._leases.values():
                 if connection in lease.connections:
                     lease.connections.discard(connection)
-                    lease.left = time.monotonic()
+                    if not orderly:
+                        lease.broken = time.monotonic()
+            self._sweep()
             self._changed.notify_all()
 
     def table(self, number: int) -> ServedRows | None:
@@ -331,7 +354,7 @@ class Leases:
         for token, lease in list(self._leases.items()):
             until = lease.until
             if not lease.connections:
-                until = min(until, lease.left + self._linger)
+                until = min(until, lease.broken + self._linger)
             if until > now:
                 soonest = until - now if soonest is None else min(soonest, until - now)
                 continue

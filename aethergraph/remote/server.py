@@ -169,7 +169,7 @@ class FeatureServer:
         graphs: by name, live graphs, or paths of their directories, whose lists clients may sample
             from (:func:`open_graph`); ``sources`` may then be empty.
         lease: seconds that a commit of one of ``graphs`` is held for a client at most.
-        max_leases: clients that a commit is held for, at once.
+        max_leases: clients that a commit is held for, at once; 1 to 256.
 
     Attributes:
         port: port that it listens at, or None.
@@ -414,10 +414,10 @@ class FeatureServer:
                 self._answer(one, inbox)
         except (_Refusal, wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
             refused = True
+            is_told = isinstance(error, (AetherError, wire.BusyError))
+            said = wire.pack_error(error if is_told else InvalidArgumentError(str(error)))
             with suppress(OSError, ValueError):
-                said = error if isinstance(error, (AetherError, wire.BusyError)) else None
-                reason = said or InvalidArgumentError(str(error))
-                one.send(0, 0, wire.pack_error(reason), flags=wire.ERROR)
+                one.send(0, 0, said, flags=wire.ERROR)
         except (OSError, ValueError):  # it is gone
             pass
         finally:
@@ -489,6 +489,9 @@ class FeatureServer:
             try:
                 if frame.op == wire.ATTACH:
                     self._attach(one, frame)
+                    continue
+                if frame.op == wire.LEAVE and not frame.flags and not frame.body:
+                    self._leases.leave(one, orderly=True)
                     continue
                 parts, flags = self._reply(one, frame), 0
             except (wire.WireError, _Refusal):

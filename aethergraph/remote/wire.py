@@ -19,6 +19,7 @@ A frame is a header of 12 bytes and a body; numbers are little-endian::
                                            <──   SAMPLE  sample with rows    samples/form.py
     LEASE   live graph, or a lease (JSON)  ──>                               leases.py
                                            <──   LEASE   its commit and tables (JSON)
+    LEAVE                                  ──>   none: this connection needs no lease any more
     ATTACH  u32 table, u32 how             ──>
                                            <──   ATTACH  where to read the rows oneself (JSON)
 
@@ -55,6 +56,7 @@ __all__ = [
     "HEADER",
     "HELLO",
     "LEASE",
+    "LEAVE",
     "MAX_BODY",
     "MAX_IDS",
     "META",
@@ -85,7 +87,7 @@ __all__ = [
     "unpack_number",
 ]
 
-HELLO, AUTH, META, GATHER, ATTACH, PLAN, SAMPLE, LEASE = 1, 2, 3, 4, 5, 6, 7, 8
+HELLO, AUTH, META, GATHER, ATTACH, PLAN, SAMPLE, LEASE, LEAVE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 #: Flag of a reply that says why there is none.
 ERROR = 1
 #: Most bytes of a body, and most rows of a request; a client splits what is more.
@@ -397,4 +399,9 @@ def raise_error(body: memoryview, address: str, begin: int = 0) -> None:
         error.position = position + begin
     if isinstance(value, int):
         error.value = value
-    raise error
+    try:
+        raise error
+    finally:
+        del (
+            error
+        )  # its traceback has this frame: what its callers hold would wait for the collector

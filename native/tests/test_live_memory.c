@@ -165,6 +165,58 @@ TEST(memory_that_is_refused) {
     }
 }
 
+static void *reserve_nothing(void *context, uint64_t size) {
+    (void)context;
+    void *data = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static int allow(void *context, void *data, uint64_t offset, uint64_t size) {
+    (void)context;
+    return mprotect((uint8_t *)data + offset, size, PROT_READ | PROT_WRITE) ? 12 : 0;
+}
+
+static void unmap(void *context, void *data, uint64_t size) {
+    (void)context;
+    munmap(data, size);
+}
+
+/* What a position from anywhere leads to is not even looked at behind what was committed. */
+TEST(positions_of_memory_that_is_not_there) {
+    const aether_live_memory memory = {.reserve = reserve_nothing, .commit = allow, .release = unmap};
+    const aether_live_relation r = {.num_src = NODES,
+                                    .num_dst = NODES,
+                                    .layouts = AETHER_LIVE_CSC,
+                                    .order = AETHER_ORDER_TIME,
+                                    .edge_id_bytes = 8};
+    const aether_live_options o = {
+        .relations = &r, .num_relations = 1, .arena_bytes = ARENA, .memory = &memory};
+    aether_live *g = NULL;
+    aether_error err = {0};
+    uint64_t state = 4, out;
+    REQUIRE_OK(aether_live_create(&o, &g, &err), err);
+    for (int round = 0; round < 3; round++) {
+        aether_snapshot *s = live_pin(g);
+        const aether_topology *t = aether_snapshot_topology(s, 0, AETHER_LIVE_CSC);
+        uint64_t refused = 0, asked = 0;
+        for (uint64_t unit = 0; unit < ARENA / 16; unit += 64)
+            for (uint64_t kind = 0; kind < 4; kind++) {
+                const uint64_t position =
+                    UINT64_C(1) << 62 | (kind & 1) << 61 | unit << 30 | (kind & 2) * 500;
+                for (uint32_t what = AETHER_ASK_IDS; what <= AETHER_ASK_EDGES; what++, asked++) {
+                    const int rc = aether_topology_answer(t, what, &position, 1, &out, &err);
+                    CHECK(rc == AETHER_OK || rc == AETHER_E_RANGE);
+                    refused += rc == AETHER_E_RANGE;
+                }
+            }
+        CHECK(refused > asked / 2);
+        CHECK(round || refused == asked);
+        aether_snapshot_release(s);
+        CHECK_OK(insert(g, 5000, &state, &err), err);
+    }
+    aether_live_close(g);
+}
+
 TEST(reserves_that_fail) {
     for (uint64_t most = 0; most < LISTS; most++) {
         counter c = unlimited();

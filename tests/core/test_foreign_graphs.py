@@ -14,7 +14,13 @@ from foreign_graphs import Bare, InArrays, InC, library
 
 from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, as_graph
 from aethergraph import _native as native
-from aethergraph.errors import InvalidArgumentError, LayoutError, OutOfRangeError, UnsupportedError
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    LayoutError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from aethergraph.graph import ForeignGraph
 from aethergraph.loading import SubgraphLoader
 from aethergraph.protocols import GraphSource, HomogeneousGraph, TopologySource
@@ -425,5 +431,8 @@ def test_a_foreign_graph_is_not_saved_and_closes() -> None:
         graph.y = np.arange(N)
     copied = Graph.from_edges(N, *graph.edge_index(), keep_order=True)
     assert (copied.in_degrees() == graph.in_degrees()).all()
-    graph.close()
+    with graph as same:
+        assert same is graph
     assert graph.closed and "closed" in repr(graph)
+    with pytest.raises(ClosedError), graph:
+        pass

@@ -143,6 +143,8 @@ static bool commit(ae_arena *a, uint64_t units) {
             (a->locked && ae_shared_lock(&a->memory, a->committed, part, NULL)))
             return false;
         a->committed += part;
+        if (a->taken)
+            atomic_store_explicit(a->taken, a->committed, memory_order_release);
         *a->budget -= part;
     }
     return true;

@@ -14,9 +14,11 @@
  * what an insert costs is finding pages that were not used for long. No pointer lies in
  * the arena: every process maps it where it likes.
  *
- * Memory is taken from the system piece by piece, and counts against a budget that the arenas of a
- * graph share. What an arena has taken stays with it. With `huge`, an arena of some size takes huge pages:
- * an edge is put, or read, where nothing was for long, and the way to its page is then half of the cost.
+ * Memory is taken from the system piece by piece, from the start on, and counts against a budget that the
+ * arenas of a graph share. What an arena has taken stays with it. How far that is stands where readers see
+ * it: behind it is nothing to read, and in memory of a user's perhaps no memory. With `huge`, an arena of
+ * some size takes huge pages: an edge is put, or read, where nothing was for long, and the way to its page is
+ * then half of the cost.
  *
  * Caveats: one thread of one process allocates and frees; all others only read. A block that is
  * freed may be handed out again at once: who may still read it is live/writer.h's business. Free
@@ -26,6 +28,7 @@
 #ifndef AE_LIVE_ARENA_H
 #define AE_LIVE_ARENA_H
 
+#include "live/pins.h"
 #include "os/shared.h"
 
 #define AE_UNIT           16u
@@ -41,13 +44,14 @@ typedef struct ae_slab {
 
 typedef struct ae_arena {
     ae_shared memory;
-    uint64_t next;                     /* units that were carved */
-    uint64_t committed;                /* bytes that the system has given */
-    uint64_t *budget;                  /* bytes that it and others may still take */
-    bool locked;                       /* what is taken stays in RAM */
-    bool huge;                         /* take huge pages, as long as there are some */
-    uint64_t used;                     /* units in blocks that are handed out */
-    bool worn;                         /* blocks were freed since free neighbours were joined */
+    uint64_t next;      /* units that were carved */
+    uint64_t committed; /* bytes that the system has given */
+    ae_word *taken;     /* the same for readers, in the table of the lists; NULL: nobody asks */
+    uint64_t *budget;   /* bytes that it and others may still take */
+    bool locked;        /* what is taken stays in RAM */
+    bool huge;          /* take huge pages, as long as there are some */
+    uint64_t used;      /* units in blocks that are handed out */
+    bool worn;          /* blocks were freed since free neighbours were joined */
     ae_ref free[AE_ARENA_CLASSES + 1]; /* brief blocks come last */
     ae_slab slabs[AE_ARENA_CLASSES + 1];
 } ae_arena;
@@ -62,6 +66,12 @@ void ae_arena_close(ae_arena *a);
 
 static inline void *ae_arena_at(const ae_arena *a, ae_ref ref) {
     return a->memory.data + (uint64_t)ref * AE_UNIT;
+}
+
+/* Return the bytes from its start that it has taken: every block that a commit has lies there from before it
+ * was published. */
+static inline uint64_t ae_arena_taken(const ae_arena *a) {
+    return atomic_load_explicit(a->taken, memory_order_acquire);
 }
 
 /* Return the units of a block that holds `bytes`. */

@@ -8,7 +8,7 @@
 #include "os/process.h"
 
 #define MAGIC       UINT64_C(0x4C5254434C454741) /* "AGELCTRL" */
-#define VERSION     5
+#define VERSION     6
 #define PAGE        4096u
 #define SLOTS       64u /* changes of a relation whose numbers are kept */
 #define SLOT_WORDS  8u

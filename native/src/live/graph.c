@@ -97,6 +97,7 @@ static int create_list(ae_graph *g, uint32_t i, const aether_live_options *o, ae
         rc = ae_arena_create(size, name_of(g, i), given, &g->budget, &l->arena, err);
     if (!rc && huge)
         ae_shared_want_huge(&l->arena.memory);
+    l->arena.taken = rc ? NULL : ae_table_taken(&l->table);
     l->arena.huge = huge;
     l->arena.locked = o->flags & AETHER_LIVE_LOCKED;
     if (!rc && l->arena.locked)
@@ -134,8 +135,11 @@ int ae_graph_create(const aether_live_options *options, ae_graph *g, aether_erro
 static int attach_list(const int32_t *descriptors, ae_graph *g, uint32_t i, aether_error *err) {
     ae_lists *l = &g->lists[i];
     const aether_live_relation *r = ae_control_relation(&g->control, l->relation);
-    const int rc = ae_table_attach(descriptors[0], r, room_of(g, l), name_of(g, i), &l->table, err);
-    return rc ? rc : ae_arena_attach(descriptors[1], name_of(g, i), &l->arena, err);
+    int rc = ae_table_attach(descriptors[0], r, room_of(g, l), name_of(g, i), &l->table, err);
+    if (!rc)
+        rc = ae_arena_attach(descriptors[1], name_of(g, i), &l->arena, err);
+    l->arena.taken = rc ? NULL : ae_table_taken(&l->table);
+    return rc;
 }
 
 int ae_graph_attach(const int32_t *descriptors, uint32_t n, ae_graph *g, aether_error *err) {

@@ -159,7 +159,7 @@ static inline __attribute__((always_inline)) int read_some(const ae_view *s, con
         }
         ids[i] = ae_group_id(group, lane);
         if (__builtin_expect(ids[i] >= s->base.num_minor, 0))
-            return ae_view_bad_id(s, &positions[i], &ids[i], 1, err);
+            return ae_view_bad_id(s, positions[i], ids[i], err);
         if (edges)
             edges[i] = ae_group_edge_id(&s->table->layout, group, lane);
     }
@@ -343,7 +343,7 @@ static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_
             return ae_view_bad_position(s, job->positions[i], err); /* the pin has expired */
         const uint64_t id = ids[i] = ae_group_id(group, lane);
         if (__builtin_expect(id >= s->base.num_minor, 0))
-            return ae_view_bad_id(s, &job->positions[i], &id, 1, err);
+            return ae_view_bad_id(s, job->positions[i], id, err);
     }
     return AETHER_OK;
 }

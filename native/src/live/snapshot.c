@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) int read_entries(const ae_view *s, 
             return ae_view_bad_position(s, positions[i], err);
         ids[i] = ae_group_id(group, lane);
         if (__builtin_expect(ids[i] >= s->base.num_minor, 0))
-            return ae_view_bad_id(s, &positions[i], &ids[i], 1, err);
+            return ae_view_bad_id(s, positions[i], ids[i], err);
         if (edges)
             edges[i] = ae_group_edge_id(&s->table->layout, group, lane);
     }
@@ -150,6 +150,7 @@ static void init_view(ae_view *v, const ae_lists *lists, const ae_pin *pin) {
 /* Let a view show a commit. */
 static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t epoch) {
     v->epoch = epoch;
+    v->end = ae_arena_taken(v->arena);
     v->base.num_major = layout == AETHER_LIVE_CSC ? counts->num_dst : counts->num_src;
     v->base.num_minor = layout == AETHER_LIVE_CSC ? counts->num_src : counts->num_dst;
     v->base.num_edges = counts->num_edges;

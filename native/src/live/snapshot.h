@@ -33,6 +33,7 @@ typedef struct ae_view {
     const ae_base *below; /* NULL: there is none */
     const ae_pin *pin;
     uint64_t epoch;
+    uint64_t end; /* of the arena as it was then, in bytes: positions lead nowhere behind it */
 } ae_view;
 
 struct aether_snapshot {

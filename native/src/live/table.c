@@ -7,6 +7,7 @@
 
 typedef struct header {
     uint64_t magic, name;
+    ae_word taken; /* bytes of the arena */
 } header;
 
 static header *header_of(const ae_table *t) {
@@ -47,7 +48,8 @@ int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_
         return rc;
     if (huge)
         ae_shared_want_huge(&out->memory);
-    *header_of(out) = (header){MAGIC, name};
+    header_of(out)->magic = MAGIC;
+    header_of(out)->name = name;
     open_table(relation, room, out);
     return AETHER_OK;
 }
@@ -65,6 +67,10 @@ int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room,
     }
     open_table(relation, room, out);
     return AETHER_OK;
+}
+
+ae_word *ae_table_taken(const ae_table *t) {
+    return &header_of(t)->taken;
 }
 
 void ae_table_close(ae_table *t) {

@@ -1,7 +1,7 @@
 /*
  * live/table.h - the lists of all nodes, versioned: one relation, grouped by one end.
  *
- *   header   4096 B: which list of which graph
+ *   header   4096 B: which list of which graph, bytes that its arena has taken
  *   root     u64 head = place:32, length:32    u64 past = history:32, epoch:32       by node
  *
  *   history  u64 head, u32 epoch, u32 next     in the arena: the version before
@@ -66,6 +66,9 @@ int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_
 int ae_table_attach(int fd, const aether_live_relation *relation, uint64_t room, uint64_t name, ae_table *out,
                     aether_error *err);
 void ae_table_close(ae_table *t);
+
+/* Return where the writer notes how much the arena of the list has taken. */
+ae_word *ae_table_taken(const ae_table *t);
 
 /* Return the root of a node, or NULL if there is none, as its list never changed. */
 static inline ae_root *ae_table_root(const ae_table *t, uint64_t node) {

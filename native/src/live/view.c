@@ -19,10 +19,13 @@ int ae_view_bad_position(const ae_view *s, uint64_t position, aether_error *err)
                             "position %" PRIu64 " is not one of this snapshot's", position);
 }
 
-int ae_view_bad_id(const ae_view *s, const uint64_t *positions, const uint64_t *ids, uint64_t n,
-                   aether_error *err) {
+int ae_view_bad_id(const ae_view *s, uint64_t position, uint64_t id, aether_error *err) {
     const int rc = ae_view_check(s, err);
-    return rc ? rc : ae_topology_bad_id(&s->base, positions, ids, n, err);
+    return rc ? rc
+              : ae_error_at(err, AETHER_E_RANGE, (int64_t)position, (int64_t)position,
+                            "position %" PRIu64 " is not one of this snapshot's: neighbour %" PRIu64
+                            " there is not below %" PRIu64,
+                            position, id, s->base.num_minor);
 }
 
 /* Epochs descend from history to
@@ -40,11 +43,11 @@ uint64_t ae_view_older(const ae_view *s, uint64_t past) {
 
 ae_place ae_view_place(const ae_view *s, uint64_t position) {
     const uint32_t index = ae_position_index(position);
-    const ae_directory *d = ae_view_at(s, ae_position_ref(position), sizeof *d);
+    const ae_directory *d = ae_view_entry(s, ae_position_ref(position), sizeof *d);
     const uint32_t count = d ? __atomic_load_n(&d->count, __ATOMIC_RELAXED) : 0;
     const uint32_t room = d ? __atomic_load_n(&d->room, __ATOMIC_RELAXED) : 0;
     if (!count || count > room ||
-        !ae_view_at(s, ae_position_ref(position), ae_directory_bytes(&s->table->layout, room)))
+        !ae_view_entry(s, ae_position_ref(position), ae_directory_bytes(&s->table->layout, room)))
         return (ae_place){0};
     const uint32_t *before = (const uint32_t *)(const void *)(d + 1);
     const ae_ref *leaves = before + room;
@@ -56,7 +59,7 @@ ae_place ae_view_place(const ae_view *s, uint64_t position) {
 
 bool ae_view_seek(const ae_view *s, uint64_t position, ae_cursor *c) {
     const ae_place p = ae_view_place(s, position);
-    const ae_leaf *leaf = p.to ? ae_view_at(s, p.ref & ~AE_EXTENT, sizeof *leaf) : NULL;
+    const ae_leaf *leaf = p.to ? ae_view_entry(s, p.ref & ~AE_EXTENT, sizeof *leaf) : NULL;
     if (!leaf)
         return false;
     *c = (ae_cursor){.place = (uint32_t)(position >> AE_INDEX_BITS),

@@ -7,7 +7,8 @@
  *   node --root, past--> head --place, length--> position --directory--> leaf --> group, lane
  *
  * Caveats: whatever is read may be gone if the pin has expired, so each step is checked against the size of
- * the arena, and every operation ends with ae_view_check().
+ * the arena, and every operation ends with ae_view_check(). Positions may come from anywhere, such as clients
+ * of a server: what they lead to is below `end`, as a page behind it would become a real one by being read.
  */
 #ifndef AE_LIVE_VIEW_H
 #define AE_LIVE_VIEW_H
@@ -22,8 +23,8 @@ static inline const ae_view *ae_view_of(const aether_topology *t) {
 int ae_view_expired(const ae_view *s, aether_error *err);
 /* Fail: a position that no version has was made by hand, or read after the pin had expired. */
 int ae_view_bad_position(const ae_view *s, uint64_t position, aether_error *err);
-int ae_view_bad_id(const ae_view *s, const uint64_t *positions, const uint64_t *ids, uint64_t n,
-                   aether_error *err);
+/* The same, as what is there is no id. */
+int ae_view_bad_id(const ae_view *s, uint64_t position, uint64_t id, aether_error *err);
 
 static inline int ae_view_check(const ae_view *s, aether_error *err) {
     return __builtin_expect(ae_pin_held(s->pin, s->epoch), 1) ? AETHER_OK : ae_view_expired(s, err);
@@ -37,6 +38,12 @@ static inline const void *ae_view_at(const ae_view *s, ae_ref ref, uint64_t byte
     return bytes <= s->arena->memory.size && offset <= s->arena->memory.size - bytes
                ? s->arena->memory.data + offset
                : NULL;
+}
+
+/* The same for what a position of the view's commit leads to. */
+static inline const void *ae_view_entry(const ae_view *s, ae_ref ref, uint64_t bytes) {
+    const uint64_t offset = (uint64_t)ref * AE_UNIT;
+    return bytes <= s->end && offset <= s->end - bytes ? s->arena->memory.data + offset : NULL;
 }
 
 /* Return the head of a version that is older than the root's. */
@@ -102,14 +109,14 @@ static inline const uint8_t *ae_view_group(const ae_view *s, uint64_t position, 
     if (!ae_position_is_large(position)) {
         *lane = index % AE_GROUP;
         const uint64_t offset = (uint64_t)ae_position_ref(position) * AE_UNIT + index / AE_GROUP * group;
-        return offset + group <= s->arena->memory.size ? s->arena->memory.data + offset : NULL;
+        return offset + group <= s->end ? s->arena->memory.data + offset : NULL;
     }
     if ((!ae_cursor_has(c, position) && !ae_view_seek(s, position, c)) || !c->groups)
         return NULL;
     index -= c->from;
     *lane = index % AE_GROUP;
     const uint8_t *found = c->groups + index / AE_GROUP * group;
-    return found + group <= s->arena->memory.data + s->arena->memory.size ? found : NULL;
+    return found + group <= s->arena->memory.data + s->end ? found : NULL;
 }
 
 /* Prefetch what there is of an entry in a group: its id, and its edge id, which may be in the next line. */

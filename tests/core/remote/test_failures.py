@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,9 @@ import numpy as np
 import pytest
 from serving import address_in, served
 
-from aethergraph import FeatureStore
-from aethergraph.errors import FileChangedError, FormatError, ServerTimeoutError
-from aethergraph.remote import FeatureServer, RemoteRows, open_source, wire
+from aethergraph import DynamicGraph, FeatureStore
+from aethergraph.errors import AetherError, FileChangedError, FormatError, ServerTimeoutError
+from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, wire
 
 
 def free_port() -> int:
@@ -33,6 +36,34 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
             open_source(f"{place}?timeout=0.3")
         assert time.monotonic() - began < 3
     assert issubclass(ServerTimeoutError, TimeoutError)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda url: open_source(f"{url}/none"),
+    lambda url: open_graph(url, at=99),
+    lambda url: open_graph(url).source._lease.gather(999, np.array([1]), np.zeros(1)),
+])  # fmt: skip
+def test_errors_hold_nothing(ask: Callable[[str], Any]) -> None:
+    """What a caller has is gone with its frame, not when the collector comes."""
+
+    class Held:
+        pass
+
+    def caller(url: str) -> weakref.ref[Held]:
+        held = Held()
+        with suppress(AetherError):
+            ask(url)
+            pytest.fail("no error")
+        return weakref.ref(held)
+
+    graphs = {"g": DynamicGraph(3)}
+    with FeatureServer(np.zeros((3, 1)), graphs=graphs, port=0) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            assert caller(server.address)() is None
+        finally:
+            gc.enable()
 
 
 def test_killed_in_a_frame_and_started_again(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
 import random
 import subprocess
@@ -9,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,9 @@ from aethergraph import (
     RandomWalker,
     SubgraphLoader,
 )
+from aethergraph._native.asked import AskedLists
 from aethergraph.errors import (
+    ClosedError,
     InvalidArgumentError,
     LayoutError,
     LimitError,
@@ -272,15 +276,16 @@ def test_a_commit_that_others_have(tmp_path: Path) -> None:
         insert(live, np.random.default_rng(1), 10, 9)
         second = Graph.load(server.address, at=first.lsn)
         same(*(NeighborSampler(one, [5]).sample(range(50), 1) for one in (first, second)))
-        assert Graph.load(server.address, at=live.lsn).lsn == live.lsn
+        last = Graph.load(server.address, at=live.lsn)
+        assert last.lsn == live.lsn
         for at in (1, live.lsn + 1):
             with pytest.raises(OutOfRangeError, match=f"at = {at}: the server has the last commit"):
                 Graph.load(server.address, at=at)
         with pytest.raises(InvalidArgumentError, match="at = -1"):
             Graph.load(server.address, at=-1)
         snapshots = live.stats().snapshots
-        first.close()
-        second.close()
+        for one in (first, second, last):
+            one.close()
         assert snapshots == 2 and comes(lambda: server.stats().connections == 0)
     live.snapshot().save(tmp_path / "g.aeg")
     with pytest.raises(InvalidArgumentError, match="at = 3 is for the address of a server"):
@@ -331,6 +336,66 @@ def test_clients_that_end() -> None:
             process.kill()
         assert comes(lambda: server.stats().leases == 0)
         assert live.stats().snapshots == 0
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_graph_that_is_closed_makes_room(typed: bool) -> None:
+    """An orderly end gives the lease back, so that the next client need not wait."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
+        linger(server, 1000.0)
+        for collected in (False, True, False):
+            there = (HeteroGraph if typed else Graph).load(server.address)
+            assert there.node_types if typed else there.num_nodes
+            if not collected:
+                there.close()
+            del there
+        sampler = NeighborSampler(graph := Graph.load(server.address), [5])
+        graph.close()
+        sampler.sample([1, 7], 1)  # what was made of it goes on, as with a file
+        del sampler
+        assert comes(lambda: server.stats().leases == 0)
+        assert live.stats().snapshots == 0
+
+
+@pytest.mark.parametrize("kind", [Graph, HeteroGraph])
+def test_a_graph_for_a_while(kind: Any) -> None:
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 1000.0)
+        with kind.load(server.address) as there:
+            assert there.lsn == live.commit and server.stats().leases == 1
+        assert there.closed and comes(lambda: server.stats().leases == 0)
+        for use in (lambda: there.lsn, lambda: there.source, lambda: pickle.dumps(there)):
+            with pytest.raises(ClosedError):
+                use()
+        with pytest.raises(ClosedError), there:
+            pass
+
+
+def test_a_copy_that_is_on_its_way() -> None:
+    """A graph that was pickled and let go of lasts until its copy can have come."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        copy = pickle.loads(pickle.dumps(Graph.load(server.address)))
+        assert server.stats().leases == 1
+        copy.close()
+        assert comes(lambda: server.stats().connections == 0)
+
+
+def test_others_keep_the_lease() -> None:
+    """One of several that leaves ends nothing for the rest."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 0.0)
+        there = Graph.load(server.address)
+        copy = pickle.loads(pickle.dumps(there))
+        expected = NeighborSampler(there, [5]).sample([1, 7], 1)
+        there.close()
+        assert comes(lambda: server.stats().connections == 1)
+        same(expected, NeighborSampler(copy, [5]).sample([1, 7], 1))
+        copy.close()
+        assert comes(lambda: server.stats().leases == 0)
 
 
 def test_a_connection_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -508,6 +573,39 @@ def test_positions_from_anywhere() -> None:
         same(NeighborSampler(there, [5, 5]).sample(range(50), 1), expected)
 
 
+def arena_bytes() -> int:
+    """Return the memory that the edges of live graphs of this process take."""
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the directory is closed again
+            if "live-arena" in os.readlink(f"/proc/self/fd/{descriptor}"):
+                found += 512 * os.stat(int(descriptor)).st_blocks
+    return found
+
+
+@pytest.mark.parametrize("over_base", [False, True])
+def test_nobody_can_ask_for_memory_that_is_not_used(tmp_path: Path, over_base: bool) -> None:
+    """A page that was never written would become a real one by being read."""
+    live = make(tmp_path / "g.aegd")
+    if over_base:
+        live.merge()
+        insert(live, np.random.default_rng(8), 300, 2)
+    units = 64 * 2**20 // 16
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        there = Graph.load(server.address)
+        expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
+        before = arena_bytes()
+        tables = there.source._lease.told.relations[0].lists["csc"]
+        for large, index in itertools.product((0, 1 << 61), (0, 2**29)):
+            positions = (1 << 62) | large | (np.arange(units // 4, units, 1 << 14) << 30) | index
+            for number in [one for what, one in tables.items() if what != AskedLists.LISTS]:
+                for position in positions:
+                    with pytest.raises(OutOfRangeError, match="not one of this snapshot's"):
+                        there.source._lease.gather(number, position[None], np.zeros(1))
+        assert arena_bytes() == before
+        same(NeighborSampler(there, [5, 5]).sample(range(50), 1), expected)
+
+
 @given(st.recursive(
     st.one_of(st.none(), st.integers(), st.text(), st.booleans(), st.floats()),
     lambda inner: st.one_of(
@@ -530,6 +628,8 @@ def test_descriptions_that_are_none(value: Any) -> None:
         ({"lease": 0}, "lease = 0"),
         ({"lease": float("nan")}, "lease = nan"),
         ({"max_leases": -1}, "max_leases"),
+        ({"max_leases": 0}, r"max_leases = 0 is not in 1..256"),
+        ({"max_leases": 257}, r"max_leases = 257 is not in 1..256"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], words: str) -> None:
