@@ -41,6 +41,10 @@ def sum_of(body: Any) -> str:
 
 #: Line behind one that was cut off.
 _TORN = b'{"torn":true}\n'
+#: How the first line begins, with a name of the graph or none.
+_BEGINS = (b'{"graph":"', b'{"graph":null')
+#: Most bytes of a first line.
+_FIRST = 8 << 20
 
 
 class Answered(NamedTuple):
@@ -73,6 +77,7 @@ class AnswerLog:
         told: what :meth:`SampleService.told` says of the service that answers.
 
     Raises:
+        FormatError: the file has something else in it, which stays as it is.
         StorageError: it cannot be opened, or written.
     """
 
@@ -80,9 +85,15 @@ class AnswerLog:
         self._path = native.encode_path(path)[0]
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            is_log = _is_log(self._file)
             self._is_torn = _ends_torn(self._file)
         except OSError as error:
             raise storage_error(error, self._path) from None
+        if not is_log:
+            raise FormatError(
+                f"{self._path} is no log of answers, so that nothing is appended to it: give the "
+                "path of a log, or of no file"
+            )
         self._form = Form.of(told["form"])
         self._write({"graph": told["graph"], **told})
         try:
@@ -126,6 +137,20 @@ class AnswerLog:
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self.close()
+
+
+def _is_log(file: int) -> bool:
+    """Return whether a file is empty, or begins as a log does; True of pipes."""
+    if os.fstat(file).st_size == 0:
+        return True
+    line, end, rest = os.pread(file, _FIRST, 0).partition(b"\n")
+    if not end or rest.startswith(_TORN):  # all that there was of a first line
+        return any(line.startswith(one) or one.startswith(line) for one in _BEGINS)
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"graph", "plan", "form"} <= found.keys()
 
 
 def _ends_torn(file: int) -> bool:

@@ -532,6 +532,38 @@ def test_a_full_disk_cuts_a_line_off(
         assert [one.key for one in replay(log, graph)] == [2]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"important\n", b"important", b"\n", b"\x89PNG\r\n\x1a\n", b'{"plan":1}\n', b"[]\n",
+        b'{"graph":{"nodes":[]}}', b'{"seeds":[1],"times":null,"key":1,"commit":0,"sum":""}\n',
+    ],
+)  # fmt: skip
+def test_a_log_over_another_file(tmp_path: Path, graph: Graph, content: bytes) -> None:
+    """The file stays as it is, whoever was to write the log."""
+    log = tmp_path / "mine"
+    log.write_bytes(content)
+    service = SampleService(graph, SamplePlan([3]))
+    with pytest.raises(FormatError, match="mine is no log of answers"):
+        FeatureServer({}, samples={"g": service}, port=0, log=log)
+    with FeatureServer({}, samples={"g": service}, port=0) as server:
+        with pytest.raises(FormatError, match="mine is no log of answers"):
+            open_sampler(server.address, log=log)
+    assert log.read_bytes() == content
+
+
+@pytest.mark.parametrize("length", [1, 9, 40])
+def test_a_first_line_that_was_cut_off(tmp_path: Path, graph: Graph, length: int) -> None:
+    log = tmp_path / "log"
+    service = SampleService(graph, SamplePlan([3]))
+    FeatureServer({}, samples={"g": service}, port=0, log=log).close()
+    log.write_bytes(log.read_bytes()[:length])
+    for key in (1, 2):
+        with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
+            open_sampler(server.address).sample([key], key=key)
+    assert [one.key for one in replay(log, graph)] == [1, 2]
+
+
 def test_answers_older_than_a_merge(tmp_path: Path) -> None:
     """They are reported, each by its line, and the others are made again."""
     path, log = tmp_path / "g.aegd", tmp_path / "log"
