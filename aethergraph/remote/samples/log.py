@@ -2,12 +2,14 @@
 
 ::
 
-    {"graph": "0f3c...", "generation": "9a...", "plan": {...}, "form": {...}}    when it is opened
+    {"graph": "0f3c...", "process": 4711, "plan": {...}, "form": {...}, ...}    when it is opened
     {"seeds": [3, 4], "times": [17, 17], "key": 71, "commit": 1234, "sum": "5d41..."}
 
 ``sum`` is the BLAKE2b of 16 bytes (RFC 7693) of the answer. Lines are appended whole, by any number
-of threads and processes. A line that was cut off, by a power failure or a full disk, is ended by
-whoever writes next, with a line that says so; it was of an answer that nobody got::
+of threads, and of processes with the same plan and graph: an answer is of the plan before it. So
+whoever appends holds a shared lock (``flock``), and begins under an exclusive one, or, while others
+append, behind a plan like its own. A line that was cut off, by a power failure or a full disk, is
+ended by whoever writes next, with a line that says so; it was of an answer that nobody got::
 
     {"seeds": [3, 4], "ti
     {"torn": true}
@@ -16,16 +18,22 @@ whoever writes next, with a line that says so; it was of an answer that nobody g
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
+import mmap
 import os
+import stat
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aethergraph import _native as native
-from aethergraph.errors import FormatError, MissingFileError, StorageError
+from aethergraph._checks.options import shown
+from aethergraph.errors import FormatError, MissingFileError, StorageError, UnsupportedError
 from aethergraph.remote.samples.form import Form
 from aethergraph.remote.samples.plan import SamplePlan
 from aethergraph.remote.samples.request import Request
@@ -43,6 +51,10 @@ def sum_of(body: Any) -> str:
 _TORN = b'{"torn":true}\n'
 #: How the first line begins, with a name of the graph or none.
 _BEGINS = (b'{"graph":"', b'{"graph":null')
+#: What heads of the same answers have alike.
+_SAME = ("graph", "plan", "form", "generation")
+#: Seconds for which others may hold the lock alone: that they write one line for.
+_LOCK_SECONDS = 5.0
 #: Most bytes of a first line.
 _FIRST = 8 << 20
 
@@ -78,29 +90,63 @@ class AnswerLog:
 
     Raises:
         FormatError: the file has something else in it, which stays as it is.
+        UnsupportedError: another process, or another object of this one, appends answers of
+            another plan or graph; names it.
         StorageError: it cannot be opened, or written.
     """
 
+    _file = -1
+
     def __init__(self, path: native.Path, told: dict[str, Any]) -> None:
         self._path = native.encode_path(path)[0]
+        self._form = Form.of(told["form"])
+        self._head = {"graph": told["graph"], "process": os.getpid(), **told}
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            is_log = _is_log(self._file)
-            self._is_torn = _ends_torn(self._file)
-        except OSError as error:
-            raise storage_error(error, self._path) from None
-        if not is_log:
+            self._begin()
+        except BaseException as error:
+            self.close()  # and with it the lock, however long the error lives
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
+                raise storage_error(error, self._path) from None
+            raise
+
+    def _begin(self) -> None:
+        """Lock the file and append the first line, if nobody appends behind another one."""
+        if not _is_log(self._file):
             raise FormatError(
                 f"{self._path} is no log of answers, so that nothing is appended to it: give the "
                 "path of a log, or of no file"
             )
-        self._form = Form.of(told["form"])
-        self._write({"graph": told["graph"], **told})
-        try:
-            os.fsync(self._file)  # what is appended now follows a whole line, whatever fails next
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # of a pipe
-                raise storage_error(error, self._path) from None
+        self._is_torn = _ends_torn(self._file)
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            self._write(self._head)
+            return
+        begin = 0
+        if _lock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            begin = os.fstat(self._file).st_size
+        else:  # others append: no other plan comes between now, as that takes the lock alone
+            self._share()
+            self._check_heads(0)
+        self._write(self._head)
+        os.fsync(self._file)  # what is appended now follows a whole line, whatever fails next
+        self._share()
+        self._check_heads(begin)  # the lock was let go of for a moment
+
+    def _share(self) -> None:
+        until = time.monotonic() + _LOCK_SECONDS
+        while not _lock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            if time.monotonic() > until:
+                raise UnsupportedError(f"{self._path} is locked by another program")
+            time.sleep(0.01)
+
+    def _check_heads(self, begin: int) -> None:
+        """Raise unless the last plan from a byte on is of the same answers."""
+        last = _last_head(self._file, begin)
+        if last is not None and any(last.get(one) != self._head[one] for one in _SAME):
+            raise UnsupportedError(
+                f"{self._path} is being written by process {shown(last.get('process'))}, which "
+                "answers by another plan or from another graph: give each its own log"
+            )
 
     def add(self, request: Request, commit: int, body: Any) -> None:
         """Append an answer.
@@ -135,8 +181,7 @@ class AnswerLog:
             os.close(file)
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            self.close()
+        self.close()
 
 
 def _is_log(file: int) -> bool:
@@ -151,6 +196,37 @@ def _is_log(file: int) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and {"graph", "plan", "form"} <= found.keys()
+
+
+def _lock(file: int, how: int) -> bool:
+    """Return whether a file could be locked; True where there are no locks."""
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _last_head(file: int, begin: int) -> dict[str, Any] | None:
+    """Return the last plan in a log from a byte on, or None."""
+    size = os.fstat(file).st_size
+    if size <= begin:
+        return None
+    with mmap.mmap(file, size, access=mmap.ACCESS_READ) as content:
+        end = size
+        while end > begin:
+            at = content.rfind(b'{"graph":', begin, end)
+            if at < 0:
+                return None
+            if at == 0 or content[at - 1 : at] == b"\n":
+                stop = content.find(b"\n", at)
+                with suppress(ValueError, RecursionError):
+                    found = json.loads(content[at : size if stop < 0 else stop])
+                    return found if isinstance(found, dict) else None
+            end = at
+    return None
 
 
 def _ends_torn(file: int) -> bool:

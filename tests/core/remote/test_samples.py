@@ -52,6 +52,7 @@ from aethergraph.remote import (
     wire,
 )
 from aethergraph.remote.samples.form import Form
+from aethergraph.remote.samples.log import AnswerLog
 from aethergraph.remote.samples.request import MAX_SEEDS, make_request
 
 NODES, EDGES = 500, 6000
@@ -550,6 +551,63 @@ def test_a_log_over_another_file(tmp_path: Path, graph: Graph, content: bytes) -
         with pytest.raises(FormatError, match="mine is no log of answers"):
             open_sampler(server.address, log=log)
     assert log.read_bytes() == content
+
+
+def test_a_log_of_two_plans(tmp_path: Path, graph: Graph) -> None:
+    """Two may append at once if they answer alike; another plan waits until they have ended."""
+    path, log = tmp_path / "g.aeg", tmp_path / "log"
+    graph.save(path)
+
+    def server(fanout: int) -> FeatureServer:
+        service = SampleService(path, SamplePlan([fanout]))
+        return FeatureServer({}, samples={"g": service}, port=0, log=log)
+
+    words = rf"log is being written by process {os.getpid()}, which answers by another plan"
+    with server(3) as one, server(3) as two:
+        for number, found in enumerate((one, two, one, two)):
+            with open_sampler(found.address) as sampler:
+                sampler.sample([number], key=number)
+        size = log.stat().st_size
+        with pytest.raises(UnsupportedError, match=words):
+            server(4)
+        with FeatureServer({}, samples={"g": SampleService(path, SamplePlan([4]))}, port=0) as four:
+            with pytest.raises(UnsupportedError, match=words):
+                open_sampler(four.address, log=log)
+        assert log.stat().st_size == size
+        one.close()
+        with pytest.raises(UnsupportedError, match=words):
+            server(4)
+    with server(4) as found:
+        with open_sampler(found.address) as sampler:
+            sampler.sample([4], key=4)
+        with pytest.raises(UnsupportedError, match=words):
+            one.start()
+    with one, open_sampler(one.address) as sampler:  # it logs on where it is started again
+        sampler.sample([5], key=5)
+    assert [one.key for one in replay(log, path)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_many_begin_a_log_at_once(tmp_path: Path, graph: Graph) -> None:
+    """Answers follow their own plan, whoever came first."""
+    path, log = tmp_path / "g.aeg", tmp_path / "log"
+    graph.save(path)
+    services = [SampleService(path, SamplePlan([fanout])) for fanout in (2, 3)]
+
+    def begin(service: SampleService, key: int) -> None:
+        for _ in range(20):
+            with suppress(UnsupportedError):
+                found = AnswerLog(log, service.told())
+                request = make_request(service.form, [key], None, key)
+                found.add(request, 0, service.answer(request))
+                found.close()
+
+    threads = [threading.Thread(target=begin, args=(services[i % 2], i)) for i in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    found = check_replay(log, path)
+    assert found.answers > 0 and found.differences == []
 
 
 @pytest.mark.parametrize("length", [1, 9, 40])
