@@ -446,6 +446,10 @@ def test_what_is_refused(graph: Graph, tmp_path: Path, monkeypatch: pytest.Monke
             sampler.sample([3])
         with pytest.raises(InvalidArgumentError, match=r"time has \d+|time has"):
             sampler.sample([3, 4], [1])
+        for large in ([5, 2**63], np.array([5, 2**64 - 1], np.uint64)):
+            with pytest.raises(OutOfRangeError, match=r"time\[1\] = \d+ is above 2\*\*63") as error:
+                sampler.sample([3, 4], large)
+            assert (error.value.position, error.value.value) == (1, int(large[1]))
         with pytest.raises(LimitError, match="more than a request has"):
             sampler.sample(range(MAX_SEEDS + 1), range(MAX_SEEDS + 1))
         with monkeypatch.context() as patch:
