@@ -38,6 +38,9 @@ def replay_command(
     """
     found = check_replay(log, graph, arena_mb=arena_mb)
     console = stdout()
+    if not found.answers:
+        console.print("there are no answers in the log yet")
+        return
     texts = [*found.differences, *found.missing]
     for text in texts[:_SHOWN]:
         console.print(text, markup=False, soft_wrap=True)

@@ -30,6 +30,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
@@ -55,6 +56,8 @@ _BEGINS = (b'{"graph":"', b'{"graph":null')
 _SAME = ("graph", "plan", "form", "generation")
 #: Seconds for which others may hold the lock alone: that they write one line for.
 _LOCK_SECONDS = 5.0
+#: Most characters that are said of what is wrong with a line.
+_WORDS = 200
 #: Most bytes of a first line.
 _FIRST = 8 << 20
 
@@ -246,10 +249,10 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
 
     Raises:
         MissingFileError, StorageError: it cannot be read.
-        FormatError: a line is none; names it.
+        FormatError: a line is none, which it names; or there is not even a first one.
     """
     name = native.encode_path(path)[0]
-    head: tuple[str | None, SamplePlan, Form] | None = None
+    head: _Head | None = None
     wrong: FormatError | None = None
     try:
         with open(name, "rb") as file:
@@ -262,23 +265,30 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
                 if wrong is not None:
                     raise wrong
                 try:
-                    found = json.loads(line)
+                    found = json.loads(line.decode())
+                    if not isinstance(found, dict):
+                        raise ValueError("it is no object of JSON")
                     if "plan" in found:
-                        known = found["graph"]
-                        head = known, SamplePlan.of(found["plan"]), Form.of(found["form"])
+                        head = _head(found)
                         continue
                     if head is None:
-                        raise ValueError("an answer before the plan")
-                    request = _request(head[2], found)
-                    commit, total = int(found["commit"]), str(found["sum"])
-                except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+                        raise ValueError("it is before the first plan")
+                    answered = _answered(number, head, found)
+                except (
+                    ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError,
+                    RecursionError,
+                ) as error:  # fmt: skip
                     wrong = FormatError(
-                        f"{name}, line {number}: no line of a log of answers: {error!r}"
+                        f"{name}, line {number}: no line of a log of answers: {_why(error)}"
                     )
                     continue
-                yield Answered(number, *head, request, commit, total)
+                yield answered
         if wrong is not None:
             raise wrong
+        if head is None:
+            raise FormatError(
+                f"{name} is no log of answers: it is empty, or its first line was cut off"
+            )
     except FileNotFoundError as error:
         raise MissingFileError(error.errno, f"{name} does not exist", name) from None
     except StorageError:
@@ -288,15 +298,75 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
         raise StorageError(error.errno or errno.EIO, text, name) from None
 
 
-def _request(form: Form, found: Any) -> Request:
-    dtype = np.dtype(form.times or "int64")
+_Head = tuple[str | None, SamplePlan, Form]
 
-    def arrays(values: Any, kind: Any) -> tuple[Any, ...]:
-        own = values if form.typed else {form.node_types[0]: values}
-        return tuple(np.array(own.get(name, ()), kind) for name in form.node_types)
 
-    times = None if found["times"] is None else arrays(found["times"], dtype)
-    seeds = arrays(found["seeds"], np.int64)
-    if times is not None and list(map(len, times)) != list(map(len, seeds)):
-        raise ValueError("times of another number than seeds")
-    return Request(int(found["key"]) & (1 << 64) - 1, seeds, times)
+def _why(error: Exception) -> str:
+    """Say in a few words what is wrong with a line."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"its byte {error.start} is no text (UTF-8)"
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON: {error.msg} at character {error.pos}"
+    if isinstance(error, KeyError):
+        return f"it has no {shown(error.args[0])}"
+    text = str(error)
+    return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
+
+
+def _head(found: dict[str, Any]) -> _Head:
+    graph = found["graph"]
+    if not (graph is None or isinstance(graph, str)):
+        raise ValueError(f"graph = {shown(graph)} is no text")
+    return graph, SamplePlan.of(found["plan"]), Form.of(found["form"])
+
+
+def _answered(number: int, head: _Head, found: dict[str, Any]) -> Answered:
+    form = head[2]
+    commit, total = _whole(found["commit"], "commit", 0, 2**63), found["sum"]
+    if not isinstance(total, str):
+        raise ValueError(f"sum = {shown(total)} is no text")
+    seeds = tuple(_wholes(values, name) for name, values in _lists(form, found["seeds"], "seeds"))
+    times: tuple[NDArray[Any], ...] | None = None
+    if found["times"] is not None:
+        given = _lists(form, found["times"], "times")
+        times = tuple(_times(form, name, values) for name, values in given)
+        if list(map(len, times)) != list(map(len, seeds)):
+            raise ValueError("it has times of another number than seeds")
+    request = Request(_whole(found["key"], "key", 0, 2**64), seeds, times)
+    return Answered(number, *head, request, commit, total)
+
+
+def _whole(value: Any, name: str, least: int = -(2**63), end: int = 2**63) -> int:
+    if type(value) is not int or not least <= value < end:
+        raise ValueError(f"{name} = {shown(value)} is no integer of {least}..{end - 1}")
+    return value
+
+
+def _wholes(values: list[Any], name: str) -> NDArray[np.int64]:
+    if set(map(type, values)) <= {int}:
+        with suppress(OverflowError):
+            return np.array(values, np.int64)
+    return np.array([_whole(one, f"{name}[{at}]") for at, one in enumerate(values)], np.int64)
+
+
+def _times(form: Form, name: str, values: list[Any]) -> NDArray[Any]:
+    if form.times != "float64":
+        return _wholes(values, name)
+    for at, one in enumerate(values):
+        if type(one) not in (int, float) or one != one:
+            raise ValueError(f"{name}[{at}] = {shown(one)} is no time")
+    return np.array(values, np.float64)
+
+
+def _lists(form: Form, values: Any, name: str) -> list[tuple[str, list[Any]]]:
+    """Return the list of each node type, and its name in messages."""
+    if not form.typed:
+        found = [(name, values)]
+    else:
+        if not isinstance(values, dict) or not values.keys() <= set(form.node_types):
+            raise ValueError(f"{name} = {shown(values)} are not by node type")
+        found = [(f"{name}[{kind!r}]", values.get(kind, [])) for kind in form.node_types]
+    for label, some in found:
+        if not isinstance(some, list):
+            raise ValueError(f"{label} = {shown(some)} is no list")
+    return found

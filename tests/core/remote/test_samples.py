@@ -547,13 +547,57 @@ def test_forms_that_are_none(value: Any) -> None:
 
 def test_logs_that_are_none(tmp_path: Path, graph: Graph) -> None:
     for text, words in (
-        (b"{}\n", "line 1"), (b"\xff\n", "line 1"), (b'{"plan": {"fanouts": [1]}}\n', "line 1"),
+        (b"{}\n", "line 1: .* before the first plan"),
+        (b"\xff\n", "line 1: .* its byte 0 is no te"),
+        (b'{"plan": {"fanouts": [1]}}\n', "line 1: .* it has no 'graph'"), (b"", "it is empty, or"),
+        (b'{"graph":nu', "its first line was cut off"), (b"[" * 10**5 + b"\n", "line 1: "),
+        (bytes(1000) + b"\n", "line 1: .* no JSON: Expecting value at character 0$"),
+        (bytes(range(256)) * 99, "line 1: .* no JSON"), (b"[1]\n", "line 1: .* no object"),
+        (b"x\xc3" * 5000 + b"\n", "its byte 1 is no text"),
     ):  # fmt: skip
         (tmp_path / "log").write_bytes(text)
-        with pytest.raises(FormatError, match=words):
+        with pytest.raises(FormatError, match=words) as error:
             check_replay(tmp_path / "log", graph)
+        assert len(str(error.value)) < 400 + len(str(tmp_path))
     with pytest.raises(MissingFileError):
         check_replay(tmp_path / "none", graph)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"commit": -1}, "commit = -1 is no integer of 0"), ({"commit": 1.5}, "commit = 1.5"),
+        ({"seeds": [1.5]}, r"seeds\[0\] = 1.5"), ({"seeds": [1, True]}, r"seeds\[1\] = True"),
+        ({"seeds": [2**63]}, r"seeds\[0\] = 92233"), ({"seeds": 3}, "seeds = 3 is no list"),
+        ({"seeds": {"a": [1]}}, "seeds = .* is no list"), ({"key": 2**64}, "key = 1844"),
+        ({"key": "7"}, "key = '7'"), ({"key": -1}, "key = -1"), ({"sum": 5}, "sum = 5 is no text"),
+        ({"times": [2.5]}, r"times\[0\] = 2.5"), ({"times": [1, 2]}, "it has times of another"),
+        ({"times": [[1]]}, r"times\[0\] = \[1\]"),
+    ],
+)  # fmt: skip
+def test_a_line_of_other_values(
+    tmp_path: Path, graph: Graph, change: dict[str, Any], words: str
+) -> None:
+    """What no server has written is refused, and not taken for something like it."""
+    log, service = tmp_path / "log", SampleService(graph, SamplePlan([3]))
+    line = {"seeds": [1], "times": None, "key": 1, "commit": 0, "sum": "", **change}
+    log.write_text(json.dumps({"graph": None, **service.told()}) + "\n" + json.dumps(line) + "\n")
+    with pytest.raises(FormatError, match=f"line 2: no line of a log of answers: {words}"):
+        check_replay(log, graph)
+
+
+def test_a_log_of_no_answers(tmp_path: Path, graph: Graph) -> None:
+    """Of a server that nobody asked; the command does not say that all is as it was."""
+    log, path = tmp_path / "log", tmp_path / "g.aeg"
+    graph.save(path)
+    service = SampleService(path, SamplePlan([3]))
+    FeatureServer({}, samples={"g": service}, port=0, log=log).close()
+    assert check_replay(log, path) == (0, 0, [], [])
+    done = run_replay(log, path)
+    assert done.returncode == 0 and done.stdout == "there are no answers in the log yet\n", done
+    log.write_bytes(b"")
+    done = run_replay(log, path)
+    assert done.returncode == 1 and "it is empty, or" in done.stderr, done
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60])
