@@ -23,7 +23,7 @@ from aethergraph._checks.arrays import (
     to_array,
 )
 from aethergraph._checks.options import shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
 __all__ = [
     "as_seed_times",
@@ -207,10 +207,13 @@ def as_seed_times(
         InvalidArgumentError: a wrong shape or dtype; NaN or NaT; datetimes for a graph whose
             times have no unit; or a time that is not a whole number of the graph's unit, with
             its position.
+        OutOfRangeError: an integer that int64 does not hold, for times that are int64.
     """
     given = to_array(values, name)
     if given.size == 0 and length == 0:
         return np.empty(0, dtype)
+    if dtype == np.int64 and given.dtype.kind in "fO":
+        _refuse_large(values, name)
     if given.ndim != 1 or given.dtype.kind not in "iufMm":
         raise InvalidArgumentError(
             f"{name} must be a vector of numbers or datetime64, got shape {given.shape} of "
@@ -236,7 +239,17 @@ def as_seed_times(
             raise InvalidArgumentError(
                 f"{name} is {own.dtype}, but the times are int64: give integers"
             )
+        if own.dtype.kind == "u":
+            own = as_ids(own, name)  # refuses what would wrap
         return own.astype(np.int64)
     wide = own.astype(np.float64)
     reject_first(np.isnan, wide, name, "every time must be known")
     return wide
+
+
+def _refuse_large(values: Any, name: str) -> None:
+    """Raise for the first integer of a list that int64 does not hold: numpy makes floats of it."""
+    for at, one in enumerate(values if isinstance(values, (list, tuple)) else ()):
+        if isinstance(one, int) and not -(2**63) <= one < 2**63:
+            side = "above 2**63 - 1" if one > 0 else "below -2**63"
+            raise OutOfRangeError(f"{name}[{at}] = {one} is {side}", position=at, value=one)

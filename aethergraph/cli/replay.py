@@ -20,23 +20,36 @@ _SHOWN = 20
 def replay_command(
     log: Annotated[Path, typer.Argument(help="File of aethergraph serve --log.")],
     graph: Annotated[
-        Path, typer.Argument(help="The graph that was served: its file, or its directory.")
+        str,
+        typer.Argument(
+            help="The graph that was served: its file or directory, a file that a snapshot was "
+            "saved to, or the URL of a server's."
+        ),
     ],
     arena_mb: Annotated[int, typer.Option(help="MiB of memory for edges of a live graph.")] = 1024,
 ) -> None:
     """Make the samples that a server has answered again, and compare them byte by byte.
 
     Of a live graph the commits since its last merge are done again, each once; another process may
-    go on writing it. The exit code is 1 if an answer is another one now.
+    go on writing it. The exit code is 1 if an answer is another one now, or cannot be made
+    again.
 
     Example: aethergraph replay answers.jsonl g.aegd
     """
     found = check_replay(log, graph, arena_mb=arena_mb)
     console = stdout()
-    for text in found.differences[:_SHOWN]:
+    if not found.answers:
+        console.print("there are no answers in the log yet")
+        return
+    texts = [*found.differences, *found.missing]
+    for text in texts[:_SHOWN]:
         console.print(text, markup=False, soft_wrap=True)
+    if len(texts) > _SHOWN:
+        console.print(f"and {count(len(texts) - _SHOWN)} more", soft_wrap=True)
     said = f"{count(found.answers)} answers from {count(found.commits)} commits"
-    if found.differences:
-        console.print(f"{said}: {count(len(found.differences))} are others now", soft_wrap=True)
+    ways = ((found.differences, "are others now"), (found.missing, "cannot be made again"))
+    if texts:
+        wrong = ", ".join(f"{count(len(these))} {way}" for these, way in ways if these)
+        console.print(f"{said}: {wrong}", soft_wrap=True)
         raise typer.Exit(1)
     console.print(f"{said}: all the same, byte by byte", soft_wrap=True)

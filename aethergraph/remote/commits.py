@@ -20,7 +20,7 @@ from aethergraph.errors import ClosedError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
 
-__all__ = ["AnyGraph", "Commits", "Taken", "commits_of", "open_any"]
+__all__ = ["AnyGraph", "Commits", "Taken", "commit_number", "commits_of", "open_any"]
 
 AnyGraph = HomogeneousGraph | HeteroGraph
 
@@ -59,7 +59,7 @@ class _Fixed:
 
     def __init__(self, graph: Any, identity: str | None) -> None:
         self.identity = identity
-        self._taken = Taken(graph, graph, _number(graph))
+        self._taken = Taken(graph, graph, commit_number(graph))
 
     def take(self) -> Taken:
         return self._taken
@@ -78,7 +78,7 @@ class _Live:
 
     def take(self) -> Taken:
         now = self._graph.snapshot()
-        return Taken(self._graph, now, _number(now))
+        return Taken(self._graph, now, commit_number(now))
 
 
 class _Directory:
@@ -98,7 +98,7 @@ class _Directory:
         if self._graph is None:
             self._history = History(path)
             then = self._history.last()
-            self._then = Taken(then, then, _number(then))
+            self._then = Taken(then, then, commit_number(then))
 
     def take(self) -> Taken:
         if self._directory.published() != self._seen:
@@ -126,10 +126,9 @@ class _Directory:
         self._seen = seen
 
 
-def _number(graph: Any) -> int:
+def commit_number(graph: Any) -> int:
     """Return the number of the commit of a snapshot: in the log, or its own; 0: it is none."""
-    lsn = getattr(graph, "lsn", None)
-    return 0 if lsn is None else int(lsn or graph.commit)
+    return int(getattr(graph, "lsn", 0) or getattr(graph, "commit", 0))
 
 
 def commits_of(graph: Any) -> Commits:

@@ -254,6 +254,7 @@ class FeatureServer:
                 raise InvalidArgumentError(f"{self!r} listens already")
         found = []
         try:
+            self._desk.open()
             if self.port is not None:
                 found.append(listen(self._host, self.port))
                 self.port = found[0].getsockname()[1]
@@ -311,6 +312,7 @@ class FeatureServer:
         if slots is not None:
             slots.close()
         self._leases.close()
+        self._desk.close()
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:

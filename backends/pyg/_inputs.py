@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, refuse_masked, to_array
+from aethergraph._checks.arrays import as_count, as_ids, refuse_masked, to_array
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
@@ -253,7 +253,9 @@ def _to_tensor(values: Any, name: str) -> Tensor:
     refuse_masked(values, name)
     try:
         array = np.asarray(values)
-        if array.dtype.kind == "u" or (array.size == 0 and not hasattr(values, "dtype")):
+        if array.dtype == np.uint64 and array.ndim == 1:
+            array = as_ids(array, name)  # refuses what would wrap
+        elif array.dtype.kind == "u" or (array.size == 0 and not hasattr(values, "dtype")):
             array = array.astype(np.int64)
         return torch.from_numpy(np.array(array))
     except (TypeError, ValueError) as error:

@@ -593,6 +593,11 @@ def test_bad_times_of_seeds_are_named() -> None:
         sampler.sample_from_nodes(node_input([1, N]))
     with pytest.raises(errors.InvalidArgumentError, match=r"input_time\[1\] = nan"):
         sampler.sample_from_nodes(node_input([1, 2], [0.0, math.nan]))
+    large = np.array([3] * (N - 1) + [2**63], np.uint64)
+    with pytest.raises(
+        errors.OutOfRangeError, match=rf"input_time\[{N - 1}\] = 9223372036854775808"
+    ):
+        NeighborLoader(data, [2], time_attr="when", input_time=large)
     for options in ({"input_time": torch.ones(2)}, {"input_time": torch.ones(N)}):
         with pytest.raises(ValueError, match="input_time"):
             NeighborLoader(by_node, [2], **options)

@@ -44,13 +44,26 @@ class SampleDesk:
                 )
             self._services[name] = one
         self._numbered = list(self._services.values())
+        self._path = log
         self._log: AnswerLog | None = None
-        if log is not None:
-            if len(self._numbered) != 1:
-                raise InvalidArgumentError(
-                    f"log= is for a server that samples from one graph, not {len(self._numbered)}"
-                )
-            self._log = AnswerLog(log, self._numbered[0].told())
+        if log is not None and len(self._numbered) != 1:
+            raise InvalidArgumentError(
+                f"log= is for a server that samples from one graph, not {len(self._numbered)}"
+            )
+        self.open()
+
+    def open(self) -> None:
+        """Open the log, if there is to be one and it is not open.
+
+        Raises:
+            FormatError, StorageError, UnsupportedError: as :class:`AnswerLog`.
+        """
+        if self._path is not None and self._log is None:
+            self._log = AnswerLog(self._path, self._numbered[0].told())
+
+    def close(self) -> None:
+        """Let go of the log, which is closed when the last answer that is being made is in it."""
+        self._log = None
 
     @property
     def names(self) -> list[str]:
@@ -85,7 +98,8 @@ class SampleDesk:
             raise wire.WireError(f"there is no service {number}")
         service = self._numbered[number]
         request = Request.unpack(rest, service.form)
+        log = self._log
         found = service.answer(request, room)
-        if self._log is not None:
-            self._log.add(request, int(found[8:16].view("<u8")[0]), found)
+        if log is not None:
+            log.add(request, int(found[8:16].view("<u8")[0]), found)
         return found

@@ -2,12 +2,14 @@
 
 ::
 
-    {"graph": "0f3c...", "generation": "9a...", "plan": {...}, "form": {...}}    when it is opened
+    {"graph": "0f3c...", "process": 4711, "plan": {...}, "form": {...}, ...}    when it is opened
     {"seeds": [3, 4], "times": [17, 17], "key": 71, "commit": 1234, "sum": "5d41..."}
 
 ``sum`` is the BLAKE2b of 16 bytes (RFC 7693) of the answer. Lines are appended whole, by any number
-of threads and processes. A line that was cut off, by a power failure or a full disk, is ended by
-whoever writes next, with a line that says so; it was of an answer that nobody got::
+of threads, and of processes with the same plan and graph: an answer is of the plan before it. So
+whoever appends holds a shared lock (``flock``), and begins under an exclusive one, or, while others
+append, behind a plan like its own. A line that was cut off, by a power failure or a full disk, is
+ended by whoever writes next, with a line that says so; it was of an answer that nobody got::
 
     {"seeds": [3, 4], "ti
     {"torn": true}
@@ -16,16 +18,23 @@ whoever writes next, with a line that says so; it was of an answer that nobody g
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
+import mmap
 import os
+import stat
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph.errors import FormatError, MissingFileError, StorageError
+from aethergraph._checks.options import shown
+from aethergraph.errors import FormatError, MissingFileError, StorageError, UnsupportedError
 from aethergraph.remote.samples.form import Form
 from aethergraph.remote.samples.plan import SamplePlan
 from aethergraph.remote.samples.request import Request
@@ -41,6 +50,16 @@ def sum_of(body: Any) -> str:
 
 #: Line behind one that was cut off.
 _TORN = b'{"torn":true}\n'
+#: How the first line begins, with a name of the graph or none.
+_BEGINS = (b'{"graph":"', b'{"graph":null')
+#: What heads of the same answers have alike.
+_SAME = ("graph", "plan", "form", "generation")
+#: Seconds for which others may hold the lock alone: that they write one line for.
+_LOCK_SECONDS = 5.0
+#: Most characters that are said of what is wrong with a line.
+_WORDS = 200
+#: Most bytes of a first line.
+_FIRST = 8 << 20
 
 
 class Answered(NamedTuple):
@@ -73,23 +92,64 @@ class AnswerLog:
         told: what :meth:`SampleService.told` says of the service that answers.
 
     Raises:
+        FormatError: the file has something else in it, which stays as it is.
+        UnsupportedError: another process, or another object of this one, appends answers of
+            another plan or graph; names it.
         StorageError: it cannot be opened, or written.
     """
 
+    _file = -1
+
     def __init__(self, path: native.Path, told: dict[str, Any]) -> None:
         self._path = native.encode_path(path)[0]
+        self._form = Form.of(told["form"])
+        self._head = {"graph": told["graph"], "process": os.getpid(), **told}
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            self._is_torn = _ends_torn(self._file)
-        except OSError as error:
-            raise storage_error(error, self._path) from None
-        self._form = Form.of(told["form"])
-        self._write({"graph": told["graph"], **told})
-        try:
-            os.fsync(self._file)  # what is appended now follows a whole line, whatever fails next
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # of a pipe
+            self._begin()
+        except BaseException as error:
+            self.close()  # and with it the lock, however long the error lives
+            if isinstance(error, OSError) and not isinstance(error, StorageError):
                 raise storage_error(error, self._path) from None
+            raise
+
+    def _begin(self) -> None:
+        """Lock the file and append the first line, if nobody appends behind another one."""
+        if not _is_log(self._file):
+            raise FormatError(
+                f"{self._path} is no log of answers, so that nothing is appended to it: give the "
+                "path of a log, or of no file"
+            )
+        self._is_torn = _ends_torn(self._file)
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            self._write(self._head)
+            return
+        begin = 0
+        if _lock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            begin = os.fstat(self._file).st_size
+        else:  # others append: no other plan comes between now, as that takes the lock alone
+            self._share()
+            self._check_heads(0)
+        self._write(self._head)
+        os.fsync(self._file)  # what is appended now follows a whole line, whatever fails next
+        self._share()
+        self._check_heads(begin)  # the lock was let go of for a moment
+
+    def _share(self) -> None:
+        until = time.monotonic() + _LOCK_SECONDS
+        while not _lock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            if time.monotonic() > until:
+                raise UnsupportedError(f"{self._path} is locked by another program")
+            time.sleep(0.01)
+
+    def _check_heads(self, begin: int) -> None:
+        """Raise unless the last plan from a byte on is of the same answers."""
+        last = _last_head(self._file, begin)
+        if last is not None and any(last.get(one) != self._head[one] for one in _SAME):
+            raise UnsupportedError(
+                f"{self._path} is being written by process {shown(last.get('process'))}, which "
+                "answers by another plan or from another graph: give each its own log"
+            )
 
     def add(self, request: Request, commit: int, body: Any) -> None:
         """Append an answer.
@@ -124,8 +184,52 @@ class AnswerLog:
             os.close(file)
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            self.close()
+        self.close()
+
+
+def _is_log(file: int) -> bool:
+    """Return whether a file is empty, or begins as a log does; True of pipes."""
+    if os.fstat(file).st_size == 0:
+        return True
+    line, end, rest = os.pread(file, _FIRST, 0).partition(b"\n")
+    if not end or rest.startswith(_TORN):  # all that there was of a first line
+        return any(line.startswith(one) or one.startswith(line) for one in _BEGINS)
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"graph", "plan", "form"} <= found.keys()
+
+
+def _lock(file: int, how: int) -> bool:
+    """Return whether a file could be locked; True where there are no locks."""
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _last_head(file: int, begin: int) -> dict[str, Any] | None:
+    """Return the last plan in a log from a byte on, or None."""
+    size = os.fstat(file).st_size
+    if size <= begin:
+        return None
+    with mmap.mmap(file, size, access=mmap.ACCESS_READ) as content:
+        end = size
+        while end > begin:
+            at = content.rfind(b'{"graph":', begin, end)
+            if at < 0:
+                return None
+            if at == 0 or content[at - 1 : at] == b"\n":
+                stop = content.find(b"\n", at)
+                with suppress(ValueError, RecursionError):
+                    found = json.loads(content[at : size if stop < 0 else stop])
+                    return found if isinstance(found, dict) else None
+            end = at
+    return None
 
 
 def _ends_torn(file: int) -> bool:
@@ -145,10 +249,10 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
 
     Raises:
         MissingFileError, StorageError: it cannot be read.
-        FormatError: a line is none; names it.
+        FormatError: a line is none, which it names; or there is not even a first one.
     """
     name = native.encode_path(path)[0]
-    head: tuple[str | None, SamplePlan, Form] | None = None
+    head: _Head | None = None
     wrong: FormatError | None = None
     try:
         with open(name, "rb") as file:
@@ -161,23 +265,30 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
                 if wrong is not None:
                     raise wrong
                 try:
-                    found = json.loads(line)
+                    found = json.loads(line.decode())
+                    if not isinstance(found, dict):
+                        raise ValueError("it is no object of JSON")
                     if "plan" in found:
-                        known = found["graph"]
-                        head = known, SamplePlan.of(found["plan"]), Form.of(found["form"])
+                        head = _head(found)
                         continue
                     if head is None:
-                        raise ValueError("an answer before the plan")
-                    request = _request(head[2], found)
-                    commit, total = int(found["commit"]), str(found["sum"])
-                except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+                        raise ValueError("it is before the first plan")
+                    answered = _answered(number, head, found)
+                except (
+                    ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError,
+                    RecursionError,
+                ) as error:  # fmt: skip
                     wrong = FormatError(
-                        f"{name}, line {number}: no line of a log of answers: {error!r}"
+                        f"{name}, line {number}: no line of a log of answers: {_why(error)}"
                     )
                     continue
-                yield Answered(number, *head, request, commit, total)
+                yield answered
         if wrong is not None:
             raise wrong
+        if head is None:
+            raise FormatError(
+                f"{name} is no log of answers: it is empty, or its first line was cut off"
+            )
     except FileNotFoundError as error:
         raise MissingFileError(error.errno, f"{name} does not exist", name) from None
     except StorageError:
@@ -187,15 +298,75 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
         raise StorageError(error.errno or errno.EIO, text, name) from None
 
 
-def _request(form: Form, found: Any) -> Request:
-    dtype = np.dtype(form.times or "int64")
+_Head = tuple[str | None, SamplePlan, Form]
 
-    def arrays(values: Any, kind: Any) -> tuple[Any, ...]:
-        own = values if form.typed else {form.node_types[0]: values}
-        return tuple(np.array(own.get(name, ()), kind) for name in form.node_types)
 
-    times = None if found["times"] is None else arrays(found["times"], dtype)
-    seeds = arrays(found["seeds"], np.int64)
-    if times is not None and list(map(len, times)) != list(map(len, seeds)):
-        raise ValueError("times of another number than seeds")
-    return Request(int(found["key"]) & (1 << 64) - 1, seeds, times)
+def _why(error: Exception) -> str:
+    """Say in a few words what is wrong with a line."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"its byte {error.start} is no text (UTF-8)"
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON: {error.msg} at character {error.pos}"
+    if isinstance(error, KeyError):
+        return f"it has no {shown(error.args[0])}"
+    text = str(error)
+    return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
+
+
+def _head(found: dict[str, Any]) -> _Head:
+    graph = found["graph"]
+    if not (graph is None or isinstance(graph, str)):
+        raise ValueError(f"graph = {shown(graph)} is no text")
+    return graph, SamplePlan.of(found["plan"]), Form.of(found["form"])
+
+
+def _answered(number: int, head: _Head, found: dict[str, Any]) -> Answered:
+    form = head[2]
+    commit, total = _whole(found["commit"], "commit", 0, 2**63), found["sum"]
+    if not isinstance(total, str):
+        raise ValueError(f"sum = {shown(total)} is no text")
+    seeds = tuple(_wholes(values, name) for name, values in _lists(form, found["seeds"], "seeds"))
+    times: tuple[NDArray[Any], ...] | None = None
+    if found["times"] is not None:
+        given = _lists(form, found["times"], "times")
+        times = tuple(_times(form, name, values) for name, values in given)
+        if list(map(len, times)) != list(map(len, seeds)):
+            raise ValueError("it has times of another number than seeds")
+    request = Request(_whole(found["key"], "key", 0, 2**64), seeds, times)
+    return Answered(number, *head, request, commit, total)
+
+
+def _whole(value: Any, name: str, least: int = -(2**63), end: int = 2**63) -> int:
+    if type(value) is not int or not least <= value < end:
+        raise ValueError(f"{name} = {shown(value)} is no integer of {least}..{end - 1}")
+    return value
+
+
+def _wholes(values: list[Any], name: str) -> NDArray[np.int64]:
+    if set(map(type, values)) <= {int}:
+        with suppress(OverflowError):
+            return np.array(values, np.int64)
+    return np.array([_whole(one, f"{name}[{at}]") for at, one in enumerate(values)], np.int64)
+
+
+def _times(form: Form, name: str, values: list[Any]) -> NDArray[Any]:
+    if form.times != "float64":
+        return _wholes(values, name)
+    for at, one in enumerate(values):
+        if type(one) not in (int, float) or one != one:
+            raise ValueError(f"{name}[{at}] = {shown(one)} is no time")
+    return np.array(values, np.float64)
+
+
+def _lists(form: Form, values: Any, name: str) -> list[tuple[str, list[Any]]]:
+    """Return the list of each node type, and its name in messages."""
+    if not form.typed:
+        found = [(name, values)]
+    else:
+        if not isinstance(values, dict) or not values.keys() <= set(form.node_types):
+            raise ValueError(f"{name} = {shown(values)} are not by node type")
+        found = [(f"{name}[{kind!r}]", values.get(kind, [])) for kind in form.node_types]
+    for label, some in found:
+        if not isinstance(some, list):
+            raise ValueError(f"{label} = {shown(some)} is no list")
+    return found

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from aethergraph import _native as native
 from aethergraph.dynamic import History
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
-from aethergraph.errors import AetherError, FileChangedError
+from aethergraph.errors import AetherError, FileChangedError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
-from aethergraph.remote.commits import open_any
+from aethergraph.remote.commits import commit_number, open_any
+from aethergraph.remote.graph import open_graph
 from aethergraph.remote.samples.client import ServedSample
 from aethergraph.remote.samples.log import Answered, read_answers, sum_of
 from aethergraph.remote.samples.service import SampleService
 
 __all__ = ["Replayed", "check_replay", "replay"]
+
+#: Length of what a log calls a live graph; graph files have a longer name.
+_UUID_DIGITS = 32
 
 
 class Replayed(NamedTuple):
@@ -27,11 +33,13 @@ class Replayed(NamedTuple):
         answers: number of answers in the log.
         commits: number of commits that they were drawn from.
         differences: what is wrong, a text for each answer that is another one now.
+        missing: why it cannot be made again, a text for each answer of which that is so.
     """
 
     answers: int
     commits: int
     differences: list[str]
+    missing: list[str]
 
 
 def replay(
@@ -50,40 +58,41 @@ def replay(
             step(found.x, found.edge_index)
 
     Answers come by commit, and those of a commit in the order of the log. One that cannot be made
-    any more, such as one from a commit that a merge has given up, is reported and left out.
+    any more, such as one from a commit that a merge has given up, or from another than the one that
+    was saved, is reported and left out.
 
     Args:
         log: file of ``aethergraph serve --log`` or ``open_sampler(log=)``.
         graph: path of the live graph's directory, which another process may write meanwhile; or of
-            a graph file; or a graph, such as a snapshot that is held, or one that was saved.
+            a graph file, such as one that a snapshot was saved to; or a graph, such as a snapshot
+            that is held; or the URL of a server's graph (:func:`open_graph`).
         check: compare the bytes with those that were answered.
         arena_mb: MiB of memory for the edges of a live graph, as of :class:`DynamicGraph`.
         missing: ``missing(line, error)`` is called for each answer that cannot be made again, with
-            the number of its line in the log. None: a warning for each.
+            the number of its line in the log. None: a warning for those of each commit.
 
     Raises:
         FileChangedError: an answer is another one now; names the line. Or the graph is another.
-        OutOfRangeError: the commits of all answers were given up by a merge.
+        OutOfRangeError: the graph has the commits of none of the answers.
         FormatError: the log is none.
     """
     name = native.encode_path(log)[0]
     first: AetherError | None = None
     is_empty = True
-    for answered, found in _replay(log, graph, arena_mb):
-        if isinstance(found, AetherError):
-            first = first or found
+    for made in _replay(log, graph, arena_mb, check):
+        answered = made.answered
+        if made.missing is not None:
+            first = first or made.missing
             if missing is not None:
-                missing(answered.line, found)
+                missing(answered.line, made.missing)
             else:
-                text = f"{name}, line {answered.line}: not made again: {found}"
+                text = f"{name}, line {answered.line}: not made again: {made.missing}"
                 warnings.warn(text, stacklevel=2)
             continue
-        if check:
-            wrong = _difference(answered, found)
-            if wrong is not None:
-                raise FileChangedError(f"{name}, {wrong}")
+        if made.difference is not None:
+            raise FileChangedError(f"{name}, {made.difference}")
         is_empty = False
-        yield ServedSample.of(answered.form, answered.request, found)
+        yield ServedSample.of(answered.form, answered.request, made.content)
     if is_empty and first is not None:
         raise first
 
@@ -95,79 +104,124 @@ def check_replay(log: native.Path, graph: Any, *, arena_mb: int = 1024) -> Repla
         FileChangedError: the graph is another one.
         FormatError: the log is none.
     """
-    answers, commits, differences = 0, set[int](), []
-    for answered, found in _replay(log, graph, arena_mb):
-        answers += 1
-        commits.add(answered.commit)
-        if isinstance(found, AetherError):
-            differences.append(f"line {answered.line}: {found}")
-        elif (wrong := _difference(answered, found)) is not None:
-            differences.append(wrong)
-    return Replayed(answers, len(commits), differences)
+    found = Replayed(0, 0, [], [])
+    commits = set[int]()
+    for made in _replay(log, graph, arena_mb, check=True):
+        found = found._replace(answers=found.answers + 1)
+        commits.add(made.answered.commit)
+        if made.missing is not None:
+            found.missing.append(f"line {made.answered.line}: {made.missing}")
+        elif made.difference is not None:
+            found.differences.append(made.difference)
+    return found._replace(commits=len(commits))
 
 
-def _difference(answered: Answered, found: Any) -> str | None:
-    if sum_of(found) == answered.sum:
-        return None
-    return (
-        f"line {answered.line}: the answer to key {answered.request.key} from commit "
-        f"{answered.commit} is another one now"
-    )
+class _Made(NamedTuple):
+    """Answer of a log, made again.
+
+    Attributes:
+        answered: what the log says of it.
+        content: its bytes; None: it cannot be made.
+        missing: why it cannot.
+        difference: how it differs from the one that was given, if it does.
+    """
+
+    answered: Answered
+    content: Any = None
+    missing: AetherError | None = None
+    difference: str | None = None
 
 
-def _replay(log: native.Path, graph: Any, arena_mb: int) -> Iterator[tuple[Answered, Any]]:
-    """Yield each answer of the log, and its bytes as they are now, or why there are none."""
+def _replay(log: native.Path, graph: Any, arena_mb: int, check: bool) -> Iterator[_Made]:
+    """Yield each answer of the log as it is now."""
     answers = sorted(read_answers(log), key=lambda one: one.commit)
     if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
-        yield from _from_one(answers, graph, None)
+        yield from _from_one(answers, graph, check, "the graph")
+    elif isinstance(graph, str) and "://" in graph:
+        with closing(open_graph(graph)) as found:
+            yield from _from_one(answers, found, check, graph)
     elif is_live_directory(graph):
-        with History(graph, arena_mb) as history:
-            yield from _from_history(answers, history, LiveDirectory(graph).uuid.hex())
+        yield from _from_history(answers, graph, arena_mb, check)
     else:
-        yield from _from_one(answers, *open_any(graph))
+        opened, identity = open_any(graph)
+        name = native.encode_path(graph)[0]
+        _check_identity(answers, name, identity, or_saved=True)
+        yield from _from_one(answers, opened, check, name)
 
 
-def _from_one(
-    answers: list[Answered], graph: Any, identity: str | None
-) -> Iterator[tuple[Answered, Any]]:
+def _from_one(answers: list[Answered], graph: Any, check: bool, name: str) -> Iterator[_Made]:
+    """Make answers from one commit, or from a file that one may have been saved to."""
     services: dict[str, SampleService] = {}
     now: Any = graph.pinned()
+    number = commit_number(now)
+    is_snapshot = number > 0 or hasattr(now, "commit")
     for one in answers:
-        yield one, _answer(one, services, now, identity)
+        if is_snapshot and check and one.commit != number:
+            text = f"it was drawn from commit {one.commit}, and {name} is of commit {number}"
+            yield _Made(one, missing=OutOfRangeError(text, value=one.commit))
+            continue
+        saved = not is_snapshot and one.commit > 0
+        made = _make(one, services, now, check, saved)
+        if saved and made.difference is not None:
+            text = (
+                f"it was drawn from commit {one.commit} of a live graph, and {name} gives another "
+                "answer: it was saved from another commit, or has other rows now"
+            )
+            made = _Made(one, missing=OutOfRangeError(text, value=one.commit))
+        yield made
 
 
 def _from_history(
-    answers: list[Answered], history: History, identity: str
-) -> Iterator[tuple[Answered, Any]]:
-    commit, services, now = -1, dict[str, SampleService](), None
-    for one in answers:
-        if one.commit != commit:
+    answers: list[Answered], path: native.Path, arena_mb: int, check: bool
+) -> Iterator[_Made]:
+    directory = LiveDirectory(path)
+    _check_identity(answers, str(directory.path), directory.uuid.hex(), or_saved=False)
+    with History(path, arena_mb) as history:
+        for commit, some in groupby(answers, lambda one: one.commit):
             try:
-                commit, services, now = one.commit, {}, history.at(one.commit)
+                now = history.at(commit)
             except AetherError as error:
-                yield one, error
+                for one in some:
+                    yield _Made(one, missing=error)
                 continue
-        yield one, _answer(one, services, now, identity)
+            services: dict[str, SampleService] = {}
+            for one in some:
+                yield _make(one, services, now, check, saved=False)
 
 
-def _answer(
-    one: Answered, services: dict[str, SampleService], graph: Any, identity: str | None
-) -> Any:
-    """Return the bytes of an answer as they are now, or the error that there is instead.
+def _check_identity(
+    answers: list[Answered], name: str, identity: str | None, *, or_saved: bool
+) -> None:
+    """Raise FileChangedError for the first answer from another graph than that of a path.
 
-    Raises:
-        FileChangedError: it is another graph.
+    ``or_saved``: it may be a file that a snapshot of a live graph was saved to.
     """
-    if identity is not None and one.graph not in (None, identity):
+    for one in answers:
+        is_live = one.graph is not None and len(one.graph) == _UUID_DIGITS
+        if one.graph in (None, identity) or (or_saved and is_live):
+            continue
+        was = f"another live graph ({one.graph})" if is_live else "another graph file"
         raise FileChangedError(
-            f"line {one.line}: the answer is from another graph ({one.graph}) than this one "
-            f"({identity})"
+            f"line {one.line}: the answer is from {was} than {name}: give replay the graph that "
+            "was served"
         )
+
+
+def _make(
+    one: Answered, services: dict[str, SampleService], graph: Any, check: bool, saved: bool
+) -> _Made:
+    """Make an answer from a graph; ``saved``: a file that a snapshot was saved to."""
     told = repr(one.plan.told())
     try:
         if told not in services:
-            saved = one.commit > 0 and not hasattr(graph, "commit")
             services[told] = SampleService(graph, one.plan, saved=saved)
-        return services[told].answer(one.request, commit=one.commit)
+        content = services[told].answer(one.request, commit=one.commit)
     except AetherError as error:
-        return error
+        return _Made(one, missing=error)
+    difference = None
+    if check and sum_of(content) != one.sum:
+        difference = (
+            f"line {one.line}: the answer to key {one.request.key} from commit {one.commit} is "
+            "another one now"
+        )
+    return _Made(one, content, None, difference)

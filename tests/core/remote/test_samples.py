@@ -46,12 +46,14 @@ from aethergraph.remote import (
     SamplePlan,
     SampleService,
     check_replay,
+    open_graph,
     open_sampler,
     open_tables,
     replay,
     wire,
 )
 from aethergraph.remote.samples.form import Form
+from aethergraph.remote.samples.log import AnswerLog
 from aethergraph.remote.samples.request import MAX_SEEDS, make_request
 
 NODES, EDGES = 500, 6000
@@ -230,19 +232,77 @@ def test_a_snapshot_and_a_saved_file_replay_too(tmp_path: Path) -> None:
             held.save(tmp_path / "g.aeg")
             change(graph, np.random.default_rng(5), 99)
             assert check_replay(tmp_path / "log", held)[::2] == (1, [])
-        assert check_replay(tmp_path / "log", Graph.load(tmp_path / "g.aeg"))[::2] == (1, [])
+        for saved in (tmp_path / "g.aeg", Graph.load(tmp_path / "g.aeg")):
+            assert check_replay(tmp_path / "log", saved) == (1, 1, [], [])
         found = check_replay(tmp_path / "log", graph)  # the graph has gone on
-        assert len(found.differences) == 1 and "key 1 from commit" in found.differences[0]
-        with pytest.raises(
-            FileChangedError, match=r"line 2: the answer to key 1 .* is another one"
-        ):
+        words = "drawn from commit .* and the graph is of commit"
+        assert found.differences == [] and len(found.missing) == 1
+        with pytest.raises(OutOfRangeError, match=words), pytest.warns(UserWarning, match=words):
             list(replay(tmp_path / "log", graph))
         assert len(list(replay(tmp_path / "log", graph, check=False))) == 1
-    with pytest.raises(FileChangedError, match="from another graph"):
-        check_replay(tmp_path / "log", tmp_path / "g.aeg")
+    lines = (tmp_path / "log").read_text().replace('"sum":"', '"sum":"f')
+    (tmp_path / "wrong").write_text(lines)
+    with pytest.raises(FileChangedError, match=r"line 2: the answer to key 1 .* is another one"):
+        list(replay(tmp_path / "wrong", tmp_path / "g.aegd"))
     graph.merge()
     found = check_replay(tmp_path / "log", tmp_path / "g.aegd")
-    assert "merging gave up those before it" in found.differences[0]
+    assert "merging gave up those before it" in found.missing[0] and found.differences == []
+
+
+def test_a_log_of_several_commits_and_what_has_one(tmp_path: Path) -> None:
+    """A saved file, a snapshot and a server's graph give the answers of their own commit again."""
+    path, log, saved = tmp_path / "g.aegd", tmp_path / "log", tmp_path / "g.aeg"
+    graph = make_live(path)
+    service = SampleService(graph, SamplePlan([5, 4], node_attrs=["x"]))
+    samples, graphs = {"g": service}, {"g": graph}
+    with FeatureServer({}, samples=samples, graphs=graphs, port=0, log=log) as server:
+        with open_sampler(server.address) as sampler:
+            for key in (1, 2, 3):
+                if key > 1:
+                    change(graph, np.random.default_rng(key), 100 + key)
+                sampler.sample([1, 2, 3], key=key)
+                sampler.sample([4, 5], key=10 + key)
+                if key == 2:
+                    held, remote = graph.snapshot(), open_graph(server.address)
+                    held.save(saved)
+        second, last = ([2, 12], [2, 3, 6, 7]), ([3, 13], [2, 3, 4, 5])
+        for source, (keys, others) in (
+            (str(saved), second), (saved, second), (Graph.load(saved), second), (held, second),
+            (remote, second), (server.address, last), (graph, last),
+        ):  # fmt: skip
+            found = check_replay(log, source)
+            assert found[:3] == (6, 3, []) and len(found.missing) == 4
+            lines: list[int] = []
+            errors: list[AetherError] = []
+
+            def missed(line: int, error: AetherError, to: Any = (lines, errors)) -> None:
+                to[0].append(line)
+                to[1].append(error)
+
+            assert [one.key for one in replay(log, source, missing=missed)] == keys, source
+            assert lines == others, source
+            assert {type(one) for one in errors} == {OutOfRangeError}
+            assert all(len(str(one)) < 250 for one in errors)
+        remote.close()
+        held.close()
+    graph.close()
+    other = make_live(tmp_path / "other.aegd")
+    other.close()
+    with pytest.raises(FileChangedError, match=r"from another live graph \([0-9a-f]{32}\) than"):
+        check_replay(log, tmp_path / "other.aegd")
+
+
+def test_a_log_of_another_file(tmp_path: Path, graph: Graph) -> None:
+    graph.save(tmp_path / "g.aeg")
+    make_graph(np.random.default_rng(9)).save(tmp_path / "h.aeg")
+    make_live(tmp_path / "g.aegd").close()
+    service = SampleService(tmp_path / "g.aeg", SamplePlan([5]))
+    with FeatureServer({}, samples={"g": service}, port=0, log=tmp_path / "log") as server:
+        open_sampler(server.address).sample([1])
+    assert check_replay(tmp_path / "log", tmp_path / "g.aeg") == (1, 1, [], [])
+    for name in ("h.aeg", "g.aegd"):
+        with pytest.raises(FileChangedError, match=rf"from another graph file than .*{name}: give"):
+            check_replay(tmp_path / "log", tmp_path / name)
 
 
 def test_a_typed_live_graph(tmp_path: Path) -> None:
@@ -261,7 +321,7 @@ def test_a_typed_live_graph(tmp_path: Path) -> None:
             found = sampler.sample({USER: [1, 2]})
             assert found.commit == graph.lsn
     graph.close()
-    assert check_replay(tmp_path / "log", tmp_path / "g.aegd") == (5, 5, [])
+    assert check_replay(tmp_path / "log", tmp_path / "g.aegd") == (5, 5, [], [])
 
 
 WRITER = """
@@ -386,6 +446,10 @@ def test_what_is_refused(graph: Graph, tmp_path: Path, monkeypatch: pytest.Monke
             sampler.sample([3])
         with pytest.raises(InvalidArgumentError, match=r"time has \d+|time has"):
             sampler.sample([3, 4], [1])
+        for large in ([5, 2**63], np.array([5, 2**64 - 1], np.uint64)):
+            with pytest.raises(OutOfRangeError, match=r"time\[1\] = \d+ is above 2\*\*63") as error:
+                sampler.sample([3, 4], large)
+            assert (error.value.position, error.value.value) == (1, int(large[1]))
         with pytest.raises(LimitError, match="more than a request has"):
             sampler.sample(range(MAX_SEEDS + 1), range(MAX_SEEDS + 1))
         with monkeypatch.context() as patch:
@@ -483,13 +547,57 @@ def test_forms_that_are_none(value: Any) -> None:
 
 def test_logs_that_are_none(tmp_path: Path, graph: Graph) -> None:
     for text, words in (
-        (b"{}\n", "line 1"), (b"\xff\n", "line 1"), (b'{"plan": {"fanouts": [1]}}\n', "line 1"),
+        (b"{}\n", "line 1: .* before the first plan"),
+        (b"\xff\n", "line 1: .* its byte 0 is no te"),
+        (b'{"plan": {"fanouts": [1]}}\n', "line 1: .* it has no 'graph'"), (b"", "it is empty, or"),
+        (b'{"graph":nu', "its first line was cut off"), (b"[" * 10**5 + b"\n", "line 1: "),
+        (bytes(1000) + b"\n", "line 1: .* no JSON: Expecting value at character 0$"),
+        (bytes(range(256)) * 99, "line 1: .* no JSON"), (b"[1]\n", "line 1: .* no object"),
+        (b"x\xc3" * 5000 + b"\n", "its byte 1 is no text"),
     ):  # fmt: skip
         (tmp_path / "log").write_bytes(text)
-        with pytest.raises(FormatError, match=words):
+        with pytest.raises(FormatError, match=words) as error:
             check_replay(tmp_path / "log", graph)
+        assert len(str(error.value)) < 400 + len(str(tmp_path))
     with pytest.raises(MissingFileError):
         check_replay(tmp_path / "none", graph)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"commit": -1}, "commit = -1 is no integer of 0"), ({"commit": 1.5}, "commit = 1.5"),
+        ({"seeds": [1.5]}, r"seeds\[0\] = 1.5"), ({"seeds": [1, True]}, r"seeds\[1\] = True"),
+        ({"seeds": [2**63]}, r"seeds\[0\] = 92233"), ({"seeds": 3}, "seeds = 3 is no list"),
+        ({"seeds": {"a": [1]}}, "seeds = .* is no list"), ({"key": 2**64}, "key = 1844"),
+        ({"key": "7"}, "key = '7'"), ({"key": -1}, "key = -1"), ({"sum": 5}, "sum = 5 is no text"),
+        ({"times": [2.5]}, r"times\[0\] = 2.5"), ({"times": [1, 2]}, "it has times of another"),
+        ({"times": [[1]]}, r"times\[0\] = \[1\]"),
+    ],
+)  # fmt: skip
+def test_a_line_of_other_values(
+    tmp_path: Path, graph: Graph, change: dict[str, Any], words: str
+) -> None:
+    """What no server has written is refused, and not taken for something like it."""
+    log, service = tmp_path / "log", SampleService(graph, SamplePlan([3]))
+    line = {"seeds": [1], "times": None, "key": 1, "commit": 0, "sum": "", **change}
+    log.write_text(json.dumps({"graph": None, **service.told()}) + "\n" + json.dumps(line) + "\n")
+    with pytest.raises(FormatError, match=f"line 2: no line of a log of answers: {words}"):
+        check_replay(log, graph)
+
+
+def test_a_log_of_no_answers(tmp_path: Path, graph: Graph) -> None:
+    """Of a server that nobody asked; the command does not say that all is as it was."""
+    log, path = tmp_path / "log", tmp_path / "g.aeg"
+    graph.save(path)
+    service = SampleService(path, SamplePlan([3]))
+    FeatureServer({}, samples={"g": service}, port=0, log=log).close()
+    assert check_replay(log, path) == (0, 0, [], [])
+    done = run_replay(log, path)
+    assert done.returncode == 0 and done.stdout == "there are no answers in the log yet\n", done
+    log.write_bytes(b"")
+    done = run_replay(log, path)
+    assert done.returncode == 1 and "it is empty, or" in done.stderr, done
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60])
@@ -532,6 +640,95 @@ def test_a_full_disk_cuts_a_line_off(
         assert [one.key for one in replay(log, graph)] == [2]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"important\n", b"important", b"\n", b"\x89PNG\r\n\x1a\n", b'{"plan":1}\n', b"[]\n",
+        b'{"graph":{"nodes":[]}}', b'{"seeds":[1],"times":null,"key":1,"commit":0,"sum":""}\n',
+    ],
+)  # fmt: skip
+def test_a_log_over_another_file(tmp_path: Path, graph: Graph, content: bytes) -> None:
+    """The file stays as it is, whoever was to write the log."""
+    log = tmp_path / "mine"
+    log.write_bytes(content)
+    service = SampleService(graph, SamplePlan([3]))
+    with pytest.raises(FormatError, match="mine is no log of answers"):
+        FeatureServer({}, samples={"g": service}, port=0, log=log)
+    with FeatureServer({}, samples={"g": service}, port=0) as server:
+        with pytest.raises(FormatError, match="mine is no log of answers"):
+            open_sampler(server.address, log=log)
+    assert log.read_bytes() == content
+
+
+def test_a_log_of_two_plans(tmp_path: Path, graph: Graph) -> None:
+    """Two may append at once if they answer alike; another plan waits until they have ended."""
+    path, log = tmp_path / "g.aeg", tmp_path / "log"
+    graph.save(path)
+
+    def server(fanout: int) -> FeatureServer:
+        service = SampleService(path, SamplePlan([fanout]))
+        return FeatureServer({}, samples={"g": service}, port=0, log=log)
+
+    words = rf"log is being written by process {os.getpid()}, which answers by another plan"
+    with server(3) as one, server(3) as two:
+        for number, found in enumerate((one, two, one, two)):
+            with open_sampler(found.address) as sampler:
+                sampler.sample([number], key=number)
+        size = log.stat().st_size
+        with pytest.raises(UnsupportedError, match=words):
+            server(4)
+        with FeatureServer({}, samples={"g": SampleService(path, SamplePlan([4]))}, port=0) as four:
+            with pytest.raises(UnsupportedError, match=words):
+                open_sampler(four.address, log=log)
+        assert log.stat().st_size == size
+        one.close()
+        with pytest.raises(UnsupportedError, match=words):
+            server(4)
+    with server(4) as found:
+        with open_sampler(found.address) as sampler:
+            sampler.sample([4], key=4)
+        with pytest.raises(UnsupportedError, match=words):
+            one.start()
+    with one, open_sampler(one.address) as sampler:  # it logs on where it is started again
+        sampler.sample([5], key=5)
+    assert [one.key for one in replay(log, path)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_many_begin_a_log_at_once(tmp_path: Path, graph: Graph) -> None:
+    """Answers follow their own plan, whoever came first."""
+    path, log = tmp_path / "g.aeg", tmp_path / "log"
+    graph.save(path)
+    services = [SampleService(path, SamplePlan([fanout])) for fanout in (2, 3)]
+
+    def begin(service: SampleService, key: int) -> None:
+        for _ in range(20):
+            with suppress(UnsupportedError):
+                found = AnswerLog(log, service.told())
+                request = make_request(service.form, [key], None, key)
+                found.add(request, 0, service.answer(request))
+                found.close()
+
+    threads = [threading.Thread(target=begin, args=(services[i % 2], i)) for i in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    found = check_replay(log, path)
+    assert found.answers > 0 and found.differences == []
+
+
+@pytest.mark.parametrize("length", [1, 9, 40])
+def test_a_first_line_that_was_cut_off(tmp_path: Path, graph: Graph, length: int) -> None:
+    log = tmp_path / "log"
+    service = SampleService(graph, SamplePlan([3]))
+    FeatureServer({}, samples={"g": service}, port=0, log=log).close()
+    log.write_bytes(log.read_bytes()[:length])
+    for key in (1, 2):
+        with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
+            open_sampler(server.address).sample([key], key=key)
+    assert [one.key for one in replay(log, graph)] == [1, 2]
+
+
 def test_answers_older_than_a_merge(tmp_path: Path) -> None:
     """They are reported, each by its line, and the others are made again."""
     path, log = tmp_path / "g.aegd", tmp_path / "log"
@@ -552,7 +749,7 @@ def test_answers_older_than_a_merge(tmp_path: Path) -> None:
     assert seen == [(2, OutOfRangeError), (3, OutOfRangeError)]
     with pytest.warns(UserWarning, match="line [23]: not made again: lsn = "):
         assert [one.key for one in replay(log, path)] == [3]
-    assert len(check_replay(log, path).differences) == 2
+    assert len(check_replay(log, path).missing) == 2
     result = run_replay(log, path)
     assert result.returncode == 1 and "line 2: lsn" in result.stdout
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))

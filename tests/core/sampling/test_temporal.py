@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from core.strategies import Ids, assert_same_subgraph, edge_lists, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph import Graph, NeighborSampler, errors
+from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler, errors
 from aethergraph.testing import oracle
 
 keys = st.integers(0, 2**64 - 1)
@@ -223,3 +224,25 @@ def test_unsigned_times_beyond_int64_do_not_wrap() -> None:
     graph.edge_attrs["t"] = np.array([1, 2**63], np.uint64)
     with pytest.raises(errors.OutOfRangeError, match=r"t\[1\] = 9223372036854775808"):
         NeighborSampler(graph, [1], time_attr="t")
+
+
+@pytest.mark.parametrize("large", [[3, 2**63], [3, 2**70], np.array([3, 2**64 - 1], np.uint64)])
+def test_times_of_seeds_beyond_int64(large: Any) -> None:
+    """They are refused as ids are: they would wrap to times before all others."""
+    graph = Graph.from_edges(4, [0, 1], [2, 3], edge_time=[5, 6])
+    typed = HeteroGraph.from_edges(
+        {("a", "to", "a"): ([0, 1], [2, 3])}, {"a": 4}, edge_time={("a", "to", "a"): [5, 6]}
+    )
+    one = NeighborSampler(graph, [2], time_attr="edge_time")
+    many = HeteroNeighborSampler(typed, [2], time_attr="edge_time")
+    words = rf"= {int(large[1])} is above 2\*\*63 - 1"
+    calls: list[Callable[[], object]] = [
+        lambda: one.sample([2, 3], seed_time=large),
+        lambda: many.sample({"a": [2, 3]}, seed_time={"a": large}),
+    ]
+    for call in calls:
+        with pytest.raises(errors.OutOfRangeError, match=words) as found:
+            call()
+        assert (found.value.position, found.value.value) == (1, int(large[1]))
+    last = np.array([2**63 - 1] * 2, np.uint64)
+    assert one.sample([2, 3], seed_time=last).edge.tolist() == [0, 1]
