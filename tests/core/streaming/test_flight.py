@@ -311,6 +311,7 @@ def test_token_and_tls(certificate: tuple[Path, Path]) -> None:
         with pytest.raises(pa.ArrowException):  # without TLS
             Sender(source.port, 0, token="secret")
         sender.send(150)
+        assert sender.told(150) == 150
     assert graph.offsets("events") == {0: 150}
 
 
