@@ -20,6 +20,7 @@ import secrets
 import threading
 import time
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_items, as_number, is_name, shown
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import (
+    AetherError,
     InvalidArgumentError,
     LimitError,
     OutOfRangeError,
@@ -67,6 +69,7 @@ class _Held:
         self.name, self.commit = name, taken.number
         self.tables: dict[int, ServedRows] = {}
         self._first = first
+        self._lists: list[Any] = []
         self.told = self._describe(taken.now)
         self.leases = 0
 
@@ -74,6 +77,16 @@ class _Held:
     def end(self) -> int:
         """Number behind those of its tables."""
         return self._first + len(self.tables)
+
+    def is_expired(self) -> bool:
+        """Return whether the writer has taken the memory of the commit back."""
+        with suppress(AetherError):  # of another kind: whoever reads the lists is told
+            for topology in self._lists:
+                try:
+                    topology.answer(AskedLists.LISTS, np.zeros(1, np.int64))
+                except SnapshotExpiredError:
+                    return True
+        return False
 
     def _add(self, rows: RowSource) -> int:
         number = self.end
@@ -117,6 +130,8 @@ class _Held:
         }  # fmt: skip
 
     def _add_lists(self, topology: Any) -> dict[str, int]:
+        if topology.num_major and not self._lists:  # all lists of a commit expire together
+            self._lists.append(topology)
         own = {"weights": topology.has_own_weights, "times": topology.has_own_times}
         found = {}
         for name, what, dtype, width in _QUESTIONS:
@@ -213,6 +228,7 @@ class Leases:
     def count(self) -> int:
         """Number of leases that have not ended."""
         with self._changed:
+            self._end_expired()
             return len(self._leases)
 
     # ---- what clients ask for ----------------------------------------------------------------
@@ -297,7 +313,7 @@ class Leases:
             )
 
     def _has_room(self) -> bool:
-        self._sweep()
+        self._end_expired()
         return len(self._leases) < self._most
 
     def _join(self, token: str, connection: Hashable) -> dict[str, Any]:
@@ -342,8 +358,8 @@ class Leases:
     def _ended(self) -> SnapshotExpiredError:
         return SnapshotExpiredError(
             "the server does not hold the commit of this graph any more: it does so for "
-            f"{self._seconds:g} s, and as long as there are connections and it runs itself. Load "
-            "the graph again"
+            f"{self._seconds:g} s, as long as there are connections and it runs itself, and the "
+            "writer does not take the memory back (max_snapshot_age). Load the graph again"
         )
 
     # ---- their ends --------------------------------------------------------------------------
@@ -366,6 +382,14 @@ class Leases:
                 for number in held.tables:
                     del self._tables[number]
         return soonest
+
+    def _end_expired(self) -> None:
+        """End what has run out, and leases of commits that are gone. The lock is held."""
+        gone = {id(held) for held in self._held.values() if held.is_expired()}
+        for lease in self._leases.values():
+            if id(lease.held) in gone:
+                lease.until = 0.0
+        self._sweep()
 
     def _sweep_on(self) -> None:
         with self._changed:

@@ -451,6 +451,33 @@ def test_the_writer_needs_the_memory() -> None:
                 sampler.sample([7], 1)
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_commit_that_the_writer_took_back_is_no_lease(typed: bool) -> None:
+    """It is not to be had any more, and takes nobody's place."""
+    live = make(max_snapshot_age=0.01)
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
+        there = (HeteroGraph if typed else Graph).load(server.address)
+        rng = np.random.default_rng(3)
+        here = live.snapshot()
+
+        def is_gone() -> bool:
+            insert(live, rng, 500, 1)
+            live.delete_edges(*(ends[:500] for ends in live.edge_list()[:2]))
+            with suppress(SnapshotExpiredError):
+                here.in_degrees()
+                return False
+            return True
+
+        assert comes(is_gone)
+        with pytest.raises(OutOfRangeError, match=f"at = {there.lsn}: the server has the last"):
+            Graph.load(server.address, at=there.lsn)
+        with Graph.load(server.address) as last:
+            assert last.lsn == live.commit and server.stats().leases == 1
+        assert comes(lambda: server.stats().leases == 0)
+        with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
+            pickle.loads(pickle.dumps(there))
+
+
 WRITER = """
 import sys
 import numpy as np
