@@ -415,6 +415,11 @@ def test_plans(tmp_path: Path, graph: Graph) -> None:
         ("fanouts = ", "plan.toml"), ("replace = true", "fanouts are missing"),
         ("fanouts = [1]\nspeed = 3", "has no 'speed'; there are fanouts, node_attrs"),
         ("fanouts = [1]\nnode_attrs = [3]", "3 is no name of an attribute"),
+        ("fanouts = []", "fanouts is empty: give hops"),
+        ("[fanouts]", "fanouts is empty: give edge"),
+        ('[fanouts]\n"a-b-c" = []', r"fanouts\['a-b-c'\] is empty: give hops"),
+        ('fanouts = [1]\nnode_attrs = ["x", "y", "x"]', "node_attrs: 'x' is there twice"),
+        ('fanouts = [1]\nedge_attrs = ["w", "w"]', "edge_attrs: 'w' is there twice"),
     ):  # fmt: skip
         (tmp_path / "plan.toml").write_text(text)
         with pytest.raises((FormatError, InvalidArgumentError), match=words):
@@ -427,7 +432,14 @@ def test_plans(tmp_path: Path, graph: Graph) -> None:
     ):
         with pytest.raises(InvalidArgumentError, match=words):
             SampleService(graph, wrong)
+    with pytest.raises(
+        InvalidArgumentError, match=r"plan is a list: give a SamplePlan\(\[15, 10\]\)"
+    ):
+        SampleService(graph, [15, 10])  # type: ignore[arg-type]
     live = DynamicGraph(NODES, 16)
+    for one in (live, graph):
+        with pytest.raises(InvalidArgumentError, match=r"sources is a .*Graph: give .*samples="):
+            FeatureServer(one, port=0)  # type: ignore[arg-type]
     live.node_attrs["z"] = LiveFeatureTable.create(None, NODES, 3)
     with pytest.raises(UnsupportedError, match="rows of 'z' change by themselves"):
         SampleService(live, SamplePlan([1], node_attrs=["z"]))
