@@ -19,6 +19,7 @@ from aethergraph.remote import FeatureServer, SampleService, open_tables
 from aethergraph.remote.address import read_token
 from aethergraph.remote.files import is_graph
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES
+from aethergraph.remote.listening import LOOPBACK
 from aethergraph.remote.server import check_grace
 
 __all__ = ["serve_command"]
@@ -123,14 +124,26 @@ def serve_command(
     Example: aethergraph serve features.npy --tcp 127.0.0.1:9999
     """
     host, port = _place(tcp, unix)
+    if port is not None and host not in LOOPBACK and (token_file is None or tls is None):
+        raise InvalidArgumentError(
+            f"--tcp {tcp} is open to others: give --token-file and --tls, or listen at 127.0.0.1"
+        )
     check_grace(grace)
+    if log is not None and sample is None:
+        raise InvalidArgumentError("--log is of samples: give --sample PLAN, too")
     if graph and not any(is_graph(path) for path in files):
         raise InvalidArgumentError("--graph: none of the files is a graph with lists to serve")
+    tables = _tables(files, name or [], graph, sample is not None, rdma, missing)
+    samples = _samples(files, name or [], sample)
+    if log is not None and len(samples) > 1:
+        raise InvalidArgumentError(
+            f"--log is of samples of one graph, and there are {len(samples)}: {', '.join(samples)}"
+        )
     server = FeatureServer(
-        _tables(files, name or [], graph, sample is not None, rdma, missing),
+        tables,
         host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard), rdma=rdma, samples=_samples(files, name or [], sample),
+        tls=tls, shard=_shard(shard), rdma=rdma, samples=samples,
         log=log, graphs=_live(files, name or [], graph, sample is not None), lease=lease,
         max_leases=max_leases,
     )  # fmt: skip

@@ -42,7 +42,8 @@ from aethergraph.errors import (
 )
 from aethergraph.features.sources import gather_rows
 from aethergraph.features.table import check_rows
-from aethergraph.protocols import FeatureSource
+from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import FeatureSource, HomogeneousGraph
 from aethergraph.remote import wire
 from aethergraph.remote.address import Location
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES, Leases
@@ -208,6 +209,12 @@ class FeatureServer:
                 "127.0.0.1"
             )
         if not isinstance(sources, Mapping):
+            if isinstance(sources, (HomogeneousGraph, HeteroGraph)):
+                raise InvalidArgumentError(
+                    f"sources is a {type(sources).__name__}: give it as samples={{'g': "
+                    "SampleService(graph, plan)}, or a live one as graphs={'g': graph}; tables of "
+                    "a file are open_tables(path, lists=True)"
+                )
             sources = {"x": sources}
         self._desk = SampleDesk(samples, log)
         own_shard = check_shard(shard)

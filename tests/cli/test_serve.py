@@ -74,7 +74,17 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        (("x.npy", "--tcp", "0.0.0.0:0"), 2, "is open to others: give token= and tls="),
+        (
+            ("x.npy", "--tcp", "1.2.3.4:1"),
+            2,
+            "--tcp 1.2.3.4:1 is open to others: give --token-file",
+        ),
+        (("x.npy", "--log", "log"), 2, "--log is of samples: give --sample PLAN"),
+        (
+            ("graph.aeg", "typed.aeg", "--sample", "plan.json", "--log", "log"),
+            2,
+            "--log is of samples of one graph, and there are 2: graph, typed",
+        ),
         (("x.npy", "--tcp", "nothing"), 2, "--tcp 'nothing' is not HOST:PORT"),
         (("x.npy", "--shard", "2"), 2, "--shard '2' is not K/N"),
         (("x.npy", "--shard", "2/2"), 2, "is not (k, n) with 0 <= k < n"),
@@ -92,5 +102,7 @@ def test_refusals(
     files: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], code: int, words: str
 ) -> None:
     monkeypatch.chdir(files)
+    (files / "plan.json").write_text('{"fanouts": [2]}')
     result = CliRunner().invoke(app, ["serve", *given])
+    assert not (files / "log").exists()
     assert result.exit_code == code and words in " ".join(result.stderr.split()), result.stderr

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.remote import wire
 from aethergraph.remote.address import parse_address
 from aethergraph.remote.endpoint import Connection, Endpoint
@@ -135,6 +135,7 @@ class RemoteSampler:
         self.plan = SamplePlan.of(told["plan"])
         self._path = log
         self._log = None if log is None else AnswerLog(log, told)
+        self._closed = False
 
     @property
     def time_unit(self) -> str | None:
@@ -162,7 +163,11 @@ class RemoteSampler:
             LimitError: too many seeds, or a sample that no answer holds.
             ServerTimeoutError: the server is not reached in time; names it.
             FileChangedError: the server has another graph, or another plan, than it had.
+            ClosedError: :meth:`close` was called.
         """
+        log = self._log  # before the check: close() lets go of it after
+        if self._closed:
+            raise ClosedError(f"the sampler of {self.url} was closed: open_sampler() anew")
         own = secrets.randbits(63) if key is None else key
         request = make_request(self._form, seeds, time, own)
         body = request.pack()
@@ -173,15 +178,15 @@ class RemoteSampler:
 
         content = self._endpoint.run(ask)
         found = ServedSample.of(self._form, request, content)
-        if self._log is not None:
-            self._log.add(request, found.commit, content)
+        if log is not None:
+            log.add(request, found.commit, content)
         return found
 
     def close(self) -> None:
-        """Close the connections, and the log."""
+        """Close the connections, and the log; requests that are under way end before."""
+        self._closed = True
         self._endpoint.close()
-        if self._log is not None:
-            self._log.close()
+        self._log = None  # the last answer that is under way is still in it
 
     def __enter__(self) -> RemoteSampler:
         return self

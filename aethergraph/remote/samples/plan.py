@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields
 from errno import EIO
 from pathlib import Path
@@ -57,6 +57,7 @@ class SamplePlan:
                 raise InvalidArgumentError(
                     f"a plan has no {shown(name)}; there are {', '.join((*_FIELDS, *_OPTIONS))}"
                 )
+        self._check_hops()
         for name in ("node_attrs", "edge_attrs"):
             given = getattr(self, name)
             if given is None:
@@ -65,7 +66,18 @@ class SamplePlan:
             for one in names:
                 if not is_name(one):
                     raise InvalidArgumentError(f"{name}: {shown(one)} is no name of an attribute")
+                if names.count(one) > 1:
+                    raise InvalidArgumentError(f"{name}: {shown(one)} is there twice")
             object.__setattr__(self, name, names)
+
+    def _check_hops(self) -> None:
+        """Raise where nothing would be drawn."""
+        by_type = self.fanouts if isinstance(self.fanouts, Mapping) else {}
+        rows = {f"fanouts[{shown(name)}]": row for name, row in by_type.items()}
+        for name, row in {"fanouts": self.fanouts, **rows}.items():
+            if isinstance(row, Sized) and not len(row):
+                what = "edge types with fanouts" if isinstance(row, Mapping) else "hops: [15, 10]"
+                raise InvalidArgumentError(f"{name} is empty: give {what}")
 
     @classmethod
     def read(cls, path: native.Path) -> SamplePlan:

@@ -24,6 +24,8 @@ __all__ = ["Replayed", "check_replay", "replay"]
 
 #: Length of what a log calls a live graph; graph files have a longer name.
 _UUID_DIGITS = 32
+#: Lines that a warning names.
+_LINES = 10
 
 
 class Replayed(NamedTuple):
@@ -78,23 +80,41 @@ def replay(
     """
     name = native.encode_path(log)[0]
     first: AetherError | None = None
-    is_empty = True
+    is_empty, untold = True, list[_Made]()
     for made in _replay(log, graph, arena_mb, check):
+        if untold and not _is_missing_alike(made, untold[0]):
+            warnings.warn(_warning(name, untold), stacklevel=2)
+            untold = []
         answered = made.answered
         if made.missing is not None:
             first = first or made.missing
             if missing is not None:
                 missing(answered.line, made.missing)
             else:
-                text = f"{name}, line {answered.line}: not made again: {made.missing}"
-                warnings.warn(text, stacklevel=2)
+                untold.append(made)
             continue
         if made.difference is not None:
             raise FileChangedError(f"{name}, {made.difference}")
         is_empty = False
         yield ServedSample.of(answered.form, answered.request, made.content)
+    if untold:
+        warnings.warn(_warning(name, untold), stacklevel=2)
     if is_empty and first is not None:
         raise first
+
+
+def _is_missing_alike(made: _Made, other: _Made) -> bool:
+    """Return whether two answers of one commit cannot be made for the same reason."""
+    return made.answered.commit == other.answered.commit and str(made.missing) == str(other.missing)
+
+
+def _warning(name: str, untold: list[_Made]) -> str:
+    """Say which answers cannot be made again, all for the same reason."""
+    lines = [str(one.answered.line) for one in untold[:_LINES]]
+    text = ("line " if len(untold) == 1 else "lines ") + ", ".join(lines)
+    if len(untold) > _LINES:
+        text += f" and {len(untold) - _LINES} more"
+    return f"{name}, {text}: not made again: {untold[0].missing}"
 
 
 def check_replay(log: native.Path, graph: Any, *, arena_mb: int = 1024) -> Replayed:

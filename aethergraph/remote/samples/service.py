@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,11 @@ class SampleService:
     def __init__(
         self, graph: AnyGraph | native.Path, plan: SamplePlan | native.Path, *, saved: bool = False
     ) -> None:  # fmt: skip
+        if not isinstance(plan, (SamplePlan, str, bytes, PathLike)):
+            raise InvalidArgumentError(
+                f"plan is a {type(plan).__name__}: give a SamplePlan([15, 10]), or the path of a "
+                "file of one"
+            )
         self.plan = plan if isinstance(plan, SamplePlan) else SamplePlan.read(plan)
         self._source = commits_of(graph)
         self._saved = as_flag(saved, "saved")

@@ -32,6 +32,7 @@ from aethergraph import (
 from aethergraph.dynamic import History
 from aethergraph.errors import (
     AetherError,
+    ClosedError,
     FileChangedError,
     FormatError,
     InvalidArgumentError,
@@ -414,6 +415,11 @@ def test_plans(tmp_path: Path, graph: Graph) -> None:
         ("fanouts = ", "plan.toml"), ("replace = true", "fanouts are missing"),
         ("fanouts = [1]\nspeed = 3", "has no 'speed'; there are fanouts, node_attrs"),
         ("fanouts = [1]\nnode_attrs = [3]", "3 is no name of an attribute"),
+        ("fanouts = []", "fanouts is empty: give hops"),
+        ("[fanouts]", "fanouts is empty: give edge"),
+        ('[fanouts]\n"a-b-c" = []', r"fanouts\['a-b-c'\] is empty: give hops"),
+        ('fanouts = [1]\nnode_attrs = ["x", "y", "x"]', "node_attrs: 'x' is there twice"),
+        ('fanouts = [1]\nedge_attrs = ["w", "w"]', "edge_attrs: 'w' is there twice"),
     ):  # fmt: skip
         (tmp_path / "plan.toml").write_text(text)
         with pytest.raises((FormatError, InvalidArgumentError), match=words):
@@ -426,7 +432,14 @@ def test_plans(tmp_path: Path, graph: Graph) -> None:
     ):
         with pytest.raises(InvalidArgumentError, match=words):
             SampleService(graph, wrong)
+    with pytest.raises(
+        InvalidArgumentError, match=r"plan is a list: give a SamplePlan\(\[15, 10\]\)"
+    ):
+        SampleService(graph, [15, 10])  # type: ignore[arg-type]
     live = DynamicGraph(NODES, 16)
+    for one in (live, graph):
+        with pytest.raises(InvalidArgumentError, match=r"sources is a .*Graph: give .*samples="):
+            FeatureServer(one, port=0)  # type: ignore[arg-type]
     live.node_attrs["z"] = LiveFeatureTable.create(None, NODES, 3)
     with pytest.raises(UnsupportedError, match="rows of 'z' change by themselves"):
         SampleService(live, SamplePlan([1], node_attrs=["z"]))
@@ -747,14 +760,38 @@ def test_answers_older_than_a_merge(tmp_path: Path) -> None:
     found = replay(log, path, missing=lambda line, error: seen.append((line, type(error))))
     assert [one.key for one in found] == [3]
     assert seen == [(2, OutOfRangeError), (3, OutOfRangeError)]
-    with pytest.warns(UserWarning, match="line [23]: not made again: lsn = "):
+    with pytest.warns(UserWarning, match="lines 2, 3: not made again: lsn = ") as warned:
         assert [one.key for one in replay(log, path)] == [3]
+    assert len(warned) == 1 and warned[0].filename == __file__
     assert len(check_replay(log, path).missing) == 2
     result = run_replay(log, path)
     assert result.returncode == 1 and "line 2: lsn" in result.stdout
+    assert "3 answers from 2 commits: 2 cannot be made again" in result.stdout
+    first, *rest = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(first + rest[0] * 30 + rest[-1])
+    with pytest.warns(UserWarning, match="lines 2, 3, .* 11 and 20 more: not made") as warned:
+        assert [one.key for one in replay(log, path)] == [3]
+    assert len(warned) == 1
+    result = run_replay(log, path)
+    assert "and 10 more\n31 answers from 2 commits: 30 cannot be made again" in result.stdout
+    log.write_bytes(b"".join((first, *rest)))
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))
     with pytest.raises(OutOfRangeError, match="merging gave up"):
         list(replay(log, path, missing=lambda *_: None))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_sampler_that_was_closed(tmp_path: Path, graph: Graph, log: bool) -> None:
+    """It asks nothing of the server any more."""
+    service = SampleService(graph, SamplePlan([3]))
+    with FeatureServer({}, samples={"g": service}, port=0) as server:
+        sampler = open_sampler(server.address, log=tmp_path / "log" if log else None)
+        sampler.sample([1])
+        for _ in range(2):
+            sampler.close()
+            with pytest.raises(ClosedError, match="was closed: open_sampler"):
+                sampler.sample([1])
+        assert server.stats().samples == 1
 
 
 def test_nothing_for_strangers(graph: Graph) -> None:
