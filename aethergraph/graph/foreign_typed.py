@@ -31,7 +31,7 @@ class TypedTopologySource(Protocol):
 
     @property
     def other_lists(self) -> str | None:
-        """What to do for lists of the other layout, for error messages; None: build them."""
+        """Advice on lists of the other layout, for error messages; None: build them."""
 
     @property
     def num_nodes(self) -> Mapping[str, int]:

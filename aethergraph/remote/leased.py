@@ -148,7 +148,7 @@ _NOTHING = _Told("", "", 0, 0.0, True, {}, {}, (), None, None, None)
 
 
 class _Asking:
-    """What a new connection asks for: a lease, then to take part in it."""
+    """Question of a new connection: for a lease, then to take part in it."""
 
     def __init__(self, at: int | None, token: str | None) -> None:
         self._at, self._token = at, token

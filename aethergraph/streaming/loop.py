@@ -67,7 +67,7 @@ class _Pending:
 
 
 class Loop:
-    """What an :class:`Ingestor` does while it runs. Its options are set by the ingestor.
+    """Loop of an :class:`Ingestor` while it runs. Its options are set by the ingestor.
 
     Args:
         graph: the graph.

@@ -220,7 +220,7 @@ def setup(config: dict[str, Any]) -> Commands:
         return time_groups(find(case_of(**case)), *batches(seeds, first, count), group)
 
     def look(seeds: str, **case: Any) -> list[dict[str, list[int]]]:
-        """What the first four batches hold, to be compared."""
+        """Return the content of the first four batches, to be compared."""
         sampler = find(case_of(**case))
         return [checksum(sampler.edges(out)) for out in sampler.sample(*batches(seeds, 0, 4))]
 

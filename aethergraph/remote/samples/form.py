@@ -114,7 +114,7 @@ class Form:
 
     @cached_property
     def _packing(self) -> tuple[_Packing, ...]:
-        """What packing must know of each array, worked out once and not for each reply."""
+        """Facts that packing needs of each array, worked out once and not for each reply."""
         return tuple(
             _Packing(
                 self.type_of(one), one.name, one.is_attr, one.name in ("node", "edge"),

@@ -44,7 +44,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     lambda url: open_graph(url).source._lease.gather(999, np.array([1]), np.zeros(1)),
 ])  # fmt: skip
 def test_errors_hold_nothing(ask: Callable[[str], Any]) -> None:
-    """What a caller has is gone with its frame, not when the collector comes."""
+    """Objects of a caller are gone with its frame, not when the collector comes."""
 
     class Held:
         pass

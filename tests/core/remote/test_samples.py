@@ -591,7 +591,7 @@ def test_logs_that_are_none(tmp_path: Path, graph: Graph) -> None:
 def test_a_line_of_other_values(
     tmp_path: Path, graph: Graph, change: dict[str, Any], words: str
 ) -> None:
-    """What no server has written is refused, and not taken for something like it."""
+    """Lines that no server has written are refused, and not taken for something like them."""
     log, service = tmp_path / "log", SampleService(graph, SamplePlan([3]))
     line = {"seeds": [1], "times": None, "key": 1, "commit": 0, "sum": "", **change}
     log.write_text(json.dumps({"graph": None, **service.told()}) + "\n" + json.dumps(line) + "\n")
@@ -600,7 +600,7 @@ def test_a_line_of_other_values(
 
 
 def test_a_log_of_no_answers(tmp_path: Path, graph: Graph) -> None:
-    """Of a server that nobody asked; the command does not say that all is as it was."""
+    """A server that nobody asked has no answers; the command does not say that all is as it was."""
     log, path = tmp_path / "log", tmp_path / "g.aeg"
     graph.save(path)
     service = SampleService(path, SamplePlan([3]))
