@@ -8,6 +8,9 @@
 
 A connection has a thread of its own, which waits in the system, or gathers and sends without the
 interpreter's lock.
+
+Commits of live graphs, which connections take part in by LEASE, are held in ``leases.py``; whole
+samples are made in ``samples/``.
 """
 
 from __future__ import annotations
