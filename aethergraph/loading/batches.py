@@ -72,8 +72,9 @@ def partition_aligned_batches(
 class AlignedBatches(Resumable):
     """Batches that :func:`partition_aligned_batches` returns: positions of seeds, lists of int.
 
-    It is a ``batch_sampler`` for torch's loaders, PyG's among them: each ``iter`` is the next
-    epoch. ``batches[i]`` is batch i of the epoch at hand, for loaders that ask by number.
+    It is a ``batch_sampler`` for torch's loaders, PyG's among them: each iteration is the next
+    epoch, and begins with its first batch. ``batches[i]`` is batch i of the epoch at hand, for
+    loaders that ask by number.
 
     Args:
         batches: which seeds each batch has.
@@ -105,10 +106,12 @@ class AlignedBatches(Resumable):
         self._set_next_epoch(as_count(epoch, "epoch"))
 
     def __iter__(self) -> Iterator[list[int]]:
+        # A generator: torch's loaders with workers call iter() twice for an epoch and use the
+        # second one. No epoch may be lost to the first.
         position = self._begin()
         order = self._batches.order(mix_key(self.seed, position.epoch))
         made = (self._batches.index(order, number).tolist() for number in position.numbers())
-        return Delivery(made, position)
+        yield from Delivery(made, position)
 
     def __getitem__(self, number: int) -> NDArray[np.int64]:
         """Return batch ``number`` of this rank in epoch :attr:`epoch`: positions, int64.

@@ -127,16 +127,24 @@ class IndexSampler:
             return (own.index(order, number) for number in position.numbers())
         if self._replayed is None or position is None:
             return _number_batches(self.given)
+        return self._replay(self._replayed, position.start)
+
+    def _replay(self, states: list[torch.Tensor], start: int) -> Iterator[Any]:
+        """Yield the batches from ``start`` on of an epoch that began with the generators' states.
+
+        As a generator: torch's loaders with workers call iter() twice for an epoch and use the
+        second one. Samplers that count epochs by themselves must be asked once.
+        """
         before = self.generators.states()
         try:
-            self.generators.restore(self._replayed)
+            self.generators.restore(states)
             self.generators.draw_base_seed()
             numbers = _number_batches(self.given)
             # One more than are skipped: samplers draw when the first number is asked for.
-            head = list(itertools.islice(numbers, position.start, position.start + 1))
+            head = list(itertools.islice(numbers, start, start + 1))
         finally:
             self.generators.restore(before)
-        return itertools.chain(head, numbers)
+        yield from itertools.chain(head, numbers)
 
 
 def _number_batches(sampler: Any) -> Iterator[Any]:

@@ -146,11 +146,12 @@ def test_a_generator_of_ones_own_is_kept() -> None:
     assert_same(drawn(other), epochs[1])
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("kind", ["weighted", "batches", "distributed", "aligned"])
-def test_samplers_of_torch_are_replayed(kind: str) -> None:
-    def make() -> Any:
+def test_samplers_of_torch_are_replayed(kind: str, num_workers: int) -> None:
+    def make(**other: Any) -> Any:
         own = torch.Generator().manual_seed(7)
-        options: dict[str, Any] = {"batch_size": 20, "seed": 2}
+        options: dict[str, Any] = {"batch_size": 20, "seed": 2, **other}
         if kind == "weighted":
             options["sampler"] = WeightedRandomSampler(torch.ones(150), 120, generator=own)
         elif kind == "distributed":
@@ -171,7 +172,7 @@ def test_samplers_of_torch_are_replayed(kind: str) -> None:
     drawn(islice(batches, 2))
     state = saved(running.state_dict())
     torch.manual_seed(5)
-    other = make()
+    other = make(num_workers=num_workers)
     other.load_state_dict(state)
     assert_same(drawn(other), wanted[2:])
 

@@ -23,6 +23,7 @@ from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import NegativeSampling
 
 from aethergraph._torch.iteration import next_iteration_key
+from aethergraph.loading import partition_aligned_batches
 from aethergraph.pyg import NeighborSampler
 
 pytestmark = pytest.mark.pyg
@@ -130,6 +131,20 @@ def test_draws_do_not_depend_on_workers() -> None:
     assert_same_batches(run(sampler, stores, 2, **workers), other)
     assert not torch.equal(other[0].e_id, first[0].e_id)
     assert_same_batches(run(own, stores, 2, **workers), wanted)
+
+
+def test_aligned_epochs_do_not_depend_on_workers() -> None:
+    parts, stores = np.arange(NUM_NODES) // 10, make_stores()
+    epochs = []
+    for workers in ({}, {"num_workers": 1}):
+        batches = partition_aligned_batches(parts, 40, mix=2, seed=1)
+        loader = NodeLoader(
+            stores, NeighborSampler(stores, [2]), torch.arange(NUM_NODES),
+            batch_sampler=batches, **workers,
+        )  # fmt: skip
+        epochs.append([[batch.input_id.tolist() for batch in loader] for _ in range(2)])
+    wanted = partition_aligned_batches(parts, 40, mix=2, seed=1)
+    assert epochs[1] == epochs[0] == [list(wanted), list(wanted)]
 
 
 def test_persistent_workers_see_the_epoch() -> None:

@@ -200,6 +200,16 @@ def test_batches_are_dealt_and_asked_for_by_number() -> None:
         ranks[0][6]
 
 
+def test_an_iterator_that_is_not_used_begins_no_epoch() -> None:
+    """torch's loaders with workers ask twice for the iterator of an epoch."""
+    parts = np.arange(100) // 10
+    wanted, batches = (partition_aligned_batches(parts, 30, seed=3) for _ in range(2))
+    for epoch in range(2):
+        iter(batches)
+        assert batches.epoch == epoch
+        assert list(iter(batches)) == list(wanted)
+
+
 def test_bad_partitions_are_refused_before_work_begins() -> None:
     for parts, message in (
         (np.zeros((2, 2), np.int64), "one-dimensional"),
