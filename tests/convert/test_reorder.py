@@ -192,6 +192,22 @@ def test_files_of_rows_and_ids(small_memory: None, tmp_path: Path) -> None:
     assert moved.dtype == np.int32 and np.array_equal(perm[moved], train)
 
 
+def test_narrow_ids_become_wide_enough(small_memory: None, tmp_path: Path) -> None:
+    """The new id of a small id may be any, which eight bits cannot hold."""
+    graph = make(2, 300, 2000, values=False)
+    graph.save(tmp_path / "g.aeg")
+    names = ("uint8", "int8", "uint16")
+    for name in names:
+        np.save(tmp_path / f"{name}.npy", np.arange(100, dtype=name))
+    reorder(
+        tmp_path / "g.aeg", tmp_path / "out.aeg", ids=[tmp_path / f"{name}.npy" for name in names]
+    )
+    for name in names:
+        moved = np.load(tmp_path / f"out.{name}.npy")
+        assert np.array_equal(graph.reorder()[moved], np.arange(100))
+        assert moved.dtype == ("uint16" if name == "uint16" else "int64")
+
+
 @pytest.mark.parametrize("after", [True, False])
 def test_goes_on_wherever_it_was_interrupted(
     small_memory: None, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

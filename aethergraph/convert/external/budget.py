@@ -51,7 +51,7 @@ def working_memory(
         arrays = f", arrays of all nodes {format_size(nodes)}" if nodes else ""
         raise InvalidArgumentError(
             f"{budget} is too small: the least is {-(-least >> 20)}M here "
-            f"(this process takes {format_size(taken)} by itself, parsing up to "
+            f"(this process takes {format_size(taken)} by itself, reading up to "
             f"{format_size(parsing)}{arrays}, and buffers need {format_size(_LEAST)})"
         )
     return budget.limit - taken - parsing

@@ -96,7 +96,7 @@ def reorder(
         rows: files with one row per node, ``.npy`` or native: features, labels, masks. They are
             written in the new order beside the output: ``x.npy`` as ``<output's stem>.x.npy``.
         ids: ``.npy`` files with vectors of node ids, such as splits: new ids are written in the
-            same places, under such names.
+            same places, under such names; as int64 where theirs cannot hold all ids.
         compress: store neighbours in compressed blocks. None: as in the graph.
         num_threads: threads of Rabbit Order; other numbers than 1 give another order every time.
         force: overwrite outputs.
@@ -248,8 +248,10 @@ class _Job:
         for one, ids in self._ids.items():
             result.ids[one] = path = self._id_files[one]
             assert new is not None
-            with NpyWriter(path, ids.dtype, ()) as writer:
-                writer.append(new[ids].astype(ids.dtype))
+            is_wide = np.iinfo(ids.dtype).max >= len(new) - 1  # small ids may get large ones
+            dtype = ids.dtype if is_wide else np.dtype(np.int64)
+            with NpyWriter(path, dtype, ()) as writer:
+                writer.append(new[ids].astype(dtype))
                 writer.commit()
 
 
