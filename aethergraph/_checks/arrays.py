@@ -113,8 +113,11 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
             return values
     array = to_array(values, name)
     if array.ndim != 1:
-        hint = f": for one id use [{array}]" if array.ndim == 0 else ""
-        raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}{hint}")
+        what = f"shape {array.shape}"
+        if array.ndim == 0:
+            is_id = array.dtype.kind in "iu"
+            what = f"{what}: for one id use [{array}]" if is_id else type(values).__name__
+        raise InvalidArgumentError(f"{name} must be one-dimensional, got {what}")
     if array.dtype.kind not in "iu":
         if array.size == 0 and not hasattr(values, "dtype"):
             return np.empty(0, np.int64)  # an empty list has no dtype of its own

@@ -12,7 +12,9 @@ of the length of the seeds is stored. Together the ranks see the batches that on
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -64,7 +66,8 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
         rank: number of this process; None: that of ``torch.distributed``, or 0 if there is one
             process.
         world_size: number of processes; ``"auto"``: that of ``torch.distributed`` if it is
-            initialised, else 1; None: 1, nothing is shared.
+            initialised, else 1, with a warning if the environment tells of more processes; None: 1,
+            nothing is shared.
         last_round: ``"repeat"``, ``"drop"`` or ``"keep"``.
 
     Raises:
@@ -79,6 +82,8 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
     group = _group()
     if isinstance(world_size, str):
         as_choice(world_size, ("auto",), "world_size")
+        if group is None:
+            _warn_of_late_group()
         world_size = 1 if group is None else group.get_world_size()
     size = as_count(world_size, "world_size")
     if size < 1:
@@ -94,6 +99,18 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
     if number >= size:
         raise InvalidArgumentError(f"rank = {number} is not in 0..{size - 1} (world_size={size})")
     return Share(number, size, last_round)
+
+
+def _warn_of_late_group() -> None:
+    """Warn that all processes of a launcher get all batches if its group does not exist yet."""
+    launched = os.environ.get("WORLD_SIZE", "1")  # by torchrun, Lightning and others
+    if launched.isdecimal() and int(launched) > 1:
+        warnings.warn(
+            f"world_size='auto' is 1, as torch.distributed is not initialised, but WORLD_SIZE is "
+            f"{launched}: every process gets all batches; call init_process_group() before the "
+            "loader is made, or give rank and world_size",
+            stacklevel=4,
+        )
 
 
 def _group() -> Any:

@@ -66,7 +66,8 @@ def test_any_memory_layout_is_taken() -> None:
         (3, "src must be one-dimensional, got shape ()"),
         ([0, 2**70], "got dtype object"),
         ([[0], [1, 2]], "src"),  # which of two messages depends on the numpy version
-        (None, "src must be one-dimensional"),
+        (None, "src must be one-dimensional, got NoneType"),
+        ({"a": [0]}, "src must be one-dimensional, got dict"),
         (np.empty((0, 2), np.int64), "src must be one-dimensional, got shape (0, 2)"),
         (np.empty(0), "src must hold integers, got dtype float64"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from itertools import chain, pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -136,6 +137,22 @@ def test_shares_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) 
     assert as_share_of_batches(None, None) == Share(0, 1)
     with pytest.raises(InvalidArgumentError, match=r"torch\.distributed has 3 ranks"):
         as_share_of_batches(None, 2)
+
+
+def test_a_loader_made_before_the_group_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under torchrun each process would train on all batches, and nobody would notice."""
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    graph = random_graph(50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in (None, "1"):
+            if size is not None:
+                monkeypatch.setenv("WORLD_SIZE", size)
+            assert len(SubgraphLoader(graph, [2], batch_size=10, world_size="auto")) == 5
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        assert len(SubgraphLoader(graph, [2], batch_size=10, rank=0, world_size=2)) == 3
+    with pytest.warns(UserWarning, match=r"WORLD_SIZE is 2: .* init_process_group"):
+        assert len(SubgraphLoader(graph, [2], batch_size=10, world_size="auto")) == 5
 
 
 # ---- batches from few partitions -------------------------------------------------------------
