@@ -13,7 +13,7 @@ from aethergraph._checks.options import as_flag
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, Share, as_share_of_batches
+from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe
 from aethergraph.sampling.keys import mix_key
 
@@ -65,7 +65,7 @@ def partition_aligned_batches(
     batches = Batches(
         len(own), int(batch_size), True, as_flag(drop_last, "drop_last"), own, as_count(mix, "mix")
     )
-    share = as_share_of_batches(rank, world_size, last_round)
+    share = RankShare(rank, world_size, last_round)
     return AlignedBatches(batches, as_integer(seed, "seed"), share)
 
 
@@ -82,9 +82,9 @@ class AlignedBatches(Resumable):
         share: batches of this rank.
     """
 
-    def __init__(self, batches: Batches, seed: int, share: Share) -> None:
+    def __init__(self, batches: Batches, seed: int, share: RankShare) -> None:
         self.seed = seed
-        self._share = share
+        self._own_share = share
         self._batches = batches
         self._current: tuple[int, Any] = (-1, None)
 
@@ -127,7 +127,8 @@ class AlignedBatches(Resumable):
             epoch, order = self._epoch, self._batches.order(mix_key(self.seed, self._epoch))
             self._current = epoch, order
         total = self._batches.total
-        return self._batches.index(order, (self._share.rank + at * self._share.world_size) % total)
+        share = self._share
+        return self._batches.index(order, (share.rank + at * share.world_size) % total)
 
     @property
     def _total(self) -> int:

@@ -24,7 +24,7 @@ from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import choose_plans, planned_map
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, as_share_of_batches
+from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
 from aethergraph.sampling._misuse import not_a_graph
@@ -139,7 +139,8 @@ class SubgraphLoader(Resumable, Profiled):
             ``torch.distributed``.
         world_size: number of these processes: batch i of the epoch goes to rank
             ``i % world_size``, so that together they see what one process sees. ``"auto"``: that of
-            ``torch.distributed`` if it is initialised, else 1. None: 1, all batches come.
+            ``torch.distributed`` if it is initialised when the first epoch begins, else 1. None: 1,
+            all batches come.
         last_round: what becomes of the last batches if they are fewer than the ranks: ``"repeat"``:
             the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
             them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
@@ -215,7 +216,7 @@ class SubgraphLoader(Resumable, Profiled):
         rows = {**graph.node_attrs, **open_feature_source(feature_source, graph.num_nodes)}
         self._node_stores = _pick(rows, node_attrs, "node_attrs")
         self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
-        self._share = as_share_of_batches(rank, world_size, last_round)
+        self._own_share = RankShare(rank, world_size, last_round)
         self._batches = Batches(
             len(self.seeds), self.batch_size, self.shuffle, self.drop_last, partitions, mix
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aethergraph.loading.epoch import Position
-from aethergraph.loading.shares import Share
+from aethergraph.loading.shares import RankShare, Share
 from aethergraph.loading.state import Told, check_state, describe, describe_graph, make_state
 
 __all__ = ["Resumable"]
@@ -20,13 +20,18 @@ class Resumable:
     it returns.
     """
 
-    _share = Share()
+    _own_share: RankShare = RankShare(None, None)
     _epoch = 0  # of the next iteration
     _start = 0  # first batch of the next iteration
     _position: Position | None = None  # of the last iteration
     _order_state: Any = None  # what the order of the next iteration is replayed from
     _told: Told | None = None
     _lsn: int | None = None  # of the commit that all batches of the epoch are of
+
+    @property
+    def _share(self) -> Share:
+        """The share of this process, as it is known by now."""
+        return self._own_share.now()
 
     # ---- what a subclass says of itself ------------------------------------------------------
 
@@ -117,7 +122,8 @@ class Resumable:
 
     def _begin(self) -> Position:
         """Return the position of an epoch that begins, or goes on, now."""
-        position = Position(self._epoch, self._start, self._total, self._share)
+        share = self._own_share.at_begin()
+        position = Position(self._epoch, self._start, self._total, share)
         self._position = position
         self._epoch, self._start = position.epoch + 1, 0
         return position

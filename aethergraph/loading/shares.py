@@ -23,7 +23,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["LastRound", "Share", "as_share_of_batches"]
+__all__ = ["LastRound", "Share", "RankShare", "as_share_of_batches"]
 
 LastRound = Literal["repeat", "drop", "keep"]
 
@@ -66,8 +66,7 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
         rank: number of this process; None: that of ``torch.distributed``, or 0 if there is one
             process.
         world_size: number of processes; ``"auto"``: that of ``torch.distributed`` if it is
-            initialised, else 1, with a warning if the environment tells of more processes; None: 1,
-            nothing is shared.
+            initialised, else 1; None: 1, nothing is shared.
         last_round: ``"repeat"``, ``"drop"`` or ``"keep"``.
 
     Raises:
@@ -82,8 +81,6 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
     group = _group()
     if isinstance(world_size, str):
         as_choice(world_size, ("auto",), "world_size")
-        if group is None:
-            _warn_of_late_group()
         world_size = 1 if group is None else group.get_world_size()
     size = as_count(world_size, "world_size")
     if size < 1:
@@ -101,16 +98,43 @@ def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") 
     return Share(number, size, last_round)
 
 
-def _warn_of_late_group() -> None:
-    """Warn that all processes of a launcher get all batches if its group does not exist yet."""
-    launched = os.environ.get("WORLD_SIZE", "1")  # by torchrun, Lightning and others
-    if launched.isdecimal() and int(launched) > 1:
-        warnings.warn(
-            f"world_size='auto' is 1, as torch.distributed is not initialised, but WORLD_SIZE is "
-            f"{launched}: every process gets all batches; call init_process_group() before the "
-            "loader is made, or give rank and world_size",
-            stacklevel=4,
-        )
+class RankShare:
+    """Share of this process, of a loader that may be made before its group of processes.
+
+    Lightning takes loaders first and starts its processes then. What ``"auto"`` means is decided
+    once their group exists; until then it is one process.
+
+    Args:
+        rank: as for :func:`as_share_of_batches`, which checks it, as the others.
+        world_size: as there.
+        last_round: as there.
+    """
+
+    def __init__(self, rank: Any, world_size: Any, last_round: Any = "repeat") -> None:
+        self._asked = (rank, world_size, last_round)
+        self._share = as_share_of_batches(*self._asked)
+        self.is_open = isinstance(world_size, str) and _group() is None
+
+    def now(self) -> Share:
+        """Return the share as it is known by now."""
+        if self.is_open and _group() is not None:
+            self._share, self.is_open = as_share_of_batches(*self._asked), False
+        return self._share
+
+    def at_begin(self) -> Share:
+        """Return the share of an epoch that begins, with a warning if it may not be meant.
+
+        Processes that a launcher has started without a group all get all batches.
+        """
+        share, launched = self.now(), os.environ.get("WORLD_SIZE", "1")  # by torchrun and others
+        if self.is_open and launched.isdecimal() and int(launched) > 1:
+            warnings.warn(
+                "world_size='auto' is 1, as torch.distributed is not initialised, but WORLD_SIZE "
+                f"is {launched}: every process gets all batches; call init_process_group() before, "
+                "or give rank and world_size",
+                stacklevel=4,
+            )
+        return share
 
 
 def _group() -> Any:

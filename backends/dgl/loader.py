@@ -23,7 +23,7 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, as_share_of_batches
+from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.sampling.keys import mix_key
 from dgl.dataloading.dataloader import create_tensorized_dataset
@@ -91,9 +91,10 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         sampler = graph_sampler
         self.rank, self.world_size, self.last_round = rank, world_size, last_round
         self.partitions, self.mix = partitions, mix
-        self._share = as_share_of_batches(rank, world_size, last_round)
+        self._own_share = RankShare(rank, world_size, last_round)
         self.seed = check_seed(seed)
-        if self.seed is None and (self._share.world_size > 1 or partitions is not None):
+        is_shared = self._share.world_size > 1 or self._own_share.is_open
+        if self.seed is None and (is_shared or partitions is not None):
             self.seed = 0  # all ranks must draw the same order
         if self.seed is not None and "collate_fn" not in options:
             given = self._own = self._order_seeds(

@@ -13,7 +13,7 @@ from aethergraph._checks.options import as_flag, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.epoch import Batches
 from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, as_share_of_batches
+from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.pyg._order import IndexSampler
 from aethergraph.pyg._sampler_base import KeyedSampler
@@ -61,7 +61,7 @@ class OrderMixin(Resumable):
         """
         self.rank, self.world_size, self.last_round = rank, world_size, last_round
         self.partitions, self.mix = partitions, mix
-        self._share = as_share_of_batches(rank, world_size, last_round)
+        self._own_share = RankShare(rank, world_size, last_round)
         given = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
         if options.get("batch_size", 1) is None:
             given.append("batch_size=None")
@@ -75,6 +75,8 @@ class OrderMixin(Resumable):
                 f"{asked[0]} goes without {given[0]}, which decides the order of the seeds itself "
                 "(Lightning gives a sampler unless use_distributed_sampler=False)"
             )
+        if given:
+            self._own_share = RankShare(None, None, last_round)
         self._is_ordered = (world_size is not None or partitions is not None) and not given
         if self._is_ordered and self.seed is None:
             self.seed = 0  # all ranks must draw the same order, as DistributedSampler

@@ -139,20 +139,39 @@ def test_shares_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) 
         as_share_of_batches(None, 2)
 
 
-def test_a_loader_made_before_the_group_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under torchrun each process would train on all batches, and nobody would notice."""
+def test_a_group_may_come_after_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning takes loaders before it starts its processes."""
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
     graph = random_graph(50)
+    options: dict[str, Any] = {"batch_size": 10, "world_size": "auto"}
+    early, used = (SubgraphLoader(graph, [2], **options) for _ in range(2))
+    batches = partition_aligned_batches(np.arange(50), 10, world_size="auto")
+    assert len(early) == len(list(used)) == len(batches) == 5
+    group = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True,
+        get_world_size=lambda: 3, get_rank=lambda: 2,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    for loader in (early, used):
+        assert [len(loader), [b.seeds[0] for b in loader]] == [2, [20, 0]]
+    assert len(batches) == len(list(batches)) == 2
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    assert len(early) == 2  # a group that ends does not change it
+
+
+def test_processes_without_a_group_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under torchrun each of them would train on all batches."""
+    monkeypatch.setitem(sys.modules, "torch.distributed", None)
+    graph = random_graph(50)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loader = SubgraphLoader(graph, [2], batch_size=10, world_size="auto")
+    with pytest.warns(UserWarning, match=r"WORLD_SIZE is 2: .* init_process_group"):
+        assert len(list(loader)) == 5
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for size in (None, "1"):
-            if size is not None:
-                monkeypatch.setenv("WORLD_SIZE", size)
-            assert len(SubgraphLoader(graph, [2], batch_size=10, world_size="auto")) == 5
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        assert len(SubgraphLoader(graph, [2], batch_size=10, rank=0, world_size=2)) == 3
-    with pytest.warns(UserWarning, match=r"WORLD_SIZE is 2: .* init_process_group"):
-        assert len(SubgraphLoader(graph, [2], batch_size=10, world_size="auto")) == 5
+        assert len(list(SubgraphLoader(graph, [2], batch_size=10, rank=0, world_size=2))) == 3
+        monkeypatch.setenv("WORLD_SIZE", "1")
+        assert len(list(loader)) == 5
 
 
 # ---- batches from few partitions -------------------------------------------------------------
