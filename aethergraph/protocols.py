@@ -292,6 +292,11 @@ class RowSource(ABC):
         """Identity of the rows, whatever their values. Default: :attr:`fingerprint`."""
         return self.fingerprint
 
+    @property
+    def content(self) -> str | None:
+        """Identity of the content on every machine: copies of a file have one. Default: None."""
+        return None
+
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both read the same rows of one file. Default: whether both are one."""
         return self is other

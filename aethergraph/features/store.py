@@ -284,6 +284,12 @@ class FeatureStore(RowTable):
         return None if origin is None else origin.fingerprint
 
     @property
+    def content(self) -> str | None:
+        """Identity of the content on every machine; None for ``.npy``, which has no checksums."""
+        origin = (self._stored or self)._origin
+        return None if origin is None or origin.kind == "npy" else origin.fingerprint
+
+    @property
     def storage(self) -> str:
         """Place of the rows: ``"mmap"``, ``"memory"``, or ``"uring"`` (read when gathered)."""
         return self._storage

@@ -67,6 +67,7 @@ class Table(NamedTuple):
         end: row behind its last one.
         shard: (k, n): it is the k-th of n shards.
         names: names of the server's tables.
+        content: identity of the content on every machine; "": none is known.
     """
 
     number: int
@@ -78,6 +79,7 @@ class Table(NamedTuple):
     end: int
     shard: tuple[int, int]
     names: tuple[str, ...]
+    content: str
 
     def difference(self, before: Table) -> str:
         """Say how it differs from ``before``."""
@@ -185,7 +187,7 @@ class Connection:
             table = Table(
                 int(found["table"]), shape, str(found["dtype"]), str(found["generation"]),
                 bool(found["live"]), int(found["begin"]), int(found["end"]), (shard[0], shard[1]),
-                tuple(map(str, found["names"])),
+                tuple(map(str, found["names"])), str(found.get("content", "")),
             )  # fmt: skip
             size = table.shape[0]
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):

@@ -165,6 +165,11 @@ class IdTable(RowSource):
         """Identity of the content; None: there is none."""
         return self._fingerprint
 
+    @property
+    def content(self) -> str | None:
+        """Identity of the content on every machine: that of the graph's file."""
+        return self._fingerprint
+
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
     ) -> NDArray[Any]:

@@ -276,6 +276,12 @@ def _check_shards(endpoints: list[Endpoint], url: str) -> None:
                 f"{url}: rows of {table.dtype} {table.shape} and of {first.dtype} {first.shape} "
                 "are not shards of one table"
             )
+        if table.content != first.content and table.content and first.content:
+            raise InvalidArgumentError(
+                f"{url}: shards {first.shard[0]}/{first.shard[1]} and "
+                f"{table.shard[0]}/{table.shard[1]} are of different files, though of one size: "
+                "start all servers with copies of one file"
+            )
         if table.begin != end:
             break
         end = table.end

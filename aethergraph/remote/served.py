@@ -56,6 +56,7 @@ class ServedRows(NamedTuple):
                 "shape": [int(size) for size in self.rows.shape],
                 "dtype": self.rows.dtype_name,
                 "generation": self.generation,
+                "content": "" if self.rows.content is None else _short(self.rows.content),
                 "live": self.rows.is_live,
                 "begin": self.begin,
                 "end": self.end,
@@ -125,5 +126,8 @@ def _generation(rows: RowSource) -> str:
     known = rows.identity
     if known is None:
         return secrets.token_hex(16)
-    identity = repr((known, rows.shape, rows.dtype_name))
+    return _short(repr((known, rows.shape, rows.dtype_name)))
+
+
+def _short(identity: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:32]

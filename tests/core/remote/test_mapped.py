@@ -188,7 +188,7 @@ def test_a_server_that_tells_nonsense(tmp_path: Path, x: Any) -> None:
             wire.send_descriptor(its, wire.ATTACH, 1, wire.pack_facts(facts), shared.descriptor)
             head, descriptor = wire.receive_descriptor(mine, wire.HEADER.size)
             assert descriptor is not None and wire.HEADER.unpack(head)[1] == wire.ATTACH
-            table = Table(0, x.shape, "float32", "", False, 0, len(x), (0, 1), ("x",))
+            table = Table(0, x.shape, "float32", "", False, 0, len(x), (0, 1), ("x",), "")
             with pytest.raises((wrong, wire.WireError)):
                 mapped._open(facts, descriptor, table)
             os.close(descriptor)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aethergraph import FeatureStore, Graph
 from aethergraph.errors import InvalidArgumentError, ServerTimeoutError
-from aethergraph.remote import FeatureServer, RemoteRows, open_source
+from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, open_tables
 from aethergraph.remote.served import shard_range
 
 
@@ -24,8 +27,8 @@ def test_ranges_are_equal_and_whole(num_rows: int, n: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def url_of(servers: list[FeatureServer], options: str = "") -> str:
-    return f"tcp://{','.join(f'127.0.0.1:{one.port}' for one in servers)}/x{options}"
+def url_of(servers: list[FeatureServer], options: str = "", name: str = "/x") -> str:
+    return f"tcp://{','.join(f'127.0.0.1:{one.port}' for one in servers)}{name}{options}"
 
 
 def test_rows_come_from_their_shards(x: Any) -> None:
@@ -61,6 +64,38 @@ def test_all_shards_must_be_there(x: Any) -> None:
     finally:
         for one in (*servers, whole, half):
             one.close()
+
+
+def test_shards_of_different_files_are_refused(tmp_path: Path) -> None:
+    """They would be a graph that nobody has made, and rows of two versions."""
+    folders = [tmp_path / name for name in ("one", "copy", "other")]
+    for folder, seed in zip(folders, (0, 0, 1), strict=True):
+        folder.mkdir()
+        rng = np.random.default_rng(seed)
+        graph = Graph.from_edges(100, *rng.integers(0, 100, (2, 500)))
+        graph.features = rng.random((100, 3))
+        graph.save(folder / "g.aeg")
+        np.save(folder / "x.npy", rng.random((100, 3)))
+    with ExitStack() as stack:
+
+        def serve(folder: Path, k: int) -> FeatureServer:
+            tables = {**open_tables(folder / "g.aeg", lists=True)}
+            tables["rows"] = FeatureStore.load(folder / "x.npy")
+            server = FeatureServer(tables, port=0, shard=(k, 2)).start()
+            stack.callback(server.close)
+            return server
+
+        first, copy, other = (
+            serve(folder, k) for folder, k in zip(folders, (0, 1, 1), strict=True)
+        )
+        graph = open_graph(url_of([first, copy], name=""))
+        assert (graph.in_degrees() == Graph.load(folders[0] / "g.aeg").in_degrees()).all()
+        words = "shards 0/2 and 1/2 are of different files"
+        with pytest.raises(InvalidArgumentError, match=words):
+            open_graph(url_of([first, other], name=""))
+        with pytest.raises(InvalidArgumentError, match=words):
+            open_source(url_of([first, other]))
+        assert len(open_source(url_of([first, other], name="/rows"))) == 100  # nobody can know
 
 
 def test_a_shard_that_is_gone_is_named(x: Any) -> None:
