@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from numpy.typing import ArrayLike
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_items
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.ids import check_ids
 from aethergraph.loading import SubgraphLoader
 from aethergraph.ray.rows import RowsOfBlocks
 from aethergraph.sampling.base import SubgraphType
@@ -60,7 +63,8 @@ def create_sampling_dataset(
     come in any order; their columns ``epoch`` and ``number`` say which they are.
 
     Args:
-        graph_path: a graph file of one type of nodes, at this path on every machine.
+        graph_path: a graph file of one type of nodes, at this path on every machine; or the address
+            of servers.
         num_neighbors: neighbours to take per hop, -1 for all.
         batch_size: seeds per sampled batch.
         input_nodes: seeds: ids or a mask; None: every node.
@@ -88,13 +92,16 @@ def create_sampling_dataset(
 
     Raises:
         InvalidArgumentError: an argument is invalid, here and before any task runs.
+        OutOfRangeError: a seed that is no node; names position and value.
         MissingFileError, FormatError: there is no such graph file.
         UnsupportedError: Ray is not installed, or the graph has several types.
     """
     data = require("ray.data", "sampling datasets need", "ray", "ray[data]")
     source = require("aethergraph.ray.source", "sampling datasets need", "ray", "ray[data]")
-    paths = dict(as_items({} if features is None else features, "features", "paths"))
-    file = source.GraphFile(graph_path, storage, memory_budget, paths)
+    given = as_items({} if features is None else features, "features", "paths")
+    paths = {name: _path_of_workers(path, f"features[{name!r}]") for name, path in given}
+    path = _path_of_workers(graph_path, "graph_path")
+    file = source.GraphFile(path, storage, memory_budget, paths)
     graph = file.open()
     options: dict[str, Any] = {
         "fanouts": num_neighbors, "seeds": input_nodes, "batch_size": batch_size,
@@ -105,6 +112,8 @@ def create_sampling_dataset(
         "edge_attrs": None if edge_attrs is None else list(edge_attrs),
     }  # fmt: skip
     loader = SubgraphLoader(graph, **options)  # checks everything before work begins
+    check_ids(loader.seeds, graph.num_nodes, "input_nodes")
+    options["seeds"] = loader.seeds
     made = source.SamplingDatasource(file, graph, options, len(loader), as_count(epoch, "epoch"))
     asked = {
         "override_num_blocks": override_num_blocks, "num_cpus": num_cpus,
@@ -115,6 +124,19 @@ def create_sampling_dataset(
     )
     dataset.iter_batches = partial(_iter_batches, dataset.iter_batches)
     return dataset
+
+
+def _path_of_workers(path: Any, name: str) -> Any:
+    """Return a path that workers find in whatever folder they run; addresses stay as they are."""
+    if isinstance(path, str) and "://" in path:
+        return path
+    try:
+        return os.path.abspath(path)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name} must be the path of a file, which every worker opens, got "
+            f"{type(path).__name__}: save it first"
+        ) from None
 
 
 def _iter_batches(ray_batches: Callable[..., Any], **options: Any) -> Any:

@@ -116,11 +116,11 @@ def as_row(batch: Any) -> Row:
 def _row_of_table(table: Any) -> Row:
     row: Row = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if name in _NUMBERS:
-            row[name] = column[0].as_py()
+        # One row is one chunk, which combine_chunks() would copy; empty ones may lie beside it.
+        values = next(chunk for chunk in column.chunks if len(chunk))
+        if name in _NUMBERS or not hasattr(values, "flatten"):  # no list
+            row[name] = values[0].as_py()
         else:
-            # One row is one chunk, which combine_chunks() would copy; empty ones may lie beside it.
-            values = next(chunk for chunk in column.chunks if len(chunk))
             row[name] = values.flatten().to_numpy(zero_copy_only=False)
     return row
 

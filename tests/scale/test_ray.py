@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.errors import InvalidArgumentError, MissingFileError
+from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
 from aethergraph.loading import Batch, SubgraphLoader
 from aethergraph.ray import collate_to_pyg, create_sampling_dataset
 from aethergraph.ray.rows import RowsOfBlocks, as_row, as_table
@@ -110,6 +110,32 @@ def test_rows_are_views_of_their_table(path: Path) -> None:
             np.testing.assert_array_equal(row[name], array)
 
 
+def test_tables_of_others_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow")
+    for table, words in (
+        (
+            pa.table({"id": [1]}),
+            "batch has no column 'epoch': it is not of create_sampling_dataset",
+        ),
+        (pa.table({"id": [1, 2]}), "batch holds 2 sampled batches"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            as_row(table)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_path_is_the_drivers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers run in the folder where their cluster was started."""
+    monkeypatch.chdir(path.parent)
+    files = {"z": "z.aeg"}
+    dataset = create_sampling_dataset(path.name, [2], 1000, features=files, override_num_blocks=1)
+    rows = list(dataset.iter_batches(batch_format="pyarrow"))
+    assert [len(as_row(row)["node:z"]) for row in rows] == [
+        len(as_row(row)["node"]) for row in rows
+    ]
+    assert len(rows) == 3
+
+
 @pytest.mark.usefixtures("cluster")
 def test_options_reach_the_workers(path: Path) -> None:
     seeds = np.arange(0, COUNT, 3)
@@ -203,6 +229,9 @@ def test_bad_arguments_are_refused_before_any_task(path: Path, tmp_path: Path) -
         ({"partitions": [1, 2]}, InvalidArgumentError, "partitions has 2 items"),
         ({"node_attrs": ["q"]}, InvalidArgumentError, "'q' does not exist"),
         ({"features": 3}, InvalidArgumentError, "features must be a mapping"),
+        ({"features": {"z": np.zeros((COUNT, 1))}}, InvalidArgumentError, r"features\['z'\] must"),
+        ({"graph_path": Graph.load(path)}, InvalidArgumentError, "graph_path must be .* got Graph"),
+        ({"input_nodes": [0, COUNT]}, OutOfRangeError, r"input_nodes\[1\] = 3000 is not in"),
     ):
         given = {"graph_path": path, "num_neighbors": [5, 3], **options}
         with pytest.raises(kind, match=message):
