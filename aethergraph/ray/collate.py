@@ -67,10 +67,10 @@ def collate_to_dgl(batch: Any) -> Any:
     torch = require("torch", "batches of DGL need", "dgl")
     dgl = require("dgl", "batches of DGL need", "dgl")
     row = as_row(batch)
-    if "num_sampled_edges" not in row or "batch" in row:
+    if not len(row.get("num_sampled_edges", ())) or "batch" in row:
         raise UnsupportedError(
-            "blocks are made of directional samples whose trees are joined: take "
-            "subgraph_type='directional' and disjoint=False"
+            "blocks are made of the hops of directional samples whose trees are joined: take "
+            "num_neighbors of one hop at least, subgraph_type='directional' and disjoint=False"
         )
     nodes = np.cumsum(row["num_sampled_nodes"])
     edges = np.cumsum(row["num_sampled_edges"])

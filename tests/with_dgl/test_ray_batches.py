@@ -57,9 +57,10 @@ def test_rows_of_other_formats_are_read_alike() -> None:
 
 def test_what_are_no_blocks_is_refused() -> None:
     graph = make_graph()
-    for options in ({"disjoint": True}, {"subgraph_type": "induced"}):
-        batch = next(iter(SubgraphLoader(graph, [2], batch_size=4, **options)))
-        with pytest.raises(UnsupportedError, match="blocks are made of directional samples"):
+    for options in ({"disjoint": True}, {"subgraph_type": "induced"}, {"fanouts": []}):
+        given = {"fanouts": [2], "batch_size": 4, **options}
+        batch = next(iter(SubgraphLoader(graph, **given)))
+        with pytest.raises(UnsupportedError, match="blocks are made of the hops of directional"):
             collate_to_dgl(as_table(batch, 0, 0))
     batch = next(iter(SubgraphLoader(graph, [2], batch_size=4)))
     pa = pytest.importorskip("pyarrow")
