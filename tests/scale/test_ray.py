@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from ray_clusters import local_cluster
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
@@ -42,12 +43,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20
-    )
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    yield
-    ray.shutdown()
+    with local_cluster(num_cpus=2, object_store_memory=200 << 20):
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield
 
 
 def wanted(path: Path, epoch: int = 0, **options: Any) -> list[Batch]:
