@@ -171,6 +171,12 @@ DTYPE_NAMES: Final[dict[int, str]] = {code: name for name, code in DTYPE_CODES.i
 ARRAY_DTYPES: Final[dict[int, np.dtype[Any]]] = {
     code: np.dtype(np.uint16 if name == "bfloat16" else name) for name, code in DTYPE_CODES.items()
 }
+#: Native codes by what is asked for most: dtypes as they are in memory, and names. Numpy makes the
+#: name of a dtype anew each time, which takes longer than to gather a few rows.
+_CODES: Final[dict[Any, int]] = {
+    **DTYPE_CODES,
+    **{np.dtype(name): code for name, code in DTYPE_CODES.items() if name != "bfloat16"},
+}
 
 
 def dtype_code(dtype: DTypeLike | str, name: str = "dtype") -> int:
@@ -179,8 +185,10 @@ def dtype_code(dtype: DTypeLike | str, name: str = "dtype") -> int:
     Raises:
         InvalidArgumentError: the dtype cannot be stored.
     """
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        return BFLOAT16
+    if isinstance(dtype, (str, np.dtype)):
+        found = _CODES.get(dtype)
+        if found is not None:
+            return found
     try:
         key = np.dtype(dtype).name
     except Exception:  # numpy raises whatever the value makes it raise

@@ -71,12 +71,14 @@ class Field(NamedTuple):
 
 
 class _Packing(NamedTuple):
-    """Array of a reply, as it is packed."""
+    """Array of a reply, as it is packed and unpacked."""
 
     kind: Any
     name: str
+    of_edges: bool
     is_attr: bool
     is_ids: bool
+    is_hops: bool
     item_bytes: int
     array_dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -114,10 +116,11 @@ class Form:
 
     @cached_property
     def _packing(self) -> tuple[_Packing, ...]:
-        """Facts that packing needs of each array, worked out once and not for each reply."""
+        """Facts of each array, worked out once and not for each reply."""
         return tuple(
             _Packing(
-                self.type_of(one), one.name, one.is_attr, one.name in ("node", "edge"),
+                self.type_of(one), one.name, one.of_edges, one.is_attr,
+                one.name in ("node", "edge"), one.name.startswith("num_"),
                 one.item_bytes, one.array_dtype, one.shape,
             )
             for one in self.fields
@@ -247,13 +250,13 @@ class Form:
             raise FormatError(f"a reply of {found} arrays, where {count} are due")
         lengths = data[_HEAD.size : at].view("<u8").tolist()
         arrays = []
-        for one, length in zip(self.fields, lengths, strict=True):
+        for one, length in zip(self._packing, lengths, strict=True):
             size = length * one.item_bytes
             if size > len(data) - at or length > wire.MAX_BODY:
                 raise FormatError(f"a reply whose array {one.name!r} ends behind it")
             part = data[at : at + size].view(one.array_dtype)
-            arrays.append(part.reshape(length, *one.shape))
-            at += -(-size // 8) * 8
+            arrays.append(part.reshape(length, *one.shape) if one.shape else part)
+            at += (size + 7) & -8
         if at != len(data):
             raise FormatError(f"a reply of {len(data)} bytes, where {at} are due")
         return self._content(key, commit, arrays)
@@ -261,13 +264,12 @@ class Form:
     def _content(self, key: int, commit: int, arrays: Sequence[NDArray[Any]]) -> Content:
         parts: dict[str, dict[Any, Any]] = {}
         attrs: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
-        for one, array in zip(self.fields, arrays, strict=True):
-            kind = self.type_of(one)
+        for one, array in zip(self._packing, arrays, strict=True):
             if one.is_attr:
-                attrs[one.of_edges].setdefault(kind, {})[one.name] = array
+                attrs[one.of_edges].setdefault(one.kind, {})[one.name] = array
             else:
-                hops = one.name.startswith("num_")
-                parts.setdefault(one.name, {})[kind] = array.tolist() if hops else array
+                values = array.tolist() if one.is_hops else array
+                parts.setdefault(one.name, {})[one.kind] = values
         nodes, edges = attrs
         if self.typed:
             return Content(key, commit, HeteroSubgraph(**parts), nodes, edges)
