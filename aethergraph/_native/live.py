@@ -456,6 +456,13 @@ class NativeLive:
             raise_error(code, err)
         return LiveNumbers(out.num_src, out.num_dst, out.num_edges, out.end_edge_ids)
 
+    def is_last(self, snapshot: NativeSnapshot) -> bool:
+        """Return whether :meth:`take_last` would show the commit of a snapshot of this graph."""
+        if self.follow is not None:
+            self._catch_up()
+        handle = self._handle
+        return snapshot.is_of(handle) and lib.aether_live_last_commit(handle) == snapshot.commit
+
     def count(self) -> LiveStats:
         """Count what the graph holds, and who reads it, former memory included."""
         if self.follow is not None:

@@ -64,6 +64,10 @@ class NativeSnapshot:
         _handles[int(ffi.cast("uintptr_t", out[0]))] = handle
         self._handle = ffi.gc(out[0], _release)
 
+    def is_of(self, handle: Any) -> bool:
+        """Return whether it was taken from the memory behind a handle of a live graph."""
+        return _handles.get(int(ffi.cast("uintptr_t", self._handle))) is handle
+
     @property
     def commit(self) -> int:
         """Number of the commit."""

@@ -101,6 +101,7 @@ class LiveDirectory:
 
     def __init__(self, path: native.Path) -> None:
         self.path = Path(os.path.abspath(native.encode_path(path)[0]))
+        self._published = os.path.join(self.path, "LIVE")
         self._lock: int | None = None
 
     def __del__(self) -> None:
@@ -291,7 +292,7 @@ class LiveDirectory:
     def published(self) -> tuple[int, int] | None:
         """Return what differs after each :meth:`publish`; None: nobody has the graph open."""
         try:
-            found = (self.path / "LIVE").stat()
+            found = os.stat(self._published)  # no Path: servers ask before each answer
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns

@@ -122,6 +122,12 @@ class OneCommit:
         return self._commit
 
     @property
+    def is_last(self) -> bool:
+        """True while no commit has followed it."""
+        now = self.native_snapshot
+        return now.live.is_last(now)
+
+    @property
     def watermark(self) -> int | None:
         """:attr:`DynamicGraph.watermark` as of this commit, at least: it has all edges up to it."""
         return self._watermark

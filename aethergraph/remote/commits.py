@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, NamedTuple, Protocol
 
 from aethergraph import _native as native
@@ -24,6 +25,9 @@ __all__ = ["AnyGraph", "Commits", "Taken", "commit_number", "commits_of", "open_
 
 AnyGraph = HomogeneousGraph | HeteroGraph
 
+#: Seconds for which requests share a commit, if none follows it.
+_KEPT_SECONDS = 0.1
+
 
 def open_any(path: native.Path) -> tuple[AnyGraph, str | None]:
     """Open a graph file, as a graph of one type if it has one; return it and its fingerprint."""
@@ -34,11 +38,19 @@ def open_any(path: native.Path) -> tuple[AnyGraph, str | None]:
 
 
 class Taken(NamedTuple):
-    """Graph to answer from: what the sampler is over, one commit of it, and its number."""
+    """Graph to answer from.
+
+    Attributes:
+        graph: what the sampler is over.
+        now: one commit of it.
+        number: number of the commit.
+        shared: what answers from this commit have in common, by names of whoever answers.
+    """
 
     graph: Any
     now: Any
     number: int
+    shared: dict[Any, Any]
 
 
 class Commits(Protocol):
@@ -59,7 +71,7 @@ class _Fixed:
 
     def __init__(self, graph: Any, identity: str | None) -> None:
         self.identity = identity
-        self._taken = Taken(graph, graph, commit_number(graph))
+        self._taken = Taken(graph, graph, commit_number(graph), {})
 
     def take(self) -> Taken:
         return self._taken
@@ -78,7 +90,45 @@ class _Live:
 
     def take(self) -> Taken:
         now = self._graph.snapshot()
-        return Taken(self._graph, now, commit_number(now))
+        return Taken(self._graph, now, commit_number(now), {})
+
+
+class _Kept:
+    """Commit that requests share which come within a moment, and that is given up after it.
+
+    To take a snapshot costs as much as to draw from it. But one that was kept for longer would keep
+    old versions in the memory of the process that writes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: Taken | None = None
+        self._since = 0.0
+        self._is_watched = False
+
+    def last_of(self, graph: Any) -> Taken | None:
+        """Return what is kept, if it is the last commit of a graph; else None."""
+        taken = self._taken
+        if taken is None or taken.graph is not graph or not taken.now.is_last:
+            return None
+        return taken if time.monotonic() - self._since < _KEPT_SECONDS else None
+
+    def put(self, taken: Taken) -> Taken:
+        """Keep a commit, in the place of the one before; return it."""
+        with self._lock:
+            self._taken, self._since = taken, time.monotonic()
+            if not self._is_watched:
+                self._is_watched = True
+                threading.Thread(target=self._watch, daemon=True, name="aethergraph commit").start()
+        return taken
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_KEPT_SECONDS)
+            with self._lock:
+                if time.monotonic() - self._since >= _KEPT_SECONDS:
+                    self._taken, self._is_watched = None, False
+                    return
 
 
 class _Directory:
@@ -94,11 +144,12 @@ class _Directory:
         self._graph: Any = None
         self._then: Taken | None = None
         self._history: History | None = None
+        self._kept = _Kept()
         self._look()
         if self._graph is None:
             self._history = History(path)
             then = self._history.last()
-            self._then = Taken(then, then, commit_number(then))
+            self._then = Taken(then, then, commit_number(then), {})
 
     def take(self) -> Taken:
         if self._directory.published() != self._seen:
@@ -108,8 +159,11 @@ class _Directory:
         if graph is None:
             assert self._then is not None
             return self._then
+        kept = self._kept.last_of(graph)
+        if kept is not None:
+            return kept
         now = graph.snapshot()
-        return Taken(graph, now, now.lsn)
+        return self._kept.put(Taken(graph, now, now.lsn, {}))
 
     def _look(self) -> None:
         """Attach to the process that writes, if there is another one than before."""

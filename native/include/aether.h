@@ -994,6 +994,8 @@ int aether_live_set_base_sums(aether_live *g, uint32_t relation, uint32_t layout
  * The graph stays readable. */
 int aether_live_retire(aether_live *g, aether_error *err);
 int aether_live_is_retired(const aether_live *g);
+/* Return the number of the last commit, which a snapshot taken now would have. From any thread. */
+uint64_t aether_live_last_commit(const aether_live *g);
 /* Return the number of descriptors of the graph's memory: two, and two for each layout of each
  * relation. 0: its edges are in memory of its own (aether_live_memory), which others cannot open. */
 uint32_t aether_live_num_descriptors(const aether_live *g);

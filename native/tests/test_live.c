@@ -273,6 +273,9 @@ TEST(nodes_that_have_changed_are_found) {
     const uint64_t one = info.epoch;
     CHECK_OK(aether_snapshot_describe(second, 0, &info, &err), err);
     const uint64_t two = info.epoch;
+    CHECK(aether_live_last_commit(g) > two);
+    CHECK_OK(aether_snapshot_describe(third, 0, &info, &err), err);
+    CHECK_EQ(aether_live_last_commit(g), info.epoch);
     CHECK_OK(aether_snapshot_changed(second, 0, AETHER_LIVE_CSC, one, nodes, 4, &count, NULL, &err), err);
     CHECK_EQ(count, 2);
     CHECK_EQ(nodes[0], 7);

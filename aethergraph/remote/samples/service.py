@@ -25,7 +25,7 @@ from aethergraph.errors import (
 from aethergraph.features.sources import gather_rows
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import RowSource
-from aethergraph.remote.commits import AnyGraph, commits_of
+from aethergraph.remote.commits import AnyGraph, Taken, commits_of
 from aethergraph.remote.samples.form import Field, Form, structure
 from aethergraph.remote.samples.plan import AnySampler, SamplePlan
 from aethergraph.remote.samples.request import Request
@@ -104,7 +104,7 @@ class SampleService:
         taken = self._source.take()
         sampler = self._sampler_of(taken.graph)
         seeds, key, times = request.arguments(self.form)
-        tables: dict[Any, Mapping[str, RowSource]] = {}
+        tables: dict[Any, Mapping[str, RowSource]] = taken.shared
         own: dict[Any, NDArray[np.int64]] = {}  # ids in the file, where edges are called otherwise
 
         def rows(kind: Any, name: str, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
@@ -115,7 +115,10 @@ class SampleService:
 
         live = taken.now is not taken.graph
         with taken.graph.reading(taken.now) if live else nullcontext():
-            found: Any = sampler.sample(seeds, key, seed_time=times)
+            batch = sampler.prepare(seeds, key, times)
+            if live:
+                batch = batch._replace(at=_pinned(taken, sampler))
+            found: Any = sampler.finish(sampler.engine.draw(batch))
             if self._saved:
                 found = self._numbered(taken.graph, found, own)
             number = taken.number if commit is None else commit
@@ -151,6 +154,15 @@ class SampleService:
                     )
         self._made = graph, sampler
         return sampler
+
+
+def _pinned(taken: Taken, sampler: AnySampler) -> native.PinnedLists | None:
+    """Return the lists of a commit as a sampler draws from them."""
+    key = id(sampler)
+    if key not in taken.shared:
+        taken.shared[key] = sampler.engine.pin(taken.now)
+    found: native.PinnedLists | None = taken.shared[key]
+    return found
 
 
 def _own_room(size: int) -> NDArray[np.uint8]:

@@ -100,6 +100,10 @@ int aether_live_is_retired(const aether_live *g) {
     return ae_control_is_retired(&g->graph.control);
 }
 
+uint64_t aether_live_last_commit(const aether_live *g) {
+    return atomic_load_explicit(g->graph.control.committed, memory_order_acquire);
+}
+
 uint32_t aether_live_num_descriptors(const aether_live *g) {
     return g->graph.given.reserve ? 0 : 2 + 2 * g->graph.num_lists;
 }

@@ -175,10 +175,12 @@ def test_typed_samples(fanouts: Any) -> None:
             sampler.sample({"car": [1]})
 
 
-def test_a_live_graph_and_its_replay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [True, False])
+def test_a_live_graph_and_its_replay(tmp_path: Path, own: bool) -> None:
     """Every answer is of one commit, whatever is written meanwhile, and made again from the log."""
     graph, log = make_live(tmp_path / "g.aegd"), tmp_path / "log"
-    service = SampleService(graph, SamplePlan([5, 4], {"time_attr": "edge_time"}))
+    served = graph if own else tmp_path / "g.aegd"
+    service = SampleService(served, SamplePlan([5, 4], {"time_attr": "edge_time"}))
     stop, errors = threading.Event(), []
 
     def write() -> None:
