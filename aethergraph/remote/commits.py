@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from aethergraph import _native as native
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
-from aethergraph.errors import ClosedError
+from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
 
@@ -61,7 +61,11 @@ class Commits(Protocol):
     is_live: bool
 
     def take(self) -> Taken:
-        """Return the last commit."""
+        """Return the last commit.
+
+        Raises:
+            FileChangedError: the directory of the graph holds another one now.
+        """
 
 
 class _Fixed:
@@ -171,6 +175,12 @@ class _Directory:
         if seen == self._seen:
             return
         if seen is not None:
+            found = self._directory.uuid.hex()
+            if found != self.identity:
+                raise FileChangedError(
+                    f"{self._directory.path} holds another live graph ({found}) than when the "
+                    f"server was started ({self.identity}): start it again, or put that one back"
+                )
             try:
                 typed = list(self._directory.description()["num_nodes"]) != ["node"]
                 kind: Any = DynamicHeteroGraph if typed else DynamicGraph

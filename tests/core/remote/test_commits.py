@@ -1,4 +1,4 @@
-"""Commits that a server answers from: shared by requests, and given up soon."""
+"""Commits that a server answers from: shared by requests, given up soon, of one graph only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from serving import comes
 
 from aethergraph import DynamicGraph
+from aethergraph.errors import FileChangedError
+from aethergraph.remote import FeatureServer, SamplePlan, SampleService, open_graph, open_sampler
 from aethergraph.remote.commits import commits_of
 
 
@@ -43,3 +45,24 @@ def test_a_snapshot_is_the_last_one(graph: DynamicGraph) -> None:
         assert not now.is_last
     with graph.snapshot() as now:
         assert now.is_last
+
+
+def test_a_directory_that_is_exchanged(graph: DynamicGraph, tmp_path: Path) -> None:
+    """Another graph at the same path is not taken for the one that the server was started with."""
+    path, aside = tmp_path / "g.aegd", tmp_path / "aside"
+    service = SampleService(path, SamplePlan([2]))
+    with FeatureServer({}, samples={"g": service}, graphs={"h": path}, port=0) as server:
+        url = server.address
+        with open_sampler(url) as sampler:
+            assert sampler.sample([1]).subgraph.node.tolist() == [1, 0]
+            graph.close()
+            path.rename(aside)
+            with DynamicGraph.open(path, 10, 8, durability="none") as other:
+                other.insert_edge(5, 1)
+                with pytest.raises(FileChangedError, match=r"g.aegd holds another live graph \("):
+                    sampler.sample([1])
+                with pytest.raises(FileChangedError, match="start it again"):
+                    open_graph(f"{url}/h")
+            path.rename(tmp_path / "other")
+            aside.rename(path)
+            assert sampler.sample([1]).subgraph.node.tolist() == [1, 0]
