@@ -7,21 +7,16 @@
     listener (unix) ─┘                    └─ ...
 
 A connection has a thread of its own, which waits in the system, or gathers and sends without the
-interpreter's lock.
-
-Commits of live graphs, which connections take part in by LEASE, are held in ``leases.py``; whole
-samples are made in ``samples/``.
+interpreter's lock. What it is told is in ``answers.py``.
 """
 
 from __future__ import annotations
 
 import errno
 import hmac
-import logging
 import os
 import secrets
 import socket
-import ssl
 import threading
 import time
 from collections import deque
@@ -30,8 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
@@ -41,39 +35,31 @@ from aethergraph.errors import (
     AccessDeniedError,
     AetherError,
     InvalidArgumentError,
-    UnsupportedError,
 )
-from aethergraph.features.sources import gather_rows
-from aethergraph.features.table import check_rows
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import FeatureSource, HomogeneousGraph
 from aethergraph.remote import wire
 from aethergraph.remote.address import Location
+from aethergraph.remote.answers import Answers, expect
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES, Leases
 from aethergraph.remote.listening import (
     LOOPBACK,
-    REPLY_SECONDS,
     listen,
     listen_unix,
     server_context,
     set_options,
 )
-from aethergraph.remote.mapped import FILE, send_file
-from aethergraph.remote.onesided import RDMA, SlotServer
+from aethergraph.remote.peer import Peer
 from aethergraph.remote.samples.desk import SampleDesk
 from aethergraph.remote.samples.service import SampleService
 from aethergraph.remote.served import ServedRows, check_shard, serve_rows
 
 __all__ = ["FeatureServer", "ServerStats"]
 
-log = logging.getLogger("aethergraph")
-
 #: Connections that have not said who they are, at most; the oldest makes room.
 _STRANGERS = 64
 #: Seconds that a stranger has to say who it is, and that a request may take once it has begun.
 _GREETING, _REQUEST = 10.0, 10.0
-#: Bytes of the memory for replies that a connection keeps.
-_KEPT = 8 << 20
 
 
 class ServerStats(NamedTuple):
@@ -99,46 +85,6 @@ class ServerStats(NamedTuple):
     row_bytes: int
     samples: int
     leases: int
-
-
-class _Refusal(Exception):
-    """Reason to end a connection that has broken the rules; its message is for the client."""
-
-
-class _Connection:
-    """Connection of a client."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.socket = sock
-        self.memory = np.empty(0, np.uint8)
-        self.requests = self.rows = self.row_bytes = self.samples = 0
-
-    @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Counts of its use: requests, rows, bytes of rows, samples."""
-        return self.requests, self.rows, self.row_bytes, self.samples
-
-    def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
-        """Send a frame, in the time that a reply may take to be read."""
-        if not isinstance(self.socket, ssl.SSLSocket):  # the system has its time-out
-            wire.send(self.socket, op, request, *parts, flags=flags)
-            return
-        self.socket.settimeout(REPLY_SECONDS)
-        wire.send(self.socket, op, request, *parts, flags=flags)
-        self.socket.settimeout(None)
-
-    def stop(self, how: int) -> None:
-        """End the connection for reading, or altogether, from any thread."""
-        with suppress(OSError):  # not SSLSocket's own, which takes TLS away from the other thread
-            socket.socket.shutdown(self.socket, how)
-
-    def room(self, size: int) -> NDArray[np.uint8]:
-        """Return memory for a reply."""
-        if size > len(self.memory):
-            if size > _KEPT:
-                return np.empty(size, np.uint8)
-            self.memory = np.empty(max(size, 1 << 16), np.uint8)
-        return self.memory[:size]
 
 
 class FeatureServer:
@@ -219,14 +165,13 @@ class FeatureServer:
                     "a file are open_tables(path, lists=True)"
                 )
             sources = {"x": sources}
-        self._desk = SampleDesk(samples, log)
+        desk = SampleDesk(samples, log)
         own_shard = check_shard(shard)
-        self._tables: dict[str, ServedRows] = {}
-        if sources or not (self._desk.names or graphs):
-            self._tables = serve_rows(sources, own_shard)
-        self._numbered = list(self._tables.values())
-        self._leases = Leases(graphs, len(self._numbered), lease, max_leases)
-        if self._leases.names and own_shard[1] > 1:
+        tables: dict[str, ServedRows] = {}
+        if sources or not (desk.names or graphs):
+            tables = serve_rows(sources, own_shard)
+        leases = Leases(graphs, len(tables), lease, max_leases)
+        if leases.names and own_shard[1] > 1:
             raise InvalidArgumentError(
                 f"shard = {shown(shard)}: the lists of a live graph are served whole, as (0, 1)"
             )
@@ -239,11 +184,11 @@ class FeatureServer:
         self._rdma = as_flag(rdma, "rdma")
         if self._rdma and port is None:
             raise InvalidArgumentError("rdma needs port=: clients connect over TCP first")
-        self._slots: SlotServer | None = None
+        self._answers = Answers(tables, desk, leases)
         self._lock = threading.Lock()
         self._listeners: list[socket.socket] = []
-        self._strangers: deque[_Connection] = deque()
-        self._connections: set[_Connection] = set()
+        self._strangers: deque[Peer] = deque()
+        self._connections: set[Peer] = set()
         self._threads: set[threading.Thread] = set()
         self._ended = threading.Event()
         self._accepted = self._refused = 0
@@ -264,7 +209,7 @@ class FeatureServer:
                 raise InvalidArgumentError(f"{self!r} listens already")
         found = []
         try:
-            self._desk.open()
+            self._answers.desk.open()
             if self.port is not None:
                 found.append(listen(self._host, self.port))
                 self.port = found[0].getsockname()[1]
@@ -274,20 +219,14 @@ class FeatureServer:
             for one in found:
                 one.close()
             raise
-        slots = self._open_slots() if self._rdma else None
+        if self._rdma:
+            self._answers.open_slots()
         with self._lock:
-            self._listeners, self._slots = found, slots
+            self._listeners = found
             self._ended.clear()
         for one in found:
             self._begin(self._accept, one)
         return self
-
-    def _open_slots(self) -> SlotServer | None:
-        try:
-            return SlotServer(self._numbered)
-        except UnsupportedError as error:
-            log.warning("no RDMA, rows go over TCP: %s", error)
-            return None
 
     def close(self, grace: float = 10.0) -> None:
         """Stop: no connection is accepted, requests that have come are answered, then all end.
@@ -318,11 +257,7 @@ class FeatureServer:
             open_ones = [*self._strangers, *self._connections]
         for connection in open_ones:
             connection.stop(socket.SHUT_RDWR)
-        slots, self._slots = self._slots, None
-        if slots is not None:
-            slots.close()
-        self._leases.close()
-        self._desk.close()
+        self._answers.close()
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -336,14 +271,14 @@ class FeatureServer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"FeatureServer({', '.join(self._tables)}; {self.address})"
+        return f"FeatureServer({', '.join(self._answers.tables)}; {self.address})"
 
     # ---- what there is -------------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
         """Names of the tables, and of the graphs that samples are drawn from, or that are live."""
-        return list(dict.fromkeys([*self._tables, *self._desk.names, *self._leases.names]))
+        return self._answers.names
 
     @property
     def addresses(self) -> list[str]:
@@ -371,7 +306,14 @@ class FeatureServer:
                 counts[i] += number
         requests, rows, row_bytes, samples = counts
         return ServerStats(
-            len(rest), accepted, refused, requests, rows, row_bytes, samples, self._leases.count
+            len(rest),
+            accepted,
+            refused,
+            requests,
+            rows,
+            row_bytes,
+            samples,
+            self._answers.leases.count,
         )
 
     # ---- connections ---------------------------------------------------------------------------
@@ -393,7 +335,7 @@ class FeatureServer:
                 if error.errno in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
                     continue
                 return  # it was closed
-            one = _Connection(client)
+            one = Peer(client)
             with self._lock:
                 if listener not in self._listeners:
                     client.close()
@@ -409,7 +351,7 @@ class FeatureServer:
             except RuntimeError:  # no further thread
                 self._end(one, refused=True)
 
-    def _serve(self, one: _Connection, local: bool) -> None:
+    def _serve(self, one: Peer, local: bool) -> None:
         refused = True
         try:
             until = time.monotonic() + _GREETING
@@ -424,7 +366,7 @@ class FeatureServer:
             refused = not self._greet(one, inbox, until)
             if not refused:
                 self._answer(one, inbox)
-        except (_Refusal, wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
+        except (wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
             refused = True
             is_told = isinstance(error, (AetherError, wire.BusyError))
             said = wire.pack_error(error if is_told else InvalidArgumentError(str(error)))
@@ -435,8 +377,8 @@ class FeatureServer:
         finally:
             self._end(one, refused)
 
-    def _end(self, one: _Connection, refused: bool) -> None:
-        self._leases.leave(one)
+    def _end(self, one: Peer, refused: bool) -> None:
+        self._answers.leases.leave(one)
         with self._lock:
             with suppress(ValueError):
                 self._strangers.remove(one)
@@ -449,12 +391,12 @@ class FeatureServer:
             one.stop(socket.SHUT_WR)
             one.socket.close()
 
-    def _greet(self, one: _Connection, inbox: wire.Inbox, until: float) -> bool:
+    def _greet(self, one: Peer, inbox: wire.Inbox, until: float) -> bool:
         """Find out who a client is; return False if it has ended instead."""
         frame = inbox.frame(until)
         if frame is None:
             return False
-        _expect(frame, wire.HELLO)
+        expect(frame, wire.HELLO)
         _, client_nonce = wire.unpack_hello(frame.body)
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         hello = wire.pack_hello(nonce, self._token is not None)
@@ -466,7 +408,7 @@ class FeatureServer:
             frame = inbox.frame(until)
             if frame is None:
                 return False
-            _expect(frame, wire.AUTH)
+            expect(frame, wire.AUTH)
             expected = wire.prove(self._token, b"client", client_nonce, nonce)
             if not hmac.compare_digest(bytes(frame.body), expected):
                 error = AccessDeniedError("the token is wrong")
@@ -477,7 +419,7 @@ class FeatureServer:
             one.send(wire.AUTH, frame.request, proof)
         return True
 
-    def _admit(self, one: _Connection) -> None:
+    def _admit(self, one: Peer) -> None:
         """Give a stranger a place.
 
         Raises:
@@ -491,106 +433,13 @@ class FeatureServer:
             self._strangers.remove(one)
             self._connections.add(one)
 
-    def _answer(self, one: _Connection, inbox: wire.Inbox) -> None:
+    def _answer(self, one: Peer, inbox: wire.Inbox) -> None:
         """Answer the requests of a client until it ends."""
         while True:
             frame = inbox.frame()
             if frame is None:
                 return
-            parts: tuple[bytes | memoryview, ...]
-            try:
-                if frame.op == wire.ATTACH:
-                    self._attach(one, frame)
-                    continue
-                if frame.op == wire.LEAVE and not frame.flags and not frame.body:
-                    self._leases.leave(one, orderly=True)
-                    continue
-                parts, flags = self._reply(one, frame), 0
-            except (wire.WireError, _Refusal):
-                raise
-            except Exception as error:  # a source may raise anything: its client is told
-                parts, flags = (wire.pack_error(error),), wire.ERROR
-            one.send(frame.op, frame.request, *parts, flags=flags)
-
-    def _reply(self, one: _Connection, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
-        if frame.op == wire.GATHER:
-            number, ids = wire.unpack_gather(frame.body)
-            return (self._gather(one, self._table(number), ids),)
-        if frame.op == wire.SAMPLE:
-            found = self._desk.answer(frame.body, one.room)
-            one.requests += 1
-            one.samples += 1
-            return (wire.bytes_of(found),)
-        if frame.op == wire.LEASE:
-            told = self._leases.answer(wire.unpack_facts(frame.body), one)
-            return (wire.pack_facts(told),)
-        if frame.op != wire.PLAN:
-            _expect(frame, wire.META)
-        try:
-            name = bytes(frame.body).decode()
-        except UnicodeDecodeError:
-            raise wire.WireError("a name that is no text") from None
-        if frame.op == wire.PLAN:
-            return (self._desk.describe(name),)
-        if not name and len(self._tables) == 1:
-            name = next(iter(self._tables))
-        if name not in self._tables:
-            raise InvalidArgumentError(self._no_table(name))
-        table = self._tables[name]
-        return (table.description(self._numbered.index(table), self._tables),)
-
-    def _no_table(self, name: str) -> str:
-        """Say what there is in the place of a table."""
-        text = f"there is no table {shown(name)}; there are: {', '.join(self._tables) or 'none'}"
-        if self._leases.names:
-            graphs = ", ".join(self._leases.names)
-            text += f"; Graph.load and open_graph open the live graphs: {graphs}"
-        if self._desk.names:
-            text += f"; open_sampler asks for samples from: {', '.join(self._desk.names)}"
-        return text
-
-    def _attach(self, one: _Connection, frame: wire.Frame) -> None:
-        """Tell a client how to read a table itself, if it can."""
-        number, how = wire.unpack_attach(frame.body)
-        table = self._table(number)
-        if how == FILE and one.socket.family == socket.AF_UNIX and table.is_whole:
-            send_file(one.socket, frame.request, table.rows)
-            return
-        slots = self._slots if how == RDMA else None
-        is_leased = number >= len(self._numbered)
-        facts = {} if slots is None or is_leased else slots.answer(number)
-        one.send(wire.ATTACH, frame.request, wire.pack_facts(facts))
-
-    def _table(self, number: int) -> ServedRows:
-        if number < len(self._numbered):
-            return self._numbered[number]
-        leased = self._leases.table(number)
-        if leased is None:
-            raise wire.WireError(f"there is no table {number}")
-        return leased
-
-    def _gather(self, one: _Connection, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
-        size = len(ids) * table.row_bytes
-        if size > wire.MAX_BODY:
-            raise _Refusal(f"{len(ids)} rows are {size} bytes, more than a frame holds")
-        check_rows(ids, table.num_rows)
-        if not table.is_whole:
-            outside = (ids < table.begin) | (ids >= table.end)
-            if outside.any():
-                at = int(outside.argmax())
-                raise InvalidArgumentError(
-                    f"row {ids[at]} is not in this shard, {table.begin}..{table.end - 1}",
-                    position=at, value=int(ids[at]),
-                )  # fmt: skip
-        rows = table.rows
-        shape = (len(ids), *rows.row_shape)
-        memory = one.room(size)
-        out = memory.view(rows.array_dtype).reshape(shape)
-        gather_rows(rows, ids, out)
-        one.requests += 1
-        one.rows += len(ids)
-        one.row_bytes += size
-        return wire.bytes_of(memory)
+            self._answers.answer(one, frame)
 
 
 def check_grace(grace: Any) -> float:
@@ -610,8 +459,3 @@ def _as_path(path: Any) -> str:
         return os.fsdecode(path)
     except Exception:  # whatever an object of somebody else raises
         raise InvalidArgumentError(f"unix = {shown(path)} is no path") from None
-
-
-def _expect(frame: wire.Frame, op: int) -> None:
-    if frame.op != op or frame.flags:
-        raise wire.WireError(f"operation {frame.op} (flags {frame.flags}) where {op} is due")

@@ -296,7 +296,7 @@ def test_a_commit_that_others_have(tmp_path: Path) -> None:
 
 
 def linger(server: FeatureServer, seconds: float) -> None:
-    server._leases._linger = seconds
+    server._answers.leases._linger = seconds
 
 
 def test_a_lease_runs_out() -> None:

@@ -1,0 +1,54 @@
+"""Peer: connection of a client, as its server sees it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aethergraph.remote import wire
+from aethergraph.remote.listening import REPLY_SECONDS
+
+__all__ = ["Peer"]
+
+#: Bytes of the memory for replies that a connection keeps.
+_KEPT = 8 << 20
+
+
+class Peer:
+    """Connection of a client."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.memory = np.empty(0, np.uint8)
+        self.requests = self.rows = self.row_bytes = self.samples = 0
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Counts of its use: requests, rows, bytes of rows, samples."""
+        return self.requests, self.rows, self.row_bytes, self.samples
+
+    def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
+        """Send a frame, in the time that a reply may take to be read."""
+        if not isinstance(self.socket, ssl.SSLSocket):  # the system has its time-out
+            wire.send(self.socket, op, request, *parts, flags=flags)
+            return
+        self.socket.settimeout(REPLY_SECONDS)
+        wire.send(self.socket, op, request, *parts, flags=flags)
+        self.socket.settimeout(None)
+
+    def stop(self, how: int) -> None:
+        """End the connection for reading, or altogether, from any thread."""
+        with suppress(OSError):  # not SSLSocket's own, which takes TLS away from the other thread
+            socket.socket.shutdown(self.socket, how)
+
+    def room(self, size: int) -> NDArray[np.uint8]:
+        """Return memory for a reply."""
+        if size > len(self.memory):
+            if size > _KEPT:
+                return np.empty(size, np.uint8)
+            self.memory = np.empty(max(size, 1 << 16), np.uint8)
+        return self.memory[:size]
