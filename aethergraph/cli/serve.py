@@ -14,6 +14,7 @@ import typer
 from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
 from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.live import LiveFeatureTable
 from aethergraph.protocols import RowSource
 from aethergraph.remote import FeatureServer, SampleService, open_tables
 from aethergraph.remote.address import read_token
@@ -105,7 +106,7 @@ def serve_command(
     ] = LEASE_SECONDS,
     max_leases: Annotated[
         int,
-        typer.Option(help="Clients that commits of live graphs are held for, at once: 1 to 256."),
+        typer.Option(help="Commits of live graphs that are held for clients, at once: 1 to 256."),
     ] = MOST_LEASES,
     grace: Annotated[
         float,
@@ -133,6 +134,11 @@ def serve_command(
         raise InvalidArgumentError("--log is of samples: give --sample PLAN, too")
     if graph and not any(is_graph(path) for path in files):
         raise InvalidArgumentError("--graph: none of the files is a graph with lists to serve")
+    if missing != "error" and not any(map(_is_live_table, files)):
+        raise InvalidArgumentError(
+            f"--missing {missing}: none of the files is a live table (.aet), of which rows may be "
+            "missing"
+        )
     tables = _tables(files, name or [], graph, sample is not None, rdma, missing)
     samples = _samples(files, name or [], sample)
     if log is not None and len(samples) > 1:
@@ -195,6 +201,10 @@ def _shard(text: str) -> tuple[int, int]:
     if not slash or not k.isdecimal() or not n.isdecimal():
         raise InvalidArgumentError(f"--shard {text!r} is not K/N: 0/2 and 1/2 are two")
     return int(k), int(n)
+
+
+def _is_live_table(path: Path) -> bool:
+    return not is_live_directory(path) and LiveFeatureTable.is_table(path)
 
 
 def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str, SampleService]:

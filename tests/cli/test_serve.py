@@ -10,7 +10,7 @@ import pytest
 from serving import address_in, served
 from typer.testing import CliRunner
 
-from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
 from aethergraph.cli.app import app
 from aethergraph.remote import open_source, open_tables
 
@@ -94,6 +94,8 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
         (("none.npy",), 1, "none.npy"),
         (("x.npy", "--token-file", "none"), 2, "token_file"),
         (("x.npy", "--graph"), 2, "--graph: none of the files is a graph"),
+        (("x.npy", "--missing", "zero"), 2, "--missing zero: none of the files is a live table"),
+        (("graph.aegd", "--missing", "nan"), 2, "--missing nan: none of the files is a live table"),
         (("x.npy", "--grace", "nan"), 2, "grace = nan is no time"),
         (("x.npy", "--grace", "-1"), 2, "grace = -1.0 is no time"),
     ],
@@ -103,6 +105,7 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(files)
     (files / "plan.json").write_text('{"fanouts": [2]}')
+    DynamicGraph.open("graph.aegd", 5, 8, durability="none").close()
     result = CliRunner().invoke(app, ["serve", *given])
     assert not (files / "log").exists()
     assert result.exit_code == code and words in " ".join(result.stderr.split()), result.stderr
