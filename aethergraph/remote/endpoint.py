@@ -81,6 +81,11 @@ class Table(NamedTuple):
     names: tuple[str, ...]
     content: str
 
+    @property
+    def called(self) -> str:
+        """Name of what is opened, in messages."""
+        return "rows"
+
     def difference(self, before: Table) -> str:
         """Say how it differs from ``before``."""
         return (
@@ -389,7 +394,7 @@ class Endpoint:
         if not made.table.is_as(known):
             made.close()
             raise FileChangedError(
-                f"{self._location} has other rows than when they were opened "
+                f"{self._location} has other {known.called} than when they were opened "
                 f"({made.table.difference(known)}): open them again"
             )
         with self._lock:

@@ -117,6 +117,11 @@ class _Told(NamedTuple):
     time_zone: str | None
     time_attr: str | None
 
+    @property
+    def called(self) -> str:
+        """Name of what is opened, in messages."""
+        return "lists"
+
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> _Told:
         found = cls(

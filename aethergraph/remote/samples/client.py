@@ -94,13 +94,28 @@ class _Service(NamedTuple):
     form: Form
     generation: str
 
+    @property
+    def called(self) -> str:
+        """Name of what is opened, in messages."""
+        return "samples"
+
     def is_as(self, before: _Service) -> bool:
         """Return whether it answers as ``before`` did."""
         return self.generation == before.generation
 
     def difference(self, before: _Service) -> str:
         """Say how it differs."""
-        return f"generation {self.generation}, before {before.generation}"
+        found = []
+        if self.told["graph"] != before.told["graph"]:
+            found.append("it samples from another graph")
+        mine, its = self.told["plan"], before.told["plan"]
+        for name in dict.fromkeys([*mine, *its]):
+            one, other = mine.get(name), its.get(name)
+            if one != other:
+                found.append(f"{name} = {shown(one)}, before {shown(other)}")
+        if not found and self.form != before.form:
+            found.append("the graph has other attributes, or other types")
+        return "; ".join(found) or f"generation {self.generation}, before {before.generation}"
 
 
 def _describe(connection: Connection, name: str) -> _Service:

@@ -500,10 +500,39 @@ def test_another_plan_is_noticed(graph: Graph, tmp_path: Path) -> None:
     service = SampleService(tmp_path / "g.aeg", SamplePlan([3]))
     with FeatureServer({}, samples={"g": service}, port=server.port):
         same(sampler.sample([1], key=1).subgraph, before.subgraph)
-    other = SampleService(tmp_path / "g.aeg", SamplePlan([4]))
-    with FeatureServer({}, samples={"g": other}, port=server.port):
-        with pytest.raises(FileChangedError, match=r"generation .* open them again"):
-            sampler.sample([1], key=1)
+    graph.node_attrs["z"] = np.zeros(NODES, np.float32)
+    try:
+        graph.save(tmp_path / "h.aeg")
+    finally:
+        del graph.node_attrs["z"]
+    for path, plan, words in (
+        (
+            "g.aeg",
+            SamplePlan([4]),
+            r"other samples than when they were opened \(fanouts = \[4\], be",
+        ),
+        (
+            "g.aeg",
+            SamplePlan([3], {"replace": True}),
+            r"\(replace = True, before None\): open them",
+        ),
+        ("g.aeg", SamplePlan([3], node_attrs=["x"]), r"\(node_attrs = \['x'\], before None\)"),
+        ("h.aeg", SamplePlan([3]), r"\(it samples from another graph\): open them again"),
+    ):
+        other = SampleService(tmp_path / path, plan)
+        with FeatureServer({}, samples={"g": other}, port=server.port):
+            with pytest.raises(FileChangedError, match=words):
+                sampler.sample([1], key=1)
+    with make_live(tmp_path / "g.aegd") as live:
+        with FeatureServer({}, samples={"g": SampleService(live, SamplePlan([3]))}, port=0) as one:
+            sampler = open_sampler(one.address)
+        live.node_attrs["y"] = np.zeros(NODES)
+        other = SampleService(live, SamplePlan([3]))
+        with FeatureServer({}, samples={"g": other}, port=one.port):
+            with pytest.raises(
+                FileChangedError, match=r"\(the graph has other attributes, or othe"
+            ):
+                sampler.sample([1])
 
 
 @pytest.fixture(scope="module")
