@@ -7,10 +7,16 @@
     its worker    LEASE token ─>  Leases.join ┘    (snapshot)        └─ rows of attributes
 
 A commit that is held keeps old versions of what has changed since in the memory of the process that
-writes the graph. So there are so many leases at most, and each ends a while after it was taken, or
-before: at once when the last of its connections leaves it (LEAVE), and when the last one has broken
-and no other one came for a moment. Tables of a commit have numbers that no other commit's ever get,
-so a request names its commit.
+writes the graph. So there are so many commits at most, whose clients share them, and each lease
+ends a while after it was taken, or before: at once when the last of its connections leaves it
+(LEAVE), and when the last one has broken and no other one came for a moment. A connection takes
+part in one lease. Tables of a commit have numbers that no other commit's ever get, so a request
+names its commit.
+
+Positions in lists are places in the memory of the live graph, which only the server understands,
+and lists of the same commit lead to. A client that makes them up reads entries of other commits,
+deleted edges included, until their memory is used again; whoever may connect may read all of the
+graph anyway.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -43,12 +49,11 @@ from aethergraph.remote.served import ServedRows, row_bytes_of
 
 __all__ = ["LEASE_SECONDS", "MOST_LEASES", "Leases"]
 
-#: Seconds that a lease lasts, and how many there may be, unless told otherwise.
+#: Seconds that a lease lasts, and how many commits may be held, unless told otherwise.
 LEASE_SECONDS, MOST_LEASES = 3600.0, 64
 #: Seconds that a lease lasts without any connection: one that broke is made anew.
 _LINGER = 10.0
-#: Leases that there may be at all: each may be of another commit, and a live graph has so many
-#: snapshots for all of its readers.
+#: Commits that may be held at all: a live graph has so many snapshots for all of its readers.
 _MOST_SNAPSHOTS = 256
 #: Seconds that a client waits for room: another graph may just have been closed.
 _ROOM = 1.0
@@ -177,7 +182,7 @@ class Leases:
         graphs: live graphs, or paths of their directories, by name; None: there are none.
         first: number of the first table.
         seconds: time that a lease lasts.
-        most: leases at once.
+        most: commits at once.
         linger: seconds that a lease lasts without a connection.
 
     Raises:
@@ -246,7 +251,7 @@ class Leases:
         Raises:
             InvalidArgumentError: there is no such graph, or the request is none.
             OutOfRangeError: the commit is not there any more, or not yet.
-            LimitError: there are too many leases.
+            LimitError: there are too many commits.
             SnapshotExpiredError: the lease has ended.
         """
         token, name, at = asked.get("lease"), asked.get("graph", ""), asked.get("at")
@@ -268,7 +273,8 @@ class Leases:
     def _take(self, name: str, at: int | None, connection: Hashable) -> dict[str, Any]:
         taken = None
         with self._changed:
-            self._check_room()
+            self._take_out(connection)
+            self._end_expired()
             held = None if at is None else self._held.get((name, at))
         if held is None:
             taken = self._graphs[name].take()
@@ -282,9 +288,11 @@ class Leases:
                     value=at,
                 )
         with self._changed:
-            self._check_room()
             key = (name, at if taken is None else taken.number)
             found = self._held.get(key) or held  # type: ignore[arg-type]
+            if found is None:
+                self._check_room(lambda: key in self._held)
+                found = self._held.get(key)  # type: ignore[arg-type]
             if found is None:
                 assert taken is not None
                 found = _Held(name, taken, self._next)
@@ -304,17 +312,27 @@ class Leases:
             self._changed.notify_all()
         return {**found.told, "lease": token, "seconds": self._seconds}
 
-    def _check_room(self) -> None:
-        """Raise LimitError if there are as many leases as there may be. The lock is held."""
-        if not self._changed.wait_for(self._has_room, _ROOM):
+    def _check_room(self, or_held: Callable[[], bool]) -> None:
+        """Raise LimitError if there are as many commits as there may be, unless ``or_held()``.
+
+        The lock is held.
+        """
+        if not self._changed.wait_for(lambda: self._has_room() or or_held(), _ROOM):
             raise LimitError(
-                f"the server holds commits for {self._most} clients, the most that it may: close "
-                "graphs that were loaded there, or let it have more (--max-leases)"
+                f"the server holds {self._most} commits for its clients, the most that it may: "
+                "close graphs that were loaded there, load one that others have (at=), or let it "
+                "hold more (--max-leases)"
             )
 
     def _has_room(self) -> bool:
         self._end_expired()
-        return len(self._leases) < self._most
+        return len(self._held) < self._most
+
+    def _take_out(self, connection: Hashable, beside: _Lease | None = None) -> None:
+        """Let a connection take part in no lease but one. The lock is held."""
+        for lease in self._leases.values():
+            if lease is not beside:
+                lease.connections.discard(connection)
 
     def _join(self, token: str, connection: Hashable) -> dict[str, Any]:
         with self._changed:
@@ -323,6 +341,8 @@ class Leases:
             if lease is None:
                 raise self._ended()
             lease.connections.add(connection)
+            self._take_out(connection, lease)
+            self._sweep()
             left = lease.until - time.monotonic()
             return {**lease.held.told, "lease": token, "seconds": left}
 

@@ -74,7 +74,7 @@ class ServerStats(NamedTuple):
         rows: rows of these.
         row_bytes: bytes of these rows.
         samples: samples that were answered.
-        leases: commits of live graphs that are held for clients now, one for each client.
+        leases: clients that commits of live graphs are held for now.
     """
 
     connections: int
@@ -119,7 +119,8 @@ class FeatureServer:
         graphs: by name, live graphs, or paths of their directories, whose lists clients may sample
             from (:func:`open_graph`); ``sources`` may then be empty.
         lease: seconds that a commit of one of ``graphs`` is held for a client at most.
-        max_leases: clients that a commit is held for, at once; 1 to 256.
+        max_leases: commits of ``graphs`` that are held for clients, at once; 1 to 256. Clients of
+            the same commit share it.
 
     Attributes:
         port: port that it listens at, or None.

@@ -426,16 +426,52 @@ def test_a_server_that_is_started_again() -> None:
         same(NeighborSampler(Graph.load(again.address), [5]).sample([1, 7], 1), expected)
 
 
-def test_as_many_leases_as_there_may_be() -> None:
+def test_as_many_commits_as_there_may_be() -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0, max_leases=2) as server:
         linger(server, 0.0)
-        held = [Graph.load(server.address) for _ in range(2)]
-        with pytest.raises(LimitError, match="commits for 2 clients, the most that it may"):
+        held = []
+        for at in range(2):
+            held.append(Graph.load(server.address))
+            insert(live, np.random.default_rng(at), 5, at)
+        with pytest.raises(LimitError, match="holds 2 commits for its clients, the most that it"):
             Graph.load(server.address)
         held.pop().close()
         assert comes(lambda: server.stats().leases == 1)
-        Graph.load(server.address)
+        Graph.load(server.address).close()
+
+
+def test_clients_of_a_commit_share_it() -> None:
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
+        held = [Graph.load(server.address) for _ in range(5)]
+        held.append(Graph.load(server.address, at=live.commit))
+        assert server.stats().leases == 6 and live.stats().snapshots == 1
+        for one in held:
+            one.close()
+        assert comes(lambda: server.stats().leases == 0) and live.stats().snapshots == 0
+
+
+def test_a_connection_takes_part_in_one_lease() -> None:
+    """Whoever asks for one after the other holds the last commit alone."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
+        one = Client(server.port or 0)
+        other = Client(server.port or 0)
+        tokens = []
+        for at in range(4):
+            wire.send(one.socket, wire.LEASE, at, wire.pack_facts({"graph": "g", "at": None}))
+            told = wire.unpack_facts(one.reply()[3])
+            assert told["commit"] == live.commit
+            assert server.stats().leases == 1 and live.stats().snapshots == 1
+            tokens.append(told["lease"])
+            insert(live, np.random.default_rng(at), 5, at)
+        wire.send(other.socket, wire.LEASE, 1, wire.pack_facts({"lease": tokens[-1]}))
+        assert wire.unpack_facts(other.reply()[3])["commit"] == told["commit"]
+        wire.send(other.socket, wire.LEASE, 2, wire.pack_facts({"lease": tokens[0]}))
+        assert other.reply()[1] == wire.ERROR
+        one.socket.close()
+        other.socket.close()
 
 
 def test_the_writer_needs_the_memory() -> None:
