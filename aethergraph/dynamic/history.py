@@ -155,6 +155,7 @@ class History:
             max_snapshot_age=None, max_nodes=found["max_nodes"], huge_pages=True, mlock=False,
             base=open_base_of(directory, current, self._how),
         )  # fmt: skip
+        store.uuid = directory.uuid.hex()
         restore_keys(store, directory, current, found.get("ids", {}), None)
         self._store, self._reader = store, LogReader(store, directory)
         if self._reader.current != current:  # merged between two looks

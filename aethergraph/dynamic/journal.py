@@ -187,7 +187,7 @@ class Journal(LogReader):
         self._log = (
             str(directory.path), directory.uuid, native.DURABILITY[durability], interval_ms,
         )  # fmt: skip
-        store.path = str(directory.path)
+        store.path, store.uuid = str(directory.path), directory.uuid.hex()
         self._merging = threading.Lock()
         current, lsn = self.current, int(self.current["lsn"])
         native.run_task(
@@ -470,7 +470,7 @@ def attach(path: native.Path) -> LiveStore:
         None if address[name] is None else Base.from_json(address[name])
         for name in ("rows_base", "base")
     )
-    return LiveStore.attached(
+    store = LiveStore.attached(
         owner, address["descriptors"], address["num_nodes"], rows, edges, rows_base, base,
         str(directory.path),
         {
@@ -479,6 +479,8 @@ def attach(path: native.Path) -> LiveStore:
         },
         watermark=address.get("watermark"),
     )  # fmt: skip
+    store.uuid = directory.uuid.hex()
+    return store
 
 
 def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: int) -> None:

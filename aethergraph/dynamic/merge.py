@@ -86,7 +86,7 @@ class _Plan:
 
     def __init__(
         self, parts: SnapshotParts, room: Room, compress: bool, attrs: bool,
-        beside: Mapping[str, str],
+        beside: Mapping[str, str], commit: tuple[str, int] | None,
     ) -> None:  # fmt: skip
         self._room, self._compress = room, compress
         self.sections = list[Section]()
@@ -116,6 +116,7 @@ class _Plan:
             next((e.time_unit for _, e in parts.edges if e.time_unit is not None), None),
             time_zone=parts.time_zone,
             beside=beside,
+            commit=commit,
         )  # fmt: skip
         for number, (meta, content) in enumerate(arrays):
             code = native.DTYPE_CODES[meta.dtype]
@@ -231,6 +232,7 @@ def write_base(
     compress: Any = None,
     attrs: Any = True,
     beside: Mapping[str, str] | None = None,
+    commit: tuple[str, int] | None = None,
     progress: native.Progress | None = None,
 ) -> None:
     """Write a snapshot into a graph file, which appears complete and at once, or not at all.
@@ -243,6 +245,8 @@ def write_base(
         compress: store the neighbours in compressed blocks.
         attrs: write attributes of nodes and edges as well.
         beside: fingerprints of the files that lie beside it ("user.ids").
+        commit: identity of the live graph, and number of the commit in its log, to be said in the
+            file.
         progress: called with (done, total).
 
     Raises:
@@ -252,7 +256,7 @@ def write_base(
     """
     room = _room_of(Budget.parse(memory, "memory"), path)
     compressed = compress is not None and as_flag(compress, "compress")
-    plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"), beside or {})
+    plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"), beside or {}, commit)
 
     def write(task: native.Task | None) -> None:
         with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:

@@ -176,7 +176,8 @@ class OneCommit:
         The file is that of ``to_graph().save(path)``, and appears complete and at once, or not at
         all. Reads and writes of the live graph go on meanwhile. Edge types may have lists of
         different kinds, which ``to_graph()`` refuses. The keys of nodes that have some are in files
-        beside it, ``g.node.ids`` beside ``g.aeg``: ``Graph.load("g.aeg").ids`` finds them.
+        beside it, ``g.node.ids`` beside ``g.aeg``: ``Graph.load("g.aeg").ids`` finds them. Of a
+        graph in a directory the file says which commit it is.
 
         Args:
             path: the file to write, by convention ``*.aeg``.
@@ -195,10 +196,11 @@ class OneCommit:
         self._store.check_not_base(path)
         parts, keys = self.stored_parts(), self._store.keys
         counts = {name: parts.nodes[name].num_nodes for name in keys}
+        graph = self._store.uuid
         with saving_keys(native.encode_path(path)[0], keys, counts, memory) as beside:
             write_base(
                 parts, path, memory=memory, compress=compress, attrs=attrs, beside=beside,
-                progress=progress,
+                commit=None if graph is None else (graph, self.lsn), progress=progress,
             )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:

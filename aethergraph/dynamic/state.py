@@ -197,6 +197,8 @@ class LiveState:
         self._open: Transaction | None = None
         #: Log of the changes; None: the graph is in memory only.
         self.journal: Journal | None = None
+        #: Identity of the graph in a directory; None: it is in none, or it is not known.
+        self.uuid: str | None = None
         if is_writer:
             #: Directory of the graph; None: it is in memory only.
             self.path: str | None = None

@@ -20,13 +20,31 @@ from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.storage.meta import SectionTable
+from aethergraph.storage.opening import open_container
 
-__all__ = ["AnyGraph", "Commits", "Taken", "commit_number", "commits_of", "open_any"]
+__all__ = [
+    "AnyGraph",
+    "Commits",
+    "Taken",
+    "commit_number",
+    "commits_of",
+    "open_any",
+    "saved_commit",
+]
 
 AnyGraph = HomogeneousGraph | HeteroGraph
 
 #: Seconds for which requests share a commit, if none follows it.
 _KEPT_SECONDS = 0.1
+
+
+def saved_commit(path: native.Path) -> tuple[str, int] | None:
+    """Return identity of the live graph, and number of the commit, that a graph file was saved of.
+
+    None: the file does not say.
+    """
+    return SectionTable(open_container(path), native.CONTENT_GRAPH).meta.commit
 
 
 def open_any(path: native.Path) -> tuple[AnyGraph, str | None]:

@@ -111,6 +111,9 @@ class FileMeta:
     time_attr: str | None = None
     #: Fingerprints of files beside a graph, by node type and suffix ("user.ids").
     beside: Mapping[str, str] = field(default_factory=dict)
+    #: Identity of the live graph that a snapshot was saved of, and number of its commit in the log;
+    #: None: it is of no snapshot, or of a graph without a log.
+    commit: tuple[str, int] | None = None
 
     def encode(self) -> bytes:
         """Return the canonical JSON."""
@@ -142,6 +145,8 @@ class FileMeta:
             content["time_attr"] = self.time_attr
         if self.beside:
             content["beside"] = dict(self.beside)
+        if self.commit is not None:
+            content["commit"] = {"graph": self.commit[0], "lsn": self.commit[1]}
         if self.keys is not None:
             one = self.keys
             content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
@@ -205,8 +210,15 @@ class _Decoder:
         beside: Any = content.get("beside", {})
         proper = isinstance(beside, dict) and all(isinstance(one, str) for one in beside.values())
         self.require(proper, "has no proper 'beside'")
-        by = self.keys(content)
-        return FileMeta(node_types, edge_types, arrays, unit, by, zone, time_attr, beside)
+        by, commit = self.keys(content), self.commit(content)
+        return FileMeta(node_types, edge_types, arrays, unit, by, zone, time_attr, beside, commit)
+
+    def commit(self, content: dict[str, Any]) -> tuple[str, int] | None:
+        entry: Any = content.get("commit")
+        if entry is None:
+            return None
+        self.require(isinstance(entry, dict), "has no proper 'commit'")
+        return self.text(entry, "graph", "commit"), self.integer(entry, "lsn", "commit")
 
     def keys(self, content: dict[str, Any]) -> KeysMeta | None:
         entry: Any = content.get("keys")

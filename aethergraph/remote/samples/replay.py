@@ -14,7 +14,7 @@ from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
 from aethergraph.errors import AetherError, FileChangedError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
-from aethergraph.remote.commits import commit_number, open_any
+from aethergraph.remote.commits import commit_number, open_any, saved_commit
 from aethergraph.remote.graph import open_graph
 from aethergraph.remote.samples.client import ServedSample
 from aethergraph.remote.samples.log import Answered, read_answers, sum_of
@@ -165,24 +165,36 @@ def _replay(log: native.Path, graph: Any, arena_mb: int, check: bool) -> Iterato
     else:
         opened, identity = open_any(graph)
         name = native.encode_path(graph)[0]
-        _check_identity(answers, name, identity, or_saved=True)
-        yield from _from_one(answers, opened, check, name)
+        commit = saved_commit(graph)
+        _check_identity(answers, name, identity, or_saved=True, saved=commit)
+        yield from _from_one(answers, opened, check, name, commit)
 
 
-def _from_one(answers: list[Answered], graph: Any, check: bool, name: str) -> Iterator[_Made]:
-    """Make answers from one commit, or from a file that one may have been saved to."""
+def _from_one(
+    answers: list[Answered], graph: Any, check: bool, name: str,
+    commit: tuple[str, int] | None = None,
+) -> Iterator[_Made]:  # fmt: skip
+    """Make answers from one commit, or from a file that one may have been saved to.
+
+    ``commit``: live graph and number of the commit, if the file says so.
+    """
     services: dict[str, SampleService] = {}
     now: Any = graph.pinned()
     number = commit_number(now)
     is_snapshot = number > 0 or hasattr(now, "commit")
     for one in answers:
-        if is_snapshot and check and one.commit != number:
-            text = f"it was drawn from commit {one.commit}, and {name} is of commit {number}"
+        of = one.commit
+        if is_snapshot:
+            of = number
+        elif commit is not None and of > 0:  # 0: the file itself was served
+            of = commit[1]
+        if check and one.commit != of:
+            text = f"it was drawn from commit {one.commit}, and {name} is of commit {of}"
             yield _Made(one, missing=OutOfRangeError(text, value=one.commit))
             continue
         saved = not is_snapshot and one.commit > 0
         made = _make(one, services, now, check, saved)
-        if saved and made.difference is not None:
+        if saved and made.difference is not None and commit is None:
             text = (
                 f"it was drawn from commit {one.commit} of a live graph, and {name} gives another "
                 "answer: it was saved from another commit, or has other rows now"
@@ -210,15 +222,23 @@ def _from_history(
 
 
 def _check_identity(
-    answers: list[Answered], name: str, identity: str | None, *, or_saved: bool
+    answers: list[Answered],
+    name: str,
+    identity: str | None,
+    *,
+    or_saved: bool,
+    saved: tuple[str, int] | None = None,
 ) -> None:
     """Raise FileChangedError for the first answer from another graph than that of a path.
 
-    ``or_saved``: it may be a file that a snapshot of a live graph was saved to.
+    ``or_saved``: it may be a file that a snapshot of a live graph was saved to; ``saved``: of which
+    one and of which commit, if it says so.
     """
     for one in answers:
         is_live = one.graph is not None and len(one.graph) == _UUID_DIGITS
-        if one.graph in (None, identity) or (or_saved and is_live):
+        if one.graph in (None, identity) or (or_saved and is_live and saved is None):
+            continue
+        if saved is not None and one.graph == saved[0]:
             continue
         was = f"another live graph ({one.graph})" if is_live else "another graph file"
         raise FileChangedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -54,7 +55,7 @@ from aethergraph.remote import (
     wire,
 )
 from aethergraph.remote.samples.form import Form
-from aethergraph.remote.samples.log import AnswerLog
+from aethergraph.remote.samples.log import AnswerLog, read_answers
 from aethergraph.remote.samples.request import MAX_SEEDS, make_request
 
 NODES, EDGES = 500, 6000
@@ -226,6 +227,21 @@ def test_a_live_graph_and_its_replay(tmp_path: Path, own: bool) -> None:
         assert (one.x == then.node_attrs["x"].gather(expected.node)).all()
 
 
+def sampled(server: FeatureServer) -> int:
+    """Ask for a sample; return its commit."""
+    with open_sampler(server.address) as sampler:
+        return sampler.sample([1, 2, 3], key=1).commit
+
+
+def test_a_file_that_a_snapshot_was_saved_to_is_served(tmp_path: Path) -> None:
+    with make_live(tmp_path / "g.aegd") as graph:
+        graph.save(tmp_path / "g.aeg")
+    service = SampleService(tmp_path / "g.aeg", SamplePlan([5]))
+    with FeatureServer({}, samples={"g": service}, port=0, log=tmp_path / "log") as server:
+        assert sampled(server) == 0
+    assert check_replay(tmp_path / "log", tmp_path / "g.aeg") == (1, 1, [], [])
+
+
 def test_a_snapshot_and_a_saved_file_replay_too(tmp_path: Path) -> None:
     graph = make_live(tmp_path / "g.aegd")
     service = SampleService(graph, SamplePlan([5, 4]))
@@ -243,8 +259,20 @@ def test_a_snapshot_and_a_saved_file_replay_too(tmp_path: Path) -> None:
         with pytest.raises(OutOfRangeError, match=words), pytest.warns(UserWarning, match=words):
             list(replay(tmp_path / "log", graph))
         assert len(list(replay(tmp_path / "log", graph, check=False))) == 1
+        lsn = sampled(server)
+        assert [one.commit for one in read_answers(tmp_path / "log")] == [lsn - 1, lsn]
+        found = check_replay(tmp_path / "log", tmp_path / "g.aeg")
+        words = f"drawn from commit {lsn}, and .*g.aeg is of commit {lsn - 1}"
+        assert (found.answers, found.differences) == (2, []) and len(found.missing) == 1
+        assert re.search(words, found.missing[0])
+    with make_live(tmp_path / "other.aegd") as other:
+        other.save(tmp_path / "other.aeg")
+        with pytest.raises(FileChangedError, match=r"line 2: .* another live graph \(.*other.aeg"):
+            check_replay(tmp_path / "log", tmp_path / "other.aeg")
     lines = (tmp_path / "log").read_text().replace('"sum":"', '"sum":"f')
     (tmp_path / "wrong").write_text(lines)
+    found = check_replay(tmp_path / "wrong", tmp_path / "g.aeg")
+    assert len(found.differences) == len(found.missing) == 1  # its commit is known: it is wrong
     with pytest.raises(FileChangedError, match=r"line 2: the answer to key 1 .* is another one"):
         list(replay(tmp_path / "wrong", tmp_path / "g.aegd"))
     graph.merge()
