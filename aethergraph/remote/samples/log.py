@@ -13,6 +13,9 @@ ended by whoever writes next, with a line that says so; it was of an answer that
 
     {"seeds": [3, 4], "ti
     {"torn": true}
+
+A log that is moved or removed while it is written, or made shorter, as logrotate does, begins anew
+at its path, with a first line of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import json
 import mmap
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -104,9 +108,19 @@ class AnswerLog:
         self._path = native.encode_path(path)[0]
         self._form = Form.of(told["form"])
         self._head = {"graph": told["graph"], "process": os.getpid(), **told}
+        self._lock = threading.Lock()
+        self._open()
+
+    def _open(self) -> None:
+        """Open the file at the path, and begin it."""
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            found = os.fstat(self._file)
+            #: Where the file is, to see that another one is at the path; None: it is no file.
+            self._place = _place_of(found) if stat.S_ISREG(found.st_mode) else None
             self._begin()
+            #: Bytes of it that were seen: it only grows.
+            self._size = os.fstat(self._file).st_size
         except BaseException as error:
             self.close()  # and with it the lock, however long the error lives
             if isinstance(error, OSError) and not isinstance(error, StorageError):
@@ -155,15 +169,32 @@ class AnswerLog:
         """Append an answer.
 
         Raises:
-            StorageError: it cannot be written.
+            FormatError, UnsupportedError, StorageError: it cannot be written; or there is another
+                file at the path now, which is no log, or one that others write.
         """
         seeds, key, times = request.arguments(self._form)
-        self._write(
-            {
-                "seeds": _plain(seeds), "times": _plain(times), "key": key, "commit": commit,
-                "sum": sum_of(body),
-            }
-        )  # fmt: skip
+        line = {
+            "seeds": _plain(seeds), "times": _plain(times), "key": key, "commit": commit,
+            "sum": sum_of(body),
+        }  # fmt: skip
+        with self._lock:
+            if self._place is not None:
+                self._follow()
+            self._write(line)
+
+    def _follow(self) -> None:
+        """Go on in the file that is at the path now, if this one was moved, removed or cut."""
+        found: os.stat_result | None = None
+        with suppress(FileNotFoundError):
+            found = os.stat(self._path)
+        if self._file < 0 or found is None or _place_of(found) != self._place:
+            self.close()
+            self._open()
+        elif found.st_size < self._size:
+            self._write(self._head)
+            self._size = os.fstat(self._file).st_size
+        else:
+            self._size = found.st_size
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
@@ -185,6 +216,10 @@ class AnswerLog:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _place_of(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _is_log(file: int) -> bool:

@@ -672,6 +672,47 @@ def test_a_log_of_no_answers(tmp_path: Path, graph: Graph) -> None:
     assert done.returncode == 1 and "it is empty, or" in done.stderr, done
 
 
+def test_a_log_that_is_rotated(tmp_path: Path, graph: Graph) -> None:
+    """Answers go to the file at the path, which begins as a log does, whatever became of others."""
+    log, moved = tmp_path / "log", tmp_path / "log.1"
+    service, other = (SampleService(graph, SamplePlan([3])) for _ in range(2))
+    other.generation = service.generation
+
+    def create() -> None:
+        log.rename(moved)
+        log.touch()
+
+    with (
+        FeatureServer({}, samples={"g": service}, port=0, log=log) as server,
+        FeatureServer({}, samples={"g": other}, port=0, log=log) as beside,
+    ):
+        samplers = [open_sampler(one.address) for one in (server, beside)]
+
+        def ask() -> None:
+            for key, one in enumerate(samplers):
+                one.sample([1], key=key)
+
+        def has_both() -> bool:
+            keys = [one.request.key for one in read_answers(log)]
+            return keys == [0, 1] and check_replay(log, graph) == (2, 1, [], [])
+
+        ask()
+        assert has_both()
+        for change in (lambda: log.rename(moved), create, log.unlink, lambda: os.truncate(log, 0)):
+            change()
+            ask()
+            assert has_both()
+        assert check_replay(moved, graph) == (2, 1, [], [])
+        log.unlink()
+        log.write_text("diary")
+        with pytest.raises(FormatError, match="log is no log of answers, so that nothing is app"):
+            ask()
+        assert log.read_text() == "diary"
+        log.unlink()
+        ask()
+        assert has_both()
+
+
 @pytest.mark.parametrize("cut", [1, 5, 60])
 def test_a_line_that_was_cut_off(tmp_path: Path, graph: Graph, cut: int) -> None:
     """A server that is started again goes on behind it, and replay leaves it out."""
