@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aethergraph import _native as native
@@ -255,11 +256,26 @@ def _to_tensor(values: Any, name: str) -> Tensor:
         array = np.asarray(values)
         if array.dtype == np.uint64 and array.ndim == 1:
             array = as_ids(array, name)  # refuses what would wrap
+        elif array.dtype == np.uint64 and array.ndim:
+            array = _signed(array, name)
         elif array.dtype.kind == "u" or (array.size == 0 and not hasattr(values, "dtype")):
             array = array.astype(np.int64)
         return torch.from_numpy(np.array(array))
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{name} cannot be read as a tensor: {error}") from error
+
+
+def _signed(array: NDArray[np.uint64], name: str) -> NDArray[np.int64]:
+    """Return an array of rows as int64; raise OutOfRangeError for what would wrap."""
+    large = array >= 2**63
+    if large.any():
+        at = np.unravel_index(int(large.argmax()), array.shape)
+        place = "".join(f"[{i}]" for i in at)
+        raise OutOfRangeError(
+            f"{name}{place} = {array[at]} is above 2**63 - 1",
+            position=int(at[-1]), value=int(array[at]),
+        )  # fmt: skip
+    return array.astype(np.int64)
 
 
 def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
