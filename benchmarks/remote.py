@@ -251,34 +251,91 @@ def epochs(
     return found
 
 
-def samples(folder: Path, num_nodes: int, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of ten samples of two hops, by where the graph is, in turns."""
-    from aethergraph import Graph, NeighborSampler
+def take_turns(
+    graphs: dict[str, Any], draw: Callable[[Any, int], Any], rounds: int
+) -> dict[str, list[float]]:
+    """Return the seconds of ten samples by where the graph is; they are the same everywhere."""
+    found: dict[str, list[float]] = {name: [] for name in graphs}
+    for turn in range(-1, rounds):
+        edges = {}
+        for name, one in graphs.items():
+            begin = time.perf_counter()
+            for key in range(10):
+                edges[name] = draw(one, key)
+            if turn >= 0:
+                found[name].append(time.perf_counter() - begin)
+        first = next(iter(edges.values()))
+        assert all((one == first).all() for one in edges.values())
+    return found
+
+
+def samples(folder: Path, num_nodes: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Return the seconds of ten samples of two hops, by kind of graph and where it is."""
+    from aethergraph import (
+        DynamicGraph,
+        Graph,
+        HeteroGraph,
+        HeteroNeighborSampler,
+        NeighborSampler,
+    )
     from aethergraph.remote import open_graph
 
     src, dst = common.power_law_edges(num_nodes, 10 * num_nodes)
-    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
-    with served(
-        folder / "graph.aeg", "--graph", "--tcp", "127.0.0.1:0", "--unix", folder / "g"
-    ) as places:
+    at = "--tcp", "127.0.0.1:0", "--unix", folder / "g"
+
+    def seeds(key: int) -> Any:
+        return np.random.default_rng(key).permutation(num_nodes)[:512]
+
+    def draw(sampler: Any, key: int) -> Any:
+        return sampler.sample(seeds(key), key).edge
+
+    def draw_typed(sampler: Any, key: int) -> Any:
+        return np.concatenate(list(sampler.sample({"user": seeds(key)}, key).edge.values()))
+
+    found = {}
+    path = folder / "graph.aeg"
+    Graph.from_edges(num_nodes, src, dst).save(path)
+    with served(path, "--graph", *at) as (tcp, unix):
         graphs = {
-            "mapped": Graph.load(folder / "graph.aeg"),
-            "uring": Graph.load(folder / "graph.aeg", storage="uring", memory_budget="32M"),
-            "unix": open_graph(places[1].strip()),
-            "TCP": open_graph(places[0].strip()),
+            "mapped": Graph.load(path),
+            "uring": Graph.load(path, storage="uring", memory_budget="32M"),
+            "unix": open_graph(unix.strip()),
+            "TCP": open_graph(tcp.strip()),
         }
         samplers = {name: NeighborSampler(one, [10, 5]) for name, one in graphs.items()}
-        found: dict[str, list[float]] = {name: [] for name in graphs}
-        for turn in range(-1, rounds):
-            edges = {}
-            for name, sampler in samplers.items():
-                begin = time.perf_counter()
-                for key in range(10):
-                    seeds = np.random.default_rng(key).permutation(num_nodes)[:512]
-                    edges[name] = sampler.sample(seeds, key).edge
-                if turn >= 0:
-                    found[name].append(time.perf_counter() - begin)
-            assert all((one == edges["mapped"]).all() for one in edges.values())
+        found["one type"] = take_turns(samplers, draw, rounds)
+    path = folder / "typed.aeg"
+    third = len(src) // 3
+    kinds = [("user", "rates", "film"), ("film", "rated_by", "user"), ("user", "knows", "user")]
+    HeteroGraph.from_edges(
+        {
+            kind: (src[i * third : (i + 1) * third], dst[i * third : (i + 1) * third])
+            for i, kind in enumerate(kinds)
+        },
+        {"user": num_nodes, "film": num_nodes},
+    ).save(path)
+    with served(path, "--graph", *at) as (tcp, unix):
+        typed = {
+            "mapped": HeteroGraph.load(path),
+            "uring": HeteroGraph.load(path, storage="uring", memory_budget="32M"),
+            "unix": HeteroGraph.load(unix.strip()),
+            "TCP": HeteroGraph.load(tcp.strip()),
+        }
+        samplers = {name: HeteroNeighborSampler(one, [10, 5]) for name, one in typed.items()}
+        found["three edge types"] = take_turns(samplers, draw_typed, rounds)
+    path = folder / "graph.aegd"
+    with DynamicGraph.open(path, num_nodes, 1024, durability="none", order="time") as live:
+        live.insert_edges(src, dst)
+        with served(path, *at) as (tcp, unix), live.snapshot() as here:
+            commits = {
+                "snapshot": here,
+                "unix": open_graph(unix.strip()),
+                "TCP": open_graph(tcp.strip()),
+            }
+            samplers = {name: NeighborSampler(one, [10, 5]) for name, one in commits.items()}
+            found["live"] = take_turns(samplers, draw, rounds)
+            for name in ("unix", "TCP"):
+                commits[name].close()
     return found
 
 
@@ -362,17 +419,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
         drawn = samples(folder, num_rows, rounds)
         report.data["samples"] = drawn
+        where: list[list[common.Cell]] = []
+        for kind, by_place in drawn.items():
+            local_times = next(iter(by_place.values()))
+            for name, times in by_place.items():
+                by_uring = Ratio.paired(by_place["uring"], times) if "uring" in by_place else "-"
+                where.append([
+                    kind, name, 100 * statistics.median(times),
+                    str(Ratio.paired(local_times, times)), str(by_uring),
+                ])  # fmt: skip
         report.table(
-            "samples of 512 seeds and two hops, the same everywhere; speed beside the mapped file",
-            ["graph", "ms", "speed as mapped", "speed as uring"],
-            [
-                [
-                    name, 100 * statistics.median(times), str(Ratio.paired(drawn["mapped"], times)),
-                    str(Ratio.paired(drawn["uring"], times)),
-                ]
-                for name, times in drawn.items()
-            ],
-        )  # fmt: skip
+            "samples of 512 seeds and two hops, the same everywhere; speed beside the mapped file, "
+            "and beside a snapshot in the process that writes",
+            ["graph", "where", "ms", "speed as mapped, or snapshot", "speed as uring"],
+            where,
+        )
     if from_redis is None:
         report.note("There is no Redis here: apt install redis-server, pip install redis hiredis.")
 

@@ -1,6 +1,7 @@
 /* Copies the last sample to the caller's arrays, widened to int32 or int64. */
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/minmax.h"
@@ -96,20 +97,13 @@ static uint64_t some(uint64_t at, uint64_t end, uint64_t most) {
     return end - at < most ? end - at : most;
 }
 
-INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge,
-                     aether_error *err) {
+/* Write the ids of the edges from `from` on. */
+INLINE int put_found(const aether_sampler *s, const ae_relation *r, uint64_t from, uint32_t bytes,
+                     void *restrict edge, aether_error *err) {
     const aether_topology *t = r->topology;
     const uint64_t *positions = r->positions.data;
-    const uint64_t known = t->edge_ids_are_positions ? r->num_edges : r->num_known;
     uint64_t ids[BLOCK], n;
-    for (uint64_t at = 0; at < known; at += n) {
-        n = some(at, known, AE_TASK_ITEMS);
-        if (ae_task_cancelled(s->task))
-            return cancelled(err);
-        for (uint64_t i = 0; i < n; i++)
-            put(edge, bytes, at + i, positions[at + i]);
-    }
-    for (uint64_t at = known, done = 0; at < r->num_edges; at += n, done += n) {
+    for (uint64_t at = from, done = 0; at < r->num_edges; at += n, done += n) {
         n = some(at, r->num_edges, BLOCK);
         if (done % AE_TASK_ITEMS == 0 && ae_task_cancelled(s->task))
             return cancelled(err);
@@ -120,6 +114,44 @@ INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t byt
             put(edge, bytes, at + i, ids[i]);
     }
     return AETHER_OK;
+}
+
+/* Write the ids of the edges from `from` on, of lists elsewhere, which are asked for all at once. */
+INLINE int put_asked(const aether_sampler *s, const ae_relation *r, uint64_t from, uint32_t bytes,
+                     void *restrict edge, aether_error *err) {
+    const aether_topology *t = r->topology;
+    const uint64_t *positions = r->positions.data;
+    const uint64_t n = r->num_edges - from;
+    if (!n)
+        return AETHER_OK;
+    if (ae_task_cancelled(s->task))
+        return cancelled(err);
+    if (bytes == 8)
+        return t->ops->edge_ids(t, positions + from, n, (uint64_t *)edge + from, err);
+    uint64_t *ids = malloc(n * sizeof *ids); /* no more than there are positions */
+    if (!ids)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the ids of %" PRIu64 " edges", n);
+    int rc = t->ops->edge_ids(t, positions + from, n, ids, err);
+    for (uint64_t i = 0; !rc && i < n; i++)
+        put(edge, bytes, from + i, ids[i]);
+    free(ids);
+    return rc;
+}
+
+INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge,
+                     aether_error *err) {
+    const aether_topology *t = r->topology;
+    const uint64_t *positions = r->positions.data;
+    const uint64_t known = t->edge_ids_are_positions ? r->num_edges : r->num_known;
+    uint64_t n;
+    for (uint64_t at = 0; at < known; at += n) {
+        n = some(at, known, AE_TASK_ITEMS);
+        if (ae_task_cancelled(s->task))
+            return cancelled(err);
+        for (uint64_t i = 0; i < n; i++)
+            put(edge, bytes, at + i, positions[at + i]);
+    }
+    return t->is_far ? put_asked(s, r, known, bytes, edge, err) : put_found(s, r, known, bytes, edge, err);
 }
 
 INLINE int put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch,
