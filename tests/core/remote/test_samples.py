@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from certificates import make_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 from serving import Client, address_in, comes, served
@@ -568,6 +569,27 @@ def fuzzed(graph: Graph) -> Iterator[tuple[FeatureServer, SampleService]]:
     service = SampleService(graph, SamplePlan([3, 2], {"time_attr": "edge_time"}))
     with FeatureServer({}, samples={"g": service}, port=0) as server:
         yield server, service
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_a_client_that_does_not_read(graph: Graph, tmp_path: Path, with_tls: bool) -> None:
+    """It holds nobody up, and gets all of its answers when it does."""
+    service = SampleService(graph, SamplePlan([-1, -1]))
+    tls = make_certificate(tmp_path) if with_tls else None
+    with FeatureServer({}, samples={"g": service}, port=0, tls=tls) as server:
+        ca = f"?ca={tls[0]}" if tls else ""
+        with open_sampler(f"{server.address}{ca}") as reader:
+            connection = reader._endpoint.take()
+            requests = [make_request(service.form, [i], None, i) for i in range(100)]
+            for one in requests:
+                connection.begin(wire.SAMPLE, wire.pack_number(0), one.pack())
+            time.sleep(0.2)  # its buffers are full now
+            with open_sampler(f"{server.address}{ca}") as other:
+                assert other.sample([1], key=1).key == 1
+            for number, one in enumerate(requests, connection._request - 99):
+                found = connection.end(wire.SAMPLE, number, None, wire.MAX_BODY)
+                assert found == service.answer(one).tobytes()
+            connection.close()
 
 
 @given(
