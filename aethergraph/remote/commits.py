@@ -78,8 +78,8 @@ class Commits(Protocol):
     #: True if there may be further ones.
     is_live: bool
 
-    def take(self) -> Taken:
-        """Return the last commit.
+    def take(self, anew: bool = False) -> Taken:
+        """Return the last commit, which several may share unless it is to be taken ``anew``.
 
         Raises:
             FileChangedError: the directory of the graph holds another one now.
@@ -95,7 +95,7 @@ class _Fixed:
         self.identity = identity
         self._taken = Taken(graph, graph, commit_number(graph), {})
 
-    def take(self) -> Taken:
+    def take(self, anew: bool = False) -> Taken:
         return self._taken
 
 
@@ -110,7 +110,7 @@ class _Live:
         if graph.directory is not None:
             self.identity = LiveDirectory(graph.directory).uuid.hex()
 
-    def take(self) -> Taken:
+    def take(self, anew: bool = False) -> Taken:
         now = self._graph.snapshot()
         return Taken(self._graph, now, commit_number(now), {})
 
@@ -173,7 +173,7 @@ class _Directory:
             then = self._history.last()
             self._then = Taken(then, then, commit_number(then), {})
 
-    def take(self) -> Taken:
+    def take(self, anew: bool = False) -> Taken:
         if self._directory.published() != self._seen:
             with self._lock:
                 self._look()
@@ -181,7 +181,7 @@ class _Directory:
         if graph is None:
             assert self._then is not None
             return self._then
-        kept = self._kept.last_of(graph)
+        kept = None if anew else self._kept.last_of(graph)
         if kept is not None:
             return kept
         now = graph.snapshot()

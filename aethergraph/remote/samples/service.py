@@ -20,6 +20,7 @@ from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.errors import (
     FileChangedError,
     InvalidArgumentError,
+    SnapshotExpiredError,
     UnsupportedError,
 )
 from aethergraph.features.sources import gather_rows
@@ -101,7 +102,15 @@ class SampleService:
             InvalidArgumentError: times are missing.
             LimitError: the sample is larger than an answer can be.
         """
-        taken = self._source.take()
+        try:
+            return self._answer(self._source.take(), request, room, commit)
+        except SnapshotExpiredError:  # of a commit that was shared: a writer may wait for less
+            return self._answer(self._source.take(anew=True), request, room, commit)
+
+    def _answer(
+        self, taken: Taken, request: Request, room: Room | None, commit: int | None
+    ) -> NDArray[np.uint8]:
+        """Return the bytes of the answer to a request, from a commit."""
         sampler = self._sampler_of(taken.graph)
         seeds, key, times = request.arguments(self.form)
         tables: dict[Any, Mapping[str, RowSource]] = taken.shared

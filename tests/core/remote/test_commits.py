@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from serving import comes
 
 from aethergraph import DynamicGraph
 from aethergraph.errors import FileChangedError
 from aethergraph.remote import FeatureServer, SamplePlan, SampleService, open_graph, open_sampler
 from aethergraph.remote.commits import commits_of
+from aethergraph.remote.samples.request import make_request
 
 
 @pytest.fixture
@@ -45,6 +49,29 @@ def test_a_snapshot_is_the_last_one(graph: DynamicGraph) -> None:
         assert not now.is_last
     with graph.snapshot() as now:
         assert now.is_last
+
+
+def test_a_writer_that_waits_for_less(tmp_path: Path) -> None:
+    """A shared commit may expire in the middle of an answer, which is then made from a new one."""
+    path, sizes = tmp_path / "g.aegd", list[int]()
+    with DynamicGraph.open(path, 10, 8, durability="none", max_snapshot_age=0.01) as graph:
+        graph.node_attrs["x"] = np.zeros((10, 2), np.float32)
+        graph.insert_edges([3, 4], [1, 1])
+        service = SampleService(path, SamplePlan([2]))
+        request = make_request(service.form, [1], None, 1)
+        service.answer(request)
+
+        def room(size: int) -> NDArray[np.uint8]:
+            sizes.append(size)
+            if len(sizes) == 1:
+                time.sleep(0.05)
+                graph.update_nodes(range(10), x=np.ones((10, 2)))
+                graph._store.live.reclaim()
+            return np.empty(size, np.uint8)
+
+        found = service.form.unpack(service.answer(request, room))
+        assert len(sizes) == 2 and found.commit == graph.lsn
+        assert (found.node_attrs["x"] == 1).all()
 
 
 def test_a_directory_that_is_exchanged(graph: DynamicGraph, tmp_path: Path) -> None:
