@@ -13,27 +13,39 @@
 
 /* ---- lists ---- */
 
+/* Return the root of a node for reading: where there is none, one of line 0, which is empty. */
+static inline const ae_root *root_to_read(const ae_table *t, uint64_t node) {
+    const uint64_t line = atomic_load_explicit(&t->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
+    return &t->roots[line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE];
+}
+
+/* Return the head of a list. Without a past it never changed: its root is the neighbour of one that has. The
+ * past is looked at once, as the writer may just be giving it one. */
+static inline uint64_t head_of(const ae_view *s, const ae_root *root) {
+    const uint64_t head = atomic_load_explicit(&root->head, memory_order_acquire);
+    const uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
+    if (__builtin_expect((uint32_t)past > s->epoch, 0))
+        return ae_view_older(s, past);
+    return head | (past ? 0 : AE_HEAD_BASE);
+}
+
+/* Whether a list has changed follows no pattern: branches on it would often be wrong. */
 static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out, aether_error *err) {
+    const ae_table *table = s->table;
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];
     uint16_t places[SOME];
     uint64_t k = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (i + FAR < n)
-            __builtin_prefetch(&s->table->lines[nodes[i + FAR] / AE_ROOTS_OF_LINE]);
+            __builtin_prefetch(&table->lines[nodes[i + FAR] / AE_ROOTS_OF_LINE]);
         if (i + NEAR < n)
-            __builtin_prefetch(ae_table_root(s->table, nodes[i + NEAR]));
-        const ae_root *root = ae_table_root(s->table, nodes[i]);
-        uint64_t head = AE_HEAD_BASE;
-        if (root && (head = ae_view_head(s, root)) == 0 &&
-            !atomic_load_explicit(&root->past, memory_order_relaxed))
-            head = AE_HEAD_BASE; /* a neighbour of one that has changed */
-        if (head == AE_HEAD_BASE) {
-            base_nodes[k] = nodes[i];
-            places[k++] = (uint16_t)i;
-        } else {
-            out[i] = (ae_list){ae_view_start(head), ae_head_length(head)};
-        }
+            __builtin_prefetch(root_to_read(table, nodes[i + NEAR]));
+        const uint64_t head = head_of(s, root_to_read(table, nodes[i]));
+        out[i] = (ae_list){ae_view_start(head), ae_head_length(head)};
+        base_nodes[k] = nodes[i];
+        places[k] = (uint16_t)i;
+        k += head == AE_HEAD_BASE;
     }
     const int rc = k ? ae_base_locate(s->below, base_nodes, k, lists, err) : AETHER_OK;
     for (uint64_t i = 0; !rc && i < k; i++)
@@ -53,13 +65,13 @@ static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, a
 /* ---- entries ---- */
 
 /* Return the group of an entry, or NULL and its position in the base. */
-static inline const uint8_t *resolve(const ae_view *s, uint64_t position, ae_cursor *c, uint32_t *lane,
-                                     uint64_t *below) {
+static inline const uint8_t *resolve(const ae_view *s, const ae_reach *r, uint64_t position, ae_cursor *c,
+                                     uint32_t *lane, uint64_t *below) {
     if (!(position & AE_LIVE_BIT)) {
         *below = position;
         return NULL;
     }
-    const uint8_t *group = ae_view_group(s, position, c, lane);
+    const uint8_t *group = ae_view_group(s, r, position, c, lane);
     *below = UINT64_MAX;
     if (!group && ae_position_is_large(position) && ae_cursor_has(c, position))
         *below = c->first + (ae_position_index(position) - c->from);
@@ -67,12 +79,13 @@ static inline const uint8_t *resolve(const ae_view *s, uint64_t position, ae_cur
 }
 
 static bool all_below(const ae_view *s, const uint64_t *positions, uint64_t n) {
-    uint64_t any = 0, largest = 0;
+    uint64_t largest = 0;
     for (uint64_t i = 0; i < n; i++) {
-        any |= positions[i];
+        if (positions[i] & AE_LIVE_BIT)
+            return false;
         largest = positions[i] > largest ? positions[i] : largest;
     }
-    return !(any & AE_LIVE_BIT) && (!n || largest < s->below->given.lists->num_edges);
+    return !n || largest < s->below->given.lists->num_edges;
 }
 
 /* Positions of the base among those that were asked for. */
@@ -95,21 +108,19 @@ static inline bool is_large(uint64_t position) {
     return position & AE_LIVE_BIT && ae_position_is_large(position);
 }
 
-/* Prefetch what resolve() reads of the lists of n positions, so that the cache misses overlap: directories
- * first, then leaves, which say of which entries of the base an extent is. */
-AE_PREFETCHES prefetch_places(const ae_view *s, const uint64_t *positions, uint64_t n) {
-    uint32_t any = 0;
-    for (uint64_t i = 0; i < n; i++)
-        if (is_large(positions[i])) {
-            __builtin_prefetch(ae_arena_at(s->arena, ae_position_ref(positions[i])));
-            any++;
-        }
+/* Prefetch the directory of a large list. */
+AE_PREFETCHES prefetch_directory(const ae_view *s, uint64_t position) {
+    __builtin_prefetch(ae_arena_at(s->arena, ae_position_ref(position)));
+}
+
+/* Prefetch the leaves of n entries of large lists, or what says of which entries of the base an extent is. */
+AE_PREFETCHES prefetch_leaves(const ae_view *s, const uint64_t *positions, uint64_t n) {
     ae_place p = {0};
     uint32_t list = 0;
-    for (uint64_t i = 0; any && i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const uint32_t index = ae_position_index(positions[i]);
         const uint32_t other = (uint32_t)(positions[i] >> AE_INDEX_BITS);
-        if (!is_large(positions[i]) || (other == list && index >= p.from && index < p.to))
+        if (other == list && index >= p.from && index < p.to)
             continue;
         p = ae_view_place(s, positions[i]);
         list = other;
@@ -117,61 +128,127 @@ AE_PREFETCHES prefetch_places(const ae_view *s, const uint64_t *positions, uint6
     }
 }
 
-/* Entries themselves come last, and what is the base's. */
+/* Prefetch what resolve() reads of the lists of n positions, so that the cache misses overlap. */
+AE_PREFETCHES prefetch_places(const ae_view *s, const uint64_t *positions, uint64_t n) {
+    uint64_t large[SOME], k = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (is_large(positions[i])) {
+            prefetch_directory(s, positions[i]);
+            large[k++] = positions[i];
+        }
+    prefetch_leaves(s, large, k);
+}
+
+/* Short lists first, and directories; then leaves; entries in them come last, and what is the base's. */
+static void prefetch_some(const ae_view *s, const uint64_t *positions, uint64_t n) {
+    const aether_topology *base = s->below->given.lists;
+    const ae_reach r = ae_reach_of(s);
+    const uint64_t num_edges = base->num_edges;
+    const uint32_t *near = s->near;
+    uint64_t below[SOME], large[SOME], num_below = 0, num_large = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t position = positions[i];
+        if (is_large(position)) {
+            prefetch_directory(s, position);
+            large[num_large++] = position;
+        } else if (position & AE_LIVE_BIT) {
+            ae_reach_prefetch(&r, ae_reach_block(&r, position), ae_position_index(position));
+        } else if (near) {
+            __builtin_prefetch(&near[position < num_edges ? position : 0]);
+        } else {
+            below[num_below] = position;
+            num_below += position < num_edges;
+        }
+    }
+    prefetch_leaves(s, large, num_large);
+    ae_cursor c = {0};
+    for (uint64_t i = 0; i < num_large; i++) {
+        uint32_t lane;
+        const uint8_t *group = resolve(s, &r, large[i], &c, &lane, &below[num_below]);
+        if (group)
+            ae_reach_prefetch(&r, group, lane);
+        else
+            num_below += below[num_below] < num_edges;
+    }
+    if (num_below)
+        base->ops->prefetch(base, below, num_below);
+}
+
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_view *s = ae_view_of(t);
-    const aether_topology *base = s->below->given.lists;
-    ae_cursor c = {0};
-    picked p;
-    for (uint64_t done = 0; done < n; done += SOME) {
-        const uint64_t some = n - done < SOME ? n - done : SOME;
-        prefetch_places(s, positions + done, some);
-        p.n = 0;
-        for (uint64_t i = 0; i < some; i++) {
-            uint32_t lane;
-            uint64_t below;
-            const uint8_t *group = resolve(s, positions[done + i], &c, &lane, &below);
-            if (group)
-                ae_view_prefetch_group(s, group, lane);
-            else if (below < base->num_edges)
-                p.positions[p.n++] = below;
-        }
-        if (p.n)
-            base->ops->prefetch(base, p.positions, p.n);
+    if (all_below(s, positions, n)) {
+        s->below->given.lists->ops->prefetch(s->below->given.lists, positions, n);
+        return;
     }
+    for (uint64_t done = 0; done < n; done += SOME)
+        prefetch_some(s, positions + done, n - done < SOME ? n - done : SOME);
 }
 
 /* `edges`: for edge ids, in the place of positions; NULL: they stay. */
 static inline __attribute__((always_inline)) int read_some(const ae_view *s, const uint64_t *positions,
                                                            uint64_t n, uint64_t *ids, uint64_t *edges,
                                                            ae_cursor *c, aether_error *err) {
-    uint64_t got[SOME];
-    picked p;
-    int rc = AETHER_OK;
-    p.n = 0;
-    for (uint64_t i = 0; !rc && i < n; i++) {
+    const ae_reach r = ae_reach_of(s);
+    const uint64_t num_minor = s->base.num_minor, num_edges = s->below->given.lists->num_edges;
+    uint64_t got[SOME], below[SOME], k = 0;
+    uint16_t places[SOME];
+    for (uint64_t i = 0; i < n; i++) {
         uint32_t lane;
-        uint64_t below;
-        const uint8_t *group = resolve(s, positions[i], c, &lane, &below);
+        const uint64_t position = positions[i];
+        const uint8_t *group = resolve(s, &r, position, c, &lane, &below[k]);
         if (!group) {
-            rc = pick(s, positions[i], below, i, &p, err);
+            if (__builtin_expect(below[k] >= num_edges, 0))
+                return ae_view_bad_position(s, position, err);
+            places[k++] = (uint16_t)i;
             continue;
         }
-        ids[i] = ae_group_id(group, lane);
-        if (__builtin_expect(ids[i] >= s->base.num_minor, 0))
-            return ae_view_bad_id(s, positions[i], ids[i], err);
+        const uint64_t id = ids[i] = ae_group_id(group, lane);
+        if (__builtin_expect(id >= num_minor, 0))
+            return ae_view_bad_id(s, position, id, err);
         if (edges)
-            edges[i] = ae_group_edge_id(&s->table->layout, group, lane);
+            edges[i] = ae_reach_edge_id(&r, group, lane);
     }
-    if (!rc && p.n)
-        rc = ae_base_ids(s->below, p.positions, p.n, got, err);
-    for (uint32_t i = 0; !rc && i < p.n; i++)
-        ids[p.places[i]] = got[i];
-    if (!rc && edges && p.n)
-        rc = ae_base_edge_ids(s->below, p.positions, p.n, got, err);
-    for (uint32_t i = 0; !rc && edges && i < p.n; i++)
-        edges[p.places[i]] = got[i];
+    int rc = k ? ae_base_ids(s->below, below, k, got, err) : AETHER_OK;
+    for (uint64_t i = 0; !rc && i < k; i++)
+        ids[places[i]] = got[i];
+    if (!rc && edges && k)
+        rc = ae_base_edge_ids(s->below, below, k, got, err);
+    for (uint64_t i = 0; !rc && edges && i < k; i++)
+        edges[places[i]] = got[i];
     return rc;
+}
+
+/* read_some() where the base's ids are an array in memory, and its edge ids, if they are wanted, positions.
+ */
+static inline __attribute__((always_inline)) int read_near(const ae_view *s, const uint64_t *positions,
+                                                           uint64_t n, uint64_t *ids, uint64_t *edges,
+                                                           ae_cursor *c, aether_error *err) {
+    const aether_topology *base = s->below->given.lists;
+    const ae_reach r = ae_reach_of(s);
+    const uint32_t *near = s->near;
+    const uint64_t num_minor = s->base.num_minor, num_below = base->num_minor, num_edges = base->num_edges;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t position = positions[i];
+        uint64_t below;
+        uint32_t lane;
+        const uint8_t *group = resolve(s, &r, position, c, &lane, &below);
+        if (group) {
+            const uint64_t id = ids[i] = ae_group_id(group, lane);
+            if (__builtin_expect(id >= num_minor, 0))
+                return ae_view_bad_id(s, position, id, err);
+            if (edges)
+                edges[i] = ae_reach_edge_id(&r, group, lane);
+        } else {
+            if (__builtin_expect(below >= num_edges, 0))
+                return ae_view_bad_position(s, position, err);
+            const uint64_t id = ids[i] = near[below];
+            if (__builtin_expect(id >= num_below, 0))
+                return ae_base_ids(s->below, &below, 1, &ids[i], err);
+            if (edges)
+                edges[i] = below;
+        }
+    }
+    return AETHER_OK;
 }
 
 static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n, uint64_t *ids,
@@ -181,6 +258,10 @@ static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n
     int rc = AETHER_OK;
     if (all_below(s, positions, n))
         return ae_base_ids(s->below, positions, n, ids, err);
+    if (s->near) {
+        rc = read_near(s, positions, n, ids, NULL, &c, err);
+        return rc ? rc : ae_view_check(s, err);
+    }
     for (uint64_t done = 0; !rc && done < n; done += SOME)
         rc = read_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, NULL, &c, err);
     return rc ? rc : ae_view_check(s, err);
@@ -194,6 +275,10 @@ static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n
     if (all_below(s, positions, n)) {
         rc = ae_base_ids(s->below, positions, n, ids, err);
         return rc ? rc : ae_base_edge_ids(s->below, positions, n, positions, err);
+    }
+    if (s->near && s->below->given.lists->edge_ids_are_positions && !s->below->given.edge_ids) {
+        rc = read_near(s, positions, n, ids, positions, &c, err);
+        return rc ? rc : ae_view_check(s, err);
     }
     for (uint64_t done = 0; !rc && done < n; done += SOME)
         rc = read_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, positions + done,
@@ -218,6 +303,7 @@ static int column_some(const ae_view *s, ae_column which, const uint64_t *positi
     const ae_layout *l = &s->table->layout;
     uint32_t bytes;
     const uint32_t offset = ae_column_offset(l, which, &bytes);
+    const ae_reach r = ae_reach_of(s);
     uint64_t got[SOME];
     picked p;
     int rc = AETHER_OK;
@@ -228,7 +314,7 @@ static int column_some(const ae_view *s, ae_column which, const uint64_t *positi
         uint64_t below;
         if (i + VALUES_AHEAD < n && positions[i + VALUES_AHEAD] & AE_LIVE_BIT)
             ae_view_prefetch_value(s, positions[i + VALUES_AHEAD], offset, bytes);
-        const uint8_t *group = resolve(s, positions[i], c, &lane, &below);
+        const uint8_t *group = resolve(s, &r, positions[i], c, &lane, &below);
         if (!group)
             rc = pick(s, positions[i], below, i, &p, err);
         else
@@ -301,6 +387,7 @@ static uint64_t most_below(const uint64_t *positions, uint64_t n) {
 
 /* Note which entries of a job lie in the base, and where. */
 static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *err) {
+    const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
     uint64_t bits = 0;
     m->num_below = 0;
@@ -309,7 +396,7 @@ static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *e
         uint64_t below;
         if (i % SOME == 0)
             prefetch_places(s, job->positions + i, job->count - i < SOME ? job->count - i : SOME);
-        if (!resolve(s, job->positions[i], &c, &lane, &below)) {
+        if (!resolve(s, &r, job->positions[i], &c, &lane, &below)) {
             if (__builtin_expect(below >= s->below->given.lists->num_edges, 0))
                 return ae_view_bad_position(s, job->positions[i], err);
             m->below[m->num_below++] = below;
@@ -326,6 +413,7 @@ static int look(const ae_view *s, const ae_fetch *job, mixed *m, aether_error *e
 /* The first ids of a job are now the base's: spread them, from the last one on, and read those of the arena
  * between them. */
 static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_error *err) {
+    const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
     uint32_t *ids = job->ids;
     uint64_t left = m->num_below;
@@ -338,7 +426,7 @@ static int spread(const ae_view *s, const ae_fetch *job, const mixed *m, aether_
             ids[i] = ids[--left];
             continue;
         }
-        const uint8_t *group = resolve(s, job->positions[i], &c, &lane, &below);
+        const uint8_t *group = resolve(s, &r, job->positions[i], &c, &lane, &below);
         if (!group)
             return ae_view_bad_position(s, job->positions[i], err); /* the pin has expired */
         const uint64_t id = ids[i] = ae_group_id(group, lane);

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/task.h"
 #include "live/view.h"
+#include "topology/arrays.h"
 
 #define AHEAD        24 /* roots to prefetch ahead, as in topology/arrays.c */
 #define VALUES_AHEAD 48 /* positions */
@@ -32,22 +33,23 @@ static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, a
 /* Large lists in two rounds, so that cache misses overlap: directories first, then leaves. */
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_view *s = ae_view_of(t);
+    const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
     uint32_t lane;
     bool any_large = false;
     for (uint64_t i = 0; i < n; i++) {
-        const uint8_t *first = ae_arena_at(s->arena, ae_position_ref(positions[i]));
+        const uint8_t *first = ae_reach_block(&r, positions[i]);
         any_large |= ae_position_is_large(positions[i]);
         if (ae_position_is_large(positions[i]))
             __builtin_prefetch(first);
         else
-            ae_view_prefetch_group(s, first, ae_position_index(positions[i]));
+            ae_reach_prefetch(&r, first, ae_position_index(positions[i]));
     }
     for (uint64_t i = 0; any_large && i < n; i++)
         if (ae_position_is_large(positions[i])) {
-            const uint8_t *group = ae_view_group(s, positions[i], &c, &lane);
+            const uint8_t *group = ae_view_group(s, &r, positions[i], &c, &lane);
             if (group)
-                ae_view_prefetch_group(s, group, lane);
+                ae_reach_prefetch(&r, group, lane);
         }
 }
 
@@ -55,17 +57,20 @@ static void prefetch(const aether_topology *t, const uint64_t *positions, uint64
 static inline __attribute__((always_inline)) int read_entries(const ae_view *s, const uint64_t *positions,
                                                               uint64_t n, uint64_t *ids, uint64_t *edges,
                                                               aether_error *err) {
+    const ae_reach r = ae_reach_of(s);
+    const uint64_t num_minor = s->base.num_minor;
     ae_cursor c = {0};
     for (uint64_t i = 0; i < n; i++) {
         uint32_t lane;
-        const uint8_t *group = ae_view_group(s, positions[i], &c, &lane);
+        const uint64_t position = positions[i];
+        const uint8_t *group = ae_view_group(s, &r, position, &c, &lane);
         if (__builtin_expect(!group, 0))
-            return ae_view_bad_position(s, positions[i], err);
-        ids[i] = ae_group_id(group, lane);
-        if (__builtin_expect(ids[i] >= s->base.num_minor, 0))
-            return ae_view_bad_id(s, positions[i], ids[i], err);
+            return ae_view_bad_position(s, position, err);
+        const uint64_t id = ids[i] = ae_group_id(group, lane);
+        if (__builtin_expect(id >= num_minor, 0))
+            return ae_view_bad_id(s, position, id, err);
         if (edges)
-            edges[i] = ae_group_edge_id(&s->table->layout, group, lane);
+            edges[i] = ae_reach_edge_id(&r, group, lane);
     }
     return ae_view_check(s, err);
 }
@@ -87,12 +92,13 @@ static inline __attribute__((always_inline)) int read_column(const ae_view *s, a
     const ae_layout *l = &s->table->layout;
     uint32_t bytes;
     const uint32_t offset = ae_column_offset(l, which, &bytes);
+    const ae_reach r = ae_reach_of(s);
     ae_cursor c = {0};
     for (uint64_t i = 0; i < n; i++) {
         uint32_t lane;
         if (i + VALUES_AHEAD < n)
             ae_view_prefetch_value(s, positions[i + VALUES_AHEAD], offset, bytes);
-        const uint8_t *group = ae_view_group(s, positions[i], &c, &lane);
+        const uint8_t *group = ae_view_group(s, &r, positions[i], &c, &lane);
         if (__builtin_expect(!group, 0))
             return ae_view_bad_position(s, positions[i], err);
         ae_column_take(l, which, group, lane, out, i);
@@ -142,6 +148,7 @@ static void init_view(ae_view *v, const ae_lists *lists, const ae_pin *pin) {
     v->table = &lists->table;
     v->arena = &lists->arena;
     v->below = ae_base_is_there(&lists->base) ? &lists->base : NULL;
+    v->near = v->below ? ae_arrays_ids(v->below->given.lists) : NULL;
     v->ops = v->below ? ae_view_ops_over(v) : operations(&lists->table.layout);
     v->pin = pin;
     v->base = (aether_topology){.ops = &v->ops, .end_positions = AE_LIVE_END, .id_bytes = sizeof(uint32_t)};

@@ -31,6 +31,7 @@ typedef struct ae_view {
     const ae_table *table;
     const ae_arena *arena;
     const ae_base *below; /* NULL: there is none */
+    const uint32_t *near; /* ids of the base by position, where they are an array in memory, else NULL */
     const ae_pin *pin;
     uint64_t epoch;
     uint64_t end; /* of the arena as it was then, in bytes: positions lead nowhere behind it */

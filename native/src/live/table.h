@@ -23,9 +23,10 @@
  * four nodes are:
  *
  *   index    u32 by node / 4: line of their roots; 0: none of them was ever changed
- *   roots    line 0 (unused) | line 1: 4 roots | line 2 | ...
+ *   roots    line 0 (always empty) | line 1: 4 roots | line 2 | ...
  *
- * A line stays where it is, so readers need no more than to load the index before the root.
+ * A line stays where it is, so readers need no more than to load the index before the root. Line 0 is there
+ * for them: a list that never changed has an empty root.
  *
  * Caveats: only the writer's process can write the table. Commit numbers in roots have 32 bits:
  * the graph refuses changes (AETHER_E_LIMIT) when they run out. Nodes that are touched at random

@@ -100,31 +100,52 @@ static inline bool ae_cursor_has(const ae_cursor *c, uint64_t position) {
     return c->place == (uint32_t)(position >> AE_INDEX_BITS) && index >= c->from && index < c->to;
 }
 
+/* Where entries are, by value: in the view it would be loaded again after each result that is written. */
+typedef struct ae_reach {
+    const uint8_t *data;
+    uint64_t end;
+    uint32_t group, edge_id, edge_id_bytes; /* as in the layout */
+} ae_reach;
+
+static inline ae_reach ae_reach_of(const ae_view *s) {
+    const ae_layout *l = &s->table->layout;
+    return (ae_reach){s->arena->memory.data, s->end, l->group, l->edge_id, l->edge_id_bytes};
+}
+
+/* Return the block of a small list, which may be behind the end. */
+static inline const uint8_t *ae_reach_block(const ae_reach *r, uint64_t position) {
+    return r->data + (uint64_t)ae_position_ref(position) * AE_UNIT;
+}
+
+static inline uint64_t ae_reach_edge_id(const ae_reach *r, const uint8_t *group, uint32_t lane) {
+    const void *column = group + r->edge_id;
+    return r->edge_id_bytes == 4 ? ((const uint32_t *)column)[lane] : ((const uint64_t *)column)[lane];
+}
+
+/* Prefetch what there is of an entry in a block: its id, and its edge id, which may be in the next line. */
+AE_PREFETCHES ae_reach_prefetch(const ae_reach *r, const uint8_t *groups, uint32_t index) {
+    const uint8_t *group = groups + (uint64_t)(index / AE_GROUP) * r->group;
+    __builtin_prefetch(group + index % AE_GROUP * sizeof(uint32_t));
+    __builtin_prefetch(group + r->edge_id + (uint64_t)(index % AE_GROUP) * r->edge_id_bytes);
+}
+
 /* Return the group of an entry, or NULL if there is none: over a base the entry may be in an extent, which is
  * then where the cursor is. */
-static inline const uint8_t *ae_view_group(const ae_view *s, uint64_t position, ae_cursor *c,
-                                           uint32_t *lane) {
+static inline const uint8_t *ae_view_group(const ae_view *s, const ae_reach *r, uint64_t position,
+                                           ae_cursor *c, uint32_t *lane) {
     uint32_t index = ae_position_index(position);
-    const uint64_t group = s->table->layout.group;
     if (!ae_position_is_large(position)) {
         *lane = index % AE_GROUP;
-        const uint64_t offset = (uint64_t)ae_position_ref(position) * AE_UNIT + index / AE_GROUP * group;
-        return offset + group <= s->end ? s->arena->memory.data + offset : NULL;
+        const uint64_t offset =
+            (uint64_t)ae_position_ref(position) * AE_UNIT + (uint64_t)(index / AE_GROUP) * r->group;
+        return offset + r->group <= r->end ? r->data + offset : NULL;
     }
     if ((!ae_cursor_has(c, position) && !ae_view_seek(s, position, c)) || !c->groups)
         return NULL;
     index -= c->from;
     *lane = index % AE_GROUP;
-    const uint8_t *found = c->groups + index / AE_GROUP * group;
-    return found + group <= s->arena->memory.data + s->end ? found : NULL;
-}
-
-/* Prefetch what there is of an entry in a group: its id, and its edge id, which may be in the next line. */
-AE_PREFETCHES ae_view_prefetch_group(const ae_view *s, const uint8_t *groups, uint32_t index) {
-    const ae_layout *l = &s->table->layout;
-    const uint8_t *group = groups + (uint64_t)(index / AE_GROUP) * l->group;
-    __builtin_prefetch(group + index % AE_GROUP * sizeof(uint32_t));
-    __builtin_prefetch(group + l->edge_id + (uint64_t)(index % AE_GROUP) * l->edge_id_bytes);
+    const uint8_t *found = c->groups + (uint64_t)(index / AE_GROUP) * r->group;
+    return found + r->group <= r->data + r->end ? found : NULL;
 }
 
 /* Prefetch a value of a small list; large lists are few, and soon in the caches. */

@@ -100,6 +100,10 @@ void ae_arrays_free(aether_topology *t) {
 
 static const ae_topology_ops ram_ops32 = RAM_OPS(32), ram_ops64 = RAM_OPS(64);
 
+const uint32_t *ae_arrays_ids(const aether_topology *t) {
+    return t->ops == &ram_ops32 ? ae_arrays_of(t)->indices : NULL;
+}
+
 ae_arrays ae_arrays_make(const aether_lists *l, const ae_topology_ops *ops) {
     return (ae_arrays){
         .base = {.ops = ops,

@@ -28,6 +28,10 @@ static inline const ae_arrays *ae_arrays_of(const aether_topology *t) {
     return (const ae_arrays *)(const void *)t;
 }
 
+/* Return the array of 32-bit ids that the positions of a topology are indexes into, for callers that check
+ * what they take from it; NULL: it keeps its ids in another way. */
+const uint32_t *ae_arrays_ids(const aether_topology *t);
+
 /* Return a topology of `lists` with the operations `ops`. */
 ae_arrays ae_arrays_make(const aether_lists *lists, const ae_topology_ops *ops);
 /* Check the arrays that a topology in memory is made of: widths, counts, ends of indptr. */
