@@ -96,7 +96,7 @@ from aethergraph._native.lists import (
     id_bytes_for,
     id_dtype,
 )
-from aethergraph._native.live import NativeLive
+from aethergraph._native.live import NativeLive, insert_plain
 from aethergraph._native.live_journal import truncate_journal, verify_journal
 from aethergraph._native.live_rows import MISSING, MOST_DIMENSIONS, LiveSlots, SlotLayout
 from aethergraph._native.live_snapshots import (
@@ -350,6 +350,7 @@ __all__ = [
     "SlotLayout",
     "NativeSnapshot",
     "PinnedLists",
+    "insert_plain",
     "live_has_huge_pages",
     "live_has_membarrier",
     "pin_all",

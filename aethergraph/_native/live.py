@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from aethergraph.errors import UnsupportedError
 
 #: Looked up once: a call for each edge is made of such steps.
 _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
+#: ``insert_plain(handle, relation, src, dst, err)`` returns the id of the edge, or the code of an
+#: error. Handle and err are :attr:`NativeLive.plain`; a method would be a tenth of the whole call.
+insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
 
 
 class NativeLive:
@@ -48,7 +51,7 @@ class NativeLive:
 
     __slots__ = (
         "_err", "_following", "_former", "_handle", "_looked", "_number", "_numbers", "_reading",
-        "_state", "follow", "relations",
+        "_state", "follow", "plain", "relations",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +76,8 @@ class NativeLive:
         self._err = new_error()
         self._number = ffi.new("int64_t *")
         self._numbers = ffi.new("aether_live_relation_stats *")
+        #: Handle and err for :func:`insert_plain`; None: a change reads a base, which is guarded.
+        self.plain: tuple[Any, Any] | None = (self._handle, self._err)
 
     @classmethod
     def create(
@@ -150,6 +155,7 @@ class NativeLive:
         former = self._handle
         self._former.append(former)
         self._handle, self.relations, self._state = other._handle, other.relations, other._state
+        self.plain = None if self._state[1] else (self._handle, self._err)
         return former
 
     def retire(self, former: Any) -> None:
@@ -204,6 +210,7 @@ class NativeLive:
         if code:
             raise_error(code, err)
         self._state[1][relation, layout] = base
+        self.plain = None
         if base.sums is not None:
             self._give_sums(self._handle, relation, layout, base.sums)
 
@@ -269,6 +276,10 @@ class NativeLive:
             fail(code, err)
         edge: int = number[0]
         return edge
+
+    def fail(self, code: int) -> NoReturn:
+        """Raise the error that :func:`insert_plain` has returned."""
+        fail(code, self._err)
 
     def end_edge_ids(self, relation: int) -> int:
         """Return the id that the next edge gets; the last commit says so, also inside a block."""

@@ -1032,6 +1032,10 @@ int aether_live_insert(aether_live *g, uint32_t relation, const aether_live_edge
  * relation has none. `edge_id` and `inserted` (0 or 1) may be NULL. */
 int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64_t dst, int64_t time,
                            float weight, int64_t *edge_id, int *inserted, aether_error *err);
+/* Insert one edge, as aether_live_insert_one() does, of a relation without times and weights. Returns its id,
+ * or that of the edge which is there already (0 if edges have no ids), or the negative code of an error. */
+int64_t aether_live_insert_plain(aether_live *g, uint32_t relation, int64_t src, int64_t dst,
+                                 aether_error *err);
 /* Delete, for each of n pairs, all edges from src[i] to dst[i], or only the one of edge_ids[i] (may
  * be NULL). Pairs without an edge are left out of `deleted`. Lists by time are read whole, once for each
  * pair. Fails as aether_live_insert() does. */

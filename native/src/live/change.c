@@ -152,6 +152,13 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
     return rc;
 }
 
+int64_t aether_live_insert_plain(aether_live *g, uint32_t relation, int64_t src, int64_t dst,
+                                 aether_error *err) {
+    int64_t edge = -1;
+    const int rc = aether_live_insert_one(g, relation, src, dst, 0, 0, &edge, NULL, err);
+    return rc ? rc : edge < 0 ? 0 : edge;
+}
+
 /* ---- deleting ---- */
 
 /* The entries of a list that are to go. */
