@@ -1,6 +1,6 @@
 """Live graphs over a graph file: opening, inserting, and sampling beside a file of the same edges.
 
-    python benchmarks/live_base.py [--quick]
+    python benchmarks/live_base.py [--quick] [--rounds 9]
     python benchmarks/live_base.py --large [--edges 1200000000] [--inserted 100000000] [--budget 1G]
 
 A power-law graph of ten edges per node lies in a file; edges with random ends are inserted above
@@ -124,6 +124,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--edges", type=int, default=EDGES, help="of the large file")
     made.add_argument("--inserted", type=int, default=100_000_000, help="edges above it")
     made.add_argument("--budget", type=parse_size, default=1 << 30, help="for what is read of it")
+    made.add_argument("--rounds", type=int, default=9, help="not of --large")
     args = common.parse(made, argv)
     if args.large:
         measure_large(args)
@@ -152,7 +153,7 @@ def measure_large(args: argparse.Namespace) -> None:
 
 def measure(args: argparse.Namespace) -> None:
     report = Report("live_base", "Live graphs over a graph file", args)
-    nodes, rounds, batches = (5_000, 1, 2) if args.quick else (1_000_000, 9, 8)
+    nodes, rounds, batches = (5_000, 1, 2) if args.quick else (1_000_000, args.rounds, 8)
     base = common.power_law_graph(args.dir, nodes).folder / "graph.aeg"
     seeds = np.random.default_rng(1).integers(0, nodes, (batches, min(BATCH, nodes)))
     budget = max(32 << 20, base.stat().st_size // 4)
