@@ -13,7 +13,12 @@ from aethergraph._native.core import Ids, ffi, lib
 
 
 class NativeSample(NamedTuple):
-    """Arrays of one sample by node type and edge type (see ``sampling.Subgraph``)."""
+    """Arrays of one sample by node type and edge type (see ``sampling.Subgraph``).
+
+    As the core wrote them they lie in two arrays: ``all_nodes`` has ``node`` of every type and then
+    ``batch`` of every type, ``all_edges`` for every relation ``row``, ``col`` and ``edge``. Whoever
+    replaces or reorders the parts sets these to None.
+    """
 
     node: list[Ids]
     batch: list[Ids] | None
@@ -22,6 +27,8 @@ class NativeSample(NamedTuple):
     edge: list[Ids]
     hop_nodes: list[list[int]]
     hop_edges: list[list[int]]
+    all_nodes: Ids | None = None
+    all_edges: Ids | None = None
 
 
 class NativeLayers(NamedTuple):
@@ -66,36 +73,45 @@ def export_sample(
     """Return the arrays of a native sampler's sample; ``fail`` raises the error of a code."""
     types, _, _, with_batch = shape
     counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    node_counts, edge_counts = counts[:types], counts[types:]
+    num_nodes, num_edges = sum(node_counts), sum(edge_counts)
+    nodes = empty(num_nodes << with_batch, np.int64, f"{num_nodes} nodes")
+    edges = empty(3 * num_edges, np.int64, f"{num_edges} edges")
+    lent = ffi.from_buffer("int64_t[]", nodes)
+    code = lib.aether_sample_export_typed(
+        handle,
+        num_nodes,
+        num_edges,
+        lent,
+        lent + num_nodes if with_batch else ffi.NULL,
+        ffi.from_buffer("int64_t[]", edges),
+        err,
+    )
+    if code:
+        fail(code)
+    node = _cut(nodes, node_counts, 0)
+    batch = _cut(nodes, node_counts, num_nodes) if with_batch else None
     # Annotated, since list[Ids]() takes ten times as long as [].
-    node: list[Ids] = []
-    batch: list[Ids] = []
-    for number, count in enumerate(counts[:types]):
-        ids = empty(count, np.int64, f"{count} nodes")
-        trees = empty(count, np.int64, f"{count} nodes") if with_batch else None
-        lent = ffi.NULL if trees is None else ffi.from_buffer(trees)
-        code = lib.aether_sample_export_nodes(
-            handle, number, 8, count, ffi.from_buffer(ids), lent, err
-        )
-        if code:
-            fail(code)
-        node.append(ids)
-        if trees is not None:
-            batch.append(trees)
     row: list[Ids] = []
     col: list[Ids] = []
     edge: list[Ids] = []
-    for number, count in enumerate(counts[types:]):
-        # Rows of one array, of which adapters make an edge_index without a copy.
-        link = empty((3, count), np.int64, f"{count} edges")
-        sources, targets, ids = link[0], link[1], link[2]
-        lent = map(ffi.from_buffer, (sources, targets, ids))
-        code = lib.aether_sample_export_edges(handle, number, 8, count, *lent, err)
-        if code:
-            fail(code)
-        row.append(sources)
-        col.append(targets)
-        edge.append(ids)
-    return NativeSample(node, batch if with_batch else None, row, col, edge, hop_nodes, hop_edges)
+    at = 0
+    for count in edge_counts:
+        middle, last, end = at + count, at + 2 * count, at + 3 * count
+        row.append(edges[at:middle])
+        col.append(edges[middle:last])
+        edge.append(edges[last:end])
+        at = end
+    return NativeSample(node, batch, row, col, edge, hop_nodes, hop_edges, nodes, edges)
+
+
+def _cut(whole: Ids, counts: Sequence[int], at: int) -> list[Ids]:
+    """Return the parts of ``whole`` from ``at`` on that have ``counts`` numbers."""
+    parts: list[Ids] = []
+    for count in counts:
+        parts.append(whole[at : at + count])
+        at += count
+    return parts
 
 
 def export_layers(

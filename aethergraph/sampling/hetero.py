@@ -305,12 +305,12 @@ class HeteroNeighborSampler(SamplerBase):
             for kind in self._kinds
         ]
 
-    def _turn(self, found: native.NativeSample) -> native.NativeSample:
+    def turn(self, found: native.NativeSample) -> native.NativeSample:
         """Join the directions of each edge type; ``row`` becomes source, ``col`` destination."""
         if self.sample_direction == "forward":
             return found
         if self.sample_direction == "backward":
-            return found._replace(row=found.col, col=found.row)
+            return found._replace(row=found.col, col=found.row, all_edges=None)
         number = {name: i for i, name in enumerate(self._types)}
         num_kinds = len(self._kinds)
         ways = [
@@ -326,11 +326,12 @@ class HeteroNeighborSampler(SamplerBase):
             col=[way.col for way in ways],
             edge=[way.edge for way in ways],
             hop_edges=[way.hop_edges for way in ways],
+            all_edges=None,
         )
 
     def finish(self, found: native.NativeSample) -> HeteroSubgraph:
         """Return the subgraph of a native sample."""
-        found = self._turn(found)
+        found = self.turn(found)
 
         def by_type(values: Sequence[Any]) -> dict[str, Any]:
             return dict(zip(self._types, values, strict=True))

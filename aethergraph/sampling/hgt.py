@@ -105,17 +105,7 @@ class HGTSampler(KeyedSampler):
         Raises:
             OutOfRangeError: a seed is not a node; names the first one, its type and its position.
         """
-        check_types(seeds, "seeds", self._types)
-        ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
-        if self.graph.is_live:
-            self._counts = self.graph.num_nodes
-        number = self._number(key)
-        counts, limit = list(self.num_samples.values()), self.max_neighbors or 0
-        try:
-            found = self._engine.run(lambda own: own.sample_hgt(ids, number, counts, limit))
-        except OutOfRangeError as error:
-            raise name_seed(error, ids, self._counts) from None
-        kinds = self._kinds
+        found, kinds = self.draw(seeds, key), self._kinds
         return HeteroSubgraph(
             dict(zip(self._types, found.node, strict=True)),
             dict(zip(kinds, found.row, strict=True)),
@@ -123,6 +113,19 @@ class HGTSampler(KeyedSampler):
             dict(zip(kinds, found.edge, strict=True)),
             num_sampled_nodes=dict(zip(self._types, found.hop_nodes, strict=True)),
         )
+
+    def draw(self, seeds: Mapping[str, ArrayLike], key: int | None = None) -> native.NativeSample:
+        """Draw the arrays of :meth:`sample`, in the graph's order of its types."""
+        check_types(seeds, "seeds", self._types)
+        ids = [as_ids(seeds.get(name, ()), f"seeds[{name!r}]") for name in self._types]
+        if self.graph.is_live:
+            self._counts = self.graph.num_nodes
+        number = self._number(key)
+        counts, limit = list(self.num_samples.values()), self.max_neighbors or 0
+        try:
+            return self._engine.run(lambda own: own.sample_hgt(ids, number, counts, limit))
+        except OutOfRangeError as error:
+            raise name_seed(error, ids, self._counts) from None
 
     @property
     def scratch_memory(self) -> int:

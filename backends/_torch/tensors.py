@@ -6,8 +6,10 @@ bytes (complex, float8, ...) travels as integers of its size: rows are copied, n
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,12 +23,15 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aethergraph._native import NativeSample
+
 __all__ = [
     "allocate",
     "as_device",
     "as_numpy",
-    "as_tensors",
+    "edge_tensors",
     "is_shared",
+    "node_tensors",
     "read_array",
     "read_ids",
     "seed_ids",
@@ -34,6 +39,8 @@ __all__ = [
     "stack_rows",
     "torch_dtype",
 ]
+
+Tensors: TypeAlias = Sequence[Tensor]
 
 #: Torch dtypes that numpy and the core know by the same name.
 _SHARED = frozenset(
@@ -102,19 +109,33 @@ def is_shared(tensor: Tensor) -> bool:
     return bool(ask())
 
 
-def as_tensors(*vectors: NDArray[Any]) -> tuple[Tensor, ...]:
-    """Return tensors over ``vectors``, in one storage if they are all rows of an array, in order.
+def node_tensors(sample: NativeSample) -> tuple[Tensors, Tensors | None]:
+    """Return tensors over ``node`` and ``batch`` of a sample, by node type."""
+    if sample.batch is None:
+        return _over(sample.node, sample.all_nodes), None
+    found = _over([*sample.node, *sample.batch], sample.all_nodes)
+    return found[: len(sample.node)], found[len(sample.node) :]
 
-    One storage makes ``row`` over ``col`` an ``edge_index`` without a copy, and lets all of them
-    go to another process in one piece.
+
+def edge_tensors(sample: NativeSample) -> tuple[Tensors, Tensors, Tensors]:
+    """Return tensors over ``row``, ``col`` and ``edge`` of a sample, by relation.
+
+    They lie in one storage where the core wrote the arrays into one: ``row`` over ``col`` is then
+    an ``edge_index`` without a copy, and all of them go to another process in one piece.
     """
-    tensors = tuple([torch.from_numpy(vector) for vector in vectors])
-    table = vectors[0].base
-    if isinstance(table, np.ndarray) and table.shape == (len(vectors), len(vectors[0])):
-        rows = torch.from_numpy(table).unbind()
-        if [row.data_ptr() for row in rows] == [one.data_ptr() for one in tensors]:
-            return rows
-    return tensors
+    parts = list(
+        itertools.chain.from_iterable(zip(sample.row, sample.col, sample.edge, strict=True))
+    )
+    found = _over(parts, sample.all_edges)
+    return found[0::3], found[1::3], found[2::3]
+
+
+def _over(parts: Sequence[NDArray[Any]], whole: NDArray[Any] | None) -> Tensors:
+    """Return tensors over ``parts``, which lie in ``whole`` one after the other, if it is given."""
+    if whole is None:
+        return [torch.from_numpy(part) for part in parts]
+    # Half the time of as many from_numpy().
+    return torch.from_numpy(whole).split_with_sizes([len(part) for part in parts])
 
 
 def stack_rows(row: Tensor, col: Tensor) -> Tensor:

@@ -215,7 +215,7 @@ class Walker:
             )
             sample = sample._replace(
                 row=[joined.row], col=[joined.col], edge=[joined.edge],
-                hop_edges=[joined.hop_edges],
+                hop_edges=[joined.hop_edges], all_edges=None,
             )  # fmt: skip
         if edge_ids is not None:
             sample.edge[0][:] = edge_ids[sample.edge[0]]

@@ -10,7 +10,7 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data import HeteroData
 
 from aethergraph._checks.arrays import check_length
-from aethergraph._torch.tensors import as_tensors
+from aethergraph._torch.tensors import edge_tensors
 from aethergraph.errors import UnsupportedError
 from aethergraph.features import store as core
 from aethergraph.graph import HeteroGraph
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from aethergraph._native import NativeSample
     from aethergraph.graph import EdgeType
-    from aethergraph.sampling.hetero import HeteroSubgraph
 
 __all__ = ["TypedSource", "typed_source"]
 
@@ -43,20 +43,22 @@ class TypedSource(NamedTuple):
     #: True if its lists were sorted here by the times to draw by.
     is_sorted: bool
 
-    def edge_tensors(self, found: HeteroSubgraph) -> tuple[ByKind, ByKind, ByKind]:
+    def edge_tensors(self, sample: NativeSample) -> tuple[ByKind, ByKind, ByKind]:
         """Return ``row``, ``col`` and the data's edge ids of a sample, by edge type.
 
-        They share the memory of ``found``, whose edge ids become the data's.
+        They share the memory of ``sample``, whose edge ids become the data's.
         """
-        rows: ByKind = {}
-        cols: ByKind = {}
-        edges: ByKind = {}
-        for kind, edge in found.edge.items():
+        kinds = self.graph.edge_types
+        for kind, edge in zip(kinds, sample.edge, strict=True) if self.edge_ids else ():
             order = self.edge_ids.get(kind)
             if order is not None:
                 edge[:] = order[edge]
-            rows[kind], cols[kind], edges[kind] = as_tensors(found.row[kind], found.col[kind], edge)
-        return rows, cols, edges
+        row, col, edges = edge_tensors(sample)
+        return (
+            dict(zip(kinds, row, strict=True)),
+            dict(zip(kinds, col, strict=True)),
+            dict(zip(kinds, edges, strict=True)),
+        )
 
 
 def typed_source(

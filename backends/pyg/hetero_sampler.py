@@ -24,7 +24,7 @@ from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _native as native
 from aethergraph._torch.random_seeds import make_generator
-from aethergraph._torch.tensors import seed_ids
+from aethergraph._torch.tensors import node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.pyg._links import Links, check_exclude, link_type
@@ -401,20 +401,22 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         exclude: dict[EdgeType, Ids] | None = None,
     ) -> Steps:
         sampler = self._current()
-        found = sampler.finish((yield sampler.prepare(seeds, key, times, exclude)))
-
-        def tensors(arrays: dict[Any, Ids]) -> dict[Any, Tensor]:
-            return {name: torch.from_numpy(ids) for name, ids in arrays.items()}
-
-        row, col, edge = self._source.edge_tensors(found)
+        sample = sampler.turn((yield sampler.prepare(seeds, key, times, exclude)))
+        nodes, batches = node_tensors(sample)
+        row, col, edge = self._source.edge_tensors(sample)
+        names, kinds = self.graph.node_types, self.graph.edge_types
+        hop_nodes = hop_edges = None
+        if self._is_counted:
+            hop_nodes = dict(zip(names, sample.hop_nodes, strict=True))
+            hop_edges = dict(zip(kinds, sample.hop_edges, strict=True))
         return HeteroSamplerOutput(
-            node=tensors(found.node),
+            node=dict(zip(names, nodes, strict=True)),
             row=row,
             col=col,
             edge=edge,
-            batch=None if found.batch is None else tensors(found.batch),
-            num_sampled_nodes=found.num_sampled_nodes if self._is_counted else None,
-            num_sampled_edges=found.num_sampled_edges if self._is_counted else None,
+            batch=None if batches is None else dict(zip(names, batches, strict=True)),
+            num_sampled_nodes=hop_nodes,
+            num_sampled_edges=hop_edges,
         )
 
     @property

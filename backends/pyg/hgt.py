@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-import torch
 import torch_geometric.loader as pyg_loader
 from numpy.typing import ArrayLike
 from torch_geometric.sampler import (
@@ -19,7 +18,7 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
 )
 
-from aethergraph._torch.tensors import seed_ids
+from aethergraph._torch.tensors import node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.loading.shares import LastRound
@@ -111,10 +110,10 @@ class HGTSampler(KeyedSampler):
             )
         seeds = seed_ids(index.node, "input_nodes")
         key = self._batch_key(loader_key, hash_name(name), hash_ids(seeds))
-        found = self._sampler.sample({name: seeds}, key)
-        row, col, edge = self._source.edge_tensors(found)
+        sample = self._sampler.draw({name: seeds}, key)
+        row, col, edge = self._source.edge_tensors(sample)
         return HeteroSamplerOutput(
-            node={name: torch.from_numpy(ids) for name, ids in found.node.items()},
+            node=dict(zip(self.graph.node_types, node_tensors(sample)[0], strict=True)),
             row=row,
             col=col,
             edge=edge,

@@ -24,7 +24,7 @@ from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_list
 from aethergraph._torch.random_seeds import make_generator
-from aethergraph._torch.tensors import as_tensors, seed_ids
+from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg._engine import Excluded, Walk, Walker, make_walk
 from aethergraph.pyg._links import Links, check_exclude
@@ -360,16 +360,16 @@ class NeighborSampler(NeighborSamplerBase):
     ) -> Steps:
         walker = self._current_walker()
         sample = walker.finish((yield walker.prepare(seeds, key, times, exclude)))
-        node, batch = sample.node[0], None if sample.batch is None else sample.batch[0]
-        sources, targets, edges = as_tensors(sample.row[0], sample.col[0], sample.edge[0])
+        nodes, batches = node_tensors(sample)
+        (sources,), (targets,), (edges,) = edge_tensors(sample)
         if self._sample_direction == "backward":
             sources, targets = targets, sources
         return SamplerOutput(
-            node=torch.from_numpy(node),
+            node=nodes[0],
             row=sources,
             col=targets,
             edge=edges,
-            batch=None if batch is None else torch.from_numpy(batch),
+            batch=None if batches is None else batches[0],
             num_sampled_nodes=sample.hop_nodes[0] if self._is_counted else None,
             num_sampled_edges=sample.hop_edges[0] if self._is_counted else None,
         )

@@ -38,7 +38,8 @@
  *        aether_sampler_destroy, aether_topology_destroy
  *   2. Several node types, weights or times ("Sampling: several node types", "Export")
  *        aether_sampler_create_typed, then for each batch aether_sample_typed,
- *        aether_sample_export_nodes per node type, aether_sample_export_edges per relation.
+ *        aether_sample_export_typed, or aether_sample_export_nodes per node type and
+ *        aether_sample_export_edges per relation.
  *        aether_weight_sums_create first makes draws from long weighted lists cheap;
  *        aether_check_times first, for every relation with times.
  *   3. A graph in a file ("Container files")
@@ -1472,6 +1473,12 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t 
  * not their number. AETHER_E_LIMIT: int32 is too narrow, as for aether_sample_export(). */
 int aether_sample_export_edges(const aether_sampler *s, uint32_t relation, uint32_t out_bytes, uint64_t count,
                                void *row, void *col, void *edge, aether_error *err);
+/* Copy the last sample out whole, as int64; num_nodes and num_edges are those of all types (else
+ * AETHER_E_INVALID), the types and relations follow each other:
+ *   node[num_nodes] ids; batch[num_nodes] seed slots (disjoint only), NULL skips them;
+ *   edges[3 * num_edges], for each relation its rows, its cols and its edge ids. */
+int aether_sample_export_typed(const aether_sampler *s, uint64_t num_nodes, uint64_t num_edges, int64_t *node,
+                               int64_t *batch, int64_t *edges, aether_error *err);
 /* Copy a layered sample out as one array of `count` numbers. First come the nodes of each type.
  * Then for each relation: the rows, the edge ids, and for every hop where, among the edges of the
  * hop, those of each node begin, and the end of the last one. These offsets are one for every node

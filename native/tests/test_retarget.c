@@ -1,5 +1,7 @@
 /* One sampler, or one group, that goes on from graph to graph makes the samples that each graph's
  * own one makes. */
+#include <string.h>
+
 #include "typed_graph.h"
 #include "typed_reference.h"
 
@@ -80,13 +82,23 @@ typedef struct counts {
     uint64_t nodes[TYPED_TYPES], edges[TYPED_RELATIONS];
 } counts;
 
-/* Hash everything that can be exported. */
+/* Hash everything that can be exported: part by part, which must be the parts of the whole. */
 static uint64_t digest(const aether_sampler *s, const counts *c) {
-    uint64_t hashes[TYPED_TYPES + 3 * TYPED_RELATIONS], n = 0;
+    uint64_t hashes[TYPED_TYPES + 3 * TYPED_RELATIONS], n = 0, nodes = 0, edges = 0, at = 0;
     aether_error err = {0};
+    for (uint32_t t = 0; t < TYPED_TYPES; t++)
+        nodes += c->nodes[t];
+    for (uint32_t r = 0; r < TYPED_RELATIONS; r++)
+        edges += c->edges[r];
+    int64_t *all = calloc(nodes + 3 * edges + 1, sizeof *all);
+    CHECK_OK(aether_sample_export_typed(s, nodes, edges, all, NULL, all + nodes, &err), err);
+    CHECK_EQ(aether_sample_export_typed(s, nodes + 1, edges, all, NULL, all, &err), AETHER_E_INVALID);
+    CHECK_EQ(aether_sample_export_typed(s, nodes, edges + 1, all, NULL, all, &err), AETHER_E_INVALID);
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         int64_t *node = calloc(c->nodes[t] + 1, sizeof *node);
         CHECK_OK(aether_sample_export_nodes(s, t, 8, c->nodes[t], node, NULL, &err), err);
+        CHECK(memcmp(node, all + at, c->nodes[t] * sizeof *node) == 0);
+        at += c->nodes[t];
         hashes[n++] = aether_hash_ids(node, c->nodes[t]);
         free(node);
     }
@@ -94,9 +106,12 @@ static uint64_t digest(const aether_sampler *s, const counts *c) {
         const uint64_t count = c->edges[r];
         int64_t *out = calloc(3 * count + 1, sizeof *out);
         CHECK_OK(aether_sample_export_edges(s, r, 8, count, out, out + count, out + 2 * count, &err), err);
+        CHECK(memcmp(out, all + at, 3 * count * sizeof *out) == 0);
+        at += 3 * count;
         hashes[n++] = aether_hash_ids(out, 3 * count);
         free(out);
     }
+    free(all);
     return aether_hash_ids((const int64_t *)hashes, n);
 }
 

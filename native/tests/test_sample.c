@@ -197,6 +197,13 @@ static void compare_threads(uint32_t flags) {
                  err);
     }
     CHECK(memcmp(a, b, (2 * nodes + 3 * edges) * 8) == 0);
+    CHECK_OK(
+        aether_sample_export_typed(many, nodes, edges, b, disjoint ? b + nodes : NULL, b + 2 * nodes, &err),
+        err);
+    CHECK(memcmp(a, b, (2 * nodes + 3 * edges) * 8) == 0);
+    if (!disjoint)
+        CHECK_CODE(aether_sample_export_typed(many, nodes, edges, b, b + nodes, b + 2 * nodes, &err),
+                   AETHER_E_INVALID);
     free(a);
     free(b);
     aether_sampler_destroy(one);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 
 from aethergraph import HeteroGraph
-from aethergraph._torch.tensors import as_tensors, stack_rows
+from aethergraph._native import NativeSample
+from aethergraph._torch.tensors import edge_tensors, node_tensors, stack_rows
 from aethergraph.pyg import HeteroNeighborSampler, HGTSampler, from_data
 
 pytestmark = pytest.mark.pyg
@@ -21,41 +23,59 @@ pytestmark = pytest.mark.pyg
 VOTES, BACK = ("user", "votes", "post"), ("post", "rev_votes", "user")
 
 
-def make_vectors(count: int, order: tuple[int, ...], where: str) -> list[Any]:
-    table = np.arange(3 * count).reshape(3, count)
-    if where == "one array":
-        table = table.copy()
-        return [table[i] for i in order]
-    if where == "columns":
-        wide = np.ascontiguousarray(table.T)
-        return [wide[:, i] for i in order]
-    return [table[i].copy() for i in order]
+def make_sample(nodes: list[int], edges: list[int], with_batch: bool, in_one: bool) -> NativeSample:
+    """Return a sample with as many nodes by type and edges by relation, of different numbers."""
+    all_nodes = np.arange(sum(nodes) << with_batch) + 1000
+    all_edges = np.arange(3 * sum(edges)) + 5000
+    node = np.split(all_nodes, np.cumsum(nodes * (1 + with_batch))[:-1])
+    edge = np.split(all_edges, np.cumsum(np.repeat(edges, 3))[:-1])
+    if not in_one:
+        node, edge = [one.copy() for one in node], [one.copy() for one in edge]
+    count = len(nodes)
+    return NativeSample(
+        node[:count], node[count:] if with_batch else None, edge[0::3], edge[1::3], edge[2::3],
+        [], [], all_nodes if in_one else None, all_edges if in_one else None,
+    )  # fmt: skip
+
+
+def assert_over(tensors: Any, arrays: Any) -> None:
+    for tensor, array in zip(tensors, arrays, strict=True):
+        assert tensor.tolist() == array.tolist()
+        assert np.may_share_memory(array, tensor.numpy()) or not len(array)
 
 
 @given(
-    count=st.integers(0, 5),
-    order=st.permutations(range(3)),
-    where=st.sampled_from(["one array", "columns", "apart"]),
+    nodes=st.lists(st.integers(0, 4), min_size=1, max_size=3),
+    edges=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    with_batch=st.booleans(),
+    in_one=st.booleans(),
 )
-def test_tensors_are_the_vectors(count: int, order: Any, where: str) -> None:
-    vectors = make_vectors(count, order, where)
-    tensors = as_tensors(*vectors)
-    for vector, tensor in zip(vectors, tensors, strict=True):
-        assert tensor.tolist() == vector.tolist()
-        assert np.may_share_memory(vector, tensor.numpy()) or not count
-    for first in tensors:
-        for second in tensors:
+def test_tensors_are_the_arrays(
+    nodes: list[int], edges: list[int], with_batch: bool, in_one: bool
+) -> None:
+    sample = make_sample(nodes, edges, with_batch, in_one)
+    node, batch = node_tensors(sample)
+    assert_over(node, sample.node)
+    assert (batch is None) == (sample.batch is None)
+    if batch is not None:
+        assert_over(batch, sample.batch)
+    rows, cols, ids = edge_tensors(sample)
+    for tensors, arrays in zip((rows, cols, ids), sample[2:5], strict=True):
+        assert_over(tensors, arrays)
+    for first, second in itertools.product([*rows, *cols, *ids], repeat=2):
+        if len(first) == len(second):
             pair = stack_rows(first, second)
             assert pair.tolist() == [first.tolist(), second.tolist()]
             assert pair.dtype == torch.int64 and pair.is_contiguous()
 
 
-def test_rows_of_one_array_are_stacked_without_a_copy() -> None:
-    row, col, edge = as_tensors(*make_vectors(4, (0, 1, 2), "one array"))
-    assert len({one.untyped_storage().data_ptr() for one in (row, col, edge)}) == 1
-    assert stack_rows(row, col).data_ptr() == row.data_ptr()
-    assert stack_rows(col, row).data_ptr() not in (row.data_ptr(), col.data_ptr())
-    row, col = as_tensors(*make_vectors(4, (0, 1), "apart"))
+def test_edges_of_one_array_are_stacked_without_a_copy() -> None:
+    rows, cols, ids = edge_tensors(make_sample([3], [4, 2], False, True))
+    assert len({one.untyped_storage().data_ptr() for one in (*rows, *cols, *ids)}) == 1
+    for row, col in zip(rows, cols, strict=True):
+        assert stack_rows(row, col).data_ptr() == row.data_ptr()
+        assert stack_rows(col, row).data_ptr() not in (row.data_ptr(), col.data_ptr())
+    (row,), (col,), _ = edge_tensors(make_sample([3], [4], False, False))
     assert stack_rows(row, col).data_ptr() != row.data_ptr()
 
 

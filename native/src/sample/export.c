@@ -7,8 +7,9 @@
 #include "core/minmax.h"
 #include "sample/state.h"
 
-#define BLOCK  512
-#define INLINE static inline __attribute__((always_inline))
+#define BLOCK    512
+#define NO_BATCH "only a disjoint sample has a batch vector"
+#define INLINE   static inline __attribute__((always_inline))
 
 static int cancelled(aether_error *err) {
     return ae_error_set(err, AETHER_E_CANCELLED, "copying a sample was cancelled");
@@ -194,7 +195,7 @@ int aether_sample_export_nodes(const aether_sampler *s, uint32_t type, uint32_t 
     if (rc || (rc = check_count("nodes", count, n->num_nodes, err)) != 0)
         return rc;
     if (batch && !s->node_bits && n->num_nodes)
-        return ae_error_set(err, AETHER_E_INVALID, "only a disjoint sample has a batch vector");
+        return ae_error_set(err, AETHER_E_INVALID, NO_BATCH);
     return out_bytes == 4 ? put_type(s, n, 4, node, batch, err) : put_type(s, n, 8, node, batch, err);
 }
 
@@ -216,6 +217,33 @@ int aether_sample_export(const aether_sampler *s, uint32_t out_bytes, uint64_t n
                          void *node, void *row, void *col, void *edge, void *batch, aether_error *err) {
     int rc = aether_sample_export_nodes(s, 0, out_bytes, num_nodes, node, batch, err);
     return rc ? rc : aether_sample_export_edges(s, 0, out_bytes, num_edges, row, col, edge, err);
+}
+
+int aether_sample_export_typed(const aether_sampler *s, uint64_t num_nodes, uint64_t num_edges, int64_t *node,
+                               int64_t *batch, int64_t *edges, aether_error *err) {
+    uint64_t nodes = 0, total = 0;
+    for (uint32_t i = 0; i < s->num_types; i++)
+        nodes += s->nodes[i].num_nodes;
+    for (uint32_t i = 0; i < s->num_relations; i++)
+        total += s->relations[i].num_edges;
+    int rc = check_count("nodes", num_nodes, nodes, err);
+    if (!rc)
+        rc = check_count("edges", num_edges, total, err);
+    if (!rc && batch && !s->node_bits && nodes)
+        return ae_error_set(err, AETHER_E_INVALID, NO_BATCH);
+    for (uint32_t i = 0; !rc && i < s->num_types; i++) {
+        const ae_nodes *n = &s->nodes[i];
+        rc = put_type(s, n, 8, node, batch, err);
+        node += n->num_nodes;
+        batch = batch ? batch + n->num_nodes : NULL;
+    }
+    for (uint32_t i = 0; !rc && i < s->num_relations; i++) {
+        const ae_relation *r = &s->relations[i];
+        const uint64_t n = r->num_edges;
+        rc = put_relation(s, r, 8, edges, edges + n, edges + 2 * n, err);
+        edges += 3 * n;
+    }
+    return rc;
 }
 
 /* The edges of hop i lie between those of the hops around it, so first[] needs no
