@@ -8,6 +8,7 @@
 #include "core/task.h"
 
 #define CACHED_NODES (UINT64_C(1) << 17) /* as many times are 1 MiB */
+#define REST         8                   /* entries that are looked at without a search */
 
 void aether_time_of_double(const double *times, uint64_t n, int64_t *out) {
     for (uint64_t i = 0; i < n; i++)
@@ -134,7 +135,7 @@ static int times_at(const ae_times *times, const aether_topology *t, const uint6
 static uint64_t few_entries(const ae_times *times, const aether_topology *t) {
     if (times->by == AE_TIMES_BY_EDGE && t->edge_ids_are_positions)
         return 16;
-    return times->by == AE_TIMES_BY_NODE && t->num_minor <= CACHED_NODES ? 8 : 0;
+    return times->by == AE_TIMES_BY_NODE && t->num_minor <= CACHED_NODES ? REST : 0;
 }
 
 static inline int64_t value_at(const ae_times *times, uint64_t at) {
@@ -163,25 +164,33 @@ static int count_rests_of_edges(const ae_times *times, const aether_topology *t,
     return AETHER_OK;
 }
 
-/* The same where the times are those of the entries' nodes. */
+/* The same where the times are those of the entries' nodes, of which at most REST are left. Lists take REST
+ * steps whatever they have left, as the end of a short loop cannot be predicted: positions are written past
+ * the end of a list, which the next one overwrites, and nodes of the next one are looked up and not counted.
+ */
 static int count_rests_of_nodes(const ae_times *times, const aether_topology *t, const ae_list *lists,
                                 const int64_t *bounds, uint64_t n, const uint64_t *high, uint64_t *counts,
                                 aether_error *err) {
     uint64_t positions[AE_TIMES_MANY], ids[AE_TIMES_MANY];
     for (uint64_t i = 0, from = 0; i < n; from = i) {
-        uint64_t used = 0;
-        for (; i < n && used + high[i] - counts[i] <= AE_TIMES_MANY; i++)
-            for (uint64_t k = counts[i]; k < high[i]; k++)
-                positions[used++] = lists[i].start + k;
-        int rc = t->ops->fetch(t, positions, used, ids, err);
+        uint64_t used = 0, at = 0;
+        for (; i < n && used + REST <= AE_TIMES_MANY - REST; i++) {
+            for (uint64_t k = 0; k < REST; k++)
+                positions[used + k] = lists[i].start + counts[i] + k;
+            used += high[i] - counts[i];
+        }
+        int rc = used ? t->ops->fetch(t, positions, used, ids, err) : AETHER_OK;
         if (rc)
             return rc;
-        const uint64_t *id = ids;
-        for (uint64_t k = from; k < i; k++) {
+        for (uint64_t k = 0; used && k < REST; k++)
+            ids[used + k] = ids[0];
+        for (uint64_t k = from; used && k < i; k++) {
+            const uint64_t rest = high[k] - counts[k];
             uint64_t seen = 0;
-            for (uint64_t rest = high[k] - counts[k]; rest; rest--)
-                seen += value_at(times, *id++) <= bounds[k];
+            for (uint64_t j = 0; j < REST; j++)
+                seen += (j < rest) & (value_at(times, ids[at + j]) <= bounds[k]);
             counts[k] += seen;
+            at += rest;
         }
     }
     return AETHER_OK;

@@ -66,6 +66,12 @@ static inline uint32_t ae_idmap_pick(uint32_t is_new, uint32_t fresh, uint32_t k
     return known ^ ((known ^ fresh) & (0u - is_new));
 }
 
+/* Return a number that is not 0 if a slot is taken by another key. In arithmetic, too: this is rare, which
+ * a branch can predict, while whether a slot is taken at all it cannot. */
+static inline uint64_t ae_idmap_is_other(bool is_taken, uint64_t owner, uint64_t key) {
+    return (owner ^ key) & (UINT64_C(0) - is_taken);
+}
+
 /* Return the local id of `key` in a DIRECT map, entering the key if it is new. `*fresh` is the next
  * new local id, and is counted up if it is taken. ae_idmap_add_narrow and _wide do so in hashed
  * maps. */
@@ -81,7 +87,7 @@ static inline uint32_t ae_idmap_add_direct(uint32_t *slots, uint32_t base, uint6
 static inline uint32_t ae_idmap_add_narrow(uint64_t *slots, uint64_t capacity, uint32_t base, uint64_t key,
                                            uint32_t *fresh) {
     uint64_t i = ae_idmap_home(key, capacity);
-    while ((uint32_t)slots[i] >= base && slots[i] >> 32 != key)
+    while (ae_idmap_is_other((uint32_t)slots[i] >= base, slots[i] >> 32, key))
         i = ae_idmap_next(i, capacity);
     uint32_t value = (uint32_t)slots[i];
     uint32_t is_new = value < base;
@@ -94,7 +100,7 @@ static inline uint32_t ae_idmap_add_narrow(uint64_t *slots, uint64_t capacity, u
 static inline uint32_t ae_idmap_add_wide(ae_wide_slot *slots, uint64_t capacity, uint32_t base, uint64_t key,
                                          uint32_t *fresh) {
     uint64_t i = ae_idmap_home(key, capacity);
-    while (slots[i].value >= base && slots[i].key != key)
+    while (ae_idmap_is_other(slots[i].value >= base, slots[i].key, key))
         i = ae_idmap_next(i, capacity);
     uint32_t is_new = slots[i].value < base;
     uint32_t local = ae_idmap_pick(is_new, *fresh, (uint32_t)(slots[i].value - base));
