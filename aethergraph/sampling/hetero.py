@@ -49,6 +49,7 @@ from aethergraph.sampling.values import (
 __all__ = ["HeteroNeighborSampler", "HeteroSubgraph"]
 
 Ids = NDArray[np.int64]
+_NO_SEEDS = np.empty(0, np.int64)
 Fanouts = Mapping[EdgeType, Sequence[int] | NDArray[Any]] | Sequence[int] | NDArray[Any]
 
 
@@ -243,16 +244,20 @@ class HeteroNeighborSampler(SamplerBase):
         seed_time = {} if seed_time is None else seed_time
         check_types(seeds, f"seeds{place}", self._types)
         check_types(seed_time, f"seed_time{place}", self._types)
-        ids = [as_ids(seeds.get(name, ()), f"seeds{place}[{name!r}]") for name in self._types]
         if self.graph.is_live:
             self._counts = self.graph.num_nodes
-        for name, own in zip(self._types, ids, strict=True):
-            check_ids(own, self._counts[name], f"seeds{place}[{name!r}]")
-        bounds = [
-            self.bounds(name, own, seed_time.get(name), place)
-            for name, own in zip(self._types, ids, strict=True)
-        ]
-        since, until = [b.since for b in bounds], [b.until for b in bounds]
+        ids: list[Ids] = []
+        since: list[Ids | None] = []
+        until: list[Ids | None] = []
+        for name in self._types:
+            own, bounds = _NO_SEEDS, Bounds(None, None)
+            if name in seeds:
+                own = as_ids(seeds[name], f"seeds{place}[{name!r}]")
+                check_ids(own, self._counts[name], f"seeds{place}[{name!r}]")
+                bounds = self.bounds(name, own, seed_time.get(name), place)
+            ids.append(own)
+            since.append(bounds.since)
+            until.append(bounds.until)
         out = at = None
         if exclude is not None:  # positions are those of one commit, which is drawn from
             graph = self.graph.pinned()

@@ -132,7 +132,7 @@ def edge_tensors(sample: NativeSample) -> tuple[Tensors, Tensors, Tensors]:
 
 def _over(parts: Sequence[NDArray[Any]], whole: NDArray[Any] | None) -> Tensors:
     """Return tensors over ``parts``, which lie in ``whole`` one after the other, if it is given."""
-    if whole is None:
+    if whole is None or len(parts) == 1:
         return [torch.from_numpy(part) for part in parts]
     # Half the time of as many from_numpy().
     return torch.from_numpy(whole).split_with_sizes([len(part) for part in parts])
