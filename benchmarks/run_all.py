@@ -26,7 +26,7 @@ BENCHMARKS = (
     "build_bounded", "tables", "end_to_end", "links", "growth", "load_time", "observe",
     "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core",
     "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
-    "dgl_grouped", "dgl_accuracy", "ray_data", "scale", "sharded",
+    "dgl_grouped", "dgl_accuracy", "ray_data", "scale_model", "sharded",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from aethergraph import _native as native
-from aethergraph.dynamic.base import Base, BaseEdges
+from aethergraph.dynamic.base_graph import Base, BaseEdges
 from aethergraph.dynamic.edge_ends import EndsById
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.rows import GrowingRows

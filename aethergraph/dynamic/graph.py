@@ -13,7 +13,7 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
-from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, rows_room
 from aethergraph.dynamic.forms import EdgeForm
@@ -42,8 +42,8 @@ from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage, log
+from aethergraph.storage.other_process import Owner
 from aethergraph.storage.scratch import storage_error
-from aethergraph.storage.sharing import Owner
 
 __all__ = ["Journal", "LogReader", "attach", "collect_values"]
 

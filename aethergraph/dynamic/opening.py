@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
-from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeType
 from aethergraph.dynamic.forms import EdgeForm

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_flag, as_number
-from aethergraph.dynamic.base import Base
+from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
@@ -30,7 +30,7 @@ from aethergraph.dynamic.watermarks import SharedWatermark
 from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
-from aethergraph.storage.sharing import Owner, open_descriptors
+from aethergraph.storage.other_process import Owner, open_descriptors
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal

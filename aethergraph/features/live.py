@@ -32,7 +32,7 @@ from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
 from aethergraph.features.rows import as_rows
 from aethergraph.features.table import RowTable, no_such_row
 from aethergraph.protocols import SharedFile
-from aethergraph.storage.sharing import Owner, open_descriptors
+from aethergraph.storage.other_process import Owner, open_descriptors
 
 __all__ = ["LiveFeatureTable"]
 

@@ -47,7 +47,7 @@ from aethergraph.pyg._batch import (
 )
 from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._neighbors import NeighborSamplerBase
-from aethergraph.pyg._places import OrderMixin
+from aethergraph.pyg._order_mixin import OrderMixin
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._tensor_rows import Names, tensors_of

@@ -42,7 +42,7 @@ OFTEN = (
 )  # fmt: skip
 RARELY = (
     "remote", "served_samples", "streaming_training", "live_peers", "build", "end_to_end", "growth",
-    "load_time", "accuracy", "scale", "sharded",
+    "load_time", "accuracy", "scale_model", "sharded",
 )  # fmt: skip
 
 

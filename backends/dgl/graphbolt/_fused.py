@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from aethergraph.dgl.graphbolt._parts import is_typed
+from aethergraph.dgl.graphbolt._forms import is_typed
 
 if TYPE_CHECKING:
     from aethergraph.dgl._schema import Schema

@@ -19,7 +19,7 @@ from aethergraph._native import encode_path
 from aethergraph.convert.outputs import storage_error
 from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl.graphbolt._parts import is_typed, type_name
+from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError

@@ -23,7 +23,7 @@ from aethergraph._tracepoints import stage
 from aethergraph.dgl._arguments import check_cpu, warn_of_pinning
 from aethergraph.dgl._schema import EdgeNumbers, Schema
 from aethergraph.dgl.features import BUFFERS, Fetch
-from aethergraph.dgl.graphbolt._parts import is_typed, type_name
+from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features import as_row_source
 from aethergraph.features.rows import as_tensor

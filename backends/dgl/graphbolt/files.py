@@ -30,8 +30,8 @@ from aethergraph.convert.formats.untrusted import (
 from aethergraph.convert.readers.base import InputError
 from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
+from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
-from aethergraph.dgl.graphbolt._parts import is_typed, type_name
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore

@@ -29,9 +29,7 @@ from aethergraph.dgl._arguments import (
 from aethergraph.dgl._engine import TimesOf, Walks
 from aethergraph.dgl._repeated_calls import Repeats
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl.graphbolt._choice import Hop, TimeNames
-from aethergraph.dgl.graphbolt._fused import FusedNames
-from aethergraph.dgl.graphbolt._parts import (
+from aethergraph.dgl.graphbolt._forms import (
     destination_type,
     is_typed,
     layer_fanouts,
@@ -39,7 +37,9 @@ from aethergraph.dgl.graphbolt._parts import (
     time_option,
     type_name,
 )
+from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._signatures import as_graphbolt
+from aethergraph.dgl.graphbolt._whole_lists import Hop, TimeNames
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.graph.ids import check_ids

@@ -19,7 +19,7 @@ from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dgl._ahead import Coming, look_ahead
 from aethergraph.dgl._arguments import layer_list, seed_hashes
 from aethergraph.dgl._engine import Fanouts, TimesOf, Walk, make_lists
-from aethergraph.dgl.graphbolt._parts import layer_fanouts, layer_subgraphs, time_option
+from aethergraph.dgl.graphbolt._forms import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError

@@ -15,7 +15,7 @@ import numpy as np
 
 from aethergraph.dgl._blocks import offsets_of
 from aethergraph.dgl._schema import Schema
-from aethergraph.dgl.graphbolt._parts import single_hop, type_name
+from aethergraph.dgl.graphbolt._forms import single_hop, type_name
 from aethergraph.dgl.labor import least_of_each, node_numbers
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.sources import gather_rows

@@ -1,6 +1,6 @@
 """A model of training on up to 100 billion edges, checked by samples of graphs that fit here.
 
-    python benchmarks/scale.py [--quick] [--row-bytes 512] [--seeds-share 0.01] [--step 0]
+    python benchmarks/scale_model.py [--quick] [--row-bytes 512] [--seeds-share 0.01] [--step 0]
                                [--price 11 --price 3 --price 1.2]
 
 First the model beside what is: edges and distinct nodes of a batch, pages of lists and of rows,
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     prices = args.price or [one.price for one in SHAPES]
     if len(prices) != len(SHAPES):
         made.error(f"--price is given {len(prices)} times for {len(SHAPES)} shapes")
-    report = Report("scale", "A model up to 100 billion edges", args)
+    report = Report("scale_model", "A model up to 100 billion edges", args)
     rows: list[list[common.Cell]] = []
     found: dict[str, Any] = {}
     for nodes in QUICK if args.quick else SIZES:
