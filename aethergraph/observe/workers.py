@@ -68,6 +68,8 @@ class ProcessRecorder:
         with os.fdopen(os.dup(self._file), "rb") as file:
             file.seek(0)
             for line in file:
+                if not line.endswith(b"\n"):
+                    break  # a worker is writing it, about work that ended after this time
                 at, times = json.loads(line)
                 if not began <= at <= ended:
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from aethergraph.errors import InvalidArgumentError, StorageError
 from aethergraph.loading import SubgraphLoader, prefetch_map
 from aethergraph.observe import recording
 from aethergraph.observe.recording import Recorder
+from aethergraph.observe.workers import ProcessRecorder
 
 #: Seconds of each kind of work in what follows. On a busy machine each may take longer, never less.
 SAMPLE, GATHER, STEP = 0.02, 0.03, 0.01
@@ -273,3 +275,13 @@ def test_bad_arguments(files: Path) -> None:
     for bad in (3, None, object()):
         with pytest.raises(InvalidArgumentError, match="loader"):
             observe.profile(bad)
+
+
+def test_a_line_that_a_worker_is_writing_is_left_alone() -> None:
+    observer = ProcessRecorder(Recorder())
+    try:
+        os.write(observer._file, b'[5.0, [["draw", "", 2, 0.5]]]\n[6.0, [["dr')
+        assert observer.take(0.0, 9.0) == {("draw", ""): [2, 0.5]}
+        assert observer.take(6.0, 9.0) == {}
+    finally:
+        observer.close()
