@@ -26,7 +26,7 @@ def graph(tmp_path: Path) -> Iterator[DynamicGraph]:
 
 
 def test_requests_share_a_commit(graph: DynamicGraph, tmp_path: Path) -> None:
-    """As long as it is the last one; a moment later nothing keeps old versions."""
+    """The last commit is shared; a moment later nothing keeps old versions."""
     commits = commits_of(tmp_path / "g.aegd")
     one = commits.take()
     assert commits.take() is one or commits.take() is commits.take()  # unless the moment is over
