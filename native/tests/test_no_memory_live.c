@@ -101,6 +101,11 @@ done:
     return rc;
 })
 
+static int insert_plain(aether_live *g, int64_t src, int64_t dst, aether_error *err) {
+    const int64_t edge = aether_live_insert_plain(g, 0, src, dst, err);
+    return edge < 0 ? (int)edge : AETHER_OK;
+}
+
 SWEEP(transactions, {
     const aether_live_relation relation = {.num_src = NODES,
                                            .num_dst = NODES,
@@ -125,6 +130,7 @@ SWEEP(transactions, {
     USE(aether_live_add_nodes(g, 0, 5000, 5000, err));
     MAKE(aether_live_begin(g, err));
     USE(aether_live_insert_one(g, 0, NODES + 1000, HUB, 0, 0, &id, &inserted, err));
+    USE(insert_plain(g, NODES + 2000, HUB, err));
     MAKE(aether_live_abort(g, err));
     MAKE(aether_snapshot_take(g, &s, err));
     USE(aether_snapshot_has_edges(s, 0, ids, ids, NODES, found, err));

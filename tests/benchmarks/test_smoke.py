@@ -52,6 +52,7 @@ def test_quick_run(name: str, data: Path) -> None:
     assert (data / f"{name}.png").stat().st_size > 1000
 
 
+@rare
 def test_ray(data: Path) -> None:
     pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
     check(run_quick("ray_data", data), "ray_data")

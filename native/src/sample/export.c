@@ -1,7 +1,6 @@
 /* Copies the last sample to the caller's arrays, widened to int32 or int64. */
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/minmax.h"
@@ -118,25 +117,14 @@ INLINE int put_found(const aether_sampler *s, const ae_relation *r, uint64_t fro
 }
 
 /* Write the ids of the edges from `from` on, of lists elsewhere, which are asked for all at once. */
-INLINE int put_asked(const aether_sampler *s, const ae_relation *r, uint64_t from, uint32_t bytes,
-                     void *restrict edge, aether_error *err) {
-    const aether_topology *t = r->topology;
+static int put_asked(const aether_sampler *s, const ae_relation *r, uint64_t from, uint64_t *edge,
+                     aether_error *err) {
     const uint64_t *positions = r->positions.data;
-    const uint64_t n = r->num_edges - from;
-    if (!n)
+    if (from == r->num_edges)
         return AETHER_OK;
     if (ae_task_cancelled(s->task))
         return cancelled(err);
-    if (bytes == 8)
-        return t->ops->edge_ids(t, positions + from, n, (uint64_t *)edge + from, err);
-    uint64_t *ids = malloc(n * sizeof *ids); /* no more than there are positions */
-    if (!ids)
-        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the ids of %" PRIu64 " edges", n);
-    int rc = t->ops->edge_ids(t, positions + from, n, ids, err);
-    for (uint64_t i = 0; !rc && i < n; i++)
-        put(edge, bytes, from + i, ids[i]);
-    free(ids);
-    return rc;
+    return r->topology->ops->edge_ids(r->topology, positions + from, r->num_edges - from, edge + from, err);
 }
 
 INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t bytes, void *restrict edge,
@@ -152,7 +140,8 @@ INLINE int put_edges(const aether_sampler *s, const ae_relation *r, uint32_t byt
         for (uint64_t i = 0; i < n; i++)
             put(edge, bytes, at + i, positions[at + i]);
     }
-    return t->is_far ? put_asked(s, r, known, bytes, edge, err) : put_found(s, r, known, bytes, edge, err);
+    return t->is_far && bytes == 8 ? put_asked(s, r, known, edge, err)
+                                   : put_found(s, r, known, bytes, edge, err);
 }
 
 INLINE int put_type(const aether_sampler *s, const ae_nodes *n, uint32_t bytes, void *node, void *batch,
