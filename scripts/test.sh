@@ -56,6 +56,7 @@ BESIDE=(
 NAMED_STAGES=(
     "benchmarks|every benchmark with --quick (the stage python runs half of them)"
     "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
+    "asan-remote|tests of remote graphs and features, and of streams, as in python-asan"
     "flink|Flink's file sink, killed and going on from its checkpoints, into a live graph (downloads 330 MB once)"
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
@@ -272,21 +273,29 @@ END
     PYTEST_JOBS=0 AETHERGRAPH_FLINK=$wheels/pyflink/lib run_pytest "$VENV" compiled "$TESTS/core/streaming/test_flink.py" -s
 }
 
+# What a killed process leaves is opened by c-asan (test_durable_kill.c) and by the tests of cut logs and files.
 stage_python_asan() {
+    sanitized_pytest "$TESTS/core" "$TESTS/fuzz" --ignore="$TESTS"/core/{observe,remote,streaming}
+}
+
+# Brokers and connections hand C what datagrams hand it, too.
+stage_asan_remote() {
+    sanitized_pytest "$TESTS"/core/{remote,streaming} \
+        --ignore="$TESTS"/core/streaming/test_{flight,kafka,kafka_faults,sockets}.py
+}
+
+# sanitized_pytest ARGS...: run_pytest with the extension under AddressSanitizer and UndefinedBehaviorSanitizer.
+sanitized_pytest() {
     local target=$BASE/asan
     rm -rf "$target"
     AETHERGRAPH_NO_MYPYC=1 AETHERGRAPH_SANITIZE=address,undefined build_wheel "$PY" sanitized
     run "$PY" -m pip install -q --no-deps --target "$target" "$DIST"/sanitized/*.whl
-    # Connections and brokers hand C what files and datagrams hand it, too, whose tests stay. What a killed process
-    # leaves is opened by c-asan (test_durable_kill.c) and by the tests of cut logs and files.
-    local python_alone=(observe streaming/test_{flight,kafka,kafka_faults,sockets}.py)
     # PYTHONPATH puts the sanitized package before the installed one.
     LD_PRELOAD="$(cc -print-file-name=libasan.so):$(cc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
         PYTHONMALLOC=malloc PYTHONPATH="$target" AETHERGRAPH_EXPECT_SANITIZER=address \
         AETHERGRAPH_EXAMPLES=0.3 \
-        run_pytest "$VENV" interpreted "$TESTS/core" "$TESTS/fuzz" -m "not pyg and not slow" -k "not kill" \
-        "${python_alone[@]/#/--ignore=$TESTS/core/}"
+        run_pytest "$VENV" interpreted -m "not pyg and not slow" -k "not kill" "$@"
 }
 
 stage_wheel() {
@@ -653,8 +662,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|asan-remote|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|asan-remote|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] ;;
     dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
     versions-install) [[ " $* " =~ \ versions\  ]] ;;
     *) false ;;
