@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib
+
+#: Makes an uninitialised vector of so many numbers, for what the text says.
+MakeVector = Callable[[int, str], Ids]
 
 
 class NativeSample(NamedTuple):
@@ -68,15 +68,20 @@ class SampleNumbers(NamedTuple):
 
 
 def export_sample(
-    handle: Any, shape: SampleShape, numbers: SampleNumbers, err: Any, fail: Callable[[int], None]
+    handle: Any,
+    shape: SampleShape,
+    numbers: SampleNumbers,
+    make: MakeVector,
+    err: Any,
+    fail: Callable[[int], None],
 ) -> NativeSample:
     """Return the arrays of a native sampler's sample; ``fail`` raises the error of a code."""
     types, _, _, with_batch = shape
     counts, hop_nodes, hop_edges = _unpack(shape, numbers)
     node_counts, edge_counts = counts[:types], counts[types:]
     num_nodes, num_edges = sum(node_counts), sum(edge_counts)
-    nodes = empty(num_nodes << with_batch, np.int64, f"{num_nodes} nodes")
-    edges = empty(3 * num_edges, np.int64, f"{num_edges} edges")
+    nodes = make(num_nodes << with_batch, f"{num_nodes} nodes")
+    edges = make(3 * num_edges, f"{num_edges} edges")
     lent = ffi.from_buffer("int64_t[]", nodes)
     code = lib.aether_sample_export_typed(
         handle,
@@ -119,6 +124,7 @@ def export_layers(
     shape: SampleShape,
     numbers: SampleNumbers,
     sources: Sequence[int],
+    make: MakeVector,
     err: Any,
     fail: Callable[[int], None],
 ) -> NativeLayers:
@@ -128,7 +134,7 @@ def export_layers(
     # A hop has one offset more than there were nodes before it.
     ends = [[0, *accumulate(n + 1 for n in accumulate(own[:hops]))] for own in hop_nodes]
     total = sum(counts) + sum(counts[types:]) + sum(ends[source][-1] for source in sources)
-    out = empty(total, np.int64, f"a sample of {total} numbers")
+    out = make(total, f"a sample of {total} numbers")
     code = lib.aether_sample_export_layers(handle, ffi.from_buffer("int64_t[]", out), total, err)
     if code:
         fail(code)

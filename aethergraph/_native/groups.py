@@ -20,6 +20,7 @@ from aethergraph._native.exports import (
 from aethergraph._native.guards import begin_read, raise_named
 from aethergraph._native.live_snapshots import NativeSnapshot, pin_all
 from aethergraph._native.paged_values import NativeValues
+from aethergraph._native.recycled import new_vector
 from aethergraph._native.sampling import (
     SAMPLE_DISJOINT,
     NativeRelation,
@@ -246,11 +247,11 @@ class NativeGroup:
             yield sample
 
     def _export(self, sampler: Any, form: type[Any]) -> Any:
-        numbers, err, end = self._numbers, self._err, self._end
+        numbers, make, err, end = self._numbers, new_vector, self._err, self._end
         if form is NativeLayers:
             sources = [relation.source for relation in self.relations]
-            return export_layers(sampler, self._shape, numbers, sources, err, end)
-        return export_sample(sampler, self._shape, numbers, err, end)
+            return export_layers(sampler, self._shape, numbers, sources, make, err, end)
+        return export_sample(sampler, self._shape, numbers, make, err, end)
 
     def _end(self, code: int) -> None:
         for guard in self._guards:

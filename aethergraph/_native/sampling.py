@@ -21,6 +21,7 @@ from aethergraph._native.files import FileGuard
 from aethergraph._native.guards import begin_read, raise_named
 from aethergraph._native.memory import address_of
 from aethergraph._native.paged_values import NativeValues
+from aethergraph._native.recycled import RecycledVectors
 from aethergraph._native.signals import thread_task
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
@@ -164,6 +165,7 @@ class NativeSampler:
         "_options",
         "_seeds",
         "_shape",
+        "_vectors",
         "num_types",
         "relations",
     )
@@ -197,6 +199,7 @@ class NativeSampler:
             ffi.new("uint64_t[]", self.num_types * (hops + 1)),
             ffi.new("uint64_t[]", max(1, len(relations) * hops)),
         )
+        self._vectors = RecycledVectors()
         self._err = new_error()
         rows = describe_relations(relations)
         out = ffi.new("aether_sampler **")
@@ -225,8 +228,8 @@ class NativeSampler:
 
     @property
     def memory(self) -> int:
-        """Bytes of the workspace."""
-        return int(lib.aether_sampler_memory(self._handle))
+        """Bytes of the workspace, and of arrays that are kept for the next samples."""
+        return int(lib.aether_sampler_memory(self._handle)) + self._vectors.idle_bytes
 
     def sample(
         self,
@@ -259,7 +262,13 @@ class NativeSampler:
         self._sample(seeds, key, since, until, exclude)
         sources = [relation.source for relation in self.relations]
         layers = export_layers(
-            self._handle, self._shape, self._numbers, sources, self._err, self._end
+            self._handle,
+            self._shape,
+            self._numbers,
+            sources,
+            self._vectors.empty,
+            self._err,
+            self._end,
         )
         self._end(0)
         return layers
@@ -335,7 +344,9 @@ class NativeSampler:
             raise_named(code, self._err, [p for r in self.relations for p in r.paths()])
 
     def _export(self) -> NativeSample:
-        return export_sample(self._handle, self._shape, self._numbers, self._err, self._end)
+        return export_sample(
+            self._handle, self._shape, self._numbers, self._vectors.empty, self._err, self._end
+        )
 
 
 def lend_seeds(
