@@ -231,6 +231,16 @@ def measure(
         if len(set(hop.values())) > 1:
             raise WorkerError(f"{label}: one hop has {hop} edges")
         file = str(seeds((rounds + 1) * batches))
+        if strategy == STRATEGIES[0]:  # memory that is touched for the first time is not measured
+            for worker in workers:
+                worker.ask(
+                    "run",
+                    seeds=file,
+                    first=0,
+                    count=(rounds + 1) * batches,
+                    fanouts=FANOUTS,
+                    **case,
+                )
         answers = take_turns(
             workers, rounds,
             lambda worker, number, file=file, case=case: worker.ask(
