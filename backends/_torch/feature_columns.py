@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from aethergraph._checks.arrays import refuse_masked
-from aethergraph._torch.tensors import allocate, as_numpy, read_array, torch_dtype
+from aethergraph._torch.tensors import (
+    allocate,
+    as_numpy,
+    lands_pinned,
+    read_array,
+    torch_dtype,
+)
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import store as core
 from aethergraph.features.sources import gather_rows
@@ -85,7 +91,7 @@ class Column:
     def gather(self, ids: Ids, pool: BufferPool | None = None) -> Tensor:
         """Gather rows of ``ids`` (contiguous int64), in that order: ``[len(ids), *shape[1:]]``."""
         empty = not len(ids) or 0 in self._raw_shape
-        if pool is None or empty or get_worker_info() is not None:
+        if pool is None or empty or lands_pinned() or get_worker_info() is not None:
             out = allocate((len(ids), *self.shape[1:]), self.dtype)
             self._gather_into(ids, as_numpy(out))
             return out

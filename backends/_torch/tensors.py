@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,7 +33,10 @@ __all__ = [
     "as_numpy",
     "edge_tensors",
     "is_shared",
+    "land_pinned",
+    "lands_pinned",
     "node_tensors",
+    "pinned_empty",
     "read_array",
     "read_ids",
     "seed_ids",
@@ -84,11 +89,47 @@ def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Allocate an uninitialised contiguous CPU tensor.
 
     In a worker process of a ``DataLoader`` it lies in shared memory, so that it reaches the main
-    process without a copy.
+    process without a copy. Under :func:`land_pinned` it lies in pinned memory.
     """
     if get_worker_info() is not None:
         return shared_empty(shape, dtype)
-    return torch.empty(shape, dtype=dtype)
+    return pinned_empty(shape, dtype) if _landing.pinned else torch.empty(shape, dtype=dtype)
+
+
+def pinned_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Allocate an uninitialised contiguous tensor in pinned memory; needs a CUDA device."""
+    return torch.empty(shape, dtype=dtype, pin_memory=True)
+
+
+class _Landing(threading.local):
+    """Where this thread's rows land."""
+
+    pinned = False
+
+
+_landing = _Landing()
+
+
+def lands_pinned() -> bool:
+    """Return whether this thread is inside :func:`land_pinned`."""
+    return _landing.pinned
+
+
+@contextmanager
+def land_pinned(pinned: bool = True) -> Iterator[None]:
+    """Let this thread gather rows into pinned memory, which a device can copy from by itself.
+
+    The memory is torch's, whose allocator knows which copies are under way: it is not handed out
+    again before they have ended.
+
+    Args:
+        pinned: False: change nothing.
+    """
+    before, _landing.pinned = _landing.pinned, pinned or _landing.pinned
+    try:
+        yield
+    finally:
+        _landing.pinned = before
 
 
 def shared_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

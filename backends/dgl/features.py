@@ -20,7 +20,7 @@ import dgl.storages
 from aethergraph._checks.options import as_flag
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph._torch.feature_columns import Column
-from aethergraph._torch.tensors import as_device, seed_ids
+from aethergraph._torch.tensors import as_device, land_pinned, seed_ids
 from aethergraph._tracepoints import stage
 from aethergraph.features import as_row_source
 from aethergraph.loading.buffers import BufferPool
@@ -119,9 +119,9 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         Args:
             indices: integer vector [n].
             device: device of the rows.
-            pin_memory: copy the rows into page-locked memory once they are read, if there is a CUDA
-                device, and move them to ``device`` from there without waiting. None, which DGL
-                passes for graphs that are no ``DGLGraph``, means no.
+            pin_memory: read the rows into page-locked memory, if there is a CUDA device, and move
+                them to ``device`` from there without waiting. None, which DGL passes for graphs
+                that are no ``DGLGraph``, means no.
             **kwargs: for ``Tensor.to``.
 
         Returns:
@@ -138,10 +138,9 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         return Fetch(read, ahead=waits or len(os.sched_getaffinity(0)) > 1)
 
     def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
-        with stage("gather", reads=self._column.rows):
+        with stage("gather", reads=self._column.rows), land_pinned(pinned):
             rows = self._column.live().gather(self._rows_of(ids), BUFFERS)
         if pinned:
-            rows = rows.pin_memory()
             kwargs = {"non_blocking": True, **kwargs}
         return rows.to(device, **kwargs)
 

@@ -30,6 +30,7 @@ from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.random_seeds import SharedCount, check_seed
+from aethergraph._torch.tensors import land_pinned
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.epoch import Delivery, Position
@@ -259,9 +260,16 @@ class LoaderMixin(OrderMixin, Profiled):
         return own and self.prefetch_batches > 0 and isinstance(self._sampler(), KeyedSampler)
 
     def _filter_and_pin(self, out: Any) -> Any:
-        data = self.filter_fn(out)
-        if not (self.pin_memory and torch.cuda.is_available()):
-            return data
+        pins = self._pins()
+        with land_pinned(pins):
+            data = self.filter_fn(out)
+        return self._pinned(data) if pins else data
+
+    def _pins(self) -> bool:
+        """Return whether batches are handed over in pinned memory."""
+        return self.pin_memory and torch.cuda.is_available()
+
+    def _pinned(self, data: Any) -> Any:
         with stage("pin"):
             return pin(data)
 
@@ -344,14 +352,24 @@ class LoaderMixin(OrderMixin, Profiled):
         )
 
     def _fetch_ahead(self, out: Any) -> Any:
+        """Fetch what a sample needs, where the store allows that in a background thread.
+
+        Batches for pinned memory are also made there: rows land in it, and what else they hold is
+        copied while the training thread does other things.
+        """
         store = self.data[0]
         if self.transform_sampler_output is None and tensors_of(store).can_fetch_ahead:
-            out._fetched = fetch(store, out, self._names)
+            pins = self._pins()
+            with land_pinned(pins):
+                out._fetched = fetch(store, out, self._names)
+            if pins and self.custom_cls is None:
+                out._built = self._pinned(self._build(out))
         return out
 
     def filter_fn(self, out: Any) -> Any:
         """Make the batch: topology, node and edge tensors, and what PyG's loaders add."""
-        with stage("build"):
+        data = out.__dict__.pop("_built", None)
+        if data is None:
             data = self._build(out)
         if self.transform is None:
             return data
@@ -360,20 +378,21 @@ class LoaderMixin(OrderMixin, Profiled):
 
     def _build(self, out: Any) -> Any:
         """Make the batch, but for the user's ``transform``."""
-        fetched = out.__dict__.pop("_fetched", None)
-        if self.transform_sampler_output is not None:
-            out = self.transform_sampler_output(out)
-        store, order = self.data[0], self._sampler().edge_permutation
-        if fetched is None:
-            fetched = fetch(store, out, self._names)
-        if isinstance(out, HeteroSamplerOutput):
-            data = make_typed_batch(store, out, fetched, order, self.custom_cls, self._counted)
-            self._add_typed_metadata(data, out.metadata)
-        else:
-            batch = make_batch(store, out, fetched, order, self._counted)
-            self._add_metadata(batch, out.metadata)
-            data = as_data(batch, self.custom_cls)
-        return data
+        with stage("build"):
+            fetched = out.__dict__.pop("_fetched", None)
+            if self.transform_sampler_output is not None:
+                out = self.transform_sampler_output(out)
+            store, order = self.data[0], self._sampler().edge_permutation
+            if fetched is None:
+                fetched = fetch(store, out, self._names)
+            if isinstance(out, HeteroSamplerOutput):
+                data = make_typed_batch(store, out, fetched, order, self.custom_cls, self._counted)
+                self._add_typed_metadata(data, out.metadata)
+            else:
+                batch = make_batch(store, out, fetched, order, self._counted)
+                self._add_metadata(batch, out.metadata)
+                data = as_data(batch, self.custom_cls)
+            return data
 
     def _sampler(self) -> BaseSampler:
         raise NotImplementedError

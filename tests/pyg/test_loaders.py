@@ -41,6 +41,7 @@ from torch_geometric.loader import NodeLoader, ZipLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 
 from aethergraph import DynamicGraph, Graph, HeteroGraph, errors
+from aethergraph._torch import tensors
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph.pyg import (
     FeatureStore,
@@ -778,6 +779,19 @@ def test_forms_of_neg_sampling() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="pinned memory needs a CUDA device")
+def test_copies_to_a_device_that_are_under_way_are_not_overwritten() -> None:
+    rows = torch.randn(20_000, 256)
+    graph = Data(x=rows, edge_index=torch.randint(0, 20_000, (2, 100_000)))
+    seeds = torch.arange(20_000)
+    for _ in range(2):
+        there = []
+        for batch in NeighborLoader(graph, [5], seeds, batch_size=500, pin_memory=True):
+            there.append(batch.to("cuda", non_blocking=True))
+        for batch in there:
+            assert torch.equal(batch.x.cpu(), rows[batch.n_id.cpu()])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="pinned memory needs a CUDA device")
 @pytest.mark.parametrize(
     "options", [{}, {"prefetch_batches": 0}, {"num_workers": 1},
                 {"num_workers": 1, "filter_per_worker": False}],
@@ -789,22 +803,56 @@ def test_pin_memory(options: dict[str, Any]) -> None:
         assert_attrs(batch, GRAPH)
 
 
-def test_batches_are_pinned_where_torch_pins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When pinning is asked for and there is a device, each batch is; without a device."""
-    pinned = []
+class Pins:
+    """Device that pins nothing, and notes who asked for it."""
 
-    def pin(batch: Data) -> Data:
-        pinned.append(batch)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batches: list[tuple[Any, threading.Thread]] = []
+        self.rows: list[torch.Tensor] = []
+        monkeypatch.setattr(_loading, "pin", self.pin)
+        monkeypatch.setattr(tensors, "pinned_empty", self.empty)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    def pin(self, batch: Any) -> Any:
+        self.batches.append((batch, threading.current_thread()))
         return batch
 
-    monkeypatch.setattr(_loading, "pin", pin)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        self.rows.append(torch.empty(shape, dtype=dtype))
+        return self.rows[-1]
+
+
+def test_batches_are_pinned_where_torch_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When pinning is asked for and there is a device, each batch is; without a device."""
+    pins = Pins(monkeypatch)
     assert list(NeighborLoader(GRAPH, [2], SEEDS, batch_size=5))
-    assert pinned == []
+    assert pins.batches == pins.rows == []
     loader = NeighborLoader(GRAPH, [2], SEEDS, batch_size=5)
     loader.pin_memory = True
     batches = list(loader)
-    assert [id(batch) for batch in pinned] == [id(batch) for batch in batches]
+    assert {id(batch) for batch, _ in pins.batches} == {id(batch) for batch in batches}
+
+
+def test_rows_land_in_pinned_memory_and_the_rest_is_copied_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pins = Pins(monkeypatch)
+    seen = []
+
+    def mark(batch: Data) -> Data:
+        seen.append(threading.current_thread())
+        return batch
+
+    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=4, seed=5, transform=mark)
+    loader.pin_memory = True
+    batches = list(loader)
+    main = threading.main_thread()
+    assert {batch.x.data_ptr() for batch in batches} <= {one.data_ptr() for one in pins.rows}
+    assert set(seen) == {main}  # a user's code may not be safe elsewhere
+    first = [thread for _, thread in pins.batches if thread is not main]
+    assert len(first) == len(batches)
+    monkeypatch.undo()
+    assert_same_batches(batches, list(NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=4, seed=5)))
 
 
 def test_pin_memory_without_a_device_changes_nothing() -> None:
