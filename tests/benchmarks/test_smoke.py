@@ -53,6 +53,11 @@ def test_quick_run(name: str, data: Path) -> None:
 
 
 @rare
+def test_gpu(data: Path) -> None:
+    check(run_quick("gpu", data), "gpu")
+
+
+@rare
 def test_ray(data: Path) -> None:
     pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
     check(run_quick("ray_data", data), "ray_data")
