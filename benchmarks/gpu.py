@@ -4,8 +4,9 @@
 
 One process, all cores. A three-layer GraphSAGE trains on batches of our NeighborLoader, of PyG's
 stock NodeLoader over our stores, and of PyG's own NeighborLoader (pyg-lib below it), each with
-pinned memory and without waiting for copies; loaders take turns. The same step on a batch that
-stays on the device says how long a step takes when nothing is waited for.
+pinned memory and without waiting for copies; loaders take turns. PyG's PrefetchLoader around ours
+also copies the next batch during the step. The same step on a batch that stays on the device says
+how long a step takes when nothing is waited for.
 
 Then rows: gathered into pinned memory and copied from there (``gather_to_device``), gathered and
 copied from ordinary memory, and ``tensor[ids]`` as PyG does it. And slots of a live table, whose
@@ -29,7 +30,7 @@ from harness.common import Cell, Ratio, Report
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
-from torch_geometric.loader import NodeLoader
+from torch_geometric.loader import NodeLoader, PrefetchLoader
 from torch_geometric.nn import GraphSAGE
 
 from aethergraph import FeatureStore as Rows
@@ -89,6 +90,8 @@ def loaders(data: Data, args: argparse.Namespace) -> dict[str, Callable[[int], A
     """Name -> how to make the loader of a round; without pyg-lib, PyG cannot sample."""
     graph = Graph.from_edges(data.num_nodes, *data.edge_index.numpy())
     graph.node_attrs["x"], graph.node_attrs["y"] = data.x.numpy(), data.y.numpy()
+    table = LiveFeatureTable.create(None, data.num_nodes, WIDTH)
+    table.put_many(np.arange(data.num_nodes), data.x.numpy())
     stores = FeatureStore.from_graph(graph), GraphStore(graph)
     sampler = NeighborSampler(stores, FANOUTS)
 
@@ -99,17 +102,22 @@ def loaders(data: Data, args: argparse.Namespace) -> dict[str, Callable[[int], A
             "pin_memory": args.device.type == "cuda",
         }  # fmt: skip
 
-    threads = min(4, args.cores)
+    def ours(number: int, **options: Any) -> Any:
+        given = {**common_of(number), **options}
+        threads = min(4, args.cores)
+        return NeighborLoader(
+            graph, FANOUTS, **given, num_sample_threads=threads, prefetch_batches=4
+        )
+
     made: dict[str, Callable[[int], Any]] = {
-        "aethergraph NeighborLoader": lambda n: NeighborLoader(
-            graph, FANOUTS, **common_of(n), num_sample_threads=threads, prefetch_batches=4
+        "aethergraph NeighborLoader": ours,
+        "... through PyG's PrefetchLoader": lambda n: PrefetchLoader(ours(n), args.device),
+        "... and rows of a live table": lambda n: PrefetchLoader(
+            ours(n, feature_source=table), args.device
         ),
-        "aethergraph NeighborLoader, not pinned": lambda n: NeighborLoader(
-            graph, FANOUTS, **{**common_of(n), "pin_memory": False}, num_sample_threads=threads,
-            prefetch_batches=4,
-        ),
+        "... not pinned": lambda n: ours(n, pin_memory=False),
         "stock NodeLoader, aethergraph": lambda n: NodeLoader(stores, sampler, **common_of(n)),
-    }  # fmt: skip
+    }
     if args.peer:
         some = args.workers
         made[f"PyG NeighborLoader, {some} workers"] = lambda n: PyGNeighborLoader(
