@@ -17,6 +17,7 @@ for rows of live tables on a device.
 
 from aethergraph._torch.slots import SlotRows, gather_to_device, validate_slots
 from aethergraph.pyg import (
+    DeviceLoader,
     FeatureStore,
     GraphStore,
     HeteroNeighborLoader,
@@ -33,6 +34,7 @@ from aethergraph.pyg import (
 )
 
 __all__ = [
+    "DeviceLoader",
     "FeatureStore",
     "GraphStore",
     "HGTLoader",

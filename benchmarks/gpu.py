@@ -4,9 +4,9 @@
 
 One process, all cores. A three-layer GraphSAGE trains on batches of our NeighborLoader, of PyG's
 stock NodeLoader over our stores, and of PyG's own NeighborLoader (pyg-lib below it), each with
-pinned memory and without waiting for copies; loaders take turns. PyG's PrefetchLoader around ours
-also copies the next batch during the step. The same step on a batch that stays on the device says
-how long a step takes when nothing is waited for.
+pinned memory and without waiting for copies; loaders take turns. A DeviceLoader also
+copies the next batch during the step. The same step on a batch that stays on the device says how
+long a step takes when nothing is waited for.
 
 Then rows: gathered into pinned memory and copied from there (``gather_to_device``), gathered and
 copied from ordinary memory, and ``tensor[ids]`` as PyG does it. And slots of a live table, whose
@@ -30,12 +30,12 @@ from harness.common import Cell, Ratio, Report
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
-from torch_geometric.loader import NodeLoader, PrefetchLoader
+from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GraphSAGE
 
 from aethergraph import FeatureStore as Rows
 from aethergraph import Graph, LiveFeatureTable
-from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
+from aethergraph.pyg import DeviceLoader, FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 from aethergraph.pytorch import gather_to_device, validate_slots
 
 FANOUTS, BATCH, WIDTH, CLASSES = [15, 10, 5], 1024, 128, 47
@@ -111,8 +111,8 @@ def loaders(data: Data, args: argparse.Namespace) -> dict[str, Callable[[int], A
 
     made: dict[str, Callable[[int], Any]] = {
         "aethergraph NeighborLoader": ours,
-        "... through PyG's PrefetchLoader": lambda n: PrefetchLoader(ours(n), args.device),
-        "... and rows of a live table": lambda n: PrefetchLoader(
+        "... in a DeviceLoader": lambda n: DeviceLoader(ours(n), args.device),
+        "... and rows of a live table": lambda n: DeviceLoader(
             ours(n, feature_source=table), args.device
         ),
         "... not pinned": lambda n: ours(n, pin_memory=False),

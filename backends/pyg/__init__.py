@@ -29,6 +29,7 @@ except ImportError as error:
 from aethergraph.pyg.ahead import LookAhead
 from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.data import graph_from_data, to_data
+from aethergraph.pyg.device_loader import DeviceLoader
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.hetero_loader import HeteroNeighborLoader
@@ -41,6 +42,7 @@ from aethergraph.pyg.shadow import ShaDowKHopSampler
 from aethergraph.pyg.stores import Stores
 
 __all__ = [
+    "DeviceLoader",
     "FeatureStore",
     "GraphStore",
     "HGTLoader",
