@@ -562,6 +562,7 @@ def test_a_missing_typer_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.any_python
 def test_interrupting_a_conversion_leaves_nothing(tmp_path: Path) -> None:
     edges, lines = tmp_path / "edges.csv", 4_000_000
     edges.write_text("0,1\n" * lines)

@@ -259,6 +259,7 @@ def test_a_plot_of_one_epoch_has_whole_epochs_on_its_axis(
     assert left.get_xlim() == (0.5, 1.5) and shown == [1.0]
 
 
+@pytest.mark.any_python
 def test_a_budget_goes_with_storage_that_keeps_one(tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     with pytest.raises(UnsupportedError, match="'mmap' keeps no memory budget: --memory goes with"):

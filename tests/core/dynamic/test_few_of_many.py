@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 
+pytestmark = pytest.mark.any_python
+
 RunPython = Callable[..., "CompletedProcess[str]"]
 ends = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=20)
 #: Nodes far from each other, on pages of their own.

@@ -12,6 +12,8 @@ from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler
 from aethergraph.dynamic import History
 from aethergraph.errors import ClosedError, MissingFileError, OutOfRangeError
 
+pytestmark = pytest.mark.any_python
+
 NODES = 80
 KINDS = [("a", "to", "b"), ("b", "to", "a")]
 

@@ -230,6 +230,7 @@ def test_errors(tmp_path: Path) -> None:
         _ = graph.ids.lookup(["a"])
 
 
+@pytest.mark.any_python
 def test_over_a_base_of_tables(tmp_path: Path) -> None:
     schema = Schema(
         {

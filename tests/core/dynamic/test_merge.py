@@ -23,6 +23,8 @@ from aethergraph.storage import scratch
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.scratch import ScatteredArray
 
+pytestmark = pytest.mark.any_python
+
 NODES = 30
 
 

@@ -51,6 +51,7 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
             assert read(rows, count, commit) == expected
 
 
+@pytest.mark.any_python
 def test_versions_are_used_again() -> None:
     graph = DynamicGraph(4, 1, max_nodes=4)
     graph.features = np.zeros((4, 1))

@@ -81,6 +81,7 @@ def open_source_of(guarded: FeatureServer) -> Any:
     return guarded.client  # type: ignore[attr-defined]
 
 
+@pytest.mark.any_python
 def test_ten_thousands_of_frames(guarded: FeatureServer) -> None:
     """Frames that are right but for some bits, many to a connection."""
     rng = random.Random(0)

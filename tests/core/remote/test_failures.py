@@ -22,6 +22,8 @@ from aethergraph import DynamicGraph, FeatureStore
 from aethergraph.errors import AetherError, FileChangedError, FormatError, ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, wire
 
+pytestmark = pytest.mark.any_python
+
 
 def free_port() -> int:
     with socket.socket() as sock:

@@ -54,6 +54,8 @@ from aethergraph.remote import (
 )
 from aethergraph.remote.leased import _Told
 
+pytestmark = pytest.mark.any_python
+
 NODES, EDGES = 400, 6000
 USER, FILM = "user", "film"
 RATES, LIKED = (USER, "rates", FILM), (FILM, "liked", USER)

@@ -27,6 +27,8 @@ from aethergraph.remote import (
 )
 from aethergraph.remote.endpoint import Table
 
+pytestmark = pytest.mark.any_python
+
 
 def test_rows_of_files(tmp_path: Path, x: Any) -> None:
     """Map npy, native files, attributes of a graph and bfloat16; without a request."""

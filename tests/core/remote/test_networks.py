@@ -19,6 +19,8 @@ from serving import comes, served
 from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, listening, open_source
 
+pytestmark = pytest.mark.any_python
+
 
 @pytest.fixture(scope="module")
 def cable() -> Iterator[Cable]:

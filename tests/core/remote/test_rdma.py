@@ -137,6 +137,7 @@ def test_shards() -> None:
         one.close()
 
 
+@pytest.mark.any_python
 def test_no_torn_row_is_taken(tmp_path: Path) -> None:
     """Beside writers in threads here and in the server's process, out of whose memory rows come."""
     table = LiveFeatureTable.create(tmp_path / "t", ROWS, ITEMS)

@@ -59,6 +59,8 @@ from aethergraph.remote.samples.form import Form
 from aethergraph.remote.samples.log import AnswerLog, read_answers
 from aethergraph.remote.samples.request import MAX_SEEDS, make_request
 
+pytestmark = pytest.mark.any_python
+
 NODES, EDGES = 500, 6000
 USER, FILM = "user", "film"
 RATES, LIKED = (USER, "rates", FILM), (FILM, "liked", USER)

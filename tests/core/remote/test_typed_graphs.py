@@ -27,6 +27,8 @@ from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.remote import FeatureServer, open_graph, open_tables
 from aethergraph.remote.graph_tables import GraphTypes, graph_tables
 
+pytestmark = pytest.mark.any_python
+
 COUNTS = {"user": 900, "film": 700, "person": 50, "alone": 3}
 RATES, KNOWS, BY, NONE = (
     ("user", "rates", "film"), ("user", "knows", "user"), ("person", "made", "film"),

@@ -21,6 +21,8 @@ from kafka_broker import records, running_broker
 from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
 from aethergraph.streaming import BadRecord, Ingestor, MemorySource, Records
 
+pytestmark = pytest.mark.any_python
+
 WAIT = 60
 NODES = 40
 
