@@ -7,8 +7,13 @@
  *   }
  *   TEST_MAIN()
  *
- * Output: "ok    name", "FAIL  name" or "skip  name (why)" per test, then the
- * counts. Exit 0: all passed; 1: a failure; 77: everything was skipped.
+ * A test that starts no thread, nor does what it calls or forks, is TEST_ONE_THREAD(name): it runs before
+ * the others, and not under ThreadSanitizer, which has nothing to say of what one thread does. Where the
+ * plain build sees it start one, it fails.
+ *
+ * Output: "ok    name", "FAIL  name" or "skip  name (why)" per test, with the seconds that it kept
+ * processors busy if they were several, then the counts. Exit 0: all passed; 1: a failure; 77: everything
+ * was skipped.
  * Arguments select tests by substring: ./test_container truncat
  *
  * Caveats: a failed CHECK goes on with the test, a failed REQUIRE returns from
@@ -18,12 +23,15 @@
 #define AE_TEST_H
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,17 +39,26 @@
 
 #define TEST_MAX 256
 
-/* True under ThreadSanitizer, which has nothing to say of what one thread does: tests that repeat
- * their work for several numbers of threads need only the larger ones there. */
+/* True under ThreadSanitizer: tests that repeat their work for several numbers of threads need only the
+ * larger ones there. */
 #ifdef __SANITIZE_THREAD__
 #define TEST_ONLY_RACES true
 #else
 #define TEST_ONLY_RACES false
 #endif
 
+/* True under any sanitizer: what is tried at every byte is tried at a part of them there. The plain build
+ * judges them all; a sanitizer looks for what any of them does. */
+#ifdef AE_SANITIZED
+#define TEST_SANITIZED true
+#else
+#define TEST_SANITIZED false
+#endif
+
 typedef struct {
     const char *name;
     void (*run)(void);
+    bool one_thread;
 } test_case;
 
 static test_case test_cases[TEST_MAX];
@@ -49,14 +66,32 @@ static unsigned test_count;
 static atomic_uint test_failures;    /* failed checks of the running test */
 static const char *test_skip_reason; /* set by SKIP */
 
-#define TEST(title)                                                                                          \
+#define TEST_OF(title, one_thread)                                                                           \
     static void test_##title(void);                                                                          \
     __attribute__((constructor)) static void register_##title(void) {                                        \
         if (test_count == TEST_MAX)                                                                          \
             abort();                                                                                         \
-        test_cases[test_count++] = (test_case){#title, test_##title};                                        \
+        test_cases[test_count++] = (test_case){#title, test_##title, one_thread};                            \
     }                                                                                                        \
     static void test_##title(void)
+
+#define TEST(title)            TEST_OF(title, false)
+#define TEST_ONE_THREAD(title) TEST_OF(title, true)
+
+/* Threads that the program, its children and the library in them have started. The linker puts this
+ * before libc's function (see the Makefile); ThreadSanitizer, which runs no test that is not to start
+ * any, keeps its own. */
+static atomic_uint *test_threads;
+
+#ifndef __SANITIZE_THREAD__
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg) {
+    atomic_fetch_add(test_threads, 1);
+    return __real_pthread_create(thread, attr, run, arg);
+}
+#endif
 
 #define SKIP(reason)                                                                                         \
     do {                                                                                                     \
@@ -188,29 +223,61 @@ static inline bool test_selected(const char *name, int argc, char **argv) {
     return argc < 2;
 }
 
+/* Seconds that the processors have worked for this program and for the children it has waited for. */
+static inline double test_busy(void) {
+    double seconds = 0;
+    for (int i = 0; i < 2; i++) {
+        struct rusage usage;
+        getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &usage);
+        seconds += (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                   1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    }
+    return seconds;
+}
+
+enum { TEST_PASSED, TEST_FAILED, TEST_SKIPPED };
+
+static inline int test_run(const test_case *test) {
+    double before = test_busy();
+    unsigned threads = atomic_load(test_threads);
+    char busy[32] = "";
+    atomic_store(&test_failures, 0);
+    test_skip_reason = NULL;
+    test->run();
+    if (test->one_thread && atomic_load(test_threads) != threads)
+        TEST_FAIL("it starts threads: TEST, not TEST_ONE_THREAD");
+    if (test_busy() - before >= 2)
+        snprintf(busy, sizeof busy, " (%.0f s)", test_busy() - before);
+    if (atomic_load(&test_failures)) {
+        printf("FAIL  %s%s\n", test->name, busy);
+        return TEST_FAILED;
+    }
+    if (test_skip_reason) {
+        printf("skip  %s (%s)\n", test->name, test_skip_reason);
+        return TEST_SKIPPED;
+    }
+    printf("ok    %s%s\n", test->name, busy);
+    return TEST_PASSED;
+}
+
 static inline int test_main(int argc, char **argv) {
-    unsigned passed = 0, failed = 0, skipped = 0;
+    unsigned counts[3] = {0};
     setvbuf(stdout, NULL, _IOLBF, 0);
     test_dir();
-    for (unsigned i = 0; i < test_count; i++) {
-        if (!test_selected(test_cases[i].name, argc, argv))
-            continue;
-        atomic_store(&test_failures, 0);
-        test_skip_reason = NULL;
-        test_cases[i].run();
-        if (atomic_load(&test_failures)) {
-            failed++;
-            printf("FAIL  %s\n", test_cases[i].name);
-        } else if (test_skip_reason) {
-            skipped++;
-            printf("skip  %s (%s)\n", test_cases[i].name, test_skip_reason);
-        } else {
-            passed++;
-            printf("ok    %s\n", test_cases[i].name);
-        }
+    test_threads =
+        mmap(NULL, sizeof *test_threads, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (test_threads == MAP_FAILED)
+        abort();
+    /* Those of one thread first: a pool that another one started would work for them unseen. */
+    for (int first = TEST_ONLY_RACES ? 0 : 1; first >= 0; first--) {
+        aether_set_num_threads(first ? 1 : 0, NULL);
+        for (unsigned i = 0; i < test_count; i++)
+            if (test_cases[i].one_thread == first && test_selected(test_cases[i].name, argc, argv))
+                counts[test_run(&test_cases[i])]++;
     }
-    printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
-    return failed ? 1 : skipped && !passed ? 77 : 0;
+    printf("%u passed, %u failed, %u skipped\n", counts[TEST_PASSED], counts[TEST_FAILED],
+           counts[TEST_SKIPPED]);
+    return counts[TEST_FAILED] ? 1 : counts[TEST_SKIPPED] && !counts[TEST_PASSED] ? 77 : 0;
 }
 
 #define TEST_MAIN()                                                                                          \

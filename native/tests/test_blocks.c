@@ -76,7 +76,7 @@ static aether_topology *open_blocks(const id_blocks *b, const aether_lists *list
     return t;
 }
 
-TEST(a_topology_fetches_any_positions) {
+TEST_ONE_THREAD(a_topology_fetches_any_positions) {
     FOR_EACH_CASE(pattern, limit, id_bytes) {
         uint64_t n = 5000 + 77 * pattern, seed = pattern, wrong = 0;
         uint64_t indptr[2] = {0, n};
@@ -210,7 +210,7 @@ TEST(blocks_that_cannot_be_are_refused) {
     }
 }
 
-TEST(random_damage_is_reported_or_gives_other_ids) {
+TEST_ONE_THREAD(random_damage_is_reported_or_gives_other_ids) {
     uint64_t n = 4000, indptr[2] = {0, n}, seed = 1;
     uint64_t *ids = malloc(n * sizeof *ids), *out = malloc(n * sizeof *out);
     uint32_t reported = 0;

@@ -203,7 +203,7 @@ static void follow_model(uint64_t frames, uint64_t pins, uint64_t steps, uint64_
     ae_cache_destroy(c);
 }
 
-TEST(the_policy_is_the_models) {
+TEST_ONE_THREAD(the_policy_is_the_models) {
     static const uint64_t frames[] = {1, 2, 3, 5, 10, 19, 20, 37, 64, 200};
     for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
         for (uint64_t seed = 1; seed <= 4; seed++)
@@ -278,7 +278,7 @@ static uint64_t resident_bytes(void) {
     return resident * 4096;
 }
 
-TEST(a_full_cache_takes_no_more_memory_than_it_says) {
+TEST_ONE_THREAD(a_full_cache_takes_no_more_memory_than_it_says) {
     uint64_t bytes = 48u << 20, before = resident_bytes();
     ae_cache *c;
     aether_error err = {0};

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "test.h"
 
-TEST(table_rows_are_distinct_and_complete) {
+TEST_ONE_THREAD(table_rows_are_distinct_and_complete) {
     uint32_t count = 0;
     while (aether_error_table(count))
         count++;
@@ -21,7 +21,7 @@ TEST(table_rows_are_distinct_and_complete) {
     CHECK(!aether_error_table(count) && !aether_error_table(UINT32_MAX));
 }
 
-TEST(set_fills_and_returns_the_code) {
+TEST_ONE_THREAD(set_fills_and_returns_the_code) {
     aether_error err = {.code = 7, .os_errno = 7, .position = 7, .value = 7, .message = "old"};
     CHECK_EQ(ae_error_set(&err, AETHER_E_INVALID, "no %s", "seeds"), AETHER_E_INVALID);
     CHECK_EQ(err.code, AETHER_E_INVALID);
@@ -33,7 +33,7 @@ TEST(set_fills_and_returns_the_code) {
     CHECK_STR(err.message, "");
 }
 
-TEST(at_names_position_and_value) {
+TEST_ONE_THREAD(at_names_position_and_value) {
     aether_error err;
     CHECK_EQ(ae_error_at(&err, AETHER_E_RANGE, 3, -9, "node id %d", -9), AETHER_E_RANGE);
     CHECK_EQ(err.position, 3);
@@ -41,7 +41,7 @@ TEST(at_names_position_and_value) {
     CHECK_STR(err.message, "node id -9");
 }
 
-TEST(os_maps_errno) {
+TEST_ONE_THREAD(os_maps_errno) {
     aether_error err;
     CHECK_EQ(ae_error_os(&err, ENOENT, "cannot open a.bin"), AETHER_E_NOT_FOUND);
     CHECK_STR(err.message, "cannot open a.bin: No such file or directory");
@@ -50,7 +50,7 @@ TEST(os_maps_errno) {
     CHECK_EQ(ae_error_os(&err, EACCES, "x"), AETHER_E_IO);
 }
 
-TEST(null_error_is_accepted) {
+TEST_ONE_THREAD(null_error_is_accepted) {
     CHECK_EQ(ae_error_set(NULL, AETHER_E_IO, "x"), AETHER_E_IO);
     CHECK_EQ(ae_error_at(NULL, AETHER_E_IO, 0, 0, "x"), AETHER_E_IO);
     CHECK_EQ(ae_error_os(NULL, EIO, "x"), AETHER_E_IO);
@@ -60,7 +60,7 @@ TEST(null_error_is_accepted) {
 }
 
 /* Long messages end in whole characters, and OS errors keep their reason. */
-TEST(long_messages_are_cut_between_characters) {
+TEST_ONE_THREAD(long_messages_are_cut_between_characters) {
     char text[1024];
     for (unsigned shift = 0; shift < 4; shift++) {
         memset(text, 'a', shift);
@@ -83,7 +83,7 @@ TEST(long_messages_are_cut_between_characters) {
     CHECK_EQ(strlen(err.message), sizeof err.message - 1);
 }
 
-TEST(dtype_sizes_and_names) {
+TEST_ONE_THREAD(dtype_sizes_and_names) {
     static const uint32_t sizes[] = {0, 1, 1, 1, 2, 4, 8, 4, 8, 2, 2, 4, 8, 0, 0};
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         CHECK_EQ(aether_dtype_size(i), sizes[i]);
@@ -112,7 +112,7 @@ static uint32_t count_at(const char *name, uint32_t affinity) {
     return ae_core_cpu_count_at(test_path(root, sizeof root, name), affinity);
 }
 
-TEST(cpu_count_honours_cgroup_v2) {
+TEST_ONE_THREAD(cpu_count_honours_cgroup_v2) {
     put("v2/proc/self/cgroup", "0::/a/b\n");
     put("v2/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     CHECK_EQ(count_at("v2", 64), 64);
@@ -123,13 +123,13 @@ TEST(cpu_count_honours_cgroup_v2) {
     CHECK_EQ(count_at("v2", 64), 1);
 }
 
-TEST(cpu_count_in_a_container_reads_the_mount) {
+TEST_ONE_THREAD(cpu_count_in_a_container_reads_the_mount) {
     put("c/proc/self/cgroup", "0::/docker/deadbeef\n");
     put("c/sys/fs/cgroup/cpu.max", "400000 100000\n");
     CHECK_EQ(count_at("c", 64), 4);
 }
 
-TEST(cpu_count_honours_cgroup_v1) {
+TEST_ONE_THREAD(cpu_count_honours_cgroup_v1) {
     put("v1/proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/x\n3:cpuset:/\n");
     put("v1/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "-1\n");
     put("v1/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n");
@@ -138,7 +138,7 @@ TEST(cpu_count_honours_cgroup_v1) {
     CHECK_EQ(count_at("v1", 64), 2);
 }
 
-TEST(cpu_count_survives_odd_files) {
+TEST_ONE_THREAD(cpu_count_survives_odd_files) {
     CHECK_EQ(count_at("missing", 5), 5);
     put("odd/proc/self/cgroup", "\n:\n0:\n0::\n::::\n0::/../..\n");
     put("odd/sys/fs/cgroup/cpu.max", "junk\n");

@@ -341,21 +341,21 @@ static void compare_samples(const ae_topology_ops *ops, bool weighted, bool time
     free_pair(p);
 }
 
-TEST(samples_are_those_of_the_same_graph_in_arrays) {
+TEST_ONE_THREAD(samples_are_those_of_the_same_graph_in_arrays) {
     compare_samples(&circle_ops, false, false);
     compare_samples(&far_circle_ops, false, false);
     compare_samples(&paired_circle_ops, false, false);
 }
-TEST(samples_by_weights_of_its_own) {
+TEST_ONE_THREAD(samples_by_weights_of_its_own) {
     compare_samples(&circle_ops, true, false);
     compare_samples(&far_circle_ops, true, false);
 }
-TEST(samples_in_times_of_its_own) {
+TEST_ONE_THREAD(samples_in_times_of_its_own) {
     compare_samples(&circle_ops, false, true);
     compare_samples(&far_circle_ops, false, true);
     compare_samples(&paired_circle_ops, false, true);
 }
-TEST(samples_by_weights_in_times_of_its_own) {
+TEST_ONE_THREAD(samples_by_weights_in_times_of_its_own) {
     compare_samples(&circle_ops, true, true);
 }
 

@@ -7,7 +7,7 @@
 
 static const int thread_counts[] = {1, 2, 8};
 #define FOR_THREADS()                                                                                        \
-    for (int t_ = 0; t_ < 3; t_++)                                                                           \
+    for (int t_ = TEST_ONLY_RACES ? 2 : 0; t_ < 3; t_++)                                                     \
         if (aether_set_num_threads(thread_counts[t_], NULL) == 0)
 
 static char *random_bytes(uint64_t size, uint64_t seed) {

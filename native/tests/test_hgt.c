@@ -247,23 +247,23 @@ static void compare_many(uint64_t max_nodes, uint64_t max_degree, uint32_t max_n
     }
 }
 
-TEST(matches_reference_on_tiny_graphs) {
+TEST_ONE_THREAD(matches_reference_on_tiny_graphs) {
     compare_many(4, 6, 0, 100);
 }
-TEST(matches_reference_with_hubs) {
+TEST_ONE_THREAD(matches_reference_with_hubs) {
     compare_many(60, 150, 0, 40);
 }
-TEST(matches_reference_where_long_lists_are_cut) {
+TEST_ONE_THREAD(matches_reference_where_long_lists_are_cut) {
     compare_many(60, 150, 7, 40);
     compare_many(200, 40, 1, 20);
 }
-TEST(matches_reference_on_larger_graphs) {
+TEST_ONE_THREAD(matches_reference_on_larger_graphs) {
     compare_many(200, 30, 50, 20);
 }
 
 /* ---- scratch memory ---- */
 
-TEST(nothing_is_allocated_once_the_largest_sample_was_made) {
+TEST_ONE_THREAD(nothing_is_allocated_once_the_largest_sample_was_made) {
     static graph g;
     request q;
     uint64_t state = 5, memory = 0;
@@ -285,7 +285,7 @@ TEST(nothing_is_allocated_once_the_largest_sample_was_made) {
 }
 
 /* The two ways of sampling share nodes, relations and scratch. */
-TEST(neighbour_samples_in_between_leave_no_trace) {
+TEST_ONE_THREAD(neighbour_samples_in_between_leave_no_trace) {
     static graph g;
     request q;
     uint64_t state = 9;
@@ -324,7 +324,7 @@ static void check_fails(aether_sampler *s, const aether_seeds *seeds, const aeth
     CHECK_EQ(out_node[0], -1); /* an empty result */
 }
 
-TEST(bad_settings_and_seeds_are_refused) {
+TEST_ONE_THREAD(bad_settings_and_seeds_are_refused) {
     const uint64_t indptr[] = {0, 2, 2, 3}, num_nodes = 3;
     uint32_t indices[] = {1, 2, 0};
     const aether_lists plain = {3, 3, 3, indptr, indices, NULL, 4, 8};

@@ -42,17 +42,17 @@ static void check_kind(uint64_t num_keys, ae_idmap_kind kind) {
     ae_idmap_free(&m);
 }
 
-TEST(direct_map) {
+TEST_ONE_THREAD(direct_map) {
     check_kind(50, AE_IDMAP_DIRECT);
 }
-TEST(narrow_map) {
+TEST_ONE_THREAD(narrow_map) {
     check_kind(UINT32_MAX, AE_IDMAP_NARROW);
 }
-TEST(wide_map) {
+TEST_ONE_THREAD(wide_map) {
     check_kind(UINT64_C(1) << 62, AE_IDMAP_WIDE);
 }
 
-TEST(too_many_ids_are_refused) {
+TEST_ONE_THREAD(too_many_ids_are_refused) {
     ae_idmap m = {0};
     aether_error err = {0};
     CHECK_CODE(ae_idmap_reserve(&m, UINT32_MAX - 1, 10, NULL, 0, NULL, &err), AETHER_E_LIMIT);
@@ -60,7 +60,7 @@ TEST(too_many_ids_are_refused) {
 }
 
 /* Ids a Fibonacci number apart fall together under plain Fibonacci hashing. */
-TEST(regular_ids_spread) {
+TEST_ONE_THREAD(regular_ids_spread) {
     const uint64_t strides[] = {1, 8, 4096, 10946, 17711, 28657, 46368, 75025, 100000};
     enum { N = 2000 };
     const uint64_t capacity = 3 * N;

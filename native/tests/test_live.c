@@ -26,7 +26,7 @@ static void check_refused(live_spec o, int code, const char *part) {
     CHECK(!g);
 }
 
-TEST(options_that_are_refused) {
+TEST_ONE_THREAD(options_that_are_refused) {
     live_spec o = plain;
     o.relation.order = 3;
     check_refused(o, AETHER_E_INVALID, "order = 3");
@@ -61,7 +61,7 @@ TEST(options_that_are_refused) {
     check_refused(o, AETHER_E_INVALID, "arena_bytes = 1000");
 }
 
-TEST(edges_that_are_refused_change_nothing) {
+TEST_ONE_THREAD(edges_that_are_refused_change_nothing) {
     live_spec o = plain;
     o.relation.columns = AETHER_LIVE_WEIGHTS;
     aether_live *g = live_make(o);
@@ -100,7 +100,7 @@ TEST(edges_that_are_refused_change_nothing) {
     aether_live_close(g);
 }
 
-TEST(transactions_begin_and_end_once) {
+TEST_ONE_THREAD(transactions_begin_and_end_once) {
     aether_live *g = live_make(plain);
     aether_error err = {0};
     CHECK_CODE(aether_live_commit(g, &err), AETHER_E_INVALID);
@@ -117,7 +117,7 @@ TEST(transactions_begin_and_end_once) {
     aether_live_close(g);
 }
 
-TEST(edges_without_ids) {
+TEST_ONE_THREAD(edges_without_ids) {
     live_spec o = plain;
     o.relation.edge_id_bytes = 0;
     o.relation.order = AETHER_ORDER_ID;
@@ -145,7 +145,7 @@ TEST(edges_without_ids) {
     aether_live_close(g);
 }
 
-TEST(what_needs_dense_positions_is_refused) {
+TEST_ONE_THREAD(what_needs_dense_positions_is_refused) {
     aether_live *g = live_make(plain);
     aether_snapshot *s = live_pin(g);
     aether_topology *t = live_lists(s);
@@ -177,7 +177,7 @@ static uint64_t memory_of(const aether_live *g) {
     return bytes;
 }
 
-TEST(two_billion_nodes_take_memory_for_those_that_are_touched) {
+TEST_ONE_THREAD(two_billion_nodes_take_memory_for_those_that_are_touched) {
     const int64_t major[] = {0, 1000000000, 1999999999}, minor[] = {1999999999, 5, 0};
     const aether_live_edges edges = {.src = minor, .dst = major, .count = 3};
     struct timespec from, to;
@@ -202,7 +202,7 @@ TEST(two_billion_nodes_take_memory_for_those_that_are_touched) {
     aether_live_close(g);
 }
 
-TEST(nodes_are_added_up_to_the_room) {
+TEST_ONE_THREAD(nodes_are_added_up_to_the_room) {
     live_spec o = plain;
     o.relation.max_dst = MODEL_NODES + 2;
     aether_live *g = live_make(o);
@@ -226,7 +226,7 @@ TEST(nodes_are_added_up_to_the_room) {
     aether_live_close(g);
 }
 
-TEST(edge_ids_can_be_skipped) {
+TEST_ONE_THREAD(edge_ids_can_be_skipped) {
     live_spec o = plain;
     o.relation.edge_id_bytes = 4;
     aether_live *g = live_make(o);
@@ -251,7 +251,7 @@ TEST(edge_ids_can_be_skipped) {
     aether_live_close(g);
 }
 
-TEST(nodes_that_have_changed_are_found) {
+TEST_ONE_THREAD(nodes_that_have_changed_are_found) {
     live_spec o = plain;
     o.relation.num_src = o.relation.num_dst = 3000000;
     aether_live *g = live_make(o);
@@ -298,7 +298,7 @@ TEST(nodes_that_have_changed_are_found) {
     aether_live_close(g);
 }
 
-TEST(values_of_lists_are_copied) {
+TEST_ONE_THREAD(values_of_lists_are_copied) {
     live_spec o = plain;
     o.relation.order = AETHER_ORDER_TIME;
     o.relation.columns = AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS;
@@ -388,7 +388,7 @@ static void overfill(live_spec o) {
     aether_live_close(g);
 }
 
-TEST(a_full_arena_undoes_the_transaction) {
+TEST_ONE_THREAD(a_full_arena_undoes_the_transaction) {
     live_spec o = plain;
     o.arena_bytes = 512 << 10;
     o.relation.num_src = 1 << 20;
@@ -403,7 +403,7 @@ TEST(a_full_arena_undoes_the_transaction) {
 }
 
 /* The failure comes at each point of a transaction in turn, as room is left for less and less. */
-TEST(a_transaction_is_undone_wherever_it_fails) {
+TEST_ONE_THREAD(a_transaction_is_undone_wherever_it_fails) {
     for (uint32_t order = AETHER_ORDER_TIME; order <= AETHER_ORDER_ID; order++) {
         live_spec o = plain;
         o.arena_bytes = 512 << 10;
@@ -446,7 +446,7 @@ static int refuse(uint64_t offset, uint64_t size) {
     return offset + size > refuse_from ? ENOMEM : 0;
 }
 
-TEST(a_system_without_memory_undoes_the_transaction) {
+TEST_ONE_THREAD(a_system_without_memory_undoes_the_transaction) {
     static int64_t major[MANY];
     const aether_live_edges edges = {.src = major, .dst = major, .count = MANY};
     aether_live *g = live_make(plain);
@@ -475,7 +475,7 @@ static int churn(aether_live *g, int rounds, aether_error *err) {
     return rc;
 }
 
-TEST(a_reader_that_holds_the_arena_is_named) {
+TEST_ONE_THREAD(a_reader_that_holds_the_arena_is_named) {
     live_spec o = plain;
     o.arena_bytes = 512 << 10;
     o.relation.order = AETHER_ORDER_ID;
@@ -494,7 +494,7 @@ TEST(a_reader_that_holds_the_arena_is_named) {
 
 /* ---- snapshots ---- */
 
-TEST(a_snapshot_that_is_held_too_long_expires) {
+TEST_ONE_THREAD(a_snapshot_that_is_held_too_long_expires) {
     live_spec o = plain;
     o.arena_bytes = 512 << 10;
     o.relation.order = AETHER_ORDER_ID;
@@ -530,7 +530,7 @@ TEST(a_snapshot_that_is_held_too_long_expires) {
     aether_live_close(g);
 }
 
-TEST(a_graph_has_256_snapshots) {
+TEST_ONE_THREAD(a_graph_has_256_snapshots) {
     enum { MOST = 256 };
     aether_live *g = live_make(plain);
     aether_snapshot *t[MOST], *more = NULL;
@@ -557,7 +557,7 @@ TEST(a_graph_has_256_snapshots) {
     aether_live_close(g);
 }
 
-TEST(without_membarrier_readers_fence) {
+TEST_ONE_THREAD(without_membarrier_readers_fence) {
     const int works = aether_live_has_membarrier();
     ae_membarrier_disable(true);
     CHECK_EQ(aether_live_has_membarrier(), 0);

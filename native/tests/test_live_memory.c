@@ -102,7 +102,7 @@ static void compare(const aether_live *a, const aether_live *b) {
     }
 }
 
-TEST(a_graph_in_memory_that_counts) {
+TEST_ONE_THREAD(a_graph_in_memory_that_counts) {
     for (int commits = 0; commits < 2; commits++) {
         counter c = unlimited();
         aether_live *g = NULL, *twin = NULL;
@@ -132,7 +132,7 @@ TEST(a_graph_in_memory_that_counts) {
 }
 
 /* Whatever commit() refuses: the change is undone, readers go on, and later changes may succeed. */
-TEST(memory_that_is_refused) {
+TEST_ONE_THREAD(memory_that_is_refused) {
     for (uint64_t most = 0; most < 600 << 10; most += 40 << 10) {
         counter c = unlimited();
         aether_live *g = NULL, *twin = NULL;

@@ -259,27 +259,27 @@ enum { STEPS = 150 };
 enum { STEPS = 400 };
 #endif
 
-TEST(order_time) {
+TEST_ONE_THREAD(order_time) {
     run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 1, STEPS);
     run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 2, STEPS);
 }
-TEST(order_of_arrival) {
+TEST_ONE_THREAD(order_of_arrival) {
     run_steps(AETHER_ORDER_TIME, 0, 4, 3, STEPS);
     run_steps(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 4, STEPS);
 }
-TEST(order_id) {
+TEST_ONE_THREAD(order_id) {
     run_steps(AETHER_ORDER_ID, 0, 0, 5, STEPS);
     run_steps(AETHER_ORDER_ID, 0, 4, 6, STEPS);
     run_steps(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 7, STEPS);
 }
 
-TEST(over_a_base_by_time) {
+TEST_ONE_THREAD(over_a_base_by_time) {
     run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 9000, 8, STEPS);
     run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 3000, 9, STEPS);
     run_over(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 500, 10, STEPS);
     run_over(AETHER_ORDER_TIME, 0, 4, 60000, 11, STEPS);
 }
-TEST(over_a_base_by_id) {
+TEST_ONE_THREAD(over_a_base_by_id) {
     run_over(AETHER_ORDER_ID, 0, 0, 9000, 12, STEPS);
     run_over(AETHER_ORDER_ID, 0, 4, 500, 13, STEPS);
     run_over(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 60000, 14, STEPS);

@@ -36,7 +36,7 @@ static void swap_last(block *blocks, uint64_t *n, uint64_t i) {
     blocks[i] = blocks[--*n];
 }
 
-TEST(blocks_do_not_overlap) {
+TEST_ONE_THREAD(blocks_do_not_overlap) {
     static uint8_t map[UNITS];
     static block blocks[BLOCKS];
     ae_arena a;
@@ -76,7 +76,7 @@ TEST(blocks_do_not_overlap) {
     ae_arena_close(&a);
 }
 
-TEST(arenas_share_a_budget) {
+TEST_ONE_THREAD(arenas_share_a_budget) {
     enum { BUDGET = 1 << 20, MARGIN = 256 << 10 };
     ae_arena a, b;
     aether_error err = {0};
@@ -100,7 +100,7 @@ TEST(arenas_share_a_budget) {
     ae_arena_close(&b);
 }
 
-TEST(every_size_gets_a_block_that_is_not_much_larger) {
+TEST_ONE_THREAD(every_size_gets_a_block_that_is_not_much_larger) {
     ae_arena a;
     aether_error err = {0};
     uint64_t budget = UINT64_C(1) << 30;
@@ -150,7 +150,7 @@ static uint64_t fill_arena(uint64_t budget, bool huge) {
     return wrong;
 }
 
-TEST(arenas_take_huge_pages_while_there_are_some) {
+TEST_ONE_THREAD(arenas_take_huge_pages_while_there_are_some) {
     const ae_shared_hooks hooks = {.collapse = give_huge};
     const uint64_t much = UINT64_C(48) << 20, little = UINT64_C(18) << 20;
     CHECK_EQ(fill_arena(much, true), 0); /* whatever this system has */
@@ -208,7 +208,7 @@ static void check_table(uint64_t none_from, uint64_t calls) {
     ae_shared_set_hooks(NULL);
 }
 
-TEST(tables_take_huge_pages_where_they_have_filled) {
+TEST_ONE_THREAD(tables_take_huge_pages_where_they_have_filled) {
     check_table(UINT64_MAX, 0); /* whatever this system has */
     check_table(100, 1);
     check_table(0, 1);
@@ -216,7 +216,7 @@ TEST(tables_take_huge_pages_where_they_have_filled) {
 
 /* ---- layout ---- */
 
-TEST(rooms_grow_by_half_at_most_and_keep_themselves) {
+TEST_ONE_THREAD(rooms_grow_by_half_at_most_and_keep_themselves) {
     CHECK_EQ(ae_room(0), 0);
     for (uint32_t n = 1; n < 40000; n++) {
         const uint32_t room = ae_room(n);
@@ -229,7 +229,7 @@ TEST(rooms_grow_by_half_at_most_and_keep_themselves) {
     CHECK_EQ(ae_room(AE_LEAF_ID_MOST), AE_LEAF_ID_MOST);
 }
 
-TEST(entries_are_found_in_leaves_of_any_size) {
+TEST_ONE_THREAD(entries_are_found_in_leaves_of_any_size) {
     enum { LEAVES = 300 };
     uint64_t state = 2;
     for (int round = 0; round < 300; round++) {
@@ -252,7 +252,7 @@ TEST(entries_are_found_in_leaves_of_any_size) {
     }
 }
 
-TEST(columns_do_not_overlap) {
+TEST_ONE_THREAD(columns_do_not_overlap) {
     for (uint32_t columns = 0; columns < 4; columns++)
         for (uint32_t bytes = 0; bytes <= 8; bytes += 4) {
             const ae_layout l = ae_layout_of(columns, bytes);
@@ -271,7 +271,7 @@ TEST(columns_do_not_overlap) {
 static const aether_live_relation plain = {
     .num_src = 10, .num_dst = 20, .layouts = AETHER_LIVE_CSC | AETHER_LIVE_CSR, .order = AETHER_ORDER_ID};
 
-TEST(numbers_are_those_of_the_last_change_up_to_a_commit) {
+TEST_ONE_THREAD(numbers_are_those_of_the_last_change_up_to_a_commit) {
     const aether_live_relation relations[] = {plain, plain};
     const aether_live_options o = {.relations = relations, .num_relations = 2};
     ae_control c;
@@ -302,7 +302,7 @@ TEST(numbers_are_those_of_the_last_change_up_to_a_commit) {
     ae_control_close(&c);
 }
 
-TEST(commit_numbers_run_out_with_an_error) {
+TEST_ONE_THREAD(commit_numbers_run_out_with_an_error) {
     const aether_live_options o = {.relations = &plain, .num_relations = 1, .arena_bytes = 1 << 20};
     ae_graph graph;
     ae_transaction t;
@@ -335,7 +335,7 @@ static int a_huge_one(uint64_t offset) {
     return 0;
 }
 
-TEST(the_system_is_asked_for_a_huge_page) {
+TEST_ONE_THREAD(the_system_is_asked_for_a_huge_page) {
     const int found = aether_live_has_huge_pages();
     ae_shared_set_hooks(&(ae_shared_hooks){.collapse = a_huge_one});
     CHECK_EQ(aether_live_has_huge_pages(), 1);

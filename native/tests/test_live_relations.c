@@ -251,7 +251,7 @@ static void check_counts(run *r) {
     CHECK_EQ(sum.touched_nodes, touched);
 }
 
-TEST(all_relations_change_in_one_commit) {
+TEST_ONE_THREAD(all_relations_change_in_one_commit) {
 #ifdef AE_SANITIZED
     enum { STEPS = 300 };
 #else
@@ -296,7 +296,7 @@ TEST(all_relations_change_in_one_commit) {
 
 /* The failure comes at each point of a transaction in turn, in either layout: nothing of it is left
  * in any relation. */
-TEST(a_full_arena_undoes_all_relations) {
+TEST_ONE_THREAD(a_full_arena_undoes_all_relations) {
     static int64_t src[60], dst[60], times[60];
     static float weights[60];
     aether_live *g = make(relations, RELATIONS, 1 << 20, 0);
@@ -402,7 +402,7 @@ TEST(what_is_refused_names_the_relation) {
     aether_live_close(g);
 }
 
-TEST(a_graph_of_many_relations) {
+TEST_ONE_THREAD(a_graph_of_many_relations) {
     enum { MANY = 100 };
     static aether_live_relation all[MANY];
     static int32_t fds[2 + 4 * MANY];

@@ -277,13 +277,13 @@ static void compare_samples(uint32_t order, bool weighted, bool timed) {
     free_pair(&p);
 }
 
-TEST(order_time) {
+TEST_ONE_THREAD(order_time) {
     compare_samples(AETHER_ORDER_TIME, false, false);
     compare_samples(AETHER_ORDER_TIME, true, false);
     compare_samples(AETHER_ORDER_TIME, false, true);
     compare_samples(AETHER_ORDER_TIME, true, true);
 }
-TEST(order_id) {
+TEST_ONE_THREAD(order_id) {
     compare_samples(AETHER_ORDER_ID, false, false);
     compare_samples(AETHER_ORDER_ID, true, false);
 }
@@ -350,7 +350,7 @@ TEST(walks_and_fanouts) {
     }
 }
 
-TEST(one_sampler_goes_on_from_snapshot_to_snapshot) {
+TEST_ONE_THREAD(one_sampler_goes_on_from_snapshot_to_snapshot) {
     pair p = make_pair(AETHER_ORDER_TIME, 0);
     aether_relation r = relation(&p, true, false, false);
     aether_sampler *s = make_sampler(r);

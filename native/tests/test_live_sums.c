@@ -114,7 +114,7 @@ TEST(appending_keeps_all_sums) {
 }
 
 /* Small commits may leave a list without sums; a large one makes them whole. */
-TEST(a_commit_mends_what_it_is_worth) {
+TEST_ONE_THREAD(a_commit_mends_what_it_is_worth) {
     enum { LENGTH = 150000 };
     uint64_t state = 2, blocks;
     aether_live *g = make_timed();
@@ -135,7 +135,7 @@ TEST(a_commit_mends_what_it_is_worth) {
     aether_live_close(g);
 }
 
-TEST(undoing_leaves_sums_as_they_were) {
+TEST_ONE_THREAD(undoing_leaves_sums_as_they_were) {
     uint64_t state = 3;
     aether_live *g = make_timed();
     aether_error err = {0};
@@ -157,7 +157,7 @@ TEST(undoing_leaves_sums_as_they_were) {
 }
 
 /* An arena that is full: changes fail as before, sums that there are stay right. */
-TEST(a_full_arena) {
+TEST_ONE_THREAD(a_full_arena) {
     uint64_t state = 4;
     aether_live *g = make(AETHER_ORDER_TIME, TIMED, 2 << 20);
     aether_error err = {0};
@@ -235,7 +235,7 @@ static void churn(aether_live *g, uint64_t state, int steps) {
     CHECK(whole > (uint64_t)steps / 2);
 }
 
-TEST(changes_of_all_kinds) {
+TEST_ONE_THREAD(changes_of_all_kinds) {
     const uint32_t columns[] = {AETHER_LIVE_WEIGHTS, TIMED};
     for (uint32_t i = 0; i < 3; i++) {
         aether_live *g = i < 2 ? make(AETHER_ORDER_TIME, columns[i], 256 << 20)
@@ -354,7 +354,7 @@ static void check_over_a_base(uint32_t order, bool given) {
     aether_topology_destroy(t);
 }
 
-TEST(lists_over_a_base) {
+TEST_ONE_THREAD(lists_over_a_base) {
     for (int given = 0; given < 2; given++) {
         check_over_a_base(AETHER_ORDER_ID, given);
         check_over_a_base(AETHER_ORDER_TIME, given);

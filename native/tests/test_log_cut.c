@@ -41,7 +41,7 @@ static void cut_and_open(const char *dir, const ae_log_options *options, int exp
     CHECK_EQ(next, damaged);
 }
 
-TEST(a_log_that_is_cut_before_its_damage_goes_on) {
+TEST_ONE_THREAD(a_log_that_is_cut_before_its_damage_goes_on) {
     enum { SMALL = 16 << 10 };
     char dir[128], path[200];
     aether_error err;

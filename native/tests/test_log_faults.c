@@ -91,7 +91,7 @@ static void run_in_child(const char *dir) {
     CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
 }
 
-TEST(a_fault_at_every_call) {
+TEST_ONE_THREAD(a_fault_at_every_call) {
     char dir[128];
     log_dir(dir, sizeof dir, "faults");
     shared = aether_buffer_alloc(sizeof *shared, NULL);
@@ -115,7 +115,7 @@ TEST(a_fault_at_every_call) {
     aether_buffer_free(lasting, sizeof *lasting);
 }
 
-TEST(a_kill_at_every_call) {
+TEST_ONE_THREAD(a_kill_at_every_call) {
     char dir[128];
     log_dir(dir, sizeof dir, "kills");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -136,7 +136,7 @@ TEST(a_kill_at_every_call) {
 
 /* ---- a forked child ---------------------------------------------------------------------- */
 
-TEST(a_forked_child_can_only_close) {
+TEST_ONE_THREAD(a_forked_child_can_only_close) {
     char dir[128];
     ae_log_options options = log_options(SEGMENT, AE_LOG_SYNC);
     aether_error err;
@@ -294,7 +294,7 @@ static uint64_t commit_until_failure(const char *dir, ae_log_durability durabili
     return synced;
 }
 
-TEST(lost_power) {
+TEST_ONE_THREAD(lost_power) {
     static const ae_log_durability durabilities[] = {AE_LOG_SYNC, AE_LOG_NONE};
     char dir[128];
     unsigned lost = 0;

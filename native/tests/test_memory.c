@@ -1,7 +1,7 @@
 /* Anonymous buffers: sizes, alignment, zeroed content, refusals. */
 #include "test.h"
 
-TEST(buffers_of_all_sizes_are_zeroed_and_writable) {
+TEST_ONE_THREAD(buffers_of_all_sizes_are_zeroed_and_writable) {
     static const uint64_t sizes[] = {1,        4095,           4096,           4097,     (2u << 20) - 1,
                                      2u << 20, (2u << 20) + 1, (7u << 20) + 9, 33u << 20};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -18,7 +18,7 @@ TEST(buffers_of_all_sizes_are_zeroed_and_writable) {
 }
 
 /* Freed buffers must leave nothing behind: leftovers of 4000 rounds would show. */
-TEST(free_returns_everything) {
+TEST_ONE_THREAD(free_returns_everything) {
     aether_error err;
     for (int i = 0; i < 4000; i++) {
         unsigned char *data = aether_buffer_alloc((64u << 20) + 12345, &err);
@@ -35,7 +35,7 @@ TEST(free_returns_everything) {
     CHECK(lines < 1000);
 }
 
-TEST(empty_and_null) {
+TEST_ONE_THREAD(empty_and_null) {
     aether_error err;
     void *data = aether_buffer_alloc(0, &err);
     CHECK(data != NULL);
@@ -44,7 +44,7 @@ TEST(empty_and_null) {
     aether_buffer_free(NULL, 4096);
 }
 
-TEST(impossible_sizes_are_refused) {
+TEST_ONE_THREAD(impossible_sizes_are_refused) {
     static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 4096, (uint64_t)1 << 63, (uint64_t)1 << 62,
                                      (uint64_t)PTRDIFF_MAX};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

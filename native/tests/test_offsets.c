@@ -82,29 +82,29 @@ static void round_trip(plain p) {
     free(p.values);
 }
 
-TEST(random_values_of_every_length) {
+TEST_ONE_THREAD(random_values_of_every_length) {
     for (uint64_t n = 0; n < 700; n += n < 260 ? 1 : 37)
         round_trip(make_random(n, 1 + n % 40, 0, 0, n));
     round_trip(make_random(100003, 29, 0, 0, 1));
 }
 
-TEST(gaps_of_every_size) {
+TEST_ONE_THREAD(gaps_of_every_size) {
     for (uint64_t gap = 1; gap < (uint64_t)1 << 50; gap = gap * 3 + 1)
         round_trip(make_random(1000, gap, 0, 0, gap));
 }
 
-TEST(hubs_among_short_lists) {
+TEST_ONE_THREAD(hubs_among_short_lists) {
     for (uint32_t bits = 4; bits < 50; bits += 3)
         round_trip(make_random(5000, 8, 60, bits, bits));
 }
 
-TEST(all_values_are_zero) {
+TEST_ONE_THREAD(all_values_are_zero) {
     round_trip(make(1));
     round_trip(make(128));
     round_trip(make(10000));
 }
 
-TEST(all_values_are_the_same) {
+TEST_ONE_THREAD(all_values_are_the_same) {
     plain p = make(1000);
     for (uint64_t i = 0; i < p.n; i++)
         p.values[i] = UINT64_MAX;
@@ -112,7 +112,7 @@ TEST(all_values_are_the_same) {
 }
 
 /* One list that holds all, at every place of a block. */
-TEST(one_huge_gap) {
+TEST_ONE_THREAD(one_huge_gap) {
     static const uint64_t sizes[] = {1, 255, (uint64_t)1 << 32, INT64_MAX, UINT64_MAX};
     for (uint64_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
         for (uint64_t at = 1; at < 300; at++) {
@@ -125,7 +125,7 @@ TEST(one_huge_gap) {
 
 /* Spans around the powers of two at which a block's number of low bits changes, and
  * values as far from a straight line as they can be. */
-TEST(blocks_at_the_borders_of_their_codes) {
+TEST_ONE_THREAD(blocks_at_the_borders_of_their_codes) {
     for (uint32_t bits = 6; bits < 64; bits++)
         for (uint64_t less = 0; less < 2; less++)
             for (uint64_t jump = 1; jump < 128; jump += 42) {
@@ -139,7 +139,7 @@ TEST(blocks_at_the_borders_of_their_codes) {
 }
 
 /* 2 + log2(range / values) bits a value, and an eighth of that for the index. */
-TEST(memory_is_near_the_bound_of_elias_and_fano) {
+TEST_ONE_THREAD(memory_is_near_the_bound_of_elias_and_fano) {
     plain p = make_random(3000000, 29, 0, 0, 5);
     ae_offsets *o = compress(p, 1);
     REQUIRE(o != NULL);
@@ -148,7 +148,7 @@ TEST(memory_is_near_the_bound_of_elias_and_fano) {
     free(p.values);
 }
 
-TEST(bad_values_are_named) {
+TEST_ONE_THREAD(bad_values_are_named) {
     aether_error err;
     ae_offsets *o;
     uint64_t values[] = {0, 4, 4, 9, 7, 3};
@@ -169,7 +169,7 @@ TEST(bad_values_are_named) {
     ae_offsets_destroy(o);
 }
 
-TEST(too_many_values_are_refused) {
+TEST_ONE_THREAD(too_many_values_are_refused) {
     aether_error err;
     ae_offsets *o;
     uint64_t values[3] = {0, 0, 0};

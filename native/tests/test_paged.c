@@ -397,7 +397,7 @@ TEST(graphs_without_nodes_or_edges) {
     }
 }
 
-TEST(spans_are_sorted_and_hold_everything_once) {
+TEST_ONE_THREAD(spans_are_sorted_and_hold_everything_once) {
     const ae_place place = {64, 2, AE_PAGE_BITS, false};
     uint64_t seed = 5;
     graph g = make_graph(9, 30000, 4);

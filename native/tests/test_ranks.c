@@ -26,14 +26,14 @@ static void check_ranks(uint64_t end, uint64_t step) {
     free(blocks);
 }
 
-TEST(ranks_count_the_numbers_below) {
+TEST_ONE_THREAD(ranks_count_the_numbers_below) {
     const uint64_t ends[] = {0, 1, 63, 64, 65, 191, 192, 193, 384, END};
     for (uint64_t i = 0; i < sizeof ends / sizeof *ends; i++)
         for (uint64_t step = 1; step < 200; step += 1 + step / 3)
             check_ranks(ends[i], step);
 }
 
-TEST(bad_numbers_are_named) {
+TEST_ONE_THREAD(bad_numbers_are_named) {
     uint64_t *blocks = blocks_for(192);
     aether_error err = {0};
     int64_t out[3];
@@ -49,7 +49,7 @@ TEST(bad_numbers_are_named) {
     free(blocks);
 }
 
-TEST(places_are_the_inverse_of_an_order) {
+TEST_ONE_THREAD(places_are_the_inverse_of_an_order) {
     enum { N = 1000 };
     int64_t ids[N];
     uint32_t narrow[N];

@@ -65,7 +65,7 @@ static uint32_t take(fixture *f, uint64_t size, uint32_t most) {
     return f->count;
 }
 
-TEST(rows_come_in_order) {
+TEST_ONE_THREAD(rows_come_in_order) {
     fixture *f = open_fixture();
     CHECK_EQ(aether_receiver_wait(f->receiver, 0, &f->err), 0);
     for (uint32_t i = 0; i < 40; i++)
@@ -94,7 +94,7 @@ TEST(rows_come_in_order) {
     close_fixture(f);
 }
 
-TEST(every_flipped_bit_is_seen) {
+TEST_ONE_THREAD(every_flipped_bit_is_seen) {
     uint8_t datagram[AE_DATAGRAM_HEAD + 3 * ROW];
     aether_datagram head;
     const size_t size = make(datagram, 5, 3);
@@ -109,7 +109,7 @@ TEST(every_flipped_bit_is_seen) {
     CHECK(!ae_datagram_read(datagram, size, ROW + 1, &head));
 }
 
-TEST(what_is_none_of_ours_is_counted) {
+TEST_ONE_THREAD(what_is_none_of_ours_is_counted) {
     fixture *f = open_fixture();
     uint8_t noise[100] = "AEU1 is what it begins with";
     for (size_t size = 0; size < sizeof noise; size += 9)
@@ -126,7 +126,7 @@ TEST(what_is_none_of_ours_is_counted) {
     close_fixture(f);
 }
 
-TEST(largest_and_no_room) {
+TEST_ONE_THREAD(largest_and_no_room) {
     fixture *f = open_fixture();
     const uint32_t most = (AETHER_DATAGRAM_MOST - AE_DATAGRAM_HEAD) / ROW;
     for (uint64_t i = 0; i < 3; i++)
@@ -144,7 +144,7 @@ TEST(largest_and_no_room) {
     close_fixture(f);
 }
 
-TEST(interfaces_that_are_not_there) {
+TEST_ONE_THREAD(interfaces_that_are_not_there) {
     fixture *f = open_fixture();
     CHECK_EQ(aether_receiver_attach(f->receiver, "no-such-one", 1, &f->err), AETHER_E_NOT_FOUND);
     CHECK_EQ(aether_receiver_attach(f->receiver, "lo", 0, &f->err), AETHER_E_INVALID);

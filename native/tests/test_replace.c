@@ -19,28 +19,30 @@
 
 enum { OLD_SIZE = 6000, NEW_SIZE = 9 << 20 };
 
-static uint8_t content_of(char which, size_t i) {
-    return (uint8_t)((which == 'o' ? 31 : 57) * i + (i >> 11));
+/* What the array holds, made once. */
+static const uint8_t *content_of(char which) {
+    static uint8_t contents[2][NEW_SIZE];
+    uint8_t *content = contents[which == 'n'];
+    if (content[1] == 0) /* it will be 31 or 57 */
+        for (size_t i = 0; i < NEW_SIZE; i++)
+            content[i] = (uint8_t)((which == 'o' ? 31 : 57) * i + (i >> 11));
+    return content;
 }
 
 /* A feature file with one array; 'o' is the old content, 'n' the new one. */
 static int save(const char *path, char which, aether_error *err) {
     size_t size = which == 'o' ? OLD_SIZE : NEW_SIZE;
-    uint8_t *data = malloc(size);
-    for (size_t i = 0; i < size; i++)
-        data[i] = content_of(which, i);
     aether_writer *w;
     int rc = aether_writer_create(path, AETHER_CONTENT_FEATURES, &w, err);
     if (!rc) {
         rc = aether_writer_begin(w, AETHER_SECTION_ARRAY, 0, AETHER_U8, err);
-        rc = rc ? rc : aether_writer_append(w, data, size, NULL, err);
+        rc = rc ? rc : aether_writer_append(w, content_of(which), size, NULL, err);
         rc = rc ? rc : aether_writer_end(w, err);
         if (rc)
             aether_writer_abort(w);
         else
             rc = aether_writer_commit(w, err);
     }
-    free(data);
     return rc;
 }
 
@@ -56,9 +58,8 @@ static char which_is(const char *path) {
         aether_file_section(file, 0, &s, &err) == AETHER_OK)
         which = s.size == OLD_SIZE ? 'o' : s.size == NEW_SIZE ? 'n' : 0;
     const uint8_t *data = aether_file_data(file, 0);
-    for (size_t i = 0; which && i < s.size; i++)
-        if (data[i] != content_of(which, i))
-            which = 0;
+    if (which && memcmp(data, content_of(which), s.size) != 0)
+        which = 0;
     aether_file_close(file);
     return which;
 }
@@ -140,7 +141,7 @@ static void use_hooks(int at, int error) {
 
 /* ---- tests -------------------------------------------------------------------- */
 
-TEST(replaces_and_leaves_nothing_else) {
+TEST_ONE_THREAD(replaces_and_leaves_nothing_else) {
     aether_error err;
     fresh_dir("plain");
     REQUIRE_OK(save(path, 'o', &err), err);
@@ -152,7 +153,7 @@ TEST(replaces_and_leaves_nothing_else) {
 
 /* Every system call of a save fails once, in turn: the old file stays, no
  * temporary does, the error names file and reason. */
-TEST(any_failing_call_keeps_the_old_file) {
+TEST_ONE_THREAD(any_failing_call_keeps_the_old_file) {
     static const int errors[] = {ENOSPC, EIO, EDQUOT};
     aether_error err;
     fresh_dir("failing");
@@ -182,7 +183,7 @@ TEST(any_failing_call_keeps_the_old_file) {
     }
 }
 
-TEST(interrupted_calls_are_repeated) {
+TEST_ONE_THREAD(interrupted_calls_are_repeated) {
     aether_error err;
     fresh_dir("interrupted");
     for (int at = 0; at < 9; at++) {
@@ -204,7 +205,7 @@ static ssize_t short_pwrite(int fd, const void *data, size_t size, off_t offset)
     return pwrite(fd, data, size > 65537 ? 65537 : size > 1 ? size - 1 : size, offset);
 }
 
-TEST(short_writes_are_continued) {
+TEST_ONE_THREAD(short_writes_are_continued) {
     aether_error err;
     fresh_dir("short");
     ae_os_set_write_hooks(&(ae_os_write_hooks){.pwrite = short_pwrite});
@@ -219,7 +220,7 @@ static ssize_t zero_pwrite(int fd, const void *data, size_t size, off_t offset) 
     return 0;
 }
 
-TEST(writes_of_nothing_end) {
+TEST_ONE_THREAD(writes_of_nothing_end) {
     aether_error err;
     fresh_dir("zero");
     ae_os_set_write_hooks(&(ae_os_write_hooks){.pwrite = zero_pwrite});
@@ -231,7 +232,7 @@ TEST(writes_of_nothing_end) {
 }
 
 /* SIGKILL before every system call of a save, in a child. */
-TEST(a_crash_at_any_moment_leaves_one_whole_file) {
+TEST_ONE_THREAD(a_crash_at_any_moment_leaves_one_whole_file) {
     aether_error err;
     fresh_dir("crash");
     REQUIRE_OK(save(path, 'o', &err), err);
@@ -263,7 +264,7 @@ TEST(a_crash_at_any_moment_leaves_one_whole_file) {
 }
 
 /* The same at moments that no system call marks. */
-TEST(a_crash_by_the_clock_leaves_one_whole_file) {
+TEST_ONE_THREAD(a_crash_by_the_clock_leaves_one_whole_file) {
     aether_error err;
     uint64_t state = 7;
     fresh_dir("clock");
@@ -317,7 +318,7 @@ static void end(pid_t child) {
 }
 
 /* Only of dead writers, only of this target. */
-TEST(the_next_writer_removes_what_dead_ones_left) {
+TEST_ONE_THREAD(the_next_writer_removes_what_dead_ones_left) {
     aether_error err;
     aether_replace *r;
     int ready[3];
@@ -356,7 +357,7 @@ TEST(the_next_writer_removes_what_dead_ones_left) {
 }
 
 /* Writers that begin, commit and die at once: each commit is whole, and at last nothing is left. */
-TEST(writers_of_one_file_do_not_disturb_each_other) {
+TEST_ONE_THREAD(writers_of_one_file_do_not_disturb_each_other) {
     aether_error err;
     uint64_t state = 3;
     fresh_dir("many");
@@ -394,7 +395,7 @@ static int hook_rename_never(int at, const char *from, const char *to) {
 }
 
 /* Killed with everything written and synced: only the rename is missing. */
-TEST(a_temporary_never_opens) {
+TEST_ONE_THREAD(a_temporary_never_opens) {
     aether_error err;
     aether_file *file = NULL;
     aether_writer *w;
@@ -432,7 +433,7 @@ TEST(a_temporary_never_opens) {
     CHECK_EQ(leftovers(dir, "a.bin", false), 0);
 }
 
-TEST(abort_removes_the_temporary) {
+TEST_ONE_THREAD(abort_removes_the_temporary) {
     aether_error err;
     aether_writer *w;
     fresh_dir("abort");
@@ -444,7 +445,7 @@ TEST(abort_removes_the_temporary) {
 }
 
 /* A forked child that drops its copy of a writer must not take the parent's file. */
-TEST(a_forked_child_cannot_disturb_the_parent) {
+TEST_ONE_THREAD(a_forked_child_cannot_disturb_the_parent) {
     aether_error err;
     aether_writer *w;
     fresh_dir("fork");
@@ -469,7 +470,7 @@ TEST(a_forked_child_cannot_disturb_the_parent) {
     CHECK_EQ(leftovers(dir, "a.bin", false), 0);
 }
 
-TEST(permissions_follow_umask_and_the_old_file) {
+TEST_ONE_THREAD(permissions_follow_umask_and_the_old_file) {
     aether_error err;
     struct stat st;
     fresh_dir("mode");
@@ -482,7 +483,7 @@ TEST(permissions_follow_umask_and_the_old_file) {
     umask(old);
 }
 
-TEST(links_are_followed) {
+TEST_ONE_THREAD(links_are_followed) {
     aether_error err;
     struct stat st;
     char link_path[200], target[200];
@@ -501,7 +502,7 @@ TEST(links_are_followed) {
     CHECK_HAS(err.message, "link to a missing file");
 }
 
-TEST(places_that_cannot_be_written) {
+TEST_ONE_THREAD(places_that_cannot_be_written) {
     aether_error err;
     char other[400];
     fresh_dir("places");
@@ -548,7 +549,7 @@ static int open_is_denied(void) {
     return aether_file_open(path, &file, &err) == AETHER_E_IO && err.os_errno == EACCES ? 0 : 1;
 }
 
-TEST(permissions_are_respected) {
+TEST_ONE_THREAD(permissions_are_respected) {
     aether_error err;
     fresh_dir("denied");
     REQUIRE_OK(save(path, 'o', &err), err);
@@ -574,7 +575,7 @@ static int save_hits_limit(void) {
     return save(path, 'n', &err) == AETHER_E_IO && err.os_errno == EFBIG ? 0 : 1;
 }
 
-TEST(a_file_size_limit_is_an_error) {
+TEST_ONE_THREAD(a_file_size_limit_is_an_error) {
     aether_error err;
     fresh_dir("limit");
     REQUIRE_OK(save(path, 'o', &err), err);
@@ -599,7 +600,7 @@ static int fill_small_disk(void) {
     return which_is(path) == 'o' && leftovers(dir, "a.bin", false) == 0 ? 0 : 3;
 }
 
-TEST(a_full_disk_keeps_the_old_file) {
+TEST_ONE_THREAD(a_full_disk_keeps_the_old_file) {
     fresh_dir("full");
     fflush(stdout);
     pid_t child = fork();
@@ -613,7 +614,7 @@ TEST(a_full_disk_keeps_the_old_file) {
     CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(long_and_relative_names) {
+TEST_ONE_THREAD(long_and_relative_names) {
     aether_error err;
     char name[256], long_path[420], here[512];
     fresh_dir("names");

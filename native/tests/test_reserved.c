@@ -70,7 +70,7 @@ static uint8_t *read_file(const char *name, uint64_t *size) {
     return bytes;
 }
 
-TEST(the_file_is_that_of_appending) {
+TEST_ONE_THREAD(the_file_is_that_of_appending) {
     char path[256];
     aether_error err = {0};
     make_data();
@@ -92,7 +92,7 @@ TEST(the_file_is_that_of_appending) {
     free(data);
 }
 
-TEST(misuse_is_named) {
+TEST_ONE_THREAD(misuse_is_named) {
     char path[256];
     aether_error err = {0};
     uint64_t word[2] = {1, 2};

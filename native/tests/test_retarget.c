@@ -170,7 +170,7 @@ TEST(a_group_in_turns_on_two_graphs) {
     }
 }
 
-TEST(hgt_in_turns_on_two_graphs) {
+TEST_ONE_THREAD(hgt_in_turns_on_two_graphs) {
     static const int64_t num_samples[TYPED_TYPES * 2] = {3, 5, 0, 4, 6, 2, 7, 1};
     for (uint64_t first = 0; first < 8; first++) {
         typed_graph *g[2];
@@ -242,7 +242,7 @@ static void check_ring(aether_sampler *s, const ring *r) {
     CHECK(memcmp(node, wanted, sizeof node) == 0);
 }
 
-TEST(the_number_of_nodes_grows_and_shrinks) {
+TEST_ONE_THREAD(the_number_of_nodes_grows_and_shrinks) {
     static const uint64_t sizes[] = {10, 60, 5000, 1000000, 12, 1000001, 5000};
     aether_sampler *s = NULL;
     for (uint32_t i = 0; i < 7; i++) {

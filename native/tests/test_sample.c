@@ -159,7 +159,7 @@ static void compare_many(uint64_t num_nodes, uint64_t max_degree, uint64_t round
 TEST(matches_reference_on_tiny_graphs) {
     compare_many(3, 4, 200, 1);
 }
-TEST(matches_reference_with_hubs) {
+TEST_ONE_THREAD(matches_reference_with_hubs) {
     compare_many(60, 150, 200, 1);
 }
 TEST(matches_reference_on_sparse_graphs) {

@@ -94,7 +94,7 @@ static void check_seed_limit(uint64_t num_nodes, uint32_t bits) {
     aether_sampler_destroy(s);
 }
 
-TEST(disjoint_seeds_beyond_63_bits_are_refused) {
+TEST_ONE_THREAD(disjoint_seeds_beyond_63_bits_are_refused) {
     check_seed_limit(UINT64_C(1) << 60, 60);
     check_seed_limit((UINT64_C(1) << 60) + 1, 61);
     check_seed_limit(UINT64_C(1) << 54, 54);
@@ -130,7 +130,7 @@ static void check_far_sample(uint64_t num_nodes, uint32_t flags) {
     aether_sampler_destroy(s);
 }
 
-TEST(nodes_beyond_32_bits) {
+TEST_ONE_THREAD(nodes_beyond_32_bits) {
     check_far_sample(UINT64_C(1) << 50, 0);
     check_far_sample(UINT64_C(1) << 50, AETHER_SAMPLE_DISJOINT);
     check_far_sample(UINT64_C(1) << 31, AETHER_SAMPLE_DISJOINT); /* with its tree, more than 32 bits */
@@ -139,7 +139,7 @@ TEST(nodes_beyond_32_bits) {
 /* ---- counts ---- */
 
 /* Refused by counting: one below the limit gets as far as asking for memory. */
-TEST(the_edges_of_a_sample_stay_below_2_60) {
+TEST_ONE_THREAD(the_edges_of_a_sample_stay_below_2_60) {
     const int64_t limit = INT64_C(1) << 60, half = limit / 2;
     int64_t seeds[] = {0, 1, 2, 3}, fanout = limit;
     aether_topology t = far_topology(100);
@@ -162,7 +162,7 @@ TEST(the_edges_of_a_sample_stay_below_2_60) {
     aether_sampler_destroy(s);
 }
 
-TEST(a_sampler_needs_as_many_sources_as_destinations) {
+TEST_ONE_THREAD(a_sampler_needs_as_many_sources_as_destinations) {
     aether_topology t = far_topology(100);
     aether_error err = {0};
     aether_sampler *s = NULL;
@@ -173,7 +173,7 @@ TEST(a_sampler_needs_as_many_sources_as_destinations) {
 
 /* ---- positions that do not count the edges ---- */
 
-TEST(tables_by_position_need_dense_positions) {
+TEST_ONE_THREAD(tables_by_position_need_dense_positions) {
     static const float weights[10 * DEGREE];
     static uint64_t table[10 * DEGREE], ids[1];
     aether_topology t = far_topology(10);
@@ -218,14 +218,14 @@ static int export32(uint64_t num_nodes, uint64_t num_edges) {
     return rc;
 }
 
-TEST(int32_output_of_a_large_graph_is_refused) {
+TEST_ONE_THREAD(int32_output_of_a_large_graph_is_refused) {
     CHECK_CODE(export32(INT32_MAX, INT32_MAX), AETHER_OK);
     CHECK_CODE(export32(UINT64_C(1) << 31, 1), AETHER_E_LIMIT);
     CHECK_CODE(export32(100, UINT64_C(1) << 31), AETHER_E_LIMIT);
 }
 
 /* Slots of a small graph can be that many as well: disjoint trees, repeated seeds. */
-TEST(int32_output_of_a_large_sample_is_refused) {
+TEST_ONE_THREAD(int32_output_of_a_large_sample_is_refused) {
     const int64_t seed = 5, fanout = 1;
     aether_topology t = far_topology(100);
     aether_sampler *s = NULL;

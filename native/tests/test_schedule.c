@@ -140,12 +140,12 @@ static void compare(uint64_t frames, uint64_t seed) {
     ae_cache_destroy(c);
 }
 
-TEST(no_cache_reads_less) {
+TEST_ONE_THREAD(no_cache_reads_less) {
     for (uint64_t seed = 0; seed < 60; seed++)
         compare(1 + seed % 7 * 6, seed * 10 + 1);
 }
 
-TEST(a_cache_goes_on_after_a_loan) {
+TEST_ONE_THREAD(a_cache_goes_on_after_a_loan) {
     ae_cache *c = make(60);
     ae_cache_loan loan;
     aether_error err;
@@ -172,7 +172,7 @@ TEST(a_cache_goes_on_after_a_loan) {
     ae_cache_destroy(c);
 }
 
-TEST(one_has_the_loan) {
+TEST_ONE_THREAD(one_has_the_loan) {
     ae_cache *c = make(10);
     ae_cache_loan first, second;
     aether_error err;
@@ -188,7 +188,7 @@ TEST(one_has_the_loan) {
     ae_cache_destroy(c);
 }
 
-TEST(a_forked_child_has_no_loan) {
+TEST_ONE_THREAD(a_forked_child_has_no_loan) {
     ae_cache *c = make(10);
     ae_cache_loan loan, own;
     aether_error err;

@@ -9,7 +9,7 @@ static int parse(const char *text, uint32_t columns, int64_t *out, uint64_t *row
     return aether_parse_integers(text, strlen(text), ',', columns, ROOM, out, rows, err);
 }
 
-TEST(plain_lines) {
+TEST_ONE_THREAD(plain_lines) {
     aether_error err;
     int64_t out[3 * ROOM];
     uint64_t rows;
@@ -25,7 +25,7 @@ TEST(plain_lines) {
     CHECK_EQ(rows, 0);
 }
 
-TEST(anything_else_is_left) {
+TEST_ONE_THREAD(anything_else_is_left) {
     static const char *const lines[] = {
         "1",
         "1,",
@@ -59,7 +59,7 @@ TEST(anything_else_is_left) {
     }
 }
 
-TEST(no_more_lines_than_there_is_room_for) {
+TEST_ONE_THREAD(no_more_lines_than_there_is_room_for) {
     aether_error err;
     int64_t out[ROOM];
     uint64_t rows;

@@ -25,7 +25,7 @@ static void check_order(double a, double b) {
 }
 
 /* Every power of two and its neighbours, the limits, and random bits: all pairs. */
-TEST(floating_times_keep_their_order) {
+TEST_ONE_THREAD(floating_times_keep_their_order) {
     static double values[8192];
     size_t n = 0;
     uint64_t state = 1;
@@ -54,7 +54,7 @@ TEST(floating_times_keep_their_order) {
     CHECK_EQ(map(DBL_TRUE_MIN), 1);
 }
 
-TEST(nan_lies_beyond_the_infinities) {
+TEST_ONE_THREAD(nan_lies_beyond_the_infinities) {
     const uint64_t payloads[] = {0x7FF0000000000001, 0x7FF8000000000000, 0x7FFFFFFFFFFFFFFF};
     for (size_t i = 0; i < 3; i++) {
         CHECK(map(of_bits(payloads[i])) > map(INFINITY));
@@ -62,7 +62,7 @@ TEST(nan_lies_beyond_the_infinities) {
     }
 }
 
-TEST(floating_times_are_mapped_in_bulk) {
+TEST_ONE_THREAD(floating_times_are_mapped_in_bulk) {
     const double times[] = {3, -1, -0.0, INFINITY};
     int64_t out[5] = {0, 0, 0, 0, -7};
     aether_time_of_double(times, 4, out);
@@ -168,7 +168,7 @@ static void check_bounds(const list *l, const int64_t *times, int64_t since, int
         check_range(draw(l, &since, NULL, -1, 0, 1), first, n);
 }
 
-TEST(bounds_are_inclusive) {
+TEST_ONE_THREAD(bounds_are_inclusive) {
     const int64_t times[][DEGREE] = {
         {1, 3, 3, 5, 7, 7, 7, 9}, {4, 4, 4, 4, 4, 4, 4, 4}, {1, 2, 3, 4, 5, 6, 7, 8}};
     for (int i = 0; i < 3; i++)
@@ -182,7 +182,7 @@ TEST(bounds_are_inclusive) {
         }
 }
 
-TEST(bounds_reach_the_ends_of_int64) {
+TEST_ONE_THREAD(bounds_reach_the_ends_of_int64) {
     const int64_t times[DEGREE] = {INT64_MIN, INT64_MIN,     INT64_MIN + 1, -1,
                                    0,         INT64_MAX - 1, INT64_MAX,     INT64_MAX};
     const int64_t bounds[] = {INT64_MIN, INT64_MIN + 1, INT64_MIN + 2, -1,       0,
@@ -195,7 +195,7 @@ TEST(bounds_reach_the_ends_of_int64) {
     close_list(&l);
 }
 
-TEST(floating_bounds_are_mapped_bounds) {
+TEST_ONE_THREAD(floating_bounds_are_mapped_bounds) {
     const double floats[DEGREE] = {-INFINITY, -2.5, -DBL_TRUE_MIN, -0.0, 0.0, DBL_TRUE_MIN, 2.5, INFINITY};
     int64_t times[DEGREE];
     aether_time_of_double(floats, DEGREE, times);
@@ -214,7 +214,7 @@ TEST(floating_bounds_are_mapped_bounds) {
 
 /* ---- the last ones ---- */
 
-TEST(latest_takes_the_last_in_time) {
+TEST_ONE_THREAD(latest_takes_the_last_in_time) {
     const int64_t times[DEGREE] = {1, 3, 3, 5, 7, 7, 7, 9}, since = 3;
     list l;
     open_list(&l, times, NULL, false);
@@ -236,7 +236,7 @@ TEST(latest_takes_the_last_in_time) {
 }
 
 /* With replacement, the draws are of the last ones. */
-TEST(latest_with_replacement_draws_among_the_last) {
+TEST_ONE_THREAD(latest_with_replacement_draws_among_the_last) {
     const int64_t times[DEGREE] = {1, 3, 3, 5, 7, 7, 7, 9}, until = 7;
     uint64_t seen[DEGREE] = {0};
     list l;
@@ -255,7 +255,7 @@ TEST(latest_with_replacement_draws_among_the_last) {
 /* ---- which trees and relations are bounded ---- */
 
 /* 0 -> 1 -> 2 at times 5 and 3; the second relation 0 -> 2 has no times. */
-TEST(bounds_hold_for_the_tree_in_every_hop) {
+TEST_ONE_THREAD(bounds_hold_for_the_tree_in_every_hop) {
     const uint64_t indptr[2][4] = {{0, 1, 2, 2}, {0, 1, 1, 1}}, num_nodes[] = {3};
     const uint32_t ids[2][2] = {{1, 2}, {2, 0}};
     const int64_t times[] = {5, 3}, fanouts[] = {-1, -1, -1, -1};
@@ -296,7 +296,7 @@ TEST(bounds_hold_for_the_tree_in_every_hop) {
     aether_topology_destroy(t[1]);
 }
 
-TEST(damaged_ids_are_not_followed_to_a_time) {
+TEST_ONE_THREAD(damaged_ids_are_not_followed_to_a_time) {
     const int64_t times[DEGREE] = {1, 2, 3, 4, 5, 6, 7, 8}, until = 8;
     list l;
     open_list(&l, times, NULL, false);

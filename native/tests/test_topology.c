@@ -32,7 +32,7 @@ static void check_refused(const aether_lists *lists, int rc) {
     aether_topology_destroy(t);
 }
 
-TEST(indptr_runs_from_0_to_the_number_of_edges) {
+TEST_ONE_THREAD(indptr_runs_from_0_to_the_number_of_edges) {
     aether_lists l = good_lists();
     indptr[0] = 1;
     check_refused(&l, AETHER_E_CORRUPT);
@@ -43,7 +43,7 @@ TEST(indptr_runs_from_0_to_the_number_of_edges) {
     check_refused(&l, AETHER_E_CORRUPT);
 }
 
-TEST(impossible_lists_are_refused) {
+TEST_ONE_THREAD(impossible_lists_are_refused) {
     aether_lists l = good_lists();
     l.indptr = NULL;
     check_refused(&l, AETHER_E_INVALID);
@@ -61,7 +61,7 @@ TEST(impossible_lists_are_refused) {
 }
 
 /* The sizes are looked at before indptr[num_major] is. */
-TEST(more_than_63_bits_are_refused) {
+TEST_ONE_THREAD(more_than_63_bits_are_refused) {
     aether_lists l = good_lists();
     l.num_major = INT64_MAX;
     check_refused(&l, AETHER_E_LIMIT);
@@ -73,7 +73,7 @@ TEST(more_than_63_bits_are_refused) {
     check_refused(&l, AETHER_E_LIMIT);
 }
 
-TEST(no_nodes_and_no_edges_are_a_topology) {
+TEST_ONE_THREAD(no_nodes_and_no_edges_are_a_topology) {
     uint64_t zero[] = {0};
     aether_lists l = {0, 0, 0, zero, NULL, NULL, 4, 8};
     aether_error err = {0};
@@ -115,7 +115,7 @@ static uint64_t id_of_8_bytes(uint64_t e) {
     return edge_ids8[e];
 }
 
-TEST(neighbors_and_edge_ids_of_every_width) {
+TEST_ONE_THREAD(neighbors_and_edge_ids_of_every_width) {
     aether_lists l = good_lists();
     for (int is_wide = 0; is_wide < 2; is_wide++) {
         l.indices = is_wide ? (void *)wide : (void *)narrow;
@@ -131,7 +131,7 @@ TEST(neighbors_and_edge_ids_of_every_width) {
     }
 }
 
-TEST(either_output_may_be_left_out) {
+TEST_ONE_THREAD(either_output_may_be_left_out) {
     aether_lists l = good_lists();
     aether_error err = {0};
     aether_topology *t = NULL;
@@ -144,7 +144,7 @@ TEST(either_output_may_be_left_out) {
     aether_topology_destroy(t);
 }
 
-TEST(capacity_is_never_exceeded) {
+TEST_ONE_THREAD(capacity_is_never_exceeded) {
     aether_lists l = good_lists();
     aether_error err = {0};
     aether_topology *t = NULL;
@@ -191,7 +191,7 @@ static void check_read(const aether_topology *t, uint32_t what, uint32_t item_by
     CHECK_EQ(out[total * item_bytes], 0xee);
 }
 
-TEST(all_lists_are_read_some_entries_at_a_time) {
+TEST_ONE_THREAD(all_lists_are_read_some_entries_at_a_time) {
     aether_lists l = good_lists();
     aether_error err = {0};
     aether_topology *t = NULL;
@@ -214,7 +214,7 @@ TEST(all_lists_are_read_some_entries_at_a_time) {
     aether_topology_destroy(t);
 }
 
-TEST(what_cannot_be_read_is_refused) {
+TEST_ONE_THREAD(what_cannot_be_read_is_refused) {
     aether_lists l = good_lists();
     aether_error err = {0};
     aether_topology *t = NULL;
@@ -252,7 +252,7 @@ static uint64_t all_pairs(int64_t *major, int64_t *minor) {
     return n;
 }
 
-TEST(edges_are_found_by_their_ends) {
+TEST_ONE_THREAD(edges_are_found_by_their_ends) {
     static int64_t major[2 * NUM_NODES * NUM_NODES], minor[2 * NUM_NODES * NUM_NODES];
     static uint64_t pairs[2 * NUM_EDGES], positions[2 * NUM_EDGES];
     aether_lists l = good_lists();
@@ -276,7 +276,7 @@ TEST(edges_are_found_by_their_ends) {
     aether_topology_destroy(t);
 }
 
-TEST(edges_are_counted_beyond_the_room_for_them) {
+TEST_ONE_THREAD(edges_are_counted_beyond_the_room_for_them) {
     aether_lists l = good_lists();
     aether_error err = {0};
     aether_topology *t = NULL;
@@ -330,10 +330,10 @@ static void check_damage(uint32_t id_bytes) {
     aether_topology_destroy(t);
 }
 
-TEST(damage_is_reported_with_4_byte_ids) {
+TEST_ONE_THREAD(damage_is_reported_with_4_byte_ids) {
     check_damage(4);
 }
-TEST(damage_is_reported_with_8_byte_ids) {
+TEST_ONE_THREAD(damage_is_reported_with_8_byte_ids) {
     check_damage(8);
 }
 

@@ -27,7 +27,7 @@ static void check_draw(uint64_t degree, uint64_t count, bool replace, uint64_t s
 /* One word holds the set up to degree 64, a filter with a scan behind it up to
  * 64 draws, a hash set beyond. Above degree 256 two positions may share a bit
  * of the filter: then the scan says that the second is new after all. */
-TEST(draws_match_the_reference_around_every_limit) {
+TEST_ONE_THREAD(draws_match_the_reference_around_every_limit) {
     const uint64_t degrees[] = {1, 2, 8, 63, 64, 65, 66, 127, 128, 129, 255, 256, 257, 300, 1000, 100000};
     const uint64_t counts[] = {1, 2, 10, 62, 63, 64, 65, 66, 127, 128, 129, 299, 999, 1100};
     uint64_t state = 1;
@@ -44,7 +44,7 @@ TEST(draws_match_the_reference_around_every_limit) {
 
 /* Enough draws that a bias of the kind an off-by-one makes would show: every
  * position of a list is in the drawn set equally often. */
-TEST(every_position_is_drawn_equally_often) {
+TEST_ONE_THREAD(every_position_is_drawn_equally_often) {
     const uint64_t shapes[][2] = {{20, 7}, {80, 7}, {80, 70}};
     for (size_t s = 0; s < 3; s++) {
         enum { ROUNDS = 20000 };
@@ -66,7 +66,7 @@ TEST(every_position_is_drawn_equally_often) {
     }
 }
 
-TEST(counts_follow_the_fanout) {
+TEST_ONE_THREAD(counts_follow_the_fanout) {
     CHECK_EQ(ae_uniform_count(-1, 9, false), 9);
     CHECK_EQ(ae_uniform_count(-1, 9, true), 9);
     CHECK_EQ(ae_uniform_count(0, 9, true), 0);
@@ -78,7 +78,7 @@ TEST(counts_follow_the_fanout) {
 }
 
 /* Whole vectors are written, but never past `room`. */
-TEST(whole_lists_stay_within_their_room) {
+TEST_ONE_THREAD(whole_lists_stay_within_their_room) {
     for (uint64_t degree = 1; degree <= 40; degree++)
         for (uint64_t room = degree; room <= degree + 20; room++) {
             uint64_t out[61];

@@ -95,7 +95,7 @@ static uint64_t run(job *j, uint64_t count, uint64_t most, aether_error *err) {
     return rounds;
 }
 
-TEST(numbers_are_found_within_so_many_value_pages) {
+TEST_ONE_THREAD(numbers_are_found_within_so_many_value_pages) {
     for (uint32_t bytes = 4; bytes <= 8; bytes += 4)
         for (uint64_t most = 1; most < 100000; most *= 40) {
             aether_error err = {0};
@@ -136,7 +136,7 @@ static int visit(void *ctx, uint64_t node, bool again, aether_error *err) {
     return AETHER_OK;
 }
 
-TEST(rounds_go_through_the_file_and_no_further_than_they_may) {
+TEST_ONE_THREAD(rounds_go_through_the_file_and_no_further_than_they_may) {
     enum { NODES = 3000 };
     aether_error err = {0};
     ae_retries retries = {0};
@@ -161,7 +161,7 @@ TEST(rounds_go_through_the_file_and_no_further_than_they_may) {
     free(lists);
 }
 
-TEST(a_failure_ends_the_rounds) {
+TEST_ONE_THREAD(a_failure_ends_the_rounds) {
     aether_error err = {0};
     aether_io *io;
     aether_values *v = open_values(4, false, &io);
@@ -179,7 +179,7 @@ TEST(a_failure_ends_the_rounds) {
     aether_io_close(io);
 }
 
-TEST(what_does_not_lie_in_the_file_is_refused) {
+TEST_ONE_THREAD(what_does_not_lie_in_the_file_is_refused) {
     aether_error err = {0};
     aether_io *io;
     aether_values *v = open_values(4, false, &io), *other;
@@ -233,7 +233,7 @@ static uint64_t count_wrong(const aether_values *v, uint32_t bytes, const uint64
     return wrong;
 }
 
-TEST(each_page_is_read_once_for_a_gather) {
+TEST_ONE_THREAD(each_page_is_read_once_for_a_gather) {
     const uint64_t n = 60000;
     uint64_t *positions = calloc(n, sizeof *positions);
     for (uint32_t bytes = 1; bytes <= 64; bytes *= 2) {
@@ -256,7 +256,7 @@ TEST(each_page_is_read_once_for_a_gather) {
     free(positions);
 }
 
-TEST(sorting_takes_as_much_memory_as_it_may) {
+TEST_ONE_THREAD(sorting_takes_as_much_memory_as_it_may) {
     aether_error err = {0};
     aether_io *io;
     aether_values *v = open_values(8, true, &io);
@@ -274,7 +274,7 @@ TEST(sorting_takes_as_much_memory_as_it_may) {
     free(positions);
 }
 
-TEST(kept_pages_are_not_read_again) {
+TEST_ONE_THREAD(kept_pages_are_not_read_again) {
     for (int all = 0; all < 2; all++) {
         aether_error err = {0};
         aether_io *io;
@@ -300,7 +300,7 @@ TEST(kept_pages_are_not_read_again) {
     }
 }
 
-TEST(a_position_that_is_none_is_named) {
+TEST_ONE_THREAD(a_position_that_is_none_is_named) {
     aether_error err = {0};
     aether_io *io;
     aether_values *v = open_values(4, true, &io);

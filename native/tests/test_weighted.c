@@ -223,7 +223,7 @@ TEST(weights_that_change_are_reported) {
 /* ---- long lists ---- */
 
 /* Several blocks of weights, heaps of every size, lists all but taken whole. */
-TEST(long_lists_match_the_reference) {
+TEST_ONE_THREAD(long_lists_match_the_reference) {
     const uint64_t degrees[] = {1, 2, 255, 256, 257, 512, 700, MOST};
     const int64_t fanouts[] = {-1, 1, 2, 3, 50, 254, 255, 256, 257, 511, 690, 699, 1100};
     static double weights[MOST];

@@ -163,7 +163,7 @@ static void check_all(const double *weights, const double *exact, uint64_t n) {
         check_distinct(weights, exact, n, k, INT64_MIN, INT64_MAX);
 }
 
-TEST(chances_follow_the_weights) {
+TEST_ONE_THREAD(chances_follow_the_weights) {
     const double weights[][6] = {{1, 1, 1, 1, 1, 1},
                                  {1, 2, 3, 4, 5, 6},
                                  {9, 0, 1, 1, 0, 4},
@@ -174,7 +174,7 @@ TEST(chances_follow_the_weights) {
 }
 
 /* Of the entries that can be seen, and as if there were no others. */
-TEST(chances_follow_the_weights_that_are_in_time) {
+TEST_ONE_THREAD(chances_follow_the_weights_that_are_in_time) {
     const double weights[] = {50, 1, 2, 0, 4, 3, 90};
     check_replaced(weights, weights, 7, 1, 5);
     check_distinct(weights, weights, 7, 2, 1, 5);
@@ -183,7 +183,7 @@ TEST(chances_follow_the_weights_that_are_in_time) {
 }
 
 /* The sum of large weights is no double, nor the key of a tiny one. */
-TEST(chances_of_huge_weights) {
+TEST_ONE_THREAD(chances_of_huge_weights) {
     const double huge[] = {1e308, 1e308, 1e308, 1.5e308}, exact[] = {2, 2, 2, 3};
     check_all(huge, exact, 4);
     const double limit[] = {DBL_MAX, DBL_MAX, DBL_MAX, 0, DBL_MAX, DBL_MAX}, even[] = {1, 1, 1, 0, 1, 1};
@@ -192,7 +192,7 @@ TEST(chances_of_huge_weights) {
     check_all(both, large, 5);
 }
 
-TEST(chances_of_tiny_weights) {
+TEST_ONE_THREAD(chances_of_tiny_weights) {
     const double t = DBL_TRUE_MIN;
     const double tiny[] = {t, t, t, t}, even[] = {1, 1, 1, 1};
     check_all(tiny, even, 4);
@@ -203,7 +203,7 @@ TEST(chances_of_tiny_weights) {
 }
 
 /* Whatever is left after the large ones is drawn by its weight as well. */
-TEST(chances_of_tiny_weights_beside_a_large_one) {
+TEST_ONE_THREAD(chances_of_tiny_weights_beside_a_large_one) {
     const double t = DBL_TRUE_MIN, weights[] = {t, t, DBL_MAX, 2 * t};
     list l;
     open_list(&l, 4, weights);

@@ -184,7 +184,7 @@ static uint64_t check_draws(const lists *l, uint64_t *state) {
     return drawn;
 }
 
-TEST(draws_match_the_reference) {
+TEST_ONE_THREAD(draws_match_the_reference) {
     const uint64_t degrees[] = {127, 128, 129, 256, 300, 640, MOST};
     static double weights[MOST];
     uint64_t state = 3, drawn = 0;
@@ -312,7 +312,7 @@ static void check_contained(const lists *l, uint64_t key) {
         CHECK(edge[i] >= BEFORE && edge[i] < BEFORE + MOST);
 }
 
-TEST(weights_that_changed_are_survived) {
+TEST_ONE_THREAD(weights_that_changed_are_survived) {
     static double weights[MOST];
     uint64_t state = 5;
     for (int round = 0; round < 40; round++) {
@@ -329,7 +329,7 @@ TEST(weights_that_changed_are_survived) {
     }
 }
 
-TEST(damaged_sums_are_survived) {
+TEST_ONE_THREAD(damaged_sums_are_survived) {
     static double weights[MOST];
     uint64_t state = 6;
     for (int round = 0; round < 60; round++) {
