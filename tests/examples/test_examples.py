@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from serving import address_in, served
+from warm_python import WarmPython
 
 from aethergraph import Graph
 
@@ -44,12 +47,19 @@ LEAST = {
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
 
 
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    there = [name for name in ("torch_geometric", "dgl") if importlib.util.find_spec(name)]
+    with WarmPython(there, ENVIRONMENT) as warm:
+        yield warm
+
+
 def test_every_example_is_listed() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(LEAST)
 
 
 @pytest.mark.parametrize("name", sorted(LEAST))
-def test_example(name: str, tmp_path: Path) -> None:
+def test_example(name: str, tmp_path: Path, python: WarmPython) -> None:
     if "pyg" in name:
         pytest.importorskip("torch_geometric")
     if "frame" in name:
@@ -62,15 +72,7 @@ def test_example(name: str, tmp_path: Path) -> None:
             pytest.skip("a local cluster takes long: ./scripts/test.sh soak")
     if "dgl" in name:
         pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), "--quick"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-    )
+    done = python.run([EXAMPLES / name, "--quick"], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     least = LEAST[name]
     if least is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from warm_python import WarmPython
 
 from aethergraph import FeatureStore, Graph
 
@@ -67,31 +67,41 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    with WarmPython(["aethergraph.pyg"]) as warm:
+        yield warm
+
+
 @pytest.mark.parametrize(
     ("kind", "storage"),
     [("stock", "mmap"), ("workers", "uring"), ("own", "uring")],
 )
-def test_killed_training_starts_again(tmp_path: Path, kind: str, storage: str) -> None:
-    make_files(tmp_path)
-    before = contents(tmp_path)
-    command = [sys.executable, "-c", TRAIN, str(tmp_path), kind, storage]
+def test_killed_training_starts_again(
+    tmp_path: Path, python: WarmPython, kind: str, storage: str
+) -> None:
+    files, beside = tmp_path / "files", tmp_path / "beside"
+    files.mkdir()
+    beside.mkdir()
+    make_files(files)
+    before = contents(files)
+    (beside / "train.py").write_text(TRAIN)
+    command = [beside / "train.py", files, kind, storage]
     killed = []
-    child = subprocess.Popen(
-        [*command, "1000"], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert child.stdout is not None
-    with child.stdout:
+    os.mkfifo(beside / "losses")
+    child = python.start([*command, 1000], beside, beside / "losses")
+    with open(beside / "losses") as losses:
         for _ in range(10):
-            killed.append(child.stdout.readline())
-        os.kill(child.pid, signal.SIGKILL)
-        assert child.wait() == -signal.SIGKILL
-    assert contents(tmp_path) == before
-    Graph.load(tmp_path / "graph.bin").verify()
-    FeatureStore.load(tmp_path / "features.npy").verify()
+            killed.append(losses.readline())
+        os.kill(child, signal.SIGKILL)
+        assert python.wait() == -signal.SIGKILL
+    assert contents(files) == before
+    Graph.load(files / "graph.bin").verify()
+    FeatureStore.load(files / "features.npy").verify()
 
-    again = subprocess.run([*command, "1"], capture_output=True, text=True, timeout=300)
+    again = python.run([*command, 1], beside)
     assert again.returncode == 0, again.stderr
-    losses = again.stdout.splitlines(keepends=True)
-    assert len(losses) == -(-2000 // 64)
-    assert losses[:10] == killed, "the same batches as before"
-    assert contents(tmp_path) == before
+    found = again.stdout.splitlines(keepends=True)
+    assert len(found) == -(-2000 // 64)
+    assert found[:10] == killed, "the same batches as before"
+    assert contents(files) == before

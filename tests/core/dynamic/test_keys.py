@@ -319,13 +319,13 @@ WRITER = """
 import random, sys
 from aethergraph import DynamicGraph
 graph = DynamicGraph.open(sys.argv[1], ids="str", arena_mb=16, max_nodes=100_000, huge_pages=False)
-for number in range(graph.offsets("s").get(0, 0), 300):
+for number in range(graph.offsets("s").get(0, 0), 150):
     rng = random.Random(number)
     src, dst = ([f"user {rng.randrange(2000)}" for _ in range(20)] for _ in range(2))
     with graph.transaction():
         graph.insert_edges(graph.ids.add(src), graph.ids.add(dst))
         graph.set_offset("s", 0, number + 1)
-    if number % 100 == 70:
+    if number % 50 == 12:
         graph.merge()
     print(number, flush=True)
 graph.close()
@@ -336,10 +336,10 @@ print("done", flush=True)
 @pytest.mark.any_python
 def test_kill_nine(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    kills, most = run_killed([sys.executable, "-c", WRITER, str(tmp_path / "g")], rng, 45)
+    kills, most = run_killed([sys.executable, "-c", WRITER, str(tmp_path / "g")], rng, 20)
     assert kills >= min(most, 6)
     model, edges = dict[str, int](), set[tuple[str, str]]()
-    for number in range(300):
+    for number in range(150):
         own = random.Random(number)
         src, dst = ([f"user {own.randrange(2000)}" for _ in range(20)] for _ in range(2))
         for key in [*src, *dst]:

@@ -662,7 +662,7 @@ def test_nobody_can_ask_for_memory_that_is_not_used(tmp_path: Path, over_base: b
         before = arena_bytes()
         tables = there.source._lease.told.relations[0].lists["csc"]
         for large, index in itertools.product((0, 1 << 61), (0, 2**29)):
-            positions = (1 << 62) | large | (np.arange(units // 4, units, 1 << 14) << 30) | index
+            positions = (1 << 62) | large | (np.arange(units // 4, units, 1 << 17) << 30) | index
             for number in [one for what, one in tables.items() if what != AskedLists.LISTS]:
                 for position in positions:
                     with pytest.raises(OutOfRangeError, match="not one of this snapshot's"):

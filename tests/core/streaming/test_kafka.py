@@ -94,7 +94,7 @@ print("done", flush=True)
 def test_killed_anywhere_each_message_is_there_once(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    size = 1500 * max(most_kills(), 6)  # of which at most twelve commits are made between kills
+    size = 400 * max(most_kills(), 6)  # of which at most twelve commits are made between kills
     broker.make_topic(topic, 4)
     for number in range(4):
         broker.send(topic, number, records(number, 0, size))

@@ -1,0 +1,92 @@
+"""An interpreter that has imported PyG or DGL and forks for each script that it runs.
+
+Importing them takes longer than most scripts of tests do. A script has what it would have of a
+fresh interpreter: ``__main__``, its arguments and folder, and the interpreter's ordinary end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["WarmPython"]
+
+SERVER = """
+import importlib, json, os, runpy, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+for line in sys.stdin:
+    job = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        break
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, path in enumerate((os.devnull, job["out"], job["err"])):
+    file = os.open(path, os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY, 0o600)
+    os.dup2(file, number)
+    os.close(file)
+os.chdir(job["cwd"])
+sys.argv = job["argv"]
+sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+class WarmPython:
+    """Runs scripts, one at a time.
+
+    Args:
+        modules: imported beforehand.
+        env: environment of the scripts.
+    """
+
+    def __init__(self, modules: Sequence[str], env: Mapping[str, str] = os.environ) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, *modules],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(env),
+        )  # fmt: skip
+
+    def __enter__(self) -> WarmPython:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def start(self, argv: Sequence[Any], folder: Path, out: Path) -> int:
+        """Start a script in ``folder`` and return its pid; it writes to ``out`` and ``out``.err."""
+        job = {"argv": [str(one) for one in argv], "cwd": str(folder), "out": str(out)}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({**job, "err": f"{out}.err"}) + "\n")
+        self._process.stdin.flush()
+        return self._line()
+
+    def wait(self) -> int:
+        """Wait for the script; return its exit status, or minus the signal that killed it."""
+        return self._line()
+
+    def run(self, argv: Sequence[Any], folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a script in ``folder`` to its end."""
+        out = folder / "warm-python.out"
+        self.start(argv, folder, out)
+        status = self.wait()
+        error = Path(f"{out}.err")
+        done = subprocess.CompletedProcess(argv, status, out.read_text(), error.read_text())
+        out.unlink()
+        error.unlink()
+        return done
+
+    def _line(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
