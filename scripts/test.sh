@@ -236,6 +236,8 @@ stage_soak() {
     # Ray Train over sampling tasks; torchrun over shards; training on aligned batches of a graph as large as PubMed.
     AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/examples" "$TESTS/pyg/test_aligned_training.py" \
         -k 'ray_train or torchrun or PubMed'
+    # What the contract asks of samplers, with every storage and number of threads.
+    AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS"/contracts/test_{samplers,live_graphs}.py
     # Ingestors are killed a hundred times each, brokers go away twenty times.
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'

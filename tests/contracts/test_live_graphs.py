@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,6 +118,13 @@ class TestSamplers(OverLive, SamplerContract):
         return DynamicGraph.from_graph(graph)
 
 
+# A live graph gives a sampler its latest snapshot.
+of_snapshots = pytest.mark.skipif(
+    "AETHERGRAPH_SOAK" not in os.environ, reason="as of live graphs: ./scripts/test.sh soak"
+)
+
+
+@of_snapshots
 class TestSamplersOfSnapshots(TestSamplers):
     def copy(self, graph: Any) -> Any:
         return super().copy(graph).snapshot()
@@ -140,6 +148,7 @@ class TestTypedSamplers(OverLive, HeteroSamplerContract):
         return live
 
 
+@of_snapshots
 class TestTypedSamplersOfSnapshots(TestTypedSamplers):
     def copy(self, graph: Any) -> Any:
         return super().copy(graph).snapshot()
