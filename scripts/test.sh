@@ -472,8 +472,8 @@ stage_dgl() {
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
     run "$fresh/bin/python" -m pip check
     run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
-    # With PyG 2.5 and torch 2.2: all but what lies below them, the core's files, caches and lists.
-    local below=(test_{aligned_training,compressed,foreign_graphs,killed_training,out_of_core,packing,planned_loading,row_sources}.py)
+    # With PyG 2.5 and torch 2.2: all but what lies below them, the core's samples, files, caches, counters and lists.
+    local below=(test_{aligned_training,compressed,feature_reading,foreign_graphs,golden_samples,killed_training,out_of_core,packing,planned_loading,profile,remote,row_sources,served,watermarks}.py)
     run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis" \
         "${below[@]/#/--ignore=$TESTS/pyg/}"
 }
