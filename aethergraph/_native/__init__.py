@@ -148,6 +148,7 @@ from aethergraph._native.node_orders import (
     rank_nodes,
     sort_lists,
 )
+from aethergraph._native.packed import NativePacking, RowVersions, VersionedRows
 from aethergraph._native.paged_values import NativeStaging, NativeValues
 from aethergraph._native.records import (
     hash_items,
@@ -233,10 +234,12 @@ __all__ = [
     "NativeRelation",
     "NativePlan",
     "NativeReplacement",
+    "NativePacking",
     "NativeRows",
     "PlanStats",
     "Ranks",
     "RowStats",
+    "RowVersions",
     "NativeSample",
     "NativeSampler",
     "NativeStaging",
@@ -277,6 +280,7 @@ __all__ = [
     "Section",
     "Task",
     "ValuesInFile",
+    "VersionedRows",
     "address_of",
     "advise",
     "buffer_alloc",

@@ -169,6 +169,16 @@ class NativeRows:
         self._rows.stride = array.strides[0] if array.size else items * array.dtype.itemsize
         self._rows.dtype = code
 
+    @property
+    def handle(self) -> Any:
+        """The ``aether_rows *``."""
+        return self._rows
+
+    @property
+    def guard(self) -> FileGuard | None:
+        """Guard of the file that the array is mapped from, if it is."""
+        return self._guard
+
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:

@@ -20,6 +20,7 @@ from aethergraph._native.exports import (
 from aethergraph._native.files import FileGuard
 from aethergraph._native.guards import begin_read, raise_named
 from aethergraph._native.memory import address_of
+from aethergraph._native.packed import NativePacking
 from aethergraph._native.paged_values import NativeValues
 from aethergraph._native.recycled import RecycledVectors
 from aethergraph._native.signals import thread_task
@@ -163,6 +164,7 @@ class NativeSampler:
         "_handle",
         "_numbers",
         "_options",
+        "_packing",
         "_seeds",
         "_shape",
         "_vectors",
@@ -201,6 +203,7 @@ class NativeSampler:
         )
         self._vectors = RecycledVectors()
         self._err = new_error()
+        self._packing: Any = None
         rows = describe_relations(relations)
         out = ffi.new("aether_sampler **")
         code = lib.aether_sampler_create_typed(
@@ -301,6 +304,65 @@ class NativeSampler:
         del lent
         if code:
             self._end(code)
+
+    def pack(
+        self,
+        seeds: Sequence[Ids],
+        key: int,
+        since: Sequence[Ids | None] | None,
+        until: Sequence[Ids | None] | None,
+        packing: NativePacking,
+        out: NDArray[np.uint8],
+    ) -> int:
+        """Sample as :meth:`sample` does, and write the result in bytes to ``out``.
+
+        Returns:
+            The bytes that it takes. If those are more than ``out`` has, nothing was written, and
+            :meth:`pack_again` writes them.
+        """
+        options, err = self._options, self._err
+        options.key = key
+        options.task = thread_task()
+        options.exclude = ffi.NULL
+        lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
+        size = ffi.new("uint64_t *")
+        packed = self._describe(packing)
+        self._begin()
+        if packing.guards:
+            begin_read(packing.guards[0])
+        code = lib.aether_sample_packed(
+            self._handle, self._seeds, options, packed, ffi.from_buffer(out), len(out), size, err
+        )
+        del lent
+        for guard in packing.guards:
+            guard.check()
+        self._end(code)
+        return int(size[0])
+
+    def pack_again(self, key: int, packing: NativePacking, out: NDArray[np.uint8]) -> None:
+        """Write the last sample, drawn with ``key``, to ``out``, of just its size."""
+        if packing.guards:
+            begin_read(packing.guards[0])
+        code = lib.aether_sample_pack(
+            self._handle, key, self._describe(packing), ffi.from_buffer(out), len(out), self._err
+        )
+        for guard in packing.guards:
+            guard.check()
+        self._end(code)
+
+    def _describe(self, packing: NativePacking) -> Any:
+        """Return the ``aether_packing *`` of a form, with this sampler's numbers."""
+        packed = self._packing
+        if packed is None:
+            counts, hop_nodes, hop_edges = self._numbers
+            packed = self._packing = ffi.new("aether_packing *")
+            packed.hop_nodes, packed.hop_edges = hop_nodes, hop_edges
+            packed.num_nodes, packed.num_edges = counts, counts + self.num_types
+            packed.num_hops = self._options.num_hops
+        assert packing.num_hops == packed.num_hops
+        packed.parts, packed.num_parts = packing.parts, packing.num_parts
+        packed.commit = packing.commit
+        return packed
 
     def sample_hgt(
         self, seeds: Sequence[Ids], key: int, num_samples: Sequence[Sequence[int]], limit: int

@@ -73,7 +73,11 @@ class SnapshotRows(SourceRows):
 
     def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
         super().__init__(_AtCommit(rows, count, snapshot))
-        self._rows = rows
+        self._rows, self._snapshot = rows, snapshot
+
+    def versioned(self) -> native.VersionedRows | None:
+        """Return the rows for native calls; None: they are not in memory as they are gathered."""
+        return self._rows.versioned(self._snapshot.commit)
 
     @property
     def is_in_memory(self) -> bool:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import LimitError
+from aethergraph.features.table import plain_rows
 from aethergraph.protocols import RowSource
 
 __all__ = ["GrowingRows", "RowChange"]
@@ -142,6 +143,22 @@ class GrowingRows:
                 break
             slots[later] = self._before[slots[later]]
         out[places] = self._rows[slots[places]]
+
+    def versioned(self, commit: int) -> native.VersionedRows | None:
+        """Return the rows as of ``commit``, which is the last one or pinned, for native calls.
+
+        None: they are not in memory as they are gathered.
+        """
+        base = None
+        if self.base is not None:
+            base = plain_rows(self.base)
+            if base is None:
+                return None
+        versions = None
+        # While nothing was changed, every version that comes will be of a later commit.
+        if self._count[0]:
+            versions = native.RowVersions(self._slot, self._before, self._commit, self._rows)
+        return native.VersionedRows(base, self._added_table, versions, commit)
 
     # ---- writing -----------------------------------------------------------------------------
 

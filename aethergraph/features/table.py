@@ -23,7 +23,15 @@ from aethergraph.features.plan import RowPlan
 from aethergraph.protocols import RowSource
 from aethergraph.storage.value_columns import ValueColumn
 
-__all__ = ["NativeTable", "RowTable", "check_out", "check_rows", "gather_filled", "no_such_row"]
+__all__ = [
+    "NativeTable",
+    "RowTable",
+    "check_out",
+    "check_rows",
+    "gather_filled",
+    "no_such_row",
+    "plain_rows",
+]
 
 
 class NativeTable(Protocol):
@@ -391,3 +399,15 @@ class RowTable(RowSource):
     def __iter__(self) -> Iterator[NDArray[Any]]:
         for number in range(self._num_rows):
             yield self[number]
+
+
+def plain_rows(rows: RowSource) -> native.NativeRows | None:
+    """Return the memory of rows that are gathered as they lie there, for native calls; else None.
+
+    Raises:
+        ClosedError: the rows were closed.
+    """
+    if not isinstance(rows, RowTable):
+        return None
+    found = rows.native_rows()
+    return found if isinstance(found, native.NativeRows) and found.code == rows.dtype_code else None

@@ -233,11 +233,11 @@ class NativeEngine(SampleEngine[S]):
             FileChangedError: the mapped file was made shorter.
         """
         with stage("draw", reads=self.groups and self.groups.paging):
-            sampler = self._take(batch.at)
+            sampler = self.take(batch.at)
             try:
                 return self._sample(sampler, *batch[:5])
             finally:
-                self._give_back(sampler)
+                self.give_back(sampler)
 
     def pin(self, graph: AnyGraph | None = None) -> native.PinnedLists | None:
         """Return the lists as of the last commit, or as in ``graph``; None: they do not change."""
@@ -248,11 +248,11 @@ class NativeEngine(SampleEngine[S]):
 
     def run(self, call: Callable[[native.NativeSampler], T]) -> T:
         """Return ``call(sampler)`` for a native sampler that no other call uses."""
-        sampler = self._take()
+        sampler = self.take()
         try:
             return call(sampler)
         finally:
-            self._give_back(sampler)
+            self.give_back(sampler)
 
     @property
     def scratch_memory(self) -> int:
@@ -264,7 +264,11 @@ class NativeEngine(SampleEngine[S]):
         """Number of native samplers that no call uses; at most as many as were at work at once."""
         return len(self._idle)
 
-    def _take(self, at: native.PinnedLists | None = None) -> native.NativeSampler:
+    def take(self, at: native.PinnedLists | None = None) -> native.NativeSampler:
+        """Return a native sampler that no call uses, over pinned lists or those of the engine.
+
+        :meth:`give_back` it.
+        """
         arguments = self._arguments
         if self._is_live or at is not None:
             arguments = (*(at or self.pin() or arguments[:2]), *arguments[2:])
@@ -276,7 +280,8 @@ class NativeEngine(SampleEngine[S]):
             sampler.retarget(arguments[0], arguments[1])
         return sampler
 
-    def _give_back(self, sampler: native.NativeSampler) -> None:
+    def give_back(self, sampler: native.NativeSampler) -> None:
+        """Keep a native sampler for the next call."""
         if self._is_live:
             sampler.forget()  # a snapshot that nobody draws from must not keep old versions
         self._idle.append(sampler)

@@ -1485,6 +1485,61 @@ int aether_sample_export_typed(const aether_sampler *s, uint64_t num_nodes, uint
  * of type `from` so far, and one more. AETHER_E_INVALID: `count` is not the length of all. */
 int aether_sample_export_layers(const aether_sampler *s, int64_t *out, uint64_t count, aether_error *err);
 
+/* ---- Samples in bytes ---------------------------------------------------- */
+
+#define AETHER_PART_NODES     1 /* ids of the nodes of a type */
+#define AETHER_PART_TREES     2 /* seed slot of each node of a type; disjoint samples only */
+#define AETHER_PART_HOP_NODES 3 /* new nodes per hop */
+#define AETHER_PART_ROWS      4 /* local node of type `to` of each edge of a relation */
+#define AETHER_PART_COLS      5 /* local node of type `from` */
+#define AETHER_PART_EDGES     6 /* ids of the edges */
+#define AETHER_PART_HOP_EDGES 7 /* edges per hop */
+#define AETHER_PART_VALUES    8 /* rows, by the ids that the part of nodes or of edges before it has */
+
+/* Rows that are added to and changed while others read them: row i is that of the last version that is
+ * not of a later commit; without one that of `base`, and behind its rows those of `added`. */
+typedef struct aether_versioned_rows {
+    aether_rows base;
+    aether_rows added;       /* of the same dtype and size */
+    const uint32_t *slots;   /* [rows]: the last version of each, 0: none. NULL: rows were never changed */
+    const uint32_t *before;  /* [num_versions]: the version before; 0: none */
+    const uint64_t *commits; /* [num_versions] */
+    const void *versions;    /* [num_versions] rows, one behind the other */
+    uint64_t num_versions;
+    uint64_t commit; /* the commit that is read */
+} aether_versioned_rows;
+
+/* Array of a sample in bytes. */
+typedef struct aether_part {
+    uint32_t what;                       /* AETHER_PART_* */
+    uint32_t of;                         /* number of the node type, or of the relation; of values unused */
+    const aether_versioned_rows *values; /* of AETHER_PART_VALUES */
+} aether_part;
+
+/* Form of a sample in bytes:
+ *   u64 key | u64 commit | u32 parts n | u32 0 | u64 lengths[n] | part, zeros up to 8 bytes | ...
+ * The numbers of samples are int64; rows are as they are stored. */
+typedef struct aether_packing {
+    const aether_part *parts;
+    uint32_t num_parts;
+    uint32_t num_hops;
+    uint64_t commit;
+    /* As aether_sample_typed() fills them. */
+    uint64_t *hop_nodes, *hop_edges, *num_nodes, *num_edges;
+} aether_packing;
+
+/* Sample as aether_sample_typed() does, and write the result with its rows to out, of `room` bytes, which
+ * is aligned to 8. Sets *size to the bytes that it takes; if those are more than `room`, nothing is
+ * written, and aether_sample_pack() can write them. */
+int aether_sample_packed(aether_sampler *s, const aether_seeds *seeds, const aether_sample_options *options,
+                         const aether_packing *packing, void *out, uint64_t room, uint64_t *size,
+                         aether_error *err);
+/* Write the last sample, drawn with `key`, to out. AETHER_E_INVALID: `size` is not the bytes that it
+ * takes, or there is no such part. AETHER_E_RANGE: a row does not exist; names id and position.
+ * AETHER_E_CORRUPT: a version does not exist. */
+int aether_sample_pack(const aether_sampler *s, uint64_t key, const aether_packing *packing, void *out,
+                       uint64_t size, aether_error *err);
+
 /* ---- Random numbers and hashes ------------------------------------------- */
 
 /* Draw from the generator behind sampling (src/core/rng.h), for oracles and tests: out[i] is draw

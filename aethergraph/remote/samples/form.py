@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.errors import FormatError, LimitError
 from aethergraph.graph import EdgeType
+from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.sampling import HeteroSubgraph, Subgraph
 
@@ -68,6 +69,10 @@ class Field(NamedTuple):
     def item_bytes(self) -> int:
         """Bytes of an item."""
         return math.prod(self.shape) * self.array_dtype.itemsize
+
+    def fits(self, rows: RowSource) -> bool:
+        """Return whether rows of an attribute are of this kind."""
+        return (rows.dtype_name, tuple(rows.row_shape)) == (self.dtype, self.shape)
 
 
 class _Packing(NamedTuple):
@@ -240,44 +245,46 @@ class Form:
         Raises:
             FormatError: they are not of this form.
         """
-        data = np.frombuffer(body, np.uint8)
-        count = len(self.fields)
+        end, count = len(body), len(self.fields)
         at = _HEAD.size + 8 * count
-        if len(data) < at:
-            raise FormatError(f"a reply of {len(data)} bytes, where {at} are the least")
-        key, commit, found, zero = _HEAD.unpack_from(data.data)
+        if end < at:
+            raise FormatError(f"a reply of {end} bytes, where {at} are the least")
+        key, commit, found, zero = _HEAD.unpack_from(body)
         if found != count or zero:
             raise FormatError(f"a reply of {found} arrays, where {count} are due")
-        lengths = data[_HEAD.size : at].view("<u8").tolist()
         arrays = []
-        for one, length in zip(self._packing, lengths, strict=True):
+        for one, length in zip(
+            self._packing, struct.unpack_from(f"<{count}Q", body, _HEAD.size), strict=True
+        ):
             size = length * one.item_bytes
-            if size > len(data) - at or length > wire.MAX_BODY:
+            if size > end - at or length > wire.MAX_BODY:
                 raise FormatError(f"a reply whose array {one.name!r} ends behind it")
-            part = data[at : at + size].view(one.array_dtype)
+            if size:
+                part = np.frombuffer(body, one.array_dtype, size // one.array_dtype.itemsize, at)
+            else:
+                part = np.empty(0, one.array_dtype)
             arrays.append(part.reshape(length, *one.shape) if one.shape else part)
             at += (size + 7) & -8
-        if at != len(data):
-            raise FormatError(f"a reply of {len(data)} bytes, where {at} are due")
+        if at != end:
+            raise FormatError(f"a reply of {end} bytes, where {at} are due")
         return self._content(key, commit, arrays)
 
     def _content(self, key: int, commit: int, arrays: Sequence[NDArray[Any]]) -> Content:
-        parts: dict[str, dict[Any, Any]] = {}
         attrs: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        if not self.typed:
+            own: dict[str, Any] = {}
+            for one, array in zip(self._packing, arrays, strict=True):
+                target = attrs[one.of_edges] if one.is_attr else own
+                target[one.name] = array.tolist() if one.is_hops else array
+            return Content(key, commit, Subgraph(**own), *attrs)
+        parts: dict[str, dict[Any, Any]] = {}
         for one, array in zip(self._packing, arrays, strict=True):
             if one.is_attr:
                 attrs[one.of_edges].setdefault(one.kind, {})[one.name] = array
             else:
                 values = array.tolist() if one.is_hops else array
                 parts.setdefault(one.name, {})[one.kind] = values
-        nodes, edges = attrs
-        if self.typed:
-            return Content(key, commit, HeteroSubgraph(**parts), nodes, edges)
-        only: Mapping[str, Any] = {name: next(iter(by.values())) for name, by in parts.items()}
-        (node_type,), (edge_type,) = self.node_types, self.edge_types
-        return Content(
-            key, commit, Subgraph(**only), nodes.get(node_type, {}), edges.get(edge_type, {})
-        )
+        return Content(key, commit, HeteroSubgraph(**parts), *attrs)
 
 
 def structure(number: int, of_edges: bool, disjoint: bool, hops: bool) -> list[Field]:

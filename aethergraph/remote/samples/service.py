@@ -28,6 +28,7 @@ from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.commits import AnyGraph, Taken, commits_of
 from aethergraph.remote.samples.form import Field, Form, structure
+from aethergraph.remote.samples.packed import PackedAnswers
 from aethergraph.remote.samples.plan import AnySampler, SamplePlan
 from aethergraph.remote.samples.request import Request
 
@@ -112,6 +113,11 @@ class SampleService:
     ) -> NDArray[np.uint8]:
         """Return the bytes of the answer to a request, from a commit."""
         sampler = self._sampler_of(taken.graph)
+        if commit is None and not self._saved:
+            packed = self._packed(taken, sampler)
+            answer = None if packed is None else packed.answer(request, self.form, room)
+            if answer is not None:
+                return answer
         seeds, key, times = request.arguments(self.form)
         tables: dict[Any, Mapping[str, RowSource]] = taken.shared
         own: dict[Any, NDArray[np.int64]] = {}  # ids in the file, where edges are called otherwise
@@ -132,6 +138,25 @@ class SampleService:
                 found = self._numbered(taken.graph, found, own)
             number = taken.number if commit is None else commit
             return self.form.pack(key, number, found, rows, room or _own_room)
+
+    def _packed(self, taken: Taken, sampler: AnySampler) -> PackedAnswers | None:
+        """Return what answers from a commit by native calls; None: nothing does."""
+        key = "packed", id(sampler)
+        try:
+            found: PackedAnswers | None = taken.shared[key]
+        except KeyError:
+            now, typed = taken.now, self.form.typed  # not taken: it would be in a cycle
+            tables = dict[Any, Mapping[str, RowSource]]()
+
+            def table(kind: Any) -> Mapping[str, RowSource]:
+                if kind not in tables:
+                    tables[kind] = _table(now, kind, typed)
+                return tables[kind]
+
+            pinned = None if taken.now is taken.graph else _pinned(taken, sampler)
+            found = PackedAnswers.of(self.form, sampler, taken, pinned, table)
+            taken.shared[key] = found
+        return found
 
     def _numbered(self, graph: Any, found: Any, own: dict[Any, NDArray[np.int64]]) -> Any:
         """Return a sample with the numbers of edges in the live graph; ``own`` gets their ids."""
@@ -156,7 +181,7 @@ class SampleService:
         for one in self.form.fields:
             if one.is_attr:
                 found = _table(now, self.form.type_of(one), self.form.typed).get(one.name)
-                if found is None or not _fits(found, one):
+                if found is None or not one.fits(found):
                     raise FileChangedError(
                         f"the attribute {one.name!r} of the graph is not what it was when the "
                         "server was started: start it again"
@@ -176,10 +201,6 @@ def _pinned(taken: Taken, sampler: AnySampler) -> native.PinnedLists | None:
 
 def _own_room(size: int) -> NDArray[np.uint8]:
     return np.empty(size, np.uint8)
-
-
-def _fits(rows: RowSource, field: Field) -> bool:
-    return (rows.dtype_name, tuple(rows.row_shape)) == (field.dtype, field.shape)
 
 
 def _table(graph: Any, kind: Any, typed: bool) -> Mapping[str, RowSource]:
