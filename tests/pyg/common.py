@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,11 @@ from aethergraph.testing import oracle
 NUM_NODES, NUM_EDGES = 150, 1500
 FANOUTS = [4, 3]
 MASK = (1 << 64) - 1
+
+#: A worker that knows what is pickled and nothing else, as a spawned one does, but is forked from a
+#: server that has imported PyG, which takes 5 s of a processor. test_foreign_graphs spawns.
+FRESH: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "forkserver"}
+multiprocessing.set_forkserver_preload(["aethergraph.pyg"])
 
 Stores = tuple[FeatureStore, GraphStore]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import make_stores
+from pyg.common import FRESH, make_stores
 from torch.utils.data import BatchSampler, RandomSampler
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import NodeSamplerInput
@@ -142,10 +142,9 @@ def test_draws_are_the_same_for_every_number_of_workers(
         assert run(make(**options, num_workers=num_workers, **FORK), 2, stop) == wanted
 
 
-def test_draws_are_the_same_in_spawned_workers() -> None:
+def test_draws_are_the_same_in_fresh_workers() -> None:
     wanted = run(nodes(batch_size=3), 2)
-    spawned = nodes(batch_size=3, num_workers=1, multiprocessing_context="spawn")
-    assert run(spawned, 2) == wanted
+    assert run(nodes(batch_size=3, **FRESH), 2) == wanted
 
 
 @pytest.mark.parametrize("stop", [None, 2])

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from pyg.common import (
+    FRESH,
     NUM_EDGES,
     NUM_NODES,
     Batch,
@@ -168,8 +169,7 @@ def test_a_generator_of_ones_own() -> None:
     torch.manual_seed(2)
     assert_same_batches(run(), wanted)
     assert_same_batches(run(num_workers=1, multiprocessing_context="fork"), wanted)
-    spawn = {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True}
-    assert_same_batches(run(**spawn), wanted)
+    assert_same_batches(run(**FRESH, persistent_workers=True), wanted)
 
 
 def test_seeds_come_in_the_order_of_pygs_loader() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from pyg.common import (
+    FRESH,
     NUM_NODES,
     Batch,
     assert_attrs,
@@ -34,7 +35,7 @@ FANOUTS = [4, 3]
 WORKERS = [
     pytest.param({}, id="main"),
     pytest.param({"num_workers": 2, "multiprocessing_context": "fork"}, id="fork"),
-    pytest.param({"num_workers": 1, "multiprocessing_context": "spawn"}, id="spawn"),
+    pytest.param(FRESH, id="fresh"),
 ]
 
 

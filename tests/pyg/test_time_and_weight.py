@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pyg.common import MASK, assert_same_batches, dst_weight
+from pyg.common import FRESH, MASK, assert_same_batches, dst_weight
 from pyg.test_loaders import Plain
 from pyg.test_sampler import ForeignStore
 from torch import Tensor
@@ -207,7 +207,6 @@ def test_a_store_keeps_a_graph_for_each_time() -> None:
 # ---- loaders ---------------------------------------------------------------------------------
 
 FORK = {"num_workers": 2, "multiprocessing_context": "fork"}
-SPAWN = {"num_workers": 1, "multiprocessing_context": "spawn"}
 
 
 def file_stores(folder: Path, of: str, times: Array) -> tuple[FeatureStore, GraphStore]:
@@ -221,7 +220,7 @@ def file_stores(folder: Path, of: str, times: Array) -> tuple[FeatureStore, Grap
     [
         *((workers, of, place) for workers in ({}, FORK) for of in ("node", "edge")
           for place in ("file", "data")),
-        (SPAWN, "edge", "file"),
+        (FRESH, "edge", "file"),
     ],
 )  # fmt: skip
 def test_node_loaders(workers: dict[str, Any], of: str, place: str, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 import torch
 from training_ranks import found_by_ranks
@@ -14,7 +16,8 @@ from aethergraph.dgl import GraphStorage, NeighborSampler
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     folder = tmp_path_factory.mktemp("processes")
-    torch.multiprocessing.spawn(work, (str(folder),), nprocs=2)
+    multiprocessing.set_forkserver_preload(["aethergraph.dgl"])  # DGL is imported once for both
+    torch.multiprocessing.start_processes(work, (str(folder),), 2, start_method="forkserver")
     return found_by_ranks(2, folder)
 
 
