@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from warm_python import WarmPython
 
 __all__ = ["Fed", "edges", "kills_timeout", "most_kills", "run_killed"]
 
@@ -31,11 +33,14 @@ def kills_timeout() -> int:
     return 600 + 20 * most_kills()
 
 
-def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> tuple[int, int]:
-    """Run a command again and again until it prints ``done``; kill it meanwhile.
+def run_killed(
+    script: str, args: Sequence[object], rng: np.random.Generator, lines: int
+) -> tuple[int, int]:
+    """Run a script again and again until it prints ``done``; kill it meanwhile.
 
     Args:
-        command: prints a line now and then, and ``done`` at its end.
+        script: prints a line now and then, and ``done`` at its end.
+        args: its arguments.
         rng: draws when it is killed: up to 3 ms after one of its first lines.
         lines: it is killed before it has printed so many.
 
@@ -43,20 +48,28 @@ def run_killed(command: Sequence[str], rng: np.random.Generator, lines: int) -> 
         How often it was killed, and how often at most: :func:`most_kills`.
     """
     kills, is_done, most = 0, False, most_kills()
-    while not is_done:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
+    with (
+        tempfile.TemporaryDirectory() as name,
+        WarmPython(["aethergraph.streaming"]) as python,
+    ):
+        folder = Path(name)
+        (folder / "killed.py").write_text(script)
+        os.mkfifo(folder / "printed")
+        while not is_done:
+            process = python.start([folder / "killed.py", *args], folder, folder / "printed")
             left = int(rng.integers(0, lines)) if kills < most else 10**9
-            for line in process.stdout:
-                is_done = line == "done\n"
-                left -= 1
-                if left <= 0:
-                    time.sleep(float(rng.uniform(0, 0.003)))
-                    process.send_signal(signal.SIGKILL)
-                    kills += 1
-                    break
-        if kills < most:
-            assert process.returncode in (0, -signal.SIGKILL)
+            with open(folder / "printed") as printed:
+                for line in printed:
+                    is_done = line == "done\n"
+                    left -= 1
+                    if left <= 0:
+                        time.sleep(float(rng.uniform(0, 0.003)))
+                        os.kill(process, signal.SIGKILL)
+                        kills += 1
+                        break
+                status = python.wait()
+            if kills < most:
+                assert status in (0, -signal.SIGKILL), (folder / "printed.err").read_text()
     return kills, most
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pytest
 from convert.recording import Interrupt, Recording
 from memory_groups import memory_group
 from small_disks import small_disk
+from warm_python import WarmPython
 
 from aethergraph.convert import InputError, convert, outputs
 from aethergraph.convert.external import builder, driver, lists
@@ -129,13 +130,20 @@ KILLED = """
 """
 
 
-def test_killed_processes(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+@pytest.fixture
+def python() -> Iterator[WarmPython]:
+    with WarmPython(["aethergraph.convert"]) as warm:
+        yield warm
+
+
+def test_killed_processes(tmp_path: Path, python: WarmPython) -> None:
     """A chain of processes, each killed a little further on, builds the file."""
     inputs = [str(path) for path in write_edges(tmp_path)]
     convert(inputs, tmp_path / "whole.aeg", weight="w", layout="both")
-    output = tmp_path / "g.aeg"
+    output, script = tmp_path / "g.aeg", tmp_path / "killed.py"
+    script.write_text(textwrap.dedent(KILLED))
     for number in range(40):
-        done = run_python(KILLED, "6", str(output), *inputs, check=False)
+        done = python.run([script, 6, output, *inputs], tmp_path)
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
@@ -462,16 +470,15 @@ KILLED_REMOVING = """
 """
 
 
-def test_killed_while_the_work_folder_is_removed(
-    tmp_path: Path, run_python: Callable[..., Any]
-) -> None:
+def test_killed_while_the_work_folder_is_removed(tmp_path: Path, python: WarmPython) -> None:
     """What is left of it does not count as an interrupted build."""
     inputs, output = write_edges(tmp_path, 300), tmp_path / "g.aeg"
     convert(inputs, tmp_path / "whole.aeg", layout="both")
-    names = [str(path) for path in inputs]
+    script = tmp_path / "killed.py"
+    script.write_text(textwrap.dedent(KILLED_REMOVING))
     for left in range(1, 30):
         output.unlink(missing_ok=True)
-        done = run_python(KILLED_REMOVING, str(left), str(output), *names, check=False)
+        done = python.run([script, left, output, *inputs], tmp_path)
         assert output.exists(), done.stderr
         convert(inputs, output, memory_budget="4G", layout="both", force=True)
         assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)

@@ -336,7 +336,7 @@ print("done", flush=True)
 @pytest.mark.any_python
 def test_kill_nine(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    kills, most = run_killed([sys.executable, "-c", WRITER, str(tmp_path / "g")], rng, 20)
+    kills, most = run_killed(WRITER, [tmp_path / "g"], rng, 20)
     assert kills >= min(most, 6)
     model, edges = dict[str, int](), set[tuple[str, str]]()
     for number in range(150):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -99,8 +98,7 @@ def test_killed_anywhere_each_message_is_there_once(
     for number in range(4):
         broker.send(topic, number, records(number, 0, size))
     rng = np.random.default_rng(5)
-    command = [sys.executable, "-c", INGEST, str(tmp_path / "g"), topic, broker.address]
-    kills, most = run_killed(command, rng, 4)
+    kills, most = run_killed(INGEST, [tmp_path / "g", topic, broker.address], rng, 4)
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=64, huge_pages=False)
     assert kills == most and edges(graph) == [(u, v) for u in range(4) for v in range(size)]
     graph.close()
