@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from memory_groups import memory_group
 from small_disks import small_disk
+from warm_python import WarmPython
 
 from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.dynamic import journal, merge
@@ -188,12 +189,11 @@ KILLED = """
 """
 
 
-def run_killed(path: Path, at: int) -> tuple[int, int]:
+def run_killed(python: WarmPython, path: Path, at: int) -> tuple[int, int]:
     """Merge until call ``at``; return the edges that were acknowledged, and the calls, if done."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(path), str(at)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    script = path.with_suffix(".py")
+    script.write_text(textwrap.dedent(KILLED))
+    done = python.run([script, path, at], path.parent)
     lines = done.stdout.splitlines() if done.stdout.endswith("\n") else done.stdout.split("\n")[:-1]
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     calls = int(lines.pop().split()[1]) if done.returncode == 0 else 0
@@ -205,13 +205,18 @@ def test_killed_anywhere_in_a_merge(tmp_path: Path) -> None:
     graph = make(path)
     graph.merge()
     graph.close()
-    least, calls = run_killed(path, 0)
+    with WarmPython(["aethergraph"]) as python:
+        kill_anywhere(python, path)
+
+
+def kill_anywhere(python: WarmPython, path: Path) -> None:
+    least, calls = run_killed(python, path, 0)
     assert calls > 50
     rng = np.random.default_rng(3)
     kills = int(os.environ.get("AETHERGRAPH_KILLS", "12"))
     last = range(calls - 4, calls + 1)  # the file is complete, or all but named
     for at in [*rng.integers(1, calls, max(2, kills // 2)).tolist(), *last]:
-        found, _ = run_killed(path, at)
+        found, _ = run_killed(python, path, at)
         least = max(least, found)
         graph = DynamicGraph.open(path, arena_mb=64)
         least = check_edges(graph, least)
