@@ -29,7 +29,7 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 else:
     sys.exit()
-for number, path in enumerate((os.devnull, job["out"], job["err"])):
+for number, path in enumerate((job["in"], job["out"], job["err"])):
     file = os.open(path, os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY, 0o600)
     os.dup2(file, number)
     os.close(file)
@@ -64,9 +64,16 @@ class WarmPython:
             assert pipe is not None
             pipe.close()
 
-    def start(self, argv: Sequence[Any], folder: Path, out: Path) -> int:
-        """Start a script in ``folder`` and return its pid; it writes to ``out`` and ``out``.err."""
+    def start(
+        self, argv: Sequence[Any], folder: Path, out: Path, read: str | Path = os.devnull
+    ) -> int:
+        """Start a script in ``folder`` and return its pid.
+
+        It reads from ``read``, then writes to ``out``, either of which may be a pipe, and to
+        ``out``.err.
+        """
         job = {"argv": [str(one) for one in argv], "cwd": str(folder), "out": str(out)}
+        job["in"] = str(read)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({**job, "err": f"{out}.err"}) + "\n")
         self._process.stdin.flush()

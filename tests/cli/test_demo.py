@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from warm_python import WarmPython
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.cli.app import app
@@ -278,11 +282,53 @@ def test_missing_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # ---- all of it -------------------------------------------------------------------------------
 
 
+class Forked:
+    """What runs.run uses of a child process: a fork of an interpreter that has imported PyG."""
+
+    def __init__(self, python: WarmPython, folder: Path, errors: Any) -> None:
+        for name in ("in", "out"):
+            os.mkfifo(folder / name)
+        script = Path(runs.__file__).with_name("__main__.py")
+        self._python, self._errors, self._told = python, errors, folder / "out.err"
+        self._pid = python.start([script], folder, folder / "out", folder / "in")
+        self.stdin, self.stdout = open(folder / "in", "w"), open(folder / "out")  # noqa: SIM115
+        self._code: int | None = None
+
+    def wait(self) -> int:
+        self._code = self._python.wait()
+        self._errors.write(self._told.read_text())
+        return self._code
+
+    def poll(self) -> int | None:
+        return self._code
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    # One OpenMP thread: torch's others crawl on a busy machine.
+    with WarmPython(["aethergraph.pyg"], {**os.environ, "OMP_NUM_THREADS": "1"}) as warm:
+        yield warm
+
+
+@pytest.fixture
+def forked_runs(
+    python: WarmPython, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(command: list[str], *, stderr: Any, **options: Any) -> Any:
+        assert command == [sys.executable, "-m", "aethergraph.demo"]
+        return Forked(python, tmp_path_factory.mktemp("run"), stderr)
+
+    monkeypatch.setattr(runs.subprocess, "Popen", start)
+
+
 @pytest.mark.slow
 @pytest.mark.pyg
 def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # torch's threads crawl on a busy machine
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     args = ["demo", "--quick", "--dir", str(tmp_path), "--batches", "12", "--no-compare"]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, f"{result.stdout}\n{result.stderr}"
@@ -302,10 +348,10 @@ def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.pyg
+@pytest.mark.usefixtures("forked_runs")
 @pytest.mark.parametrize("mode", ["stock", "native"])
-def test_runs_within_a_budget(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_within_a_budget(tmp_path: Path, mode: str) -> None:
     pytest.importorskip("torch_geometric")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     made = dataset.prepare(DemoOptions(tmp_path, **TINY), no_stages)
     within = runs.run(
         spec_for(made, mode, storage="uring", memory_budget="64M"), lambda event: None
@@ -316,9 +362,9 @@ def test_runs_within_a_budget(tmp_path: Path, mode: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.pyg
-def test_in_memory_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("forked_runs")
+def test_in_memory_run(tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = DemoOptions(tmp_path / "d", **own_files(tmp_path))
     made = dataset.prepare(options, no_stages)
     result = runs.run(spec_for(made, "pyg"), lambda event: None)
