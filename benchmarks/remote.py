@@ -12,9 +12,10 @@ Gathers of random rows of 512 bytes, one after the other, by contenders that tak
     Flight         Arrow Flight, an exchange of ids and rows over one stream (needs pyarrow)
     redis          redis-py with hiredis: MGET over TCP from a Redis (needs redis-server)
 
-Then epochs of PyG's own NodeLoader and of our NeighborLoader, with features of the file and of the
-server: batches alone, and with a step of a two-layer GraphSAGE. Last, samples of two hops from a
-graph file, mapped and by io_uring within a budget, and from a server of it.
+Then epochs of PyG's own NodeLoader, alone and with LookAhead(plan_ahead=10), which asks for rows
+of coming batches ahead, and of our NeighborLoader, with features of the file and of the server:
+batches alone, and with a step of a two-layer GraphSAGE, which takes both cores. Last, samples of
+two hops from a graph file, mapped and by io_uring within a budget, and from a server of it.
 """
 
 from __future__ import annotations
@@ -214,21 +215,27 @@ def epochs(
 ) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of epochs by loader and source, in turns."""
     import torch
+    from torch.utils.data import BatchSampler, SequentialSampler
     from torch_geometric.loader import NodeLoader
     from torch_geometric.nn import GraphSAGE
 
     from aethergraph import Graph
-    from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
+    from aethergraph.pyg import FeatureStore, GraphStore, LookAhead, NeighborLoader, NeighborSampler
 
     src, dst = common.power_law_edges(num_nodes, 10 * num_nodes)
     seeds = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(0))[: 20 * batch]
-    loaders: dict[str, dict[str, Any]] = {"PyG's NodeLoader": {}, "NeighborLoader": {}}
+    ahead = "NodeLoader, LookAhead"
+    loaders: dict[str, dict[str, Any]] = {"PyG's NodeLoader": {}, ahead: {}, "NeighborLoader": {}}
     for name, source in sources.items():
         graph = Graph.from_edges(num_nodes, src, dst)
         graph.node_attrs["x"] = source
         stores = FeatureStore.from_graph(graph), GraphStore(graph)
         sampler = NeighborSampler(stores, [10, 5])
         loaders["PyG's NodeLoader"][name] = NodeLoader(stores, sampler, seeds, batch_size=batch)
+        planner = NeighborSampler(stores, [10, 5])
+        batches = BatchSampler(SequentialSampler(range(len(seeds))), batch, False)
+        look = LookAhead(planner, seeds, batches, plan_ahead=10, features=stores[0])
+        loaders[ahead][name] = NodeLoader(stores, planner, seeds, batch_sampler=look)
         loaders["NeighborLoader"][name] = NeighborLoader(stores, [10, 5], seeds, batch_size=batch)
     model = GraphSAGE(WIDTH, 64, 2)
 

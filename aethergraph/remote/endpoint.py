@@ -38,7 +38,7 @@ from aethergraph.errors import (
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address, Location
 
-__all__ = ["Connection", "Endpoint", "Table"]
+__all__ = ["Connection", "Endpoint", "Table", "rows_at_once", "window"]
 
 R = TypeVar("R")
 #: ``describe(connection, name)`` asks what a server has under a name.
@@ -52,6 +52,16 @@ _REPLY_BYTES = 2 << 20
 _DESCRIPTION = 1 << 20
 #: Idle connections that are kept.
 _IDLE = 64
+
+
+def rows_at_once(row_bytes: int) -> int:
+    """Return how many rows of so many bytes a request asks for, at most."""
+    return max(1, min(wire.MAX_IDS, _REPLY_BYTES // max(1, row_bytes)))
+
+
+def window() -> int:
+    """Return how many requests may be under way on a connection."""
+    return _WINDOW
 
 
 class Table(NamedTuple):
@@ -323,7 +333,7 @@ class Gathering:
         self._out = wire.bytes_of(out) if out.nbytes else memoryview(b"")
         row_bytes = len(self._out) // max(1, len(ids))
         self._row_bytes = row_bytes
-        self._step = max(1, min(wire.MAX_IDS, _REPLY_BYTES // max(1, row_bytes)))
+        self._step = rows_at_once(row_bytes)
         self._sent: list[int] = []
         self._received = 0
         self._count = -(-len(ids) // self._step)

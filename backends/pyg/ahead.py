@@ -57,10 +57,13 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
         LookAhead(sampler, train_nodes, batches, plan_ahead=64, features=stores[0])
 
+    Rows of a server (:func:`aethergraph.remote.open_source`) are asked for ahead then: while one
+    batch is used, the server sends the next.
+
     Batches are those that the loader makes without it. While the batches of one group are used, a
     thread samples the next group; each has half of the graph's budget. Nothing is done ahead where
-    nothing is out of core, for loaders with worker processes, which sample one batch each, and,
-    after a warning, where the loader asks for other batches.
+    nothing is out of core or elsewhere, for loaders with worker processes, which sample one batch
+    each, and, after a warning, where the loader asks for other batches.
 
     Args:
         sampler: the loader's sampler.
