@@ -10,6 +10,7 @@ enum { NODES = 9000, DEGREE = 5, EDGES = NODES * DEGREE };
 
 static uint64_t indptr[NODES + 1];
 static uint32_t indices[EDGES], edge_ids[EDGES];
+static double weights[EDGES]; /* by edge id */
 
 /* Who answers: arrays, and what is wrong with them. */
 typedef struct source {
@@ -28,6 +29,10 @@ static int answer(void *user, uint32_t what, const uint64_t *in, uint64_t n, uin
     s->most = n > s->most ? n : s->most;
     if (s->code)
         return ae_error_set(err, s->code, "the other side is gone");
+    for (uint64_t i = 0; i < n && what == AETHER_ASK_WEIGHTS; i++)
+        memcpy(out + i, &weights[edge_ids[in[i]]], 8);
+    if (what == AETHER_ASK_WEIGHTS)
+        return AETHER_OK;
     int rc = what == AETHER_ASK_LISTS ? ops->locate(s->arrays, in, n, (ae_list *)(void *)out, err)
              : what == AETHER_ASK_IDS ? ops->fetch(s->arrays, in, n, out, err)
                                       : ops->edge_ids(s->arrays, in, n, out, err);
@@ -123,6 +128,63 @@ TEST(samples_are_those_of_who_answers) {
         CHECK_EQ(s.most, a.edges);
         free(mine);
         free(its);
+        release(&s, t);
+    }
+}
+
+/* Hash a weighted sample of two hops in which some seeds are the same; `own`: the weights are asked for. */
+static int draw_by_weight(aether_topology *t, bool own, uint32_t flags, uint64_t *hash, aether_error *err) {
+    const uint64_t num_nodes = NODES, left_out[] = {3, 4, 77, 5000};
+    const int64_t fanouts[2] = {3, -1};
+    const aether_excluded excluded = {left_out, 4};
+    const aether_relation relation = {.topology = t,
+                                      .weights = own ? NULL : weights,
+                                      .weight_dtype = AETHER_F64,
+                                      .own_values = own ? AETHER_OWN_WEIGHTS : 0};
+    aether_sampler *s = NULL;
+    counts c = {0};
+    int64_t ids[600];
+    for (int64_t i = 0; i < 600; i++)
+        ids[i] = i * 7 % 500;
+    const aether_seeds seeds = {.ids = ids, .count = 600};
+    const aether_sample_options options = {
+        .key = 7, .fanouts = fanouts, .num_hops = 2, .flags = flags, .num_threads = 1, .exclude = &excluded};
+    int rc = aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err);
+    for (int turn = 0; !rc && turn < 2; turn++)
+        rc = aether_sample_typed(s, &seeds, &options, c.hop_nodes, c.hop_edges, &c.nodes, &c.edges, err);
+    int64_t *out = rc ? NULL : calloc(c.nodes + 3 * c.edges + 1, 8);
+    if (out) {
+        int64_t *row = out + c.nodes;
+        rc = aether_sample_export(s, 8, c.nodes, c.edges, out, row, row + c.edges, row + 2 * c.edges, NULL,
+                                  err);
+        *hash = aether_hash_ids(out, c.nodes + 2 * c.edges);
+    }
+    free(out);
+    aether_sampler_destroy(s);
+    return rc;
+}
+
+TEST(weights_of_a_hop_are_one_question) {
+    static const uint32_t flags[] = {0, AETHER_SAMPLE_REPLACE, AETHER_SAMPLE_DISJOINT};
+    const aether_asked_lists facts = {
+        .num_major = NODES, .num_minor = NODES, .num_edges = EDGES, .own_values = AETHER_OWN_WEIGHTS};
+    for (unsigned i = 0; i < 3; i++) {
+        source s = {0};
+        aether_topology *t = make(&s), *far = NULL;
+        aether_error err = {0};
+        uint64_t mine = 0, its = 1;
+        for (uint64_t e = 0; e < EDGES; e++)
+            weights[e] = (double)(e % 7) / 3;
+        REQUIRE_OK(aether_topology_create_asked(&facts, answer, &s, &far, &err), err);
+        CHECK_OK(draw_by_weight(far, true, flags[i], &mine, &err), err);
+        CHECK_OK(draw_by_weight(s.arrays, false, flags[i], &its, &err), err);
+        CHECK_EQ(mine, its);
+        CHECK_EQ(s.asked[AETHER_ASK_WEIGHTS], 4); /* two samples of two hops */
+        weights[edge_ids[0]] = -1;
+        CHECK_CODE(draw_by_weight(far, true, flags[i], &mine, &err), AETHER_E_INVALID);
+        s.code = AETHER_E_IO;
+        CHECK_CODE(draw_by_weight(far, true, flags[i], &mine, &err), AETHER_E_IO);
+        aether_topology_destroy(far);
         release(&s, t);
     }
 }

@@ -287,6 +287,9 @@ static int answer(void *user, uint32_t what, const uint64_t *in, uint64_t n, uin
         if (what == AETHER_ASK_LISTS) {
             out[2 * i] = indptr[in[i]];
             out[2 * i + 1] = indptr[in[i] + 1] - indptr[in[i]];
+        } else if (what == AETHER_ASK_WEIGHTS) {
+            const double weight = weights[in[i]];
+            memcpy(out + i, &weight, sizeof weight);
         } else {
             out[i] = what == AETHER_ASK_IDS ? indices[in[i]] : in[i];
         }
@@ -318,11 +321,16 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     static int64_t node[EDGES * 2], row[EDGES * 2], col[EDGES * 2], edge[EDGES * 2];
     static int64_t until[SEEDS];
     int rc = 0;
+    aether_sampler *s = NULL;
     const uint64_t num_nodes = NODES;
+    aether_topology_facts facts;
+    USE(aether_topology_describe(t, &facts, err));
+    const bool own = weighted && facts.own_values;
     const aether_relation relation = {.topology = t,
-                                      .weights = weighted ? weights : NULL,
+                                      .weights = weighted && !own ? weights : NULL,
                                       .weight_dtype = AETHER_F32,
-                                      .sums = weighted ? sums : NULL,
+                                      .sums = weighted && !own ? sums : NULL,
+                                      .own_values = own ? AETHER_OWN_WEIGHTS : 0,
                                       .times = timed ? times : NULL,
                                       .time_dtype = AETHER_I64,
                                       .times_of = timed ? AETHER_TIMES_OF_EDGES : 0,
@@ -344,7 +352,6 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
                                            .flags = flags,
                                            .num_threads = 1,
                                            .exclude = &excluded};
-    aether_sampler *s = NULL;
     for (int i = 0; i < SEEDS; i++)
         until[i] = 50 + i;
     MAKE(aether_sampler_create_typed(&relation, 1, &num_nodes, 1, &s, err));
@@ -405,6 +412,20 @@ SWEEP(sample_of_asked_lists, {
     MAKE(aether_topology_create_asked(&facts, answer, NULL, &t, err));
     USE(aether_topology_answer(t, AETHER_ASK_IDS, numbers, 2, answers, err));
     rc = sample(t, 0, false, false, NULL, NULL, err);
+done:
+    aether_topology_destroy(t);
+    return rc;
+})
+
+SWEEP(weighted_sample_of_asked_lists, {
+    const aether_asked_lists facts = {.num_major = NODES,
+                                      .num_minor = NODES,
+                                      .num_edges = EDGES,
+                                      .edge_ids_are_positions = 1,
+                                      .own_values = AETHER_OWN_WEIGHTS};
+    aether_topology *t = NULL;
+    MAKE(aether_topology_create_asked(&facts, answer, NULL, &t, err));
+    rc = sample(t, 0, true, false, NULL, NULL, err);
 done:
     aether_topology_destroy(t);
     return rc;

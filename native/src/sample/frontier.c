@@ -201,7 +201,7 @@ int ae_frontier_node(const aether_sampler *s, const ae_relation *r, const ae_sam
     return rc || !f->drawable ? rc : count_drawable(&p, i, 1, err);
 }
 
-int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
+int ae_frontier_prepare(aether_sampler *s, ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err) {
     *out = (ae_frontier){0};
     if (fanout == 0 || count == 0)
@@ -218,6 +218,8 @@ int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample
                  .f = *out};
     p.located = r->topology->is_far;
     rc = p.located ? locate_all(&p, count, err) : AETHER_OK;
+    if (!rc && p.located && r->weights.own)
+        rc = ae_weights_know(&r->weights, r->topology, p.f.lists, count, &r->known, err);
     if (rc)
         return rc;
     const uint64_t tasks = (count + TASK_BLOCKS * BLOCK - 1) / (TASK_BLOCKS * BLOCK);

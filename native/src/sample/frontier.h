@@ -22,7 +22,7 @@ typedef struct ae_frontier {
 } ae_frontier;
 
 /* Prepare the lists of `count` nodes from local id `begin` on, of the type that `r` expands. */
-int ae_frontier_prepare(aether_sampler *s, const ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
+int ae_frontier_prepare(aether_sampler *s, ae_relation *r, const ae_sample_plan *plan, int64_t fanout,
                         uint64_t begin, uint64_t count, ae_frontier *out, aether_error *err);
 
 /* Find the whole lists of these nodes, where values stay in a file: ae_frontier_node prepares

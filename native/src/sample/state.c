@@ -15,6 +15,7 @@ void ae_sample_free_arrays(aether_sampler *s) {
         ae_scratch_free(&s->relations[i].rows);
         ae_scratch_free(&s->relations[i].ids);
         ae_scratch_free(&s->relations[i].layers);
+        ae_scratch_free(&s->relations[i].known);
         ae_retries_free(&s->relations[i].retries);
         for (uint32_t j = 0; j < AE_RELATION_CACHES; j++)
             ae_value_cache_free(&s->relations[i].caches[j]);
@@ -41,7 +42,7 @@ uint64_t ae_sample_memory(const aether_sampler *s) {
         const ae_relation *r = &s->relations[i];
         total +=
             sizeof *r + r->first.bytes + r->positions.bytes + r->rows.bytes + r->ids.bytes + r->layers.bytes;
-        total += ae_retries_memory(&r->retries);
+        total += r->known.bytes + ae_retries_memory(&r->retries);
         for (uint32_t j = 0; j < AE_RELATION_CACHES; j++)
             total += ae_value_cache_memory(&r->caches[j]);
     }

@@ -49,6 +49,7 @@ typedef struct ae_relation {
     ae_scratch first;     /* u64 per expanded node, and one more */
     ae_scratch positions; /* u64 per edge; of the first num_known the edge ids */
     ae_scratch rows;      /* u32 per edge */
+    ae_scratch known;     /* weights.known of a far topology */
     ae_scratch ids;       /* u64 per edge of the hop at work; fetch_many of wide ids only */
     uint64_t num_expanded, num_edges;
     uint64_t num_known; /* first edges in whose place `positions` has edge ids (fetch_edges) */

@@ -2,10 +2,83 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 
-#define BLOCK AE_WEIGHTS_BLOCK
+#define BLOCK      AE_WEIGHTS_BLOCK
+#define MOST_KNOWN (UINT64_C(4) << 20) /* weights that are held at once */
+
+/* ---- of many lists at once ---- */
+
+static int by_start(const void *a, const void *b) {
+    const ae_list *x = a, *y = b;
+    return x->start != y->start ? (x->start > y->start) - (x->start < y->start)
+                                : (x->degree < y->degree) - (x->degree > y->degree);
+}
+
+/* Copy the lists that fit, without those that are a part of one before; return their number. */
+static uint64_t choose(const ae_list *lists, uint64_t n, ae_list *out, uint64_t *total) {
+    uint64_t found = 0, kept = 0, held = 0;
+    for (uint64_t i = 0; i < n; i++)
+        if (lists[i].degree && lists[i].degree <= MOST_KNOWN - held) {
+            held += lists[i].degree;
+            out[found++] = lists[i];
+        }
+    if (found)
+        qsort(out, found, sizeof *out, by_start);
+    *total = 0;
+    for (uint64_t i = 0; i < found; i++)
+        if (!kept || out[i].start - out[kept - 1].start + out[i].degree > out[kept - 1].degree) {
+            out[kept++] = out[i];
+            *total += out[i].degree;
+        }
+    return kept;
+}
+
+int ae_weights_know(ae_weights *w, const aether_topology *t, const ae_list *lists, uint64_t n,
+                    ae_scratch *scratch, aether_error *err) {
+    uint64_t most = 0, total;
+    w->known = (ae_known_weights){0};
+    for (uint64_t i = 0; i < n; i++)
+        most += lists[i].degree <= MOST_KNOWN - most ? lists[i].degree : 0;
+    int rc = ae_scratch_reserve(scratch, (3 * n + 2 * most) * sizeof(uint64_t), 0, err);
+    if (rc || !most)
+        return rc;
+    ae_list *own = scratch->data;
+    uint64_t *at = (uint64_t *)(void *)(own + n), *positions = at + n, next = 0;
+    double *values = (double *)(void *)(positions + most);
+    const uint64_t kept = choose(lists, n, own, &total);
+    for (uint64_t i = 0; i < kept; i++) {
+        at[i] = next;
+        for (uint64_t j = 0; j < own[i].degree; j++)
+            positions[next++] = own[i].start + j;
+    }
+    rc = t->ops->weights(t, positions, total, values, err);
+    if (!rc)
+        w->known = (ae_known_weights){own, at, values, kept};
+    return rc;
+}
+
+/* Return the values from position `first` on, n of them; NULL: they are not known. */
+static const double *find_known(const ae_known_weights *k, uint64_t first, uint64_t n) {
+    uint64_t low = 0, high = k->n;
+    while (low < high) { /* the last list that does not begin behind `first` */
+        const uint64_t middle = low + (high - low) / 2;
+        if (k->lists[middle].start <= first)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low)
+        return NULL;
+    const ae_list list = k->lists[low - 1];
+    const uint64_t from = first - list.start;
+    return from <= list.degree && n <= list.degree - from ? k->values + k->at[low - 1] + from : NULL;
+}
+
+/* ---- of one ---- */
 
 void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aether_topology *t, ae_list list,
                      ae_exclusions exclusions, ae_exclusions drawn) {
@@ -92,9 +165,14 @@ static int bad_own_weight(const ae_weight_reader *r, uint64_t position, double w
 
 static int ask_topology(ae_weight_reader *r, aether_error *err) {
     uint64_t positions[BLOCK];
+    const double *known = find_known(&r->weights->known, r->list.start + r->at, r->n);
     for (uint64_t i = 0; i < r->n; i++)
         positions[i] = r->list.start + r->at + i;
-    int rc = r->t->ops->weights(r->t, positions, r->n, r->block, err);
+    int rc = AETHER_OK;
+    if (known)
+        memcpy(r->block, known, r->n * sizeof *known);
+    else
+        rc = r->t->ops->weights(r->t, positions, r->n, r->block, err);
     for (uint64_t i = 0; !rc && i < r->n; i++)
         if (!(r->block[i] >= 0 && r->block[i] <= DBL_MAX))
             rc = bad_own_weight(r, positions[i], r->block[i], err);

@@ -5,7 +5,8 @@
  *   edge id   [ 7    2    9  | ... ]     or the positions themselves
  *   weight    [ .5   0    3  | ... ]     0 at excluded positions
  *
- * Weights are an array by edge id, a vector in a file, or asked of the topology by position.
+ * Weights are an array by edge id, a vector in a file, or asked of the topology by position; of a far one
+ * those of all lists of a hop at once (ae_weights_know).
  *
  * Caveats: a weight that is negative, infinite or NaN is AETHER_E_INVALID, an edge
  * id out of range AETHER_E_CORRUPT. Both are checked at every read: files may change.
@@ -15,9 +16,18 @@
 
 #include <stdbool.h>
 
+#include "os/scratch.h"
 #include "sample/draw/exclusions.h"
 #include "sample/draw/value_cache.h"
 #include "topology/topology.h"
+
+/* Weights of whole lists of a far topology, which were asked for together. */
+typedef struct ae_known_weights {
+    const ae_list *lists; /* ascending, none twice */
+    const uint64_t *at;   /* where the values of each begin */
+    const double *values;
+    uint64_t n;
+} ae_known_weights;
 
 typedef struct ae_weights {
     const void *values; /* by edge id; NULL: the topology's own, or unweighted */
@@ -25,6 +35,7 @@ typedef struct ae_weights {
     const aether_weight_sums *sums; /* of these weights; NULL: none */
     ae_value_cache *cache;          /* cache of values that stay in a file, else NULL */
     bool own;                       /* the topology has them */
+    ae_known_weights known;         /* of the hop at work; n = 0: none */
 } ae_weights;
 
 /* Return whether edges have weights at all. */
@@ -49,6 +60,11 @@ typedef struct ae_weight_reader {
     uint64_t at, n; /* entries [at, at + n) of the list are in `block` */
     double block[AE_WEIGHTS_BLOCK];
 } ae_weight_reader;
+
+/* Ask for the weights of n lists in one question, as many of them as `scratch` is to hold, for the time until
+ * it is called again; the others are asked for when they are read. */
+int ae_weights_know(ae_weights *w, const aether_topology *t, const ae_list *lists, uint64_t n,
+                    ae_scratch *scratch, aether_error *err);
 
 /* Begin to read the weights of a list; the positions of `exclusions` and `drawn` read as 0. */
 void ae_weights_open(ae_weight_reader *r, const ae_weights *weights, const aether_topology *t, ae_list list,
