@@ -29,22 +29,42 @@ static inline uint64_t head_of(const ae_view *s, const ae_root *root) {
     return head | (past ? 0 : AE_HEAD_BASE);
 }
 
-/* Whether a list has changed follows no pattern: branches on it would often be wrong. */
+/* Note the places of nodes whose roots are looked at, and of the others. Whether a list has changed follows
+ * no pattern: branches on it would often be wrong. */
+static uint64_t divide(const ae_table *table, const uint64_t *nodes, uint64_t n, uint16_t *marked,
+                       uint16_t *others) {
+    uint64_t m = 0, k = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (i + FAR < n)
+            __builtin_prefetch(&table->changed[nodes[i + FAR] / 64]);
+        const bool is_marked = ae_table_is_marked(table, nodes[i]);
+        marked[m] = others[k] = (uint16_t)i;
+        m += is_marked;
+        k += !is_marked;
+    }
+    return m;
+}
+
 static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out, aether_error *err) {
     const ae_table *table = s->table;
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];
-    uint16_t places[SOME];
-    uint64_t k = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        if (i + FAR < n)
-            __builtin_prefetch(&table->lines[nodes[i + FAR] / AE_ROOTS_OF_LINE]);
-        if (i + NEAR < n)
-            __builtin_prefetch(root_to_read(table, nodes[i + NEAR]));
-        const uint64_t head = head_of(s, root_to_read(table, nodes[i]));
-        out[i] = (ae_list){ae_view_start(head), ae_head_length(head)};
-        base_nodes[k] = nodes[i];
-        places[k] = (uint16_t)i;
+    uint16_t marked[SOME], places[SOME];
+    const uint64_t m = divide(table, nodes, n, marked, places);
+    uint64_t k = n - m;
+    if (!m)
+        return ae_base_locate(s->below, nodes, n, out, err);
+    for (uint64_t i = 0; i < k; i++)
+        base_nodes[i] = nodes[places[i]];
+    for (uint64_t i = 0; i < m; i++) {
+        if (i + FAR < m)
+            __builtin_prefetch(&table->lines[nodes[marked[i + FAR]] / AE_ROOTS_OF_LINE]);
+        if (i + NEAR < m)
+            __builtin_prefetch(root_to_read(table, nodes[marked[i + NEAR]]));
+        const uint64_t node = nodes[marked[i]], head = head_of(s, root_to_read(table, node));
+        out[marked[i]] = (ae_list){ae_view_start(head), ae_head_length(head)};
+        base_nodes[k] = node;
+        places[k] = marked[i];
         k += head == AE_HEAD_BASE;
     }
     const int rc = k ? ae_base_locate(s->below, base_nodes, k, lists, err) : AETHER_OK;
@@ -176,7 +196,7 @@ static void prefetch_some(const ae_view *s, const uint64_t *positions, uint64_t 
 
 static void prefetch(const aether_topology *t, const uint64_t *positions, uint64_t n) {
     const ae_view *s = ae_view_of(t);
-    if (all_below(s, positions, n)) {
+    if (!s->near && all_below(s, positions, n)) {
         s->below->given.lists->ops->prefetch(s->below->given.lists, positions, n);
         return;
     }
@@ -256,12 +276,12 @@ static int fetch(const aether_topology *t, const uint64_t *positions, uint64_t n
     const ae_view *s = ae_view_of(t);
     ae_cursor c = {0};
     int rc = AETHER_OK;
-    if (all_below(s, positions, n))
-        return ae_base_ids(s->below, positions, n, ids, err);
     if (s->near) {
         rc = read_near(s, positions, n, ids, NULL, &c, err);
         return rc ? rc : ae_view_check(s, err);
     }
+    if (all_below(s, positions, n))
+        return ae_base_ids(s->below, positions, n, ids, err);
     for (uint64_t done = 0; !rc && done < n; done += SOME)
         rc = read_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, NULL, &c, err);
     return rc ? rc : ae_view_check(s, err);
@@ -272,13 +292,13 @@ static int fetch_edges(const aether_topology *t, uint64_t *positions, uint64_t n
     const ae_view *s = ae_view_of(t);
     ae_cursor c = {0};
     int rc = AETHER_OK;
-    if (all_below(s, positions, n)) {
-        rc = ae_base_ids(s->below, positions, n, ids, err);
-        return rc ? rc : ae_base_edge_ids(s->below, positions, n, positions, err);
-    }
     if (s->near && s->below->given.lists->edge_ids_are_positions && !s->below->given.edge_ids) {
         rc = read_near(s, positions, n, ids, positions, &c, err);
         return rc ? rc : ae_view_check(s, err);
+    }
+    if (all_below(s, positions, n)) {
+        rc = ae_base_ids(s->below, positions, n, ids, err);
+        return rc ? rc : ae_base_edge_ids(s->below, positions, n, positions, err);
     }
     for (uint64_t done = 0; !rc && done < n; done += SOME)
         rc = read_some(s, positions + done, n - done < SOME ? n - done : SOME, ids + done, positions + done,

@@ -18,7 +18,12 @@ static uint64_t whole_pages(uint64_t bytes) {
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* Return the bytes of the index of lines: there is one over a base. */
+/* Return the bytes of the bits of changed nodes: there are some over a base. */
+static uint64_t changed_bytes(const aether_live_relation *relation, uint64_t room) {
+    return relation->base_edges ? whole_pages((room + 63) / 64 * sizeof(uint64_t)) : 0;
+}
+
+/* Return the bytes of the index of lines, which is there, too. */
 static uint64_t index_bytes(const aether_live_relation *relation, uint64_t room) {
     const uint64_t lines = (room + AE_ROOTS_OF_LINE - 1) / AE_ROOTS_OF_LINE;
     return relation->base_edges ? whole_pages(lines * sizeof(uint32_t)) : 0;
@@ -27,17 +32,19 @@ static uint64_t index_bytes(const aether_live_relation *relation, uint64_t room)
 /* A table that is not small ends with a huge page. */
 static uint64_t size_for(const aether_live_relation *relation, uint64_t room) {
     const uint64_t unused = relation->base_edges ? 2 * AE_ROOTS_OF_LINE : 0; /* line 0; the last is whole */
-    const uint64_t size = PAGE + index_bytes(relation, room) + (room + unused) * sizeof(ae_root);
+    const uint64_t size = PAGE + changed_bytes(relation, room) + index_bytes(relation, room) +
+                          (room + unused) * sizeof(ae_root);
     const uint64_t step = size < AE_SHARED_HUGE ? PAGE : AE_SHARED_HUGE;
     return (size + step - 1) / step * step;
 }
 
 static void open_table(const aether_live_relation *relation, uint64_t room, ae_table *t) {
-    const uint64_t index = index_bytes(relation, room);
+    const uint64_t changed = changed_bytes(relation, room), index = index_bytes(relation, room);
     t->layout = ae_layout_of(relation->columns, relation->edge_id_bytes);
     t->order = relation->order;
-    t->lines = index ? (_Atomic uint32_t *)(void *)(t->memory.data + PAGE) : NULL;
-    t->roots = (ae_root *)(void *)(t->memory.data + PAGE + index);
+    t->changed = changed ? (ae_word *)(void *)(t->memory.data + PAGE) : NULL;
+    t->lines = index ? (_Atomic uint32_t *)(void *)(t->memory.data + PAGE + changed) : NULL;
+    t->roots = (ae_root *)(void *)(t->memory.data + PAGE + changed + index);
 }
 
 int ae_table_create(const aether_live_relation *relation, uint64_t room, uint64_t name, bool huge,

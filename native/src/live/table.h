@@ -22,11 +22,13 @@
  * in fours, a cache line, in the order in which they are first touched, and an index says where those of
  * four nodes are:
  *
+ *   changed  a bit by node: its list was changed, by a commit or by what may become one
  *   index    u32 by node / 4: line of their roots; 0: none of them was ever changed
  *   roots    line 0 (always empty) | line 1: 4 roots | line 2 | ...
  *
- * A line stays where it is, so readers need no more than to load the index before the root. Line 0 is there
- * for them: a list that never changed has an empty root.
+ * Readers look at the bit first: it is one of few cache lines, and without it the list is the base's. Then
+ * come the index and the root. A line stays where it is, so no more is needed than to load in this order.
+ * Line 0 is there for them, as roots are prefetched that are not there yet.
  *
  * Caveats: only the writer's process can write the table. Commit numbers in roots have 32 bits:
  * the graph refuses changes (AETHER_E_LIMIT) when they run out. Nodes that are touched at random
@@ -56,6 +58,7 @@ typedef struct ae_table {
     ae_layout layout;
     uint32_t order; /* AETHER_ORDER_* */
     ae_root *roots;
+    ae_word *changed;        /* bits of nodes; NULL: there is no base */
     _Atomic uint32_t *lines; /* the index; NULL: roots are by node */
     uint32_t num_lines;      /* of roots, as the writer knows */
 } ae_table;
@@ -86,6 +89,19 @@ static inline ae_root *ae_table_make_root(ae_table *t, uint64_t node) {
         return root;
     atomic_store_explicit(&t->lines[node / AE_ROOTS_OF_LINE], ++t->num_lines, memory_order_release);
     return ae_table_root(t, node);
+}
+
+/* Let readers look at the root of a node, whose first change this is. The writer is one thread, so no bit is
+ * lost; who reads the commit sees the bit, as it is published after it. */
+static inline void ae_table_mark(const ae_table *t, uint64_t node) {
+    ae_word *word = &t->changed[node / 64];
+    atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) | UINT64_C(1) << node % 64,
+                          memory_order_relaxed);
+}
+
+/* Return whether readers look at the root of a node. */
+static inline bool ae_table_is_marked(const ae_table *t, uint64_t node) {
+    return atomic_load_explicit(&t->changed[node / 64], memory_order_relaxed) >> node % 64 & 1;
 }
 
 static inline uint64_t ae_past(uint32_t epoch, ae_ref history) {

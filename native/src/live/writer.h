@@ -148,8 +148,10 @@ static inline int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, a
         ae_writer_retire(w, ref, AE_RETIRED_HISTORY);
     } else {
         ae_writer_count_node(w, root);
-        if (w->base) /* before `past`, which says that there is a head */
+        if (w->base) { /* before `past`, which says that there is a head */
             atomic_store_explicit(&root->head, AE_HEAD_BASE, memory_order_relaxed);
+            ae_table_mark(w->table, node);
+        }
     }
     w->touched[w->num_touched++] = node;
     atomic_store_explicit(&root->past, ae_past(w->epoch, ref), memory_order_release);

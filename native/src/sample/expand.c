@@ -17,7 +17,7 @@
 #include "core/failure.h"
 #include "sample/hop.h"
 
-#define CHUNK          256   /* edges: two chunks of lines fit the L1 cache */
+#define CHUNK          128   /* edges: two chunks of their lines and of their map slots fit the L1 cache */
 #define BLOCK_NODES    1024  /* nodes per parallel task */
 #define PARALLEL_EDGES 16384 /* below this a hop is not worth waking threads */
 
