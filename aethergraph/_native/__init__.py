@@ -82,7 +82,14 @@ from aethergraph._native.files import (
     check_shape,
     encode_path,
 )
-from aethergraph._native.groups import NativeBatch, NativeGroup, PinnedLists, pin_relations
+from aethergraph._native.groups import (
+    NativeBatch,
+    NativeGroup,
+    OwnLists,
+    PinnedLists,
+    pin_own,
+    pin_relations,
+)
 from aethergraph._native.guards import reading
 from aethergraph._native.io import IO_TIERS, FileReader, IoStats, io_problem
 from aethergraph._native.keys import KeyBlock, KeyIndex, first_keys, hash_keys
@@ -353,12 +360,14 @@ __all__ = [
     "NativeLive",
     "SlotLayout",
     "NativeSnapshot",
+    "OwnLists",
     "PinnedLists",
     "insert_plain",
     "live_has_huge_pages",
     "live_has_membarrier",
     "pin_all",
     "SnapshotTopology",
+    "pin_own",
     "pin_relations",
     "sample_contexts",
     "ContextOptions",

@@ -18,7 +18,12 @@ from aethergraph._native.exports import (
     export_sample,
 )
 from aethergraph._native.guards import begin_read, raise_named
-from aethergraph._native.live_snapshots import NativeSnapshot, pin_all
+from aethergraph._native.live_snapshots import (
+    LiveTopology,
+    NativeSnapshot,
+    SnapshotTopology,
+    pin_all,
+)
 from aethergraph._native.paged_values import NativeValues
 from aethergraph._native.recycled import new_vector
 from aethergraph._native.sampling import (
@@ -42,19 +47,81 @@ class PinnedLists(NamedTuple):
     num_nodes: Sequence[int]
 
 
+class OwnLists:
+    """Lists of the last commit for one sampler, which takes them for a sample and gives them back.
+
+    Between two samples they rest: they keep no version of the graph, and none of its files.
+
+    Args:
+        given: the relations that were pinned, whose topologies say where the last commit is.
+        pinned: what :func:`pin_relations` made of them; nobody else reads it.
+    """
+
+    __slots__ = ("_given", "_snapshots", "_topologies", "pinned")
+
+    def __init__(self, given: Sequence[NativeRelation], pinned: PinnedLists) -> None:
+        self._given, self.pinned = given, pinned
+        found = [relation.topology for relation in pinned.relations]
+        self._topologies = [one for one in found if isinstance(one, SnapshotTopology)]
+        snapshots = {id(one.snapshot): one.snapshot for one in self._topologies}
+        self._snapshots = list(snapshots.values())
+
+    def are_of(self, given: Sequence[NativeRelation]) -> bool:
+        """Return whether they were pinned for ``given``, the same object."""
+        return self._given is given
+
+    def rest(self) -> None:
+        """Keep nothing until :meth:`wake`."""
+        for topology in self._topologies:
+            topology.rest()
+        for snapshot in self._snapshots:
+            snapshot.rest()
+
+    def wake(self) -> bool:
+        """Go on to the last commit; False: the relations must be pinned anew."""
+        if not all(snapshot.wake() for snapshot in self._snapshots):
+            return False
+        for topology in self._topologies:
+            topology.wake()
+        relations = self.pinned.relations
+        counts = _count_nodes(relations, self.pinned.num_nodes)
+        if counts != self.pinned.num_nodes:
+            # Other relations, to the sampler.
+            self.pinned = PinnedLists(tuple(NativeRelation(*one) for one in relations), counts)
+        return True
+
+
+def pin_own(
+    relations: Sequence[NativeRelation], num_nodes: Sequence[int]
+) -> tuple[PinnedLists, OwnLists | None]:
+    """Return relations with the lists of the last commit, for a sampler that keeps them.
+
+    None: they are those of a block of ``NativeLive.reading``, which belong to others, too.
+    """
+    pinned = pin_relations(relations, num_nodes)
+    live = [one.topology for one in relations if isinstance(one.topology, LiveTopology)]
+    if any(one.live.is_reading for one in live):
+        return pinned, None
+    return pinned, OwnLists(relations, pinned)
+
+
 def pin_relations(
     relations: Sequence[NativeRelation],
     num_nodes: Sequence[int],
     snapshot: NativeSnapshot | None = None,
 ) -> PinnedLists:
     """Return relations with the lists of one commit: the last one, or that of ``snapshot``."""
+    topologies = pin_all([relation.topology for relation in relations], snapshot)
+    pinned = tuple(NativeRelation(t, *r[1:]) for r, t in zip(relations, topologies, strict=True))
+    return PinnedLists(pinned, _count_nodes(pinned, num_nodes))
+
+
+def _count_nodes(relations: Sequence[NativeRelation], num_nodes: Sequence[int]) -> Sequence[int]:
+    """Return the numbers of nodes by type, as the lists have them."""
     counts = list(num_nodes)
-    pinned = pin_all([relation.topology for relation in relations], snapshot)
-    for relation, topology in zip(relations, pinned, strict=True):
-        counts[relation.source], counts[relation.to] = topology.num_major, topology.num_minor
-    return PinnedLists(
-        tuple(NativeRelation(t, *r[1:]) for r, t in zip(relations, pinned, strict=True)), counts
-    )
+    for one in relations:
+        counts[one.source], counts[one.to] = one.topology.num_major, one.topology.num_minor
+    return counts
 
 
 class NativeBatch(NamedTuple):

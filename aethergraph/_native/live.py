@@ -444,6 +444,22 @@ class NativeLive:
             self._catch_up()
         return NativeSnapshot(self)
 
+    @property
+    def is_reading(self) -> bool:
+        """True in a block of :meth:`reading`, for its thread."""
+        return getattr(self._reading, "snapshot", None) is not None
+
+    def state_to_take(self) -> tuple[Any, dict[tuple[int, str], LiveBase]]:
+        """Return what :meth:`take` would take a snapshot of: handle and bases.
+
+        The handle is None inside :meth:`reading`, where nothing is taken.
+        """
+        if self.is_reading:
+            return None, {}
+        if self.follow is not None:
+            self._catch_up()
+        return self._state
+
     @contextmanager
     def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:
         """Let this thread take the same snapshot throughout a block; None: the last commit's."""

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from aethergraph._native.live_types import (
     LIVE_LAYOUTS,
     LIVE_TIMES,
     LIVE_WEIGHTS,
+    LiveBase,
     LiveCommit,
     LiveNumbers,
 )
@@ -43,7 +45,7 @@ def _release(
     cast: Any = ffi.cast,
 ) -> None:
     """Release a snapshot, then what it keeps of its graph; also when modules are gone already."""
-    handle = handles.pop(int(cast("uintptr_t", snapshot)))
+    handle = handles.pop(int(cast("uintptr_t", snapshot)), None)  # None: it rests
     release(snapshot)
     del handle
 
@@ -51,7 +53,7 @@ def _release(
 class NativeSnapshot:
     """One commit of a live graph, kept until the last user of this object is gone."""
 
-    __slots__ = ("__weakref__", "_bases", "_handle", "_numbers", "live")
+    __slots__ = ("__weakref__", "_address", "_bases", "_handle", "_numbers", "_rests", "live")
 
     def __init__(self, live: NativeLive) -> None:
         out, err = ffi.new("aether_snapshot **"), new_error()
@@ -61,12 +63,42 @@ class NativeSnapshot:
             raise_error(code, err)
         self.live = live
         self._numbers: dict[int, LiveCommit] = {}
-        _handles[int(ffi.cast("uintptr_t", out[0]))] = handle
+        self._address = int(ffi.cast("uintptr_t", out[0]))
+        _handles[self._address] = handle
         self._handle = ffi.gc(out[0], _release)
+        #: While it rests, what was its graph's handle.
+        self._rests: weakref.ref[Any] | None = None
 
     def is_of(self, handle: Any) -> bool:
         """Return whether it was taken from the memory behind a handle of a live graph."""
-        return _handles.get(int(ffi.cast("uintptr_t", self._handle))) is handle
+        return _handles.get(self._address) is handle
+
+    def rest(self) -> None:
+        """Keep nothing of the graph, neither versions nor its memory, until :meth:`wake`.
+
+        Nobody may be reading it or its topologies.
+        """
+        lib.aether_snapshot_rest(self._handle)
+        self._bases = {}
+        self._numbers.clear()
+        self._rests = weakref.ref(_handles.pop(self._address))
+
+    def wake(self) -> bool:
+        """Show the last commit after a rest; False: another snapshot is needed.
+
+        That is so where the graph goes on in other memory, and in a block of
+        :meth:`NativeLive.reading`.
+        """
+        handle, bases = self.live.state_to_take()
+        if self._rests is None or self._rests() is not handle:
+            return False
+        err = new_error()
+        code = lib.aether_snapshot_renew(self._handle, err)
+        if code:
+            raise_error(code, err)
+        _handles[self._address] = handle
+        self._bases, self._rests = bases, None
+        return True
 
     @property
     def commit(self) -> int:
@@ -105,11 +137,12 @@ class NativeSnapshot:
         found = SnapshotTopology.of_handle(pointer, owner=self)
         assert isinstance(found, SnapshotTopology)
         found.snapshot, found.relation, found.layout = self, relation, layout
-        base = self._bases.get((relation, layout))
-        found.is_over_base = base is not None
-        if base is not None:  # reads its file, too
-            found.guard, found.path = base.topology.guard, base.topology.path
+        found.find_base()
         return found
+
+    def base(self, relation: int, layout: Literal["csc", "csr"]) -> LiveBase | None:
+        """Return what lists of a relation begin with; None: they began empty."""
+        return self._bases.get((relation, layout))
 
     def changed(self, relation: int, layout: Literal["csc", "csr"], since: int) -> Ids:
         """Return the nodes whose lists were changed by commits after ``since``, ascending."""
@@ -153,6 +186,22 @@ class SnapshotTopology(NativeTopology):
     relation: int
     layout: Literal["csc", "csr"]
     is_over_base: bool
+
+    def find_base(self) -> None:
+        """Note the file of the snapshot's base, which the lists read, too."""
+        base = self.snapshot.base(self.relation, self.layout)
+        self.is_over_base = base is not None
+        if base is not None:
+            self.guard, self.path = base.topology.guard, base.topology.path
+
+    def rest(self) -> None:
+        """Keep no file until :meth:`wake`; the snapshot rests as well."""
+        self.guard = self.path = None
+
+    def wake(self) -> None:
+        """Show what the snapshot shows now."""
+        self.read_facts()
+        self.find_base()
 
     def listed(self) -> Ids | None:
         """Return the nodes whose lists may hold something: those that were ever written to.

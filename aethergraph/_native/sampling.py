@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from aethergraph._native.signals import thread_task
 from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import NativeTopology
 from aethergraph._native.weight_sums import NativeSums
+
+if TYPE_CHECKING:
+    from aethergraph._native.groups import OwnLists
 
 SAMPLE_REPLACE: Final[int] = lib.AETHER_SAMPLE_REPLACE
 SAMPLE_DISJOINT: Final[int] = lib.AETHER_SAMPLE_DISJOINT
@@ -169,6 +172,7 @@ class NativeSampler:
         "_shape",
         "_vectors",
         "num_types",
+        "own",
         "relations",
     )
 
@@ -181,6 +185,8 @@ class NativeSampler:
         num_threads: int,
     ) -> None:
         self._handle: Any = None
+        #: Lists that it takes again for its next sample, if they were pinned for it alone.
+        self.own: OwnLists | None = None
         self.relations = tuple(relations)
         self.num_types = len(num_nodes)
         self._guards = guards_of(relations)
@@ -227,7 +233,31 @@ class NativeSampler:
 
     def forget(self) -> None:
         """Let go of the relations, until :meth:`retarget` brings others."""
-        self.relations, self._guards = (), []
+        self.relations, self._guards, self.own = (), [], None
+
+    def rest(self) -> None:
+        """Let the lists of its own rest, until :meth:`wake`; without them, let go of all."""
+        if self.own is None:
+            self.forget()
+            return
+        self._guards = []
+        self.own.rest()
+
+    def wake(self, given: Sequence[NativeRelation]) -> bool:
+        """Go on with lists of its own that were pinned for ``given``, as of the last commit.
+
+        False: it has none, or others are needed; it has let go of them.
+        """
+        own, self.own = self.own, None
+        if own is None or not own.are_of(given) or not own.wake():
+            self.forget()
+            return False
+        if own.pinned.relations is self.relations:
+            self._guards = guards_of(self.relations)
+        else:  # there are more nodes
+            self.retarget(*own.pinned)
+        self.own = own
+        return True
 
     @property
     def memory(self) -> int:

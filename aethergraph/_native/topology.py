@@ -155,24 +155,14 @@ class NativeTopology:
     @classmethod
     def of_handle(cls, handle: Any, owner: object) -> NativeTopology:
         """Take an ``aether_topology *`` of cffi, as :meth:`adopt` does."""
-        facts = ffi.new("aether_topology_facts *")
-        err = new_error()
-        code = lib.aether_topology_describe(handle, facts, err)
-        if code:
-            raise_error(code, err)
         self = cls.__new__(cls)
         self.handle = handle
+        self.read_facts()
         self._owner = owner
         self._reader = None
         self.indptr = self.indices = self.edge_ids = None
         self.guard = None
         self.path = None
-        self.num_major, self.num_minor = facts.num_major, facts.num_minor
-        self.num_edges = facts.num_edges
-        self.end_positions, self.end_edge_ids = facts.end_positions, facts.end_edge_ids
-        self.edge_ids_are_positions = bool(facts.edge_ids_are_positions)
-        self.own_values = facts.own_values
-        self.id_dtype = _UINT32 if facts.id_bytes == 4 else _UINT64
         return self
 
     @property
@@ -257,6 +247,20 @@ class NativeTopology:
         #: ``AETHER_OWN_*``: values that the topology keeps beside its edges.
         self.own_values = 0
         self.id_dtype: np.dtype[Any] = indices.dtype
+
+    def read_facts(self) -> None:
+        """Ask the topology that was adopted for its facts."""
+        facts = ffi.new("aether_topology_facts *")
+        err = new_error()
+        code = lib.aether_topology_describe(self.handle, facts, err)
+        if code:
+            raise_error(code, err)
+        self.num_major, self.num_minor = facts.num_major, facts.num_minor
+        self.num_edges = facts.num_edges
+        self.end_positions, self.end_edge_ids = facts.end_positions, facts.end_edge_ids
+        self.edge_ids_are_positions = bool(facts.edge_ids_are_positions)
+        self.own_values = facts.own_values
+        self.id_dtype = _UINT32 if facts.id_bytes == 4 else _UINT64
 
     def _describe(self) -> Any:
         assert self.indptr is not None and self.indices is not None

@@ -210,6 +210,8 @@ class NativeEngine(SampleEngine[S]):
             tuple(relations), num_nodes, self._fanouts, options.flags, options.num_threads,
         )  # fmt: skip
         self._is_live = any(relation.topology.is_live for relation in relations)
+        for sampler in self._idle:
+            sampler.forget()  # lists of its own would keep a graph that changes
         if paging is None:
             self.groups = None
             return
@@ -270,20 +272,34 @@ class NativeEngine(SampleEngine[S]):
         :meth:`give_back` it.
         """
         arguments = self._arguments
-        if self._is_live or at is not None:
-            arguments = (*(at or self.pin() or arguments[:2]), *arguments[2:])
+        own = None
         try:
             sampler = self._idle.pop()
         except IndexError:
-            return native.NativeSampler(*arguments)
-        if sampler.relations is not arguments[0]:
+            sampler = None
+        if at is not None:
+            arguments = (*at, *arguments[2:])
+        elif self._is_live:
+            try:
+                if sampler is not None and sampler.wake(arguments[0]):
+                    return sampler
+                pinned, own = native.pin_own(*arguments[:2])
+            except BaseException:
+                if sampler is not None:
+                    self._idle.append(sampler)
+                raise
+            arguments = (*pinned, *arguments[2:])
+        if sampler is None:
+            sampler = native.NativeSampler(*arguments)
+        elif sampler.relations is not arguments[0]:
             sampler.retarget(arguments[0], arguments[1])
+        sampler.own = own
         return sampler
 
     def give_back(self, sampler: native.NativeSampler) -> None:
         """Keep a native sampler for the next call."""
         if self._is_live:
-            sampler.forget()  # a snapshot that nobody draws from must not keep old versions
+            sampler.rest()  # a snapshot that nobody draws from must not keep old versions
         self._idle.append(sampler)
 
 

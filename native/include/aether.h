@@ -1061,10 +1061,15 @@ typedef struct aether_snapshot aether_snapshot;
 /* Take a snapshot of the last commit, from any thread. AETHER_E_LIMIT: all 256 are taken; names the
  * processes that have them. */
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err);
-/* Go on to the last commit, without allocating anything; an expired snapshot is good again. Its
- * topologies then show that commit, so nobody may be using them, and samplers of them are retargeted.
- * AETHER_E_UNSUPPORTED: another process took it (this one is its child). */
+/* Go on to the last commit, without allocating anything; an expired snapshot is good again, and one that
+ * rests. Its topologies then show that commit, so nobody may be using them, and samplers of them are
+ * retargeted, unless only edges have changed. AETHER_E_UNSUPPORTED: another process took it (this one is its
+ * child). AETHER_E_LIMIT: it rested, and all 256 are taken. */
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err);
+/* Keep nothing from being reused until aether_snapshot_renew(), in this process or in a child: for whoever
+ * needs a snapshot again and again. Until then every use of it fails with AETHER_E_EXPIRED, and its
+ * aether_live may be closed: it is then only to be released. */
+void aether_snapshot_rest(aether_snapshot *s);
 /* Let go of a snapshot and its topologies. NULL is fine. */
 void aether_snapshot_release(aether_snapshot *s);
 

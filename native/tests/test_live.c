@@ -530,6 +530,48 @@ TEST_ONE_THREAD(a_snapshot_that_is_held_too_long_expires) {
     aether_live_close(g);
 }
 
+TEST_ONE_THREAD(a_snapshot_that_rests_keeps_nothing) {
+    aether_live *g = live_make(plain);
+    aether_live_stats stats;
+    aether_error err = {0};
+    int64_t ids[2] = {-1, -1}, major = 3;
+    CHECK_OK(aether_live_insert_one(g, 0, 7, 3, 0, 0, NULL, NULL, &err), err);
+    aether_snapshot *s = live_pin(g);
+    const aether_topology *lists = live_lists(s);
+    for (int i = 0; i < 2; i++)
+        aether_snapshot_rest(s); /* twice is once */
+    aether_live_count(g, &stats);
+    CHECK_EQ(stats.snapshots, 0);
+    CHECK_CODE(aether_topology_neighbors(lists, &major, 1, ids, NULL, 2, NULL, &err), AETHER_E_EXPIRED);
+    CHECK_OK(aether_live_insert_one(g, 0, 8, 3, 0, 0, NULL, NULL, &err), err);
+    CHECK_OK(aether_snapshot_renew(s, &err), err);
+    aether_live_count(g, &stats);
+    CHECK_EQ(stats.snapshots, 1);
+    CHECK_OK(aether_topology_neighbors(lists, &major, 1, ids, NULL, 2, NULL, &err), err);
+    CHECK_EQ(ids[0], 7);
+    CHECK_EQ(ids[1], 8);
+    aether_snapshot_rest(s);
+    aether_live_close(g);
+    aether_snapshot_release(s); /* which asks nothing of the graph */
+}
+
+TEST_ONE_THREAD(a_snapshot_that_rests_needs_room_again) {
+    enum { MOST = 256 };
+    aether_live *g = live_make(plain);
+    aether_snapshot *t[MOST];
+    aether_error err = {0};
+    aether_snapshot *s = live_pin(g);
+    aether_snapshot_rest(s);
+    for (int i = 0; i < MOST; i++)
+        t[i] = live_pin(g);
+    CHECK_CODE(aether_snapshot_renew(s, &err), AETHER_E_LIMIT);
+    for (int i = 0; i < MOST; i++)
+        aether_snapshot_release(t[i]);
+    CHECK_OK(aether_snapshot_renew(s, &err), err);
+    aether_snapshot_release(s);
+    aether_live_close(g);
+}
+
 TEST_ONE_THREAD(a_graph_has_256_snapshots) {
     enum { MOST = 256 };
     aether_live *g = live_make(plain);

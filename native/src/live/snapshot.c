@@ -193,6 +193,7 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
     s->graph = graph;
+    s->num_views = graph->num_lists;
     s->counts = (ae_counts *)(void *)((uint8_t *)s + views);
     rc = ae_pin_take(&graph->pins, graph->control.committed, graph->control.fences, &s->pin, &s->epoch, err);
     if (rc) {
@@ -206,7 +207,26 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
     return AETHER_OK;
 }
 
+/* What views that rest have for a pin: it is never held. */
+static const ae_pin nobodys;
+
+static void set_pin(aether_snapshot *s, ae_pin *pin, const ae_pin *of_views) {
+    s->pin = pin;
+    for (uint32_t i = 0; i < s->num_views; i++)
+        s->views[i].pin = of_views;
+}
+
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
+    if (!s->pin) {
+        const ae_graph *g = s->graph;
+        ae_pin *pin;
+        const int rc = ae_pin_take(&g->pins, g->control.committed, g->control.fences, &pin, &s->epoch, err);
+        if (rc)
+            return rc;
+        set_pin(s, pin, pin);
+        show_all(s);
+        return AETHER_OK;
+    }
     const ae_control *c = &s->graph->control;
     if (!ae_pin_is_own(s->pin))
         return ae_error_set(
@@ -220,8 +240,16 @@ int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
 void aether_snapshot_release(aether_snapshot *s) {
     if (!s)
         return;
-    ae_pin_release(s->pin);
+    if (s->pin)
+        ae_pin_release(s->pin);
     free(s);
+}
+
+void aether_snapshot_rest(aether_snapshot *s) {
+    if (!s->pin)
+        return;
+    ae_pin_release(s->pin);
+    set_pin(s, NULL, &nobodys);
 }
 
 static const ae_view *view_of(const aether_snapshot *s, uint32_t relation, uint32_t layout) {

@@ -39,11 +39,12 @@ typedef struct ae_view {
 
 struct aether_snapshot {
     const ae_graph *graph;
-    ae_pin *pin;
+    ae_pin *pin; /* NULL: it rests */
     uint64_t epoch;
-    uint64_t lsn;      /* of that commit in the log */
+    uint64_t lsn; /* of that commit in the log */
+    uint32_t num_views;
     ae_counts *counts; /* [num_relations], behind the views */
-    ae_view views[];   /* [num_lists] */
+    ae_view views[];   /* [num_views]: those of the graph's lists */
 };
 
 /* Return the operations of a view over a base; columns are those of its relation. */
