@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, errors
@@ -181,7 +182,7 @@ def test_features_that_lie(tmp_path: Path) -> None:
         read_gl(put(tmp_path / "x.gd", good))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.data())
 def test_mutations_end_in_named_errors(tmp_path: Path, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["gl", "gd"]))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import edge_lists
-from hypothesis import given, settings
+from core.strategies import edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, Graph, errors
@@ -30,7 +30,7 @@ def edges_of(graph: Graph, values: Any = None) -> Counter[Any]:
 # ---- scipy -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     edges=edge_lists(), layout=layouts, format=st.sampled_from(["csr", "csc", "coo"]),
     weighted=st.booleans(), old=st.booleans(),
@@ -111,7 +111,7 @@ def test_what_scipy_gives_that_is_no_graph() -> None:
 # ---- networkx --------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(edges=edge_lists(max_nodes=12, max_edges=40), directed=st.booleans(), multi=st.booleans())
 def test_networkx_graphs_of_every_class(edges: Any, directed: bool, multi: bool) -> None:
     num_nodes, src, dst = edges
@@ -135,7 +135,7 @@ def test_networkx_graphs_of_every_class(edges: Any, directed: bool, multi: bool)
     assert edges_of(graph, graph.edge_weight) == expected
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(edges=edge_lists(max_nodes=12, max_edges=40), layout=layouts)
 def test_networkx_and_back(edges: Any, layout: Any) -> None:
     num_nodes, src, dst = edges

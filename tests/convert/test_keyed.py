@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from convert.recording import Interrupt, Recording, kill_at_recording
 from convert.table_oracle import same_graph_file
+from core.strategies import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -87,7 +88,7 @@ def test_equals_the_conversion_of_dense_ids(tmp_path: Path, options: dict[str, A
     same(tmp_path, table, **options)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), min_size=1, max_size=30),
     cut=st.integers(0, 30),

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from core.strategies import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -573,7 +574,7 @@ NUMBERS = st.one_of(
 ODD_FIELDS = st.sampled_from(["-1", "+1", " 1", '"1"', "", "1.0", "x", str(10**18), str(2**63)])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_fast_way_reads_what_pyarrow_reads(data: st.DataObject, tmp_path_factory: Any) -> None:
     """Mostly plain lines, among them others: the same edges, or the same error."""

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from convert.recording import Interrupt, Recording
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
@@ -64,7 +65,7 @@ def make(
     return graph
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     seed=st.integers(0, 2**32),
     nodes=st.sampled_from([1, 9, 300, 2000]),

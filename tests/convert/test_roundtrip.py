@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph
@@ -407,7 +408,7 @@ WHOLE = st.integers(-(2**63), 2**64 - 1) | st.integers(-20, 20) | st.sampled_fro
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     numbers=st.lists(WHOLE, min_size=SIZE, max_size=SIZE),
     suffix=st.sampled_from(["csv", "parquet"]),
@@ -433,7 +434,7 @@ def test_whole_numbers_are_exact_or_refused(
         case.refused(exact.index(False), dtype=dtype)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     numbers=st.lists(st.floats(), min_size=SIZE, max_size=SIZE),
     suffix=st.sampled_from(["csv", "parquet"]),

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pyg.common import NUM_NODES, make_graph
 from torch import Tensor
@@ -94,7 +95,7 @@ def reference(values: Tensor, index: Any) -> Tensor:
 @given(
     index=indices(), dtype=st.sampled_from(DTYPES), shape=st.sampled_from([(), (3,), (2, 2), (0,)])
 )
-@settings(max_examples=300)
+@examples(300)
 def test_every_index_kind_agrees_with_torch(index: Any, dtype: torch.dtype, shape: Any) -> None:
     values = table(dtype, (SIZE, *shape))
     store = FeatureStore()

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import HeteroData
@@ -91,7 +92,7 @@ def test_attributes_go_to_their_groups(caplog: pytest.LogCaptureFixture) -> None
         assert torch.equal(torch.stack(store.get_edge_index(kind, "coo")), data[kind].edge_index)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 99), edges=st.integers(0, 300), disjoint=st.booleans())
 def test_batches_have_pygs_meaning(seed: int, edges: int, disjoint: bool) -> None:
     data = make_data(seed, edges)
@@ -303,7 +304,7 @@ def with_times(data: HeteroData, of_nodes: bool, seed: int = 0) -> HeteroData:
     return data
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     seed=st.integers(0, 99), of_nodes=st.booleans(), weighted=st.booleans(), last=st.booleans()
 )  # fmt: skip

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pyg.common import (
     MASK,
@@ -71,7 +72,7 @@ def assert_output(out: SamplerOutput, wanted: Subgraph) -> None:
     disjoint=st.booleans(),
     seed=st.integers(0, MASK),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_samples_equal_the_oracle(
     seeds: list[int], fanouts: list[int], replace: bool, disjoint: bool, seed: int
 ) -> None:

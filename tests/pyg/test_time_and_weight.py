@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyg.common import FRESH, MASK, assert_same_batches, dst_weight
@@ -116,7 +117,7 @@ def assert_in_time(out: SamplerOutput, of: str, times: Array, limit: Array) -> N
     assert (seen <= limit[out.batch[out.col].numpy()]).all()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     kind=st.sampled_from(SOURCES),
     of=st.sampled_from(["node", "edge"]),

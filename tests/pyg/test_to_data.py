@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
@@ -108,7 +109,7 @@ def assert_store(found: Any, expected: Any, order: Tensor | None = None) -> None
         assert torch.equal(found[name], value), name
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=one_type())
 def test_data_comes_back(data: Data) -> None:
     found = to_data(from_data(data))
@@ -117,7 +118,7 @@ def test_data_comes_back(data: Data) -> None:
     assert_store(found, data)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=many_types())
 def test_hetero_data_comes_back(data: HeteroData) -> None:
     found = to_data(from_data(data))
@@ -135,7 +136,7 @@ def order_of(graph: Any) -> Tensor:
     return torch.from_numpy(graph.edge_order.astype(np.int64))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=one_type(), layout=st.sampled_from(["csc", "csr", "both"]))
 def test_a_graph_holds_every_table(data: Data, layout: Any, tmp_path_factory: Any) -> None:
     for name in ("names", "scale"):
@@ -151,7 +152,7 @@ def test_a_graph_holds_every_table(data: Data, layout: Any, tmp_path_factory: An
     assert loaded.layout == layout
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=many_types())
 def test_a_typed_graph_holds_every_table(data: HeteroData, tmp_path_factory: Any) -> None:
     data["a"].pop("names", None)

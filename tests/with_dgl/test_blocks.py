@@ -9,8 +9,8 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from core.strategies import edge_lists, hetero_graphs
-from hypothesis import given, settings
+from core.strategies import edge_lists, examples, hetero_graphs
+from hypothesis import given
 from hypothesis import strategies as st
 from with_dgl.common import (
     FOLLOWS,
@@ -56,7 +56,7 @@ def hop_edges(sub: Any) -> list[set[tuple[int, int, int]]]:
     return found
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     edges=edge_lists(), fanouts=st.lists(st.integers(-1, 5), min_size=1, max_size=3),
     seed=seeds_of_keys, replace=st.booleans(), threads=st.sampled_from([1, 2]), data=st.data(),
@@ -87,7 +87,7 @@ def test_one_key_gives_the_neighbourhoods_of_the_core(
         assert {edge for edge in block_edges(block) if edge[1] in ends} == own
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graph=hetero_graphs(), seed=seeds_of_keys, data=st.data())
 def test_one_key_gives_the_typed_neighbourhoods_of_the_core(
     graph: HeteroGraph, seed: int, data: st.DataObject

@@ -9,7 +9,8 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from with_dgl.common import (
@@ -118,7 +119,7 @@ def test_workers_draw_the_same(name: str) -> None:
     assert edges(0) != first
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     seeds=st.lists(st.integers(0, NUM_NODES - 1), min_size=1, max_size=20, unique=True),
     fanouts=st.lists(st.integers(-1, 4), min_size=1, max_size=3),

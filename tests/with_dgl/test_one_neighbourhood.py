@@ -13,8 +13,8 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from core.strategies import edge_lists, hetero_graphs
-from hypothesis import given, settings
+from core.strategies import edge_lists, examples, hetero_graphs
+from hypothesis import given
 from hypothesis import strategies as st
 from with_dgl.common import check_chain
 from with_dgl.graphbolt_common import at_once, colon, layer_edges
@@ -71,7 +71,7 @@ seeds_of_keys = st.integers(0, 2**63 - 1)
 weights_of = st.sampled_from([None, "w"])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     edges=edge_lists(), fanouts=st.lists(st.integers(-1, 4), min_size=1, max_size=3),
     seed=seeds_of_keys, replace=st.booleans(), prob=weights_of, data=st.data(),
@@ -114,7 +114,7 @@ def test_of_one_type(
     assert of_block(whole[0], EDGE) == listed(out.node[out.row], out.node[out.col], out.edge)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graph=hetero_graphs(), seed=seeds_of_keys, replace=st.booleans(), data=st.data())
 def test_of_many_types(graph: HeteroGraph, seed: int, replace: bool, data: st.DataObject) -> None:
     kinds = graph.edge_types

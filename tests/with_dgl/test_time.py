@@ -8,8 +8,8 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from core.strategies import edge_lists
-from hypothesis import given, settings
+from core.strategies import edge_lists, examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, HeteroGraph
@@ -17,7 +17,7 @@ from aethergraph.dgl import GraphStorage, NeighborSampler
 from aethergraph.errors import InvalidArgumentError
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     edges=edge_lists(), of_nodes=st.booleans(), strict=st.booleans(), latest=st.booleans(),
     window=st.one_of(st.none(), st.integers(0, 4)), fanout=st.sampled_from([-1, 0, 1, 3]),

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core.strategies import examples
 from fuzz.damage import damages, fuzz
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore
@@ -59,7 +60,7 @@ def listed(values: Any) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_equals_plain_lists(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
     texts = st.none() | st.text(max_size=5)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core.strategies import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ingesting import run_killed
@@ -47,7 +48,7 @@ def check(graph: Any, model: dict[Any, int], edges: list[tuple[Any, Any]]) -> No
 # ---- the index -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.sampled_from(["str", "int64"]))
 def test_tiers_find_what_a_dict_finds(data: st.DataObject, kind: str) -> None:
     columns, model, begin = KeyColumns(kind), dict[Any, int](), data.draw(st.integers(0, 3))
@@ -100,7 +101,7 @@ class _Failure(Exception):
 
 @pytest.mark.parametrize("kind", ["str", "int64"])
 @given(steps)
-@settings(max_examples=6, deadline=None)
+@examples(6)
 def test_keys_and_edges_agree(
     tmp_path_factory: pytest.TempPathFactory, kind: str, some: list[dict[str, Any]]
 ) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import order_oracle as oracle
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -50,7 +51,7 @@ graphs = {
 }
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(**graphs)
 def test_rabbit_is_that_of_the_oracle(
     seed: int, nodes: int, edges: int, shape: str, layout: Any
@@ -64,7 +65,7 @@ def test_rabbit_is_that_of_the_oracle(
     assert perm.dtype == parts.dtype == np.int64
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(**graphs)
 def test_other_orders_are_those_of_the_oracle(
     seed: int, nodes: int, edges: int, shape: str, layout: Any

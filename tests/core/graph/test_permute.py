@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -42,7 +43,7 @@ def rows_by_number(graph: Graph, names: Ids) -> list[Any]:
     return [None if column is None else np.asarray(column)[order] for column in columns]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     seed=st.integers(0, 2**32),
     nodes=st.integers(1, 30),

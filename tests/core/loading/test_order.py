@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -38,7 +39,7 @@ def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- shuffled orders -------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     count=st.one_of(st.integers(0, 50), st.integers(4000, 40_000)), key=st.integers(0, 2**64 - 1)
 )
@@ -48,7 +49,7 @@ def test_a_shuffle_is_a_permutation(count: int, key: int) -> None:
     np.testing.assert_array_equal(np.sort(order), np.arange(count))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     count=st.integers(LONG, 60_000), key=st.integers(0, 2**64 - 1), start=st.integers(0, 60_000),
     size=st.integers(0, 40_000),
@@ -91,7 +92,7 @@ def test_positions_are_uniform_at_every_place(count: int) -> None:
 # ---- shares ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     total=st.integers(0, 40), start=st.integers(0, 40), world=st.integers(1, 9),
     last=st.sampled_from(["repeat", "drop", "keep"]),
@@ -179,7 +180,7 @@ def test_processes_without_a_group_are_noticed(monkeypatch: pytest.MonkeyPatch) 
 partitions = st.lists(st.integers(-3, 12), max_size=120).map(lambda own: np.array(own, np.int64))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(parts=partitions, size=st.integers(1, 50), mix=st.integers(1, 12), seed=st.integers(0, 9))
 def test_every_seed_comes_once_in_an_epoch(parts: Any, size: int, mix: int, seed: int) -> None:
     batches = partition_aligned_batches(parts, size, mix, seed)
@@ -194,7 +195,7 @@ def test_every_seed_comes_once_in_an_epoch(parts: Any, size: int, mix: int, seed
     assert len(epochs[1]) == 0 or again.epoch == 2
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(parts=partitions, length=st.integers(1, 20), key=st.integers(0, 99))
 def test_runs_are_consecutive_members_of_a_partition(parts: Any, length: int, key: int) -> None:
     """The order is made of runs of at most ``length``, as few as the partitions allow."""

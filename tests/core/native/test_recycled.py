@@ -6,7 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler
@@ -71,7 +72,7 @@ def test_memory_that_is_refused_is_named() -> None:
         RecycledVectors().empty(1 << 59, "2^59 edges")
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(st.tuples(st.integers(1, 3 * LARGE), st.booleans(), st.integers(0, 12)), max_size=40)
 )

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import Graph, NeighborSampler, observe
@@ -137,7 +138,7 @@ def test_what_waits_for_reads_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
 trees = st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=3), max_leaves=12)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(trees, min_size=1, max_size=3))
 def test_own_times_add_up(forest: list[Any]) -> None:
     """Whatever is nested, the own times of a thread are its time in stages."""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from core.strategies import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -56,7 +57,7 @@ def first_offence(graph: HeteroGraph, sub: Any, times: list[int], strict: bool) 
     return found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     seed=st.integers(0, 1000),
     timed=st.sampled_from(["node_time", "edge_time"]),

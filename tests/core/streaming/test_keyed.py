@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core.strategies import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ingesting import kills_timeout, run_killed
@@ -153,7 +154,7 @@ records = st.lists(
 
 
 @given(records, st.booleans())
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_inserted_and_deleted_by_keys(
     tmp_path_factory: pytest.TempPathFactory, chunks: Any, one_commit: bool
 ) -> None:
