@@ -233,14 +233,10 @@ def measure(
         file = str(seeds((rounds + 1) * batches))
         if strategy == STRATEGIES[0]:  # memory that is touched for the first time is not measured
             for worker in workers:
-                worker.ask(
-                    "run",
-                    seeds=file,
-                    first=0,
-                    count=(rounds + 1) * batches,
-                    fanouts=FANOUTS,
-                    **case,
-                )
+                for first in range(0, (rounds + 1) * batches, batches):
+                    worker.ask(
+                        "run", seeds=file, first=first, count=batches, fanouts=FANOUTS, **case
+                    )
         answers = take_turns(
             workers, rounds,
             lambda worker, number, file=file, case=case: worker.ask(
