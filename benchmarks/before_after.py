@@ -1,11 +1,12 @@
 """This version beside another one: what a change costs samplers and loaders.
 
-    python benchmarks/before_after.py --before PYTHON [--quick] [--rounds 9] [--limit 512M]
-        [--dgl-python PATH --dgl-before PATH]
+    python benchmarks/before_after.py --before PYTHON [--quick] [--rounds 5] [--pairs 3]
+        [--limit 512M] [--dgl-python PATH --dgl-before PATH]
 
 ``--before`` is the interpreter of an environment in which the other version is installed, as
 ``pip install .`` in a checkout of it makes one; ``--dgl-before`` has that version with DGL. Each
-workload runs in two processes that differ in nothing else and take turns:
+workload runs in two processes that differ in nothing else and take turns; where their memory lies
+makes some of the difference, so other pairs of processes follow:
 
     sampling      NeighborSampler in memory and mapped, processor time
     end to end    our NeighborLoader and PyG's stock NodeLoader with 128 float32 features
@@ -89,14 +90,18 @@ def compare_in_memory(name: str, files: GraphFiles, pythons: Mapping[str, str], 
         "features": f"x{WIDTH}.npy", "seeds_of": None, "width": WIDTH,
     }  # fmt: skip
     environment = {} if script == "loaders" else ONE_THREAD
-    with ExitStack() as stack:
-        workers = []
-        for which, python in pythons.items():
-            worker = Worker(name, script, config, python=python, env=environment)
-            worker.name = which  # both answer to the contender's name
-            workers.append(stack.enter_context(worker))
-        count = 5 if args.quick else 200
-        found = take_turns(workers, args.rounds, ask_for(script, files, count, args.rounds))
+    count = 5 if args.quick else 200
+    ask = ask_for(script, files, count, args.rounds)
+    found: Turns = {which: [] for which in pythons}
+    for _ in range(args.pairs):
+        with ExitStack() as stack:
+            workers = []
+            for which, python in pythons.items():
+                worker = Worker(name, script, config, python=python, env=environment)
+                worker.name = which  # both answer to the contender's name
+                workers.append(stack.enter_context(worker))
+            for which, turns in take_turns(workers, args.rounds, ask).items():
+                found[which] += turns
     before, after = (median(turn.edges for turn in found[which]) for which in pythons)
     if abs(after - before) > TOLERANCE * before:
         raise SystemExit(f"{name}: {before:,.0f} edges per batch before, {after:,.0f} after")
@@ -111,7 +116,7 @@ def compare_out_of_core(
     most, seconds = (200, 0.5) if args.quick else (4000, 5.0)
     seeds = files.seeds(most, batch)
     found: Turns = {which: [] for which in pythons}
-    for number in range(args.rounds):
+    for number in range(args.rounds * args.pairs):
         for which in sorted(pythons, reverse=number % 2 == 0):
             setting = outofcore.Setting(
                 files, seeds, most, batch, seconds, 0.0, None, pythons[which]
@@ -132,9 +137,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--dgl-python", help="interpreter that has this version and DGL")
     made.add_argument("--dgl-before", help="interpreter that has the other version and DGL")
     made.add_argument("--limit", type=parse_size, default=512 << 20, help="memory out of core")
-    made.add_argument("--rounds", type=int, default=9)
+    made.add_argument("--rounds", type=int, default=5, help="turns of a pair of processes")
+    made.add_argument("--pairs", type=int, default=3, help="pairs of processes, one after another")
+    made.add_argument("--no-disk", action="store_true", help="not out of core")
     args = common.parse(made, argv)
-    args.rounds = min(args.rounds, 2) if args.quick else args.rounds
+    if args.quick:
+        args.rounds, args.pairs = 2, 1
     files = common.power_law_graph(args.dir, 10_000 if args.quick else 1_000_000)
     files.csc()
     files.features(WIDTH)
@@ -161,14 +169,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             report.note(f"{name} is missing: give --dgl-python and --dgl-before.")
             continue
         add(f"{name}, {WORK[script]}", "batch", compare_in_memory(name, files, chosen, args))
-    for name in (outofcore_samplers.URING, outofcore_samplers.GROUPED):
+    for name in () if args.no_disk else (outofcore_samplers.URING, outofcore_samplers.GROUPED):
         add(
             f"{name}, {common.size(args.limit)}",
             "million edges",
             compare_out_of_core(name, large, pythons, args),
         )
-    report.parameters = {"fanouts": FANOUTS, "batch": BATCH, "rounds": args.rounds,
-                         "limit": args.limit, "before": args.before}  # fmt: skip
+    report.parameters = {
+        "fanouts": FANOUTS, "batch": BATCH, "rounds": args.rounds, "pairs": args.pairs,
+        "limit": args.limit, "before": args.before,
+    }  # fmt: skip
     clocks = [f"{name}{clock}" for clock in ("", ", processor")
               for name in ("before", "after", "after / before")]  # fmt: skip
     report.table(
