@@ -339,7 +339,7 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     const aether_seeds of = {.ids = seeds, .count = SEEDS, .until = timed ? until : NULL};
     const uint64_t some[] = {1, 5, 800};
     const aether_excluded excluded = {some, 3};
-    static char bytes[EDGES * 64];
+    static char bytes[EDGES * 512]; /* trees of all seeds hold most nodes, each with a row */
     const aether_versioned_rows rows = {.base = {features, NODES, WIDTH, WIDTH * 4, AETHER_F32, 0},
                                         .added = {NULL, 0, WIDTH, WIDTH * 4, AETHER_F32, 0}};
     const aether_part parts[] = {
@@ -359,6 +359,7 @@ static int sample(const aether_topology *t, uint32_t flags, bool weighted, bool 
     USE(aether_sample_export(s, 8, totals[0], totals[1], node, row, col, edge, NULL, err));
     MAKE(aether_sampler_retarget(s, &relation, 1, &num_nodes, 1, err));
     USE(aether_sample_packed(s, &of, &options, &packing, bytes, sizeof bytes, &size, err));
+    CHECK(size <= sizeof bytes);
     USE(aether_sample_pack(s, 3, &packing, bytes, size, err));
 done:
     aether_sampler_destroy(s);
