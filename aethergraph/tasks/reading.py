@@ -195,7 +195,10 @@ class _Reading:
         return found
 
     def _by_id(self, batch: Batch, number: int, end: End, kept: NDArray[np.bool_]) -> Ids:
-        found = self._reader.numbers(batch, end.columns[0], "int64", "id of a node")
+        column = end.columns[0]
+        if len(batch.rows) and str(batch.rows.column(column).type) == "bool":
+            raise batch.bad("a boolean is no id of a node", 0, column)
+        found = self._reader.numbers(batch, column, "int64", "id of a node")
         count = self._counts[number]
         lost = kept & ((found < 0) | (found >= count))
         if lost.any():

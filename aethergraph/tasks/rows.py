@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,6 +21,9 @@ from aethergraph.tasks.reading import AnyGraph, Rows, Source, read_rows
 __all__ = ["Splits", "TaskRows", "torch_tensor"]
 
 Own = TypeVar("Own", bound="TaskRows")
+
+#: A text that ends with a time of day and its zone.
+_ZONED = re.compile(r"[T ]\d.*(Z|[+-]\d\d:?\d\d)$")
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ class TaskRows:
                 all before ``val``.
 
         Times are datetimes, dates, texts such as "2024-03-01" or numbers in the unit of the graph.
+        Where the times of the graph have a zone, dates and texts without one are in UTC.
 
         Raises:
             InvalidArgumentError: the task has no times, or a time cannot be given in the unit of
@@ -144,6 +149,11 @@ class TaskRows:
 
     def _count(self, name: str, given: Any) -> Any:
         assert self.time is not None
+        if isinstance(given, str) and _ZONED.search(given):
+            try:
+                given = dt.datetime.fromisoformat(given.replace("Z", "+00:00"))
+            except ValueError:
+                raise InvalidArgumentError(f"{name} = {shown(given)} is no time") from None
         if isinstance(given, dt.datetime):
             given = self._in_zone(name, given)
         if isinstance(given, (str, dt.date)):

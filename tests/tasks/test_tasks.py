@@ -301,6 +301,23 @@ def test_batches_of_other_loaders_are_named(graph: HeteroGraph) -> None:
         task.attach_labels({"user": object()})
 
 
+@pytest.mark.parametrize(
+    ("ids", "problem"),
+    [
+        ([3, 0.5], "row 2.*column 'n': 0.5 is no integer"),
+        ([3.0, float("nan")], "row 2.*column 'n': .*nan|row 2.*missing"),
+        ([1e300], "column 'n': 1e\\+300 is no integer"),
+        (["a"], "column 'n'.*'a' is no number|column 'n'.*number"),
+        ([True], "column 'n': a boolean is no id"),
+    ],
+)
+def test_what_is_no_id_of_a_node_is_named(graph: HeteroGraph, ids: list[Any], problem: str) -> None:
+    options = {"entity_table": "user", "entity_col": "n", "entity_is": "id"}
+    with pytest.raises(InputError, match=problem):
+        TableTask(graph, {"n": ids}, **options)
+    assert TableTask(graph, {"n": [3.0, 0.0]}, **options).nodes.tolist() == [3, 0]
+
+
 def test_times_without_a_unit(tmp_path: Path) -> None:
     graph = Graph.from_edges(3, [0, 1], [1, 2], edge_time=[1, 2])
     table = {"n": [0, 1], "at": [1, 2], "day": training_rows(2)["date"]}
@@ -358,6 +375,12 @@ def test_times_with_and_without_a_zone_do_not_mix(tmp_path: Path, zone: str | No
     assert [len(one) for one in (train, val, test)] == [0, 1, 0]
     with pytest.raises(InvalidArgumentError, match=r"val = .* time zone"):
         task.split(val=cut.tz_localize(None if cut.tz else "UTC"), test=cut)
+    texts = {"val": "2024-02-29T22:00:00-05:00", "test": "2024-03-02T03:00Z"}
+    if zone is None:
+        with pytest.raises(InvalidArgumentError, match=r"val = .*has a time zone"):
+            task.split(**texts)
+    else:
+        assert [len(one) for one in vars(task.split(**texts)).values()] == [0, 1, 0]
 
 
 def test_numbers_in_another_unit_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.exact import describe_change, first_changed
+from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.typed.sources import Batch, Table
@@ -332,6 +333,13 @@ class ColumnReader:
         return times
 
     def _as_int64(self, batch: Batch, numbers: Array, column: str) -> NDArray[np.int64]:
+        if numbers.dtype.kind == "f":
+            wrong = ~((numbers == np.trunc(numbers)) & (np.abs(numbers) < 2.0**63))
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise batch.bad(f"{numbers[row]} is no integer of 64 bits", row, column)
+        elif numbers.dtype.kind not in "iub":
+            raise batch.bad(f"{shown(numbers[0])} is no number", 0, column)
         if numbers.dtype == np.uint64 and (numbers > 2**63 - 1).any():
             row = int((numbers > 2**63 - 1).argmax())
             raise batch.bad(f"{numbers[row]} does not fit in 64 bits with a sign", row, column)
