@@ -150,7 +150,7 @@ def check_no_leak(
     report = LeakReport()
     for batch in _each(batches):
         sample = trees_of(graph, batch, seed_time)
-        _check(sample, times, strict, report)
+        _check(sample, times, dates.unit, strict, report)
         for rows in dates.dated:
             if is_shown(sample, rows.type, rows.name):
                 _check_rows(sample, rows, dates.unit, strict, report)
@@ -208,7 +208,9 @@ def _values(times: Any, ids: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(times.gather(ids)).reshape(len(ids))
 
 
-def _check(sample: SampledTrees, times: _Times, strict: bool, report: LeakReport) -> None:
+def _check(
+    sample: SampledTrees, times: _Times, unit: str | None, strict: bool, report: LeakReport
+) -> None:
     for name, known in times.nodes.items():
         ids = sample.nodes.get(name)
         if ids is None or not len(ids):
@@ -220,7 +222,7 @@ def _check(sample: SampledTrees, times: _Times, strict: bool, report: LeakReport
             late |= (found == limits) & ~_is_seed(sample, name, len(ids))
         report.nodes += len(ids)
         if late.any():
-            _complain("node", name, ids, found, trees, limits, int(late.argmax()), strict)
+            _complain("node", name, ids, found, trees, limits, int(late.argmax()), unit)
     for kind, (row, col, ids) in sample.edges.items():
         source, target = (None, None) if kind is None else (kind[0], kind[2])
         trees = sample.trees[target][col]
@@ -239,7 +241,7 @@ def _check(sample: SampledTrees, times: _Times, strict: bool, report: LeakReport
         late = found >= limits if strict else found > limits
         report.edges += len(ids)
         if late.any():
-            _complain("edge", kind, ids, found, trees, limits, int(late.argmax()), strict)
+            _complain("edge", kind, ids, found, trees, limits, int(late.argmax()), unit)
 
 
 def _check_rows(
@@ -280,13 +282,13 @@ def _is_seed(sample: SampledTrees, name: Any, count: int) -> NDArray[np.bool_]:
 
 def _complain(
     what: str, kind: Any, ids: NDArray[Any], found: NDArray[Any], trees: NDArray[Any],
-    limits: NDArray[Any], at: int, strict: bool,
+    limits: NDArray[Any], at: int, unit: str | None,
 ) -> None:  # fmt: skip
     time, limit = found[at].item(), limits[at].item()
-    order = "at" if strict and time == limit else "after"
+    order = "at" if time == limit else "after"
     raise LeakError(
-        f"{what} {ids[at]}{_of(kind)} is of time {time}, {order} the time {limit} of seed "
-        f"{trees[at]} of the batch, which holds it",
+        f"{what} {ids[at]}{_of(kind)} is of time {time_text(found[at], unit)}, {order} the time "
+        f"{time_text(limits[at], unit)} of seed {trees[at]} of the batch, which holds it",
         what, kind, int(ids[at]), time, int(trees[at]), limit,
     )  # fmt: skip
 

@@ -178,7 +178,10 @@ def read_seed_times(times: Values | None, given: Any, count: int, name: str) -> 
     """
     if times is None:
         if given is not None:
-            raise InvalidArgumentError(f"{name} is given, but the sampler has no time_attr")
+            raise InvalidArgumentError(
+                f"{name} is given, but the sampler has no time_attr: give it one, such as "
+                "'node_time' or 'edge_time'"
+            )
         return None
     if given is None:
         if not times.of_nodes:

@@ -288,7 +288,10 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             return None
         dtype = self._current().times_dtype
         if dtype is None:
-            raise InvalidArgumentError(f"{name} is given, but the sampler has no time_attr")
+            raise InvalidArgumentError(
+                f"{name} is given, but the sampler has no time_attr: give it one, such as "
+                "'node_time' or 'edge_time'"
+            )
         return convert_seed_times(given, count, name, dtype)
 
     def _place(
