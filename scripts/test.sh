@@ -32,7 +32,7 @@ STAGES=(
     "c-no-uring|unit tests of reading in a build without liburing"
     "python|Python tests on the compiled build"
     "interpreted|tests of what mypyc compiles and of its users, on the build without mypyc"
-    "python-asan|core tests with the extension under AddressSanitizer (and without mypyc)"
+    "python-asan|core tests, three variants of each, with the extension under AddressSanitizer (and without mypyc)"
     "c-fuzz|libFuzzer on the decoders of the C core"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
@@ -56,7 +56,7 @@ BESIDE=(
 NAMED_STAGES=(
     "benchmarks|every benchmark with --quick (the stage python runs half of them)"
     "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
-    "asan-remote|tests of remote graphs and features, and of streams, as in python-asan"
+    "asan-all|as python-asan, all variants of all core tests, those of remote graphs, features and streams too"
     "flink|Flink's file sink, killed and going on from its checkpoints, into a live graph (downloads 330 MB once)"
     "hostile|every bad value for every argument of every public call, interrupted calls, refused threads and memory"
 )
@@ -277,12 +277,13 @@ END
 
 # What a killed process leaves is opened by c-asan (test_durable_kill.c) and by the tests of cut logs and files.
 stage_python_asan() {
-    sanitized_pytest "$TESTS/core" "$TESTS/fuzz" --ignore="$TESTS"/core/{observe,remote,streaming}
+    AETHERGRAPH_VARIANTS=3 sanitized_pytest "$TESTS/core" "$TESTS/fuzz" \
+        --ignore="$TESTS"/core/{observe,remote,streaming}
 }
 
 # Brokers and connections hand C what datagrams hand it, too.
-stage_asan_remote() {
-    sanitized_pytest "$TESTS"/core/{remote,streaming} \
+stage_asan_all() {
+    sanitized_pytest "$TESTS/core" "$TESTS/fuzz" --ignore="$TESTS/core/observe" \
         --ignore="$TESTS"/core/streaming/test_{flight,kafka,kafka_faults,sockets}.py
 }
 
@@ -664,8 +665,8 @@ needed() {
     shift
     case $stage in
     system) ! has cc || ! has_header xxhash.h ;;
-    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|asan-remote|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
-    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|asan-remote|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] ;;
+    environment) [[ " $* " =~ \ (build|lint|python|benchmarks|flink|hostile|soak|asan-all|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] && [ ! -e "$BASE/requirements.txt" ] ;;
+    build) [[ " $* " =~ \ (python|benchmarks|flink|hostile|soak|asan-all|interpreted|python-asan|wheel|install|docs|dgl-install|versions-install|versions|dgl)\  ]] ;;
     dgl-install) [[ " $* " =~ \ dgl\  ]] ;;
     versions-install) [[ " $* " =~ \ versions\  ]] ;;
     *) false ;;
