@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aethergraph import HeteroGraph
-from aethergraph.convert import relbench_schema, tables
+from aethergraph.convert import InputError, relbench_schema, tables
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.tasks import relbench_task
 
@@ -91,16 +91,31 @@ def in_pairs(edges: Any) -> Any:
     return edges[:, np.lexsort(edges[::-1])]
 
 
+def uneven() -> Database:
+    """Times within a second, and numbers that float32 does not have."""
+    database = forum()
+    posts, votes = database.table_dict["posts"].df, database.table_dict["votes"].df
+    posts["score"] = 2**24 + np.arange(len(posts))
+    votes["date"] += np.timedelta64(999_999_999, "ns")
+    return database
+
+
 @pytest.mark.pyg
-@pytest.mark.parametrize("database", [forum(), races()], ids=["forum", "races"])
-def test_the_graph_is_that_of_pyg(tmp_path: Path, database: Database) -> None:
+@pytest.mark.parametrize("database", [forum(), races(), uneven()], ids=["forum", "races", "uneven"])
+def test_the_graph_is_that_of_pyg(
+    tmp_path: Path, database: Database, request: pytest.FixtureRequest
+) -> None:
     contrib = pytest.importorskip("torch_geometric.contrib.utils")
     if not hasattr(contrib, "from_relbench"):
         pytest.skip("from_relbench came with torch_geometric 2.8")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = contrib.from_relbench(database)
-    tables(relbench_schema(database), tmp_path / "g.aeg")
+    is_uneven = request.node.callspec.id == "uneven"
+    if is_uneven:
+        with pytest.raises(InputError, match="float32 would make"):
+            tables(relbench_schema(database), tmp_path / "no.aeg")
+    tables(relbench_schema(database, exact=not is_uneven), tmp_path / "g.aeg")
     ours = HeteroGraph.load(tmp_path / "g.aeg")
     assert ours.node_types == theirs.node_types
     assert set(ours.edge_types) == set(theirs.edge_types)

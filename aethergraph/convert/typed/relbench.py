@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_flag, shown
 from aethergraph.convert.typed.schema import ForeignKey, NodeTable, Schema
 from aethergraph.errors import InvalidArgumentError
 
@@ -13,7 +13,7 @@ __all__ = ["relbench_schema"]
 _PARTS = ("df", "pkey_col", "fkey_col_to_pkey_table", "time_col")
 
 
-def relbench_schema(database: Any) -> Schema:
+def relbench_schema(database: Any, *, exact: bool = True) -> Schema:
     """Return the schema of a RelBench database, for :func:`aethergraph.convert.tables`.
 
     The graph is that of ``torch_geometric.contrib.utils.from_relbench``: a row is a node, in the
@@ -25,11 +25,14 @@ def relbench_schema(database: Any) -> Schema:
     Args:
         database: a ``relbench.base.Database``, or any object whose ``table_dict`` maps names to
             tables with ``df`` (pandas), ``pkey_col``, ``fkey_col_to_pkey_table`` and ``time_col``.
+        exact: False: times are rounded down to seconds and numbers to float32, as ``from_relbench``
+            does without a word. True: ``tables`` refuses values that this would change.
 
     Raises:
         InvalidArgumentError: it is not such an object, or a foreign key refers to a table that is
             not there or has no primary key.
     """
+    exact = as_flag(exact, "exact")
     found = getattr(database, "table_dict", None)
     if not isinstance(found, dict) or not found:
         raise InvalidArgumentError(f"database has no tables in table_dict: {shown(database)}")
@@ -43,19 +46,25 @@ def relbench_schema(database: Any) -> Schema:
                     f"column {column!r} of table {name!r} refers to {to!r}, "
                     f"which is no table with a primary key"
                 )
-    return Schema({name: _nodes(table) for name, table in found.items()}, time_unit="s")
+    return Schema({name: _nodes(table, exact) for name, table in found.items()}, time_unit="s")
 
 
-def _nodes(table: Any) -> NodeTable:
+def _nodes(table: Any, exact: bool) -> NodeTable:
     foreign: dict[str, str] = dict(table.fkey_col_to_pkey_table)
     named = {table.pkey_col, table.time_col, *foreign}
     frame = table.df
+    features = [c for c in frame.columns if c not in named and frame[c].dtype.kind in "if"]
+    if not exact:
+        rounded = {c: frame[c].astype("float32") for c in features}
+        if table.time_col is not None and frame[table.time_col].dtype.kind == "M":
+            rounded[table.time_col] = frame[table.time_col].dt.floor("s")
+        frame = frame.assign(**rounded)
     return NodeTable(
         # Keys that may be missing are often floats: 2.0 is the key 2, NaN is none.
         frame.astype({c: "Int64" for c in foreign if frame[c].dtype.kind == "f"}),
         key=() if table.pkey_col is None else table.pkey_col,
         time=table.time_col,
-        features=[c for c in frame.columns if c not in named and frame[c].dtype.kind in "if"],
+        features=features,
         fill=float("nan"),
         foreign={f"f2p_{column}": ForeignKey(to, column) for column, to in foreign.items()},
     )
