@@ -197,3 +197,13 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     ):
         found = ae("tables", *args, code=code).stderr
         assert error in " ".join(found.split()) and found.count("\n") <= 2
+
+
+def test_parts_of_a_table_and_empty_ones_are_pointed_out(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"orders{number}.csv").write_text(f"id,total\n{number},2.5\n")
+    (tmp_path / "none.csv").write_text("id,name\n")
+    text = guess_schema(tmp_path)
+    assert text.count("3 files have these columns and such a name") == 3
+    assert 'with from = "orders*.csv"' in text
+    assert text.count("it has no rows, which is refused: leave the table out") == 1

@@ -72,8 +72,26 @@ def guess_schema(folder: PathLike) -> str:
             _guess_odd_key(one, looks)
     for one in looks:
         _guess_foreign(one, looks)
+    _doubt(looks)
     entries = [_entry(one, looks) for one in looks]
     return "\n".join([_head(base), *entries, *(f"# {one}\n" for one in others)])
+
+
+def _doubt(looks: list[_Look]) -> None:
+    """Note tables without rows, and those that may be parts of one."""
+    alike: dict[tuple[str, ...], list[_Look]] = {}
+    for one in looks:
+        if one.whole and not any(one.values.values()):
+            one.unsure.append("it has no rows, which is refused: leave the table out")
+        if "" in one.source and re.search(r"\d", one.name):
+            stem = re.sub(r"\d+", "*", one.source[""])
+            alike.setdefault((stem, *one.columns), []).append(one)
+    for (stem, *_), parts in alike.items():
+        for one in parts if len(parts) > 1 else ():
+            one.unsure.append(
+                f"{len(parts)} files have these columns and such a name: if they are parts of one "
+                f"table, keep one of them, with from = {_text(stem)}"
+            )
 
 
 # ---- finding tables ------------------------------------------------------------------------------
