@@ -492,7 +492,7 @@ class _ArrowFile(_File):
         if self.path.suffix in (".parquet", ".pq"):
             import pyarrow.parquet as pq
 
-            with pq.ParquetFile(self.path) as file:
+            with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
                 # Row groups that were read before are not read again.
                 before, groups = 0, list(range(file.metadata.num_row_groups))
                 while groups:

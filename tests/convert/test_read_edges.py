@@ -700,3 +700,15 @@ def test_a_file_that_cannot_be_read_is_named(suffix: str, tmp_path: Path) -> Non
     for read in (read_edges, read_labels):
         with pytest.raises(StorageError, match=rf"e\.{suffix}: cannot be read: Input/output"):
             read(path)
+
+
+def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
+    edges = pa.table({"src": np.arange(1000), "dst": np.arange(1000)})
+    path = tmp_path / "e.parquet"
+    pq.write_table(edges, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = bytes(200)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"e\.parquet.*(CRC|checksum)"):
+        edges_of(path)

@@ -263,6 +263,24 @@ def test_one_file_of_many_that_differs_is_named(shop_files: Path) -> None:
         assert {path.name for path in shop_files.iterdir()} == before
 
 
+def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "u"
+    folder.mkdir()
+    for part in range(3):
+        rows = pa.table({"id": range(part * 1000, part * 1000 + 1000), "x": [float(part)] * 1000})
+        path = folder / f"{part}.parquet"
+        pq.write_table(
+            rows, path, write_page_checksum=True, compression="none", use_dictionary=False
+        )
+    data = bytearray((folder / "1.parquet").read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = bytes(200)
+    (folder / "1.parquet").write_bytes(data)
+    table = NodeTable(str(folder), "id", features=["x"], foreign={"id": "u"})
+    with pytest.raises(InputError, match=r"1\.parquet: .*(CRC|checksum)"):
+        tables(Schema({"u": table}), tmp_path / "g.aeg")
+
+
 def test_a_file_that_changes_meanwhile_is_named(
     shop_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,12 @@ class ParquetTable:
         self.size = check_readable(path)
         try:
             source = open_input(path) if is_url(path) else path
-            self._file = pq.ParquetFile(source, buffer_size=_READ_BYTES, pre_buffer=False)
+            self._file = pq.ParquetFile(
+                source,
+                buffer_size=_READ_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
         except pa.ArrowInvalid as error:
             raise InputError(path, f"is not a readable Parquet file: {error}") from None
         except OSError as error:

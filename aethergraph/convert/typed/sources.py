@@ -263,7 +263,9 @@ def _open_parquet(path: str, columns: Sequence[str] | None) -> _Reader:
     import pyarrow.parquet as pq
 
     source = open_input(path) if is_url(path) else path
-    file = pq.ParquetFile(source, buffer_size=_BLOCK, pre_buffer=False)
+    file = pq.ParquetFile(
+        source, buffer_size=_BLOCK, pre_buffer=False, page_checksum_verification=True
+    )
     wanted = [] if columns is None else [one for one in columns if one in file.schema_arrow.names]
     return _Reader(file.schema_arrow, file.iter_batches(_ROWS, columns=wanted))
 

@@ -185,6 +185,23 @@ def test_a_bad_row_of_parquet_is_shown(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path, rows = tmp_path / "e.parquet", {"u": np.arange(1000), "v": np.arange(1000)}
+    pq.write_table(
+        pa.table(rows), path, write_page_checksum=True, compression="none", use_dictionary=False
+    )
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = bytes(200)
+    path.write_bytes(data)
+    source = FileSource(path, Schema.arrow(src="u", dst="v"), follow=False)
+    with pytest.raises(errors.FormatError, match=r"e\.parquet cannot be read: .*(CRC|checksum)"):
+        Ingestor(small(), source).run()
+
+
 def test_structs_that_are_cut_off(tmp_path: Path) -> None:
     dtype = np.dtype([("u", "<u4"), ("v", "<u4")])
     (tmp_path / "e.bin").write_bytes(np.array([(1, 2), (1, 3)], dtype).tobytes() + b"abc")
