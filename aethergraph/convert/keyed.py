@@ -125,15 +125,17 @@ class _Values:
         """Return weights, times and attributes of the rows that are kept."""
         reader, columns = self._reader, self._columns
         weight = time = None
+        if not kept.all():  # a row without an edge needs no values
+            batch = batch.only(kept)
         if columns.weight is not None:
-            weight = read_weights(reader, batch, columns.weight, self._weight)[kept]
+            weight = read_weights(reader, batch, columns.weight, self._weight)
         if columns.time is not None and self._time_type == "float64":
-            time = reader.numbers(batch, columns.time, "float64", "time")[kept]
+            time = reader.numbers(batch, columns.time, "float64", "time")
         elif columns.time is not None:
-            time = reader.times(batch, columns.time, self._unit)[kept]
+            time = reader.times(batch, columns.time, self._unit)
         attrs = {}
         for spec, names, dtype in self._attrs:
-            found = [reader.numbers(batch, one, dtype, "edge attribute")[kept] for one in names]
+            found = [reader.numbers(batch, one, dtype, "edge attribute") for one in names]
             attrs[spec.name] = found[0] if len(found) == 1 else np.stack(found, axis=1)
         return weight, time, attrs
 

@@ -26,6 +26,7 @@ from convert.table_oracle import Rows, same_graph_file, write
 
 from aethergraph import HeteroGraph
 from aethergraph.convert import (
+    ForeignKey,
     InputError,
     NodeTable,
     Schema,
@@ -128,6 +129,26 @@ def test_bad_rows_are_named(
         tables(schema, tmp_path / "g.aeg")
     assert found.value.line == 31
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["weight", "time", "attrs"])
+@pytest.mark.parametrize("key", [None, "nobody"])
+def test_a_row_without_an_edge_needs_no_values(tmp_path: Path, value: str, key: str | None) -> None:
+    columns = {
+        "weight": pa.array([1.0, None, float("nan"), 2.0]),
+        "time": pa.array([1, None, -(2**63), 2], pa.timestamp("s")),
+        "attrs": pa.array([3, None, None, 4]),
+    }
+    source = {"id": ["a", "b", "c", "d"], "r": ["d", key, key, "a"], "w": columns[value]}
+    used: Any = {value: ["w"] if value == "attrs" else "w"}
+    foreign = {"r": ForeignKey("v", missing="drop", **used)}
+    schema = Schema({"v": NodeTable(source, key="id", foreign=foreign)})
+    tables(schema, tmp_path / "g.aeg")
+    graph = HeteroGraph.load(tmp_path / "g.aeg")["v", "r", "v"]
+    assert graph.edge_list()[0].tolist() == [3, 0]
+    source["r"] = ["d", "c", key, "a"]
+    with pytest.raises(InputError, match=r"row 2: column 'w': the .* is missing \(null\)"):
+        tables(schema, tmp_path / "h.aeg")
 
 
 def as_text(kind: str, column: str, bad: str) -> Callable[[Path], None]:

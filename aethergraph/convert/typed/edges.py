@@ -68,12 +68,14 @@ class EdgeColumns:
         """Return weights, times and attributes of the rows that are kept."""
         reader, spec = self._reader, self._spec
         weight = time = None
+        if not kept.all():  # a row without an edge needs no values
+            batch = batch.only(kept)
         if spec.weight is not None and self.weight is not None:
-            weight = read_weights(reader, batch, spec.weight, self.weight)[kept]
+            weight = read_weights(reader, batch, spec.weight, self.weight)
         if spec.time is not None:
-            time = reader.times(batch, spec.time, self._unit)[kept]
+            time = reader.times(batch, spec.time, self._unit)
         attrs = {
-            one: reader.numbers(batch, one, dtype, "edge attribute")[kept]
+            one: reader.numbers(batch, one, dtype, "edge attribute")
             for one, dtype in self.attrs.items()
         }
         return weight, time, attrs
