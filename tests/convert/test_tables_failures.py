@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,7 @@ from aethergraph.errors import (
     AetherError,
     InvalidArgumentError,
     MissingFileError,
+    StorageError,
 )
 
 
@@ -549,3 +553,91 @@ def test_killed_and_run_again(shop_files: Path) -> None:
     assert "going on with an interrupted build" in remarks[0]
     tables(shop_files / "shop.toml", shop_files / "w.aeg")
     assert output.read_bytes() == (shop_files / "w.aeg").read_bytes()
+
+
+KILLED_WHILE_IT_REMOVES = """
+import os, signal, shutil
+from pathlib import Path
+from aethergraph.convert import tables
+from aethergraph.convert.external.journal import Journal
+unlink, left = Path.unlink, [{left}]
+def killed(self, *args, **options):
+    if ".building" in str(self.parent) and Path({output!r}).exists():
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    unlink(self, *args, **options)
+Path.unlink = killed
+tables({schema!r}, {output!r})
+"""
+
+
+@pytest.mark.parametrize("left", [1, 4])
+def test_killed_while_the_work_folder_is_removed(shop_files: Path, left: int) -> None:
+    """The output is complete: the same call removes the rest and returns what the first would."""
+    output, schema = shop_files / "g.aeg", str(shop_files / "shop.toml")
+    whole = tables(schema, shop_files / "w.aeg")
+    code = KILLED_WHILE_IT_REMOVES.format(left=left, schema=schema, output=str(output))
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    written, folder = output.stat(), Path(f"{output}.building")
+    assert folder.exists()
+    found = tables(schema, output)
+    assert not folder.exists()
+    assert output.stat() == written
+    assert output.read_bytes() == (shop_files / "w.aeg").read_bytes()
+    assert found.num_nodes == whole.num_nodes
+    assert found.num_edges == whole.num_edges
+    assert (found.notes, [*found.ids]) == (whole.notes, [*whole.ids])
+    assert found.graph == str(output)
+    assert all(Path(path).exists() for path in found.ids.values())
+    with pytest.raises(StorageError, match="exists already"):
+        tables(schema, output)
+
+
+@pytest.mark.parametrize("change", ["output", "schema", "none"])
+def test_a_complete_build_of_something_else_is_none(
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """What is left of a complete build says nothing about another output or another schema."""
+    output, schema = shop_files / "g.aeg", shop_files / "shop.toml"
+
+    def interrupted(self: Journal) -> None:
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "remove", interrupted)
+        with pytest.raises(Interrupt):
+            tables(schema, output)
+    whole = output.read_bytes()
+    if change == "output":
+        output.write_bytes(b"of someone else")
+    options: Any = {"layout": "csr"} if change == "schema" else {}
+    if change == "none":
+        for path in shop_files.glob("g.*"):
+            if path.is_file():
+                path.unlink()
+        tables(schema, output)
+        assert output.read_bytes() == whole
+    else:
+        with pytest.raises(StorageError, match="exists already"):
+            tables(schema, output, **options)
+    assert not Path(f"{output}.building").exists()
+
+
+def test_killed_between_the_graph_and_the_word_of_it(
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, schema = shop_files / "g.aeg", shop_files / "shop.toml"
+
+    def interrupted(self: Journal, *args: Any) -> None:
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "finish", interrupted)
+        with pytest.raises(Interrupt):
+            tables(schema, output)
+    whole = output.read_bytes()
+    tables(schema, output)
+    assert output.read_bytes() == whole
+    assert not Path(f"{output}.building").exists()

@@ -3,6 +3,9 @@
 A folder beside the output holds the work files and ``manifest.json``: the command, and the state
 that was recorded last. The manifest is replaced atomically, after the files that it describes were
 made durable. It has a checksum of itself; those of the files are in the state.
+
+A build that is complete may record that too, before its work files are deleted: so a kill meanwhile
+leaves a folder which says that nothing is left to do.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aethergraph.convert.inputs import input_state
 from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.errors import InvalidArgumentError
@@ -74,8 +79,11 @@ class Journal:
 
     def _empty(self) -> None:
         self._forget()
+        self._delete_but("lock")
+
+    def _delete_but(self, *kept: str) -> None:
         for entry in Path(self.folder).iterdir():
-            if entry.name != "lock":
+            if entry.name not in kept:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def _forget(self) -> None:
@@ -109,8 +117,8 @@ class Journal:
             )
         options = _changed_options(command, self._command)
         inputs = _changed_inputs(command.get("inputs", []), self._command.get("inputs", []))
-        if (options or inputs) and known.get("refused") is True:
-            self._empty()  # it failed by what it was made of, which is another now
+        if (options or inputs) and (known.get("refused") is True or "finished" in state):
+            self._empty()  # it failed by what it was made of, or is complete; this is another one
             return
         if options or inputs:
             way = "--restart (restart=True) begins anew"
@@ -120,7 +128,18 @@ class Journal:
                 f"{self.folder}: holds a build that was interrupted, and what it was made of has "
                 f"changed: {'; '.join(options + inputs)}. {way}"
             )
+        if "finished" in state and not self._has_outputs(state["finished"]["outputs"]):
+            self._empty()  # complete, but its outputs were deleted or replaced since
+            return
         self.state = state
+
+    def _has_outputs(self, outputs: list[dict[str, Any]]) -> bool:
+        """Return whether a complete build's outputs are still those that it has written."""
+        try:
+            found = [input_state(one["path"]) for one in outputs]
+        except OSError:
+            return False
+        return found == outputs and _folder_of(outputs[0]["path"]) == self.folder
 
     def record(self, **state: Any) -> None:
         """Replace the recorded state, durably."""
@@ -130,6 +149,17 @@ class Journal:
         """Record that the command failed by itself: another one begins anew, without a restart."""
         if self.state:
             self._write(self.state, refused=True)
+
+    def finish(self, outputs: Sequence[PathLike], result: dict[str, Any]) -> None:
+        """Record that the build is complete, before :meth:`remove`.
+
+        Args:
+            outputs: files that were written, the one that the folder is of first.
+            result: what the call returns, in JSON's types; ``state["finished"]["result"]`` of a
+                later call that finds the folder not quite removed.
+        """
+        states = [input_state(path) for path in outputs]
+        self._write({**self.state, "finished": {"outputs": states, "result": result}})
 
     def _write(self, state: dict[str, Any], **more: bool) -> None:
         self.state = state
@@ -153,6 +183,9 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the folder."""
+        with contextlib.suppress(OSError):
+            if "finished" in self.state:  # the manifest says so, until there is nothing else
+                self._delete_but("lock", "manifest.json")
         with contextlib.suppress(OSError):
             self._forget()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -29,7 +29,7 @@ from aethergraph import _native as native
 from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.convert.external.driver import kept_if_useful
 from aethergraph.convert.external.encoded import EncodedColumn
-from aethergraph.convert.external.journal import Journal
+from aethergraph.convert.external.journal import Journal, left_behind
 from aethergraph.convert.form import GraphForm
 from aethergraph.convert.outputs import check_outputs, storage_error
 from aethergraph.convert.readers.base import InputError
@@ -145,7 +145,9 @@ class TypedBuild:
         outputs += [columns_path(self._output, n) for n in self._names if self._with_columns(n)]
         inputs = [one["path"] for one in self.inputs]
         inputs += [] if self._schema.path is None else [self._schema.path]
-        check_outputs([self._output], inputs, force)
+        # A build that was killed at its end may have written the output.
+        goes_on = not self._restart and left_behind(self._output) is not None
+        check_outputs([self._output], inputs, force or goes_on)
         for path in outputs:
             name = os.path.basename(path)
             if len(os.fsencode(name)) > _LONGEST_NAME:
@@ -155,6 +157,11 @@ class TypedBuild:
                 )
         self._journal = journal = Journal(self._output, self._command(), self._restart)
         try:
+            if "finished" in journal.state:
+                self._remark(f"the build is complete: removing {journal.folder}")
+                self._take_result(journal.state["finished"]["result"])
+                journal.remove()
+                return self.result
             check_outputs(outputs, inputs, force or bool(journal.state.get("placed")))
             if journal.state:
                 self._remark(f"going on with an interrupted build in {journal.folder}")
@@ -163,12 +170,37 @@ class TypedBuild:
             }  # fmt: skip
             with kept_if_useful(journal, self._remark if self._comparable else lambda text: None):
                 self._steps()
+                if self._comparable:
+                    self._finish()
         finally:
             if not self._comparable:
                 journal.remove()
             else:
                 journal.remove_if_new()
         return self.result
+
+    def _finish(self) -> None:
+        """Record that the graph is complete, for a call after a kill while work files go."""
+        one = self.result
+        found = {
+            "ids": [*one.ids], "columns": [*one.columns], "num_nodes": one.num_nodes,
+            "num_edges": [[*kind, count] for kind, count in one.num_edges.items()],
+            "seconds": one.seconds, "notes": one.notes,
+        }  # fmt: skip
+        outputs = [self._output, *one.ids.values(), *one.columns.values()]
+        self._journal.finish(outputs, found)
+
+    def _take_result(self, found: dict[str, Any]) -> None:
+        """Take the result of the earlier call that has written the graph."""
+        self.result = TablesResult(
+            self._output,
+            {name: ids_path(self._output, name) for name in found["ids"]},
+            {name: columns_path(self._output, name) for name in found["columns"]},
+            found["num_nodes"],
+            {(source, name, target): n for source, name, target, n in found["num_edges"]},
+            found["seconds"],
+            found["notes"],
+        )
 
     def _steps(self) -> None:
         clock = Clock(self.result.seconds)
