@@ -105,7 +105,7 @@ def read_rows(graph: AnyGraph, table: Any, source: Source) -> Rows:
         return _Reading(graph, open_table(table, _NAME, None), source).read()
     with tempfile.TemporaryDirectory(prefix="aethergraph-") as folder:
         spooled = os.path.join(folder, "table.parquet")
-        spool(table, _NAME, None, spooled)
+        spool(table, _NAME, None, spooled, source.columns)
         return _Reading(graph, open_table(table, _NAME, None, spooled), source).read()
 
 

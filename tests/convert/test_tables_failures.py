@@ -33,6 +33,7 @@ from aethergraph.convert import (
     InputError,
     NodeTable,
     Schema,
+    guess_schema,
     load_schema,
     tables,
 )
@@ -418,6 +419,29 @@ def test_queries_as_they_are_pasted(tmp_path: Path, kind: str, query: str) -> No
     schema = Schema({"o": none, "p": NodeTable({"o": [1]}, foreign={"o": "o"})})
     with pytest.raises(InputError, match=r"^nodes.o \(query of .*shop.db\): .*no (rows|values)"):
         tables(schema, tmp_path / "h.aeg")
+
+
+def test_types_that_parquet_does_not_have(tmp_path: Path) -> None:
+    """Columns that nothing uses may be of any type; of the others the error names the column."""
+    duckdb = pytest.importorskip("duckdb")
+    path = str(tmp_path / "shop.duckdb")
+    with duckdb.connect(path) as database:
+        database.execute("CREATE TABLE o (id INTEGER PRIMARY KEY, takes INTERVAL, x DOUBLE)")
+        database.execute("INSERT INTO o VALUES (1, INTERVAL 3 DAY, 0.5), (2, NULL, 1.5)")
+    source = {"duckdb": path, "table": "o"}
+    table = NodeTable(source, "id", features=["x"], foreign={"id": "o"})
+    tables(Schema({"o": table}), tmp_path / "g.aeg")
+    found: Any = HeteroGraph.load(tmp_path / "g.aeg")["o"]
+    assert found.features.gather([0, 1]).tolist() == [[0.5], [1.5]]
+    assert "takes" not in guess_schema(path)
+    for options in ({"features": ["takes"]}, {"columns": ["takes"]}, {"columns": "all"}):
+        used: Any = options
+        schema = Schema({"o": NodeTable(source, "id", foreign={"id": "o"}, **used)})
+        with pytest.raises(InputError, match=r"column 'takes' is of type .*interval.* cast it"):
+            tables(schema, tmp_path / "h.aeg")
+    only = NodeTable({"duckdb": path, "query": "SELECT takes FROM o"}, foreign={"takes": "o"})
+    with pytest.raises(InputError, match="column 'takes' is of type"):
+        tables(Schema({"o": table, "p": only}), tmp_path / "h.aeg")
 
 
 # ---- going on after a kill ----------------------------------------------------------------------

@@ -282,7 +282,8 @@ class TypedBuild:
             if needs_spool(source):
                 spooled = self._journal.path(f"spool-{number}")
                 if number not in self._state["spooled"]:
-                    spool(source, name, self._schema.folder, spooled)
+                    needed = self._needed_columns(name)
+                    spool(source, name, self._schema.folder, spooled, needed)
                     self._state["spooled"].append(number)
                     self._record()
             self._tables[name] = open_table(source, name, self._schema.folder, spooled)
@@ -297,6 +298,21 @@ class TypedBuild:
                 table.check_columns(one.label, f"the label of nodes.{name}")
         for spec in self._schema.edges:
             self._table(spec).check_columns(spec.columns, f"of the edges {spec.kind}")
+
+    def _needed_columns(self, name: str) -> set[str] | None:
+        """Return the columns of a table that the schema names; None: all."""
+        found: set[str] = set()
+        for kind, one in self._schema.nodes.items():
+            if name == f"nodes.{kind}":
+                if one.columns == "all":
+                    return None
+                found.update(one.key, one.features, one.label, one.chosen_columns([]))
+                found.update([one.time] if one.time else [])
+        for spec in self._schema.edges:
+            own = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
+            if name == own:
+                found.update(spec.columns)
+        return found
 
     def _table(self, spec: EdgeSpec) -> Table:
         name = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"

@@ -15,7 +15,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -453,11 +453,26 @@ def source_state(source: Any, folder: str | None) -> list[dict[str, Any]]:
     return []
 
 
-def spool(source: Mapping[str, Any], name: str, folder: str | None, path: str) -> None:
+def spool(
+    source: Mapping[str, Any],
+    name: str,
+    folder: str | None,
+    path: str,
+    needed: Collection[str] | None = (),
+) -> None:
     """Read a table of a database, or a query, once into a Parquet file.
 
+    Args:
+        source: the database, and the table or query.
+        name: name for messages.
+        folder: folder that relative paths begin at; None: the working folder.
+        path: the Parquet file to write.
+        needed: columns that are read later; None: all. Of the others, those whose type Parquet does
+            not have are left out.
+
     Raises:
-        InputError: the database refuses, or a column holds values of several types.
+        InputError: the database refuses, a column holds values of several types, or one that is
+            needed a type that Parquet does not have.
         UnsupportedError: the library of the database is not installed.
         StorageError: the file cannot be written.
     """
@@ -476,6 +491,20 @@ def spool(source: Mapping[str, Any], name: str, folder: str | None, path: str) -
         query = f"SELECT * FROM {quoted}"
     read = _duckdb_batches if kind == "duckdb" else _sqlite_batches
     schema, batches = read(database, str(query), name)
+    odd = [number for number, field in enumerate(schema) if not _is_storable(field)]
+    for field in (schema.field(number) for number in odd):
+        if needed is None or field.name in needed:
+            raise InputError(
+                name,
+                f"column {field.name!r} is of type {field.type}, which cannot be read from a "
+                "database: cast it in a query",
+            )
+    kept = [number for number in range(len(schema)) if number not in odd]
+    if odd and not kept:
+        raise InputError(name, f"holds only columns of type {schema.field(0).type}")
+    if odd:
+        schema = pa.schema([schema.field(number) for number in kept])
+        batches = (batch.select(kept) for batch in batches)
     try:
         with pq.ParquetWriter(path, schema) as writer:
             for batch in batches:
@@ -484,6 +513,18 @@ def spool(source: Mapping[str, Any], name: str, folder: str | None, path: str) -
         raise storage_error(error, path) from None
     except (pa.ArrowException, sqlite3.Error, RuntimeError) as error:  # DuckDB's are RuntimeErrors
         raise InputError(name, f"the database failed: {error}") from None
+
+
+def _is_storable(field: Any) -> bool:
+    """Return whether Parquet has the type of a column, which it has not of intervals and unions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def _duckdb_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[Any]]:
