@@ -185,16 +185,28 @@ class KeyColumns:
             ids[impossible] = -1
         if missing == "raise" and len(ids) and ids.min() < 0:
             at = int((ids < 0).argmax())
+            fits = impossible is None or not impossible[at]
             raise OutOfRangeError(
-                f"{refusal} {self.show(block, at)} (position {at}); "
+                f"{refusal} {self.show(block, at, fits)} (position {at}); "
                 "missing='mark' gives it the id -1",
                 position=at,
             )
         return ids
 
-    def show(self, block: native.KeyBlock, at: int) -> str:
-        """Return key ``at`` of ``block`` for a message."""
+    def show(self, block: native.KeyBlock, at: int, fits: bool = True) -> str:
+        """Return key ``at`` of ``block`` for a message.
+
+        Args:
+            block: the keys.
+            at: number of the key.
+            fits: no integer of it is outside its type, as :meth:`encode` says. The bytes of one
+                that is outside are those of another number.
+        """
+        if not fits and len(self.types) > 1:
+            return f"that has an integer outside its type, {self}"
         found = self.decode(block.take(np.array([at], np.uint64)))
+        if not fits:
+            return str(int(found[0]) + (2**64 if self.types[0] == "int64" else -(2**64)))
         columns = [found] if len(self.types) == 1 else found
         texts = [
             str(column[0]) if kind == "uuid" else repr(_plain(column[0]))

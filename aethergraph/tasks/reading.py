@@ -189,7 +189,7 @@ class _Reading:
         if lost.any():
             row = int(lost.argmax())
             what = "node" if end.name is None else repr(end.name)
-            key = ids.columns.show(block, row)
+            key = ids.columns.show(block, row, impossible is None or not impossible[row])
             self._lose(batch, lost, f"there is no {what} with the key {key}", end)
             kept &= ~lost
         return found

@@ -174,7 +174,17 @@ def test_other_graphs_have_no_keys(tmp_path: Path) -> None:
         ("a,b\nc,d\n", {}, "whether the first line holds names of columns cannot be seen"),
         ("src,dst\na,b\nc,\n", {}, r"row 2: column 'dst': the end point of an edge is missing"),
         ("src,dst\n1,2\n3,x\n", {"ids": "int64"}, r"row 2: the key 'x' is not an integer"),
-        ("src,dst\n-1,2\n", {"ids": "uint64"}, r"row 1: the key '-1' is not"),
+        ("src,dst\n-1,2\n", {"ids": "uint64"}, r"row 1: the key '-1' does not fit in uint64"),
+        (
+            "src,dst\n1,2\n1,9223372036854775808\n",
+            {"ids": "int64"},
+            r"row 2: the key '9223372036854775808' does not fit in int64",
+        ),
+        (
+            f"src,dst\n{uuid.UUID(int=1)},zz\n",
+            {"ids": "uuid"},
+            r"row 1: column 'dst': the key is 'zz', not a UUID",
+        ),
         ("src,dst\na,b\n", {"src": "a", "dst": "b"}, "there is no column 'a' for the source id"),
         ("src,dst\na,b\n", {"src": "src", "dst": "src"}, "the same column is both"),
         ("src,dst,w\na,b,1\nb,a,-1\n", {"weight": "w"}, r"row 2: .*the weight -1.0 is not finite"),

@@ -444,6 +444,27 @@ def test_types_that_parquet_does_not_have(tmp_path: Path) -> None:
         tables(Schema({"o": table, "p": only}), tmp_path / "h.aeg")
 
 
+@pytest.mark.parametrize(
+    ("key", "other", "number"),
+    [(pa.uint64(), pa.int64(), -1), (pa.int64(), pa.uint64(), 2**63)],
+)
+def test_a_key_outside_the_type_of_the_other_table(
+    tmp_path: Path, key: Any, other: Any, number: int
+) -> None:
+    users = NodeTable({"id": pa.array([1, 2], key)}, "id")
+    posts = NodeTable({"u": pa.array([1, number], other)}, foreign={"u": "user"})
+    with pytest.raises(InputError, match=rf"row 2: .*no 'user' with the key {number}; missing"):
+        tables(Schema({"user": users, "post": posts}), tmp_path / "g.aeg")
+    both = {"id": pa.array([1, 2], key), "of": ["a", "b"]}
+    links = {"u": pa.array([1, number], other), "of": ["a", "b"]}
+    foreign = {"u": ForeignKey("user", ["u", "of"])}
+    schema = Schema({
+        "user": NodeTable(both, ["id", "of"]), "post": NodeTable(links, foreign=foreign)
+    })  # fmt: skip
+    with pytest.raises(InputError, match=rf"key that has an integer outside .*\({key}, str\)"):
+        tables(schema, tmp_path / "g.aeg")
+
+
 # ---- going on after a kill ----------------------------------------------------------------------
 
 

@@ -128,8 +128,16 @@ class ColumnReader:
         return self._text[column]
 
     def _cast(self, batch: Batch, column: str, kind: Any, what: str) -> Any:
+        import pyarrow.types as pat
+
         array = batch.rows.column(column)
-        return _cast(batch, array, kind, lambda text: f"the {what} {text!r} is not {_plain(kind)}")
+
+        def describe(text: str) -> str:
+            if pat.is_integer(kind) and re.fullmatch(r"-?[0-9]+", text):
+                return f"the {what} {text!r} does not fit in {kind}"
+            return f"the {what} {text!r} is not {_plain(kind)}"
+
+        return _cast(batch, array, kind, describe)
 
     # ---- keys ------------------------------------------------------------------------------
 
@@ -198,7 +206,10 @@ class ColumnReader:
             names = ", ".join(columns)
             if error.position is not None:
                 row = int(np.flatnonzero(known)[error.position])
-                raise batch.bad(f"the key ({names}): {error}", row) from None
+                problem = re.sub(r"^key [0-9]+", "the key", str(error))  # its number in the batch
+                if len(columns) > 1:
+                    raise batch.bad(f"the key ({names}): {problem}", row) from None
+                raise batch.bad(problem, row, columns[0]) from None
             raise InputError(
                 batch.path, f"column {names!r}: {error}; both tables need keys of one type"
             ) from None

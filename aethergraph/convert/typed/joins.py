@@ -273,7 +273,9 @@ class KeyJoin:
             lost = kept & (out < 0)
             if lost.any():
                 row = int(lost.argmax())
-                key = self._ids[end].columns.show(one.block, int(one.known[:row].sum()))
+                at = int(one.known[:row].sum())
+                fits = one.impossible is None or not one.impossible[at]
+                key = self._ids[end].columns.show(one.block, at, fits)
                 problem = f"there is no {name!r} with the key {key}"
                 if self._spec.missing == "error":
                     raise batch.bad(

@@ -207,6 +207,10 @@ def test_numbers_outside_the_type(tmp_path: Path) -> None:
         IdMap.build(tmp_path / "m", [[2**64]], "int64")
     with pytest.raises(OutOfRangeError, match="key 0 does not fit in keys of type uint64"):
         IdMap.build(tmp_path / "m", [[-1]], "uint64")
+    with pytest.raises(OutOfRangeError, match=r"no key -1 \(position 1\)"):
+        IdMap.build(tmp_path / "u", [[1]], "uint64").lookup([1, -1])
+    with pytest.raises(OutOfRangeError, match=rf"no key {2**63} \(position 0\)"):
+        IdMap.build(tmp_path / "i", [[1]], "int64").lookup([2**63, 1])
 
 
 def test_missing_keys_and_ids_are_named(tmp_path: Path) -> None:
