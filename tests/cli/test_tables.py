@@ -75,6 +75,12 @@ def test_a_guessed_schema_says_what_is_unsure(folder: Path) -> None:
     )
 
 
+def test_nan_is_guessed_as_missing(tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2], "x": [0.5, float("nan")], "y": [1.5, 2.5]})
+    pq.write_table(table, tmp_path / "users.parquet")
+    assert "fill = 0\n# unsure: 0 stands for what is missing in x\n" in guess_schema(tmp_path)
+
+
 def test_the_guessed_schema_builds_a_graph(folder: Path, tmp_path: Path) -> None:
     schema, output = folder / "schema.toml", tmp_path / "shop.aeg"
     schema.write_text(guess_schema(folder))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from convert.shop_tables import (
     DAY,
@@ -275,6 +276,39 @@ def test_features_of_all_kinds(tmp_path: Path) -> None:
     assert found["x"].gather([0, 1, 2]).tolist() == [[0, 1, 0.5], [1, -1, -1], [-1, 0, 3]]
     assert found["y"].gather([0, 1, 2]).tolist() == [4, -1, 6]
     assert found["z"].gather([0, 1, 2]).tolist() == pytest.approx([0.5, np.nan, 1], nan_ok=True)
+
+
+@pytest.mark.parametrize("kind", ["arrow", "numpy", "pandas", "parquet", "csv", "duckdb"])
+def test_nan_is_a_missing_feature_from_every_source(tmp_path: Path, kind: str) -> None:
+    values = {"k": np.arange(3), "b": np.arange(3), "f": np.array([0.5, np.nan, 2])}
+    table = pa.table({name: pa.array(one, from_pandas=False) for name, one in values.items()})
+    assert not table["f"].null_count
+    source: Any = table
+    if kind == "numpy":
+        source = values
+    elif kind == "pandas":
+        source = pytest.importorskip("pandas").DataFrame(values)
+    elif kind == "parquet":
+        pq.write_table(table, tmp_path / "a.parquet")
+        source = str(tmp_path / "a.parquet")
+    elif kind == "csv":
+        (tmp_path / "a.csv").write_text("k,b,f\n0,0,0.5\n1,1,nan\n2,2,2\n")
+        source = str(tmp_path / "a.csv")
+    elif kind == "duckdb":
+        rows = "VALUES (0, 0, '0.5'), (1, 1, 'nan'), (2, 2, '2')"
+        query = f"SELECT k, b, f::DOUBLE AS f FROM ({rows}) AS a(k, b, f)"
+        source = {"duckdb": pytest.importorskip("duckdb").connect(), "query": query}
+    for fill in (-1, float("nan")):
+        node = NodeTable(source, "k", features="f", fill=fill, columns="f", foreign={"b": "a"})
+        tables(Schema({"a": node}), tmp_path / "g.aeg", force=True)
+        graph = HeteroGraph.load(tmp_path / "g.aeg")
+        found: Any = graph["a"].attrs["x"].gather([0, 1, 2])
+        np.testing.assert_array_equal(found, [[0.5], [fill], [2]])
+        nulls = graph.columns["a"].gather([0, 1, 2]).nulls
+        assert nulls["f"].tolist() == [False, True, False]
+    bare = NodeTable(source, "k", features="f", foreign={"b": "a"})
+    with pytest.raises(InputError, match=r"row 2: column 'f': the feature is missing \((NaN|null)"):
+        tables(Schema({"a": bare}), tmp_path / "h.aeg")
 
 
 # ---- the ids of a graph -------------------------------------------------------------------------

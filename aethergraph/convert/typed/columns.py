@@ -472,10 +472,20 @@ class ColumnReader:
         return values
 
     def feature(self, batch: Batch, column: str, fill: float | None) -> Array:
-        """Return a feature as float32: a number, 0 or 1, or days since 1970."""
+        """Return a feature as float32: a number, 0 or 1, or days since 1970.
+
+        NaN is a missing one, as it is in pandas: some sources have no other word for it.
+        """
         if not self._is_time(column):
             self.number_type(column, "feature")
-            return self.numbers(batch, column, "float32", "feature", fill)
+            found = self.numbers(batch, column, "float32", "feature", fill)
+            missing = np.isnan(found)
+            if not missing.any():
+                return found
+            if fill is None:
+                row = int(missing.argmax())
+                raise batch.bad(f"the feature is missing (NaN){_FILL}", row, column)
+            return np.where(missing, np.float32(fill), found)
         array = batch.rows.column(column)
         if array.null_count and fill is None:
             self._refuse_null(batch, array, column, "feature")

@@ -383,7 +383,8 @@ def _values(one: _Look, is_link: bool) -> list[str]:
         lines += [f"# unsure: or is the time {column}?" for column in times[1:]]
     if numbers:
         lines.append(f"{'attrs' if is_link else 'features'} = {_text(numbers)}")
-        holes = [c for c in numbers if None in one.values[c]]
+        # NaN is the one value that does not equal itself.
+        holes = [c for c in numbers if any(v is None or v != v for v in one.values[c])]
         if holes and not is_link:
             lines.append("fill = 0")
             lines.append(f"# unsure: 0 stands for what is missing in {', '.join(holes)}")

@@ -103,7 +103,8 @@ class NodeTable:
         time: column of node times.
         features: columns that become the matrix ``x`` of float32: numbers, booleans (0 and 1),
             and times (days since 1970).
-        fill: number that stands for missing features; None: they are an error.
+        fill: number that stands for missing features, null or NaN; None: they are an error. NaN
+            leaves them NaN.
         label: column that becomes ``y``; of several columns each keeps its name. Integers and
             booleans become int64, -1 where missing; other numbers float32, NaN where missing.
         foreign: foreign keys by relation; a text is short for ``ForeignKey(text)``.
