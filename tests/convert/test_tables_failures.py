@@ -289,6 +289,66 @@ def test_one_file_of_many_that_differs_is_named(shop_files: Path) -> None:
         assert {path.name for path in shop_files.iterdir()} == before
 
 
+def parts_of(folder: Path, *columns: Any, **options: Any) -> Schema:
+    """Return a schema over parts of a table, whose column r has these values."""
+    (folder / "u").mkdir(exist_ok=True)
+    for part, array in enumerate(columns):
+        ids = range(2 * part, 2 * part + 2)
+        pq.write_table(pa.table({"id": ids, "r": array}), folder / "u" / f"{part}.parquet")
+    return Schema({"u": NodeTable(str(folder / "u"), "id", **options)})
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize("first", [pa.string(), pa.large_string()])
+def test_parts_of_other_forms_of_text_are_one_table(tmp_path: Path, first: Any, kind: Any) -> None:
+    own: Any = [b"b", b"a"] if kind in (pa.binary(), pa.large_binary()) else ["b", "a"]
+    parts = [pa.array(["a", "b"], first), pa.array(own, kind)]
+    schema = parts_of(tmp_path, *parts, columns=["r"], foreign={"id": "u"})
+    if kind in (pa.binary(), pa.large_binary()):
+        with pytest.raises(InputError, match=r"1.parquet: column 'r' is of type \w*binary, but of"):
+            tables(schema, tmp_path / "g.aeg")
+        return
+    tables(schema, tmp_path / "g.aeg")
+    columns = HeteroGraph.load(tmp_path / "g.aeg").columns["u"]
+    assert columns.gather([0, 1, 2, 3])["r"].to_list() == ["a", "b", "b", "a"]
+
+
+def test_parts_of_other_units_of_times_are_one_table(tmp_path: Path) -> None:
+    own = pa.array([1, 2], pa.timestamp("ms"))
+    other = pa.array([3_000_000, 4000], pa.timestamp("us"))
+    tables(parts_of(tmp_path, own, other, time="r", foreign={"id": "u"}), tmp_path / "g.aeg")
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    assert graph["u"].node_time.tolist() == [1, 2, 3000, 4]  # type: ignore[union-attr]
+    finer = pa.array([3_000_000, 4001], pa.timestamp("us"))
+    with pytest.raises(
+        InputError, match=r"1.parquet, row 2: column 'r': .*04001 cannot be given as"
+    ):
+        tables(parts_of(tmp_path, own, finer, time="r", foreign={"id": "u"}), tmp_path / "h.aeg")
+    zoned = pa.array([3, 4], pa.timestamp("ms", "UTC"))
+    with pytest.raises(InputError, match=r"1.parquet: column 'r' is of type"):
+        tables(parts_of(tmp_path, own, zoned, time="r", foreign={"id": "u"}), tmp_path / "h.aeg")
+
+
+def test_parts_whose_keys_pandas_has_made_floats_are_one_table(tmp_path: Path) -> None:
+    """Integers of which some are missing are floats in pandas, in whichever of the parts."""
+    whole, floats = pa.array([0, 1]), pa.array([3.0, None])
+    for parts in ((whole, floats), (floats, whole)):
+        tables(parts_of(tmp_path, *parts, foreign={"r": "u"}), tmp_path / "g.aeg", force=True)
+        ends = HeteroGraph.load(tmp_path / "g.aeg")["u", "r", "u"].edge_list()
+        found = sorted(zip(*(one.tolist() for one in ends[:2]), strict=True))
+        row = 2 * (parts[0] is whole)
+        assert found == sorted([(2 - row, 0), (3 - row, 1), (row, 3)])
+    for odd in (pa.array([3.5, None]), pa.array([2.0**54, None])):
+        with pytest.raises(InputError, match=r"1.parquet: .* not all floats are integers"):
+            tables(parts_of(tmp_path, whole, odd, foreign={"r": "u"}), tmp_path / "h.aeg")
+        with pytest.raises(InputError, match=r"1.parquet: .* not all floats are integers"):
+            schema = parts_of(tmp_path, odd, whole, columns="r", foreign={"id": "u"})
+            tables(schema, tmp_path / "h.aeg")
+    large = pa.array([2**60 + 1, 1])
+    with pytest.raises(InputError, match=rf"1.parquet, row 1: .*{2**60 + 1} cannot be given as"):
+        tables(parts_of(tmp_path, floats, large, foreign={"r": "u"}), tmp_path / "h.aeg")
+
+
 def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "u"
     folder.mkdir()

@@ -17,6 +17,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from aethergraph.convert.readers.base import (
     reading_error,
     require_pyarrow,
 )
+from aethergraph.convert.typed.parts import are_maybe_whole, are_one_type, are_whole, as_first
 from aethergraph.convert.typed.text_files import TextForm, open_text, without_compression
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 
@@ -104,6 +106,7 @@ class Table:
         self._form = form or TextForm()
         self._twice: set[str] = set()  # names that say nothing, as several columns have them
         self.is_text = "text" in kinds
+        self._whole: dict[str, bool] = {}  # by column, whether all its floats are integers
         self._kinds = kinds
         self._data = data
         if self.is_text and set(kinds) != {"text"}:
@@ -168,16 +171,53 @@ class Table:
                 types = {field.name: field.type for field in reader.schema}
                 _check_columns(path, types, columns, "schema")
                 for name in columns:
-                    if not _same_type(types[name], self.types[name]):
-                        raise InputError(
-                            path,
-                            f"column {name!r} is of type {types[name]}, but of type "
-                            f"{self.types[name]} in {self.files[0]}",
-                        )
+                    self._check_type(path, name, types[name])
+                changed = {name for name in columns if types[name] != self.types[name]}
                 for number, rows in enumerate(reader):
                     if (file, number) >= start:
-                        yield Batch(file, path, row, number, rows)
+                        batch = Batch(file, path, row, number, rows)
+                        yield self._as_first(batch, changed) if changed else batch
                     row += rows.num_rows
+
+    def _check_type(self, path: str, column: str, kind: Any) -> None:
+        """Refuse a type that holds other values than the first file's type does."""
+        first = self.types[column]
+        if are_one_type(kind, first):
+            return
+        advice = ""
+        if are_maybe_whole(kind, first):
+            if self._is_whole(column):
+                return
+            advice = ", and not all floats are integers below 2**53 or missing"
+        raise InputError(
+            path,
+            f"column {column!r} is of type {kind}, but of type {first} in {self.files[0]}{advice}",
+        )
+
+    def _is_whole(self, column: str) -> bool:
+        """Return whether all floats of a column are integers or missing, in every file."""
+        import pyarrow.types as pat
+
+        if column not in self._whole:
+            self._whole[column] = True
+            for file, path in enumerate(self.files):
+                with _named_errors(path):
+                    reader = self._open(file, [column])
+                    kinds = {field.name: field.type for field in reader.schema}
+                    if column in kinds and pat.is_float64(kinds[column]):
+                        found = all(are_whole(rows.column(column)) for rows in reader)
+                        self._whole[column] &= found
+        return self._whole[column]
+
+    def _as_first(self, batch: Batch, changed: set[str]) -> Batch:
+        """Return a batch whose columns are held as in the first file."""
+        import pyarrow as pa
+
+        arrays = []
+        for name, array in zip(batch.rows.schema.names, batch.rows.columns, strict=True):
+            bad = partial(batch.bad, column=name)
+            arrays.append(as_first(array, self.types[name], bad) if name in changed else array)
+        return replace(batch, rows=pa.record_batch(arrays, names=batch.rows.schema.names))
 
     def _open(self, file: int, columns: Sequence[str] | None = None) -> _Reader:
         kind, path = self._kinds[file], self._paths[file]
@@ -208,17 +248,6 @@ def _check_columns(path: str, types: Mapping[str, Any], columns: Sequence[str], 
             known = ", ".join(repr(one) for one in [*types][:20])
             more = ", ..." if len(types) > 20 else ""
             raise InputError(path, f"there is no column {name!r} ({role}); columns: {known}{more}")
-
-
-def _same_type(one: Any, other: Any) -> bool:
-    import pyarrow.types as pat
-
-    if one == other or pat.is_null(one) or pat.is_null(other):
-        return True
-    if pat.is_dictionary(one) or pat.is_dictionary(other):
-        plain = [kind.value_type if pat.is_dictionary(kind) else kind for kind in (one, other)]
-        return bool(plain[0] == plain[1])
-    return bool(pat.is_integer(one) and pat.is_integer(other))
 
 
 class _named_errors:
