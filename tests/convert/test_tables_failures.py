@@ -444,6 +444,23 @@ def test_texts_that_are_no_times_are_named(tmp_path: Path, times: list[str], err
         tables(Schema({"o": table}), tmp_path / "g.aeg")
 
 
+@pytest.mark.parametrize(
+    "options", [{"columns": "x"}, {"label": "x"}, {"columns": {"x": "number"}}]
+)
+def test_fractions_below_integers_are_named_with_what_to_do(tmp_path: Path, options: Any) -> None:
+    """A column of text is judged by its first rows."""
+    path, rows = tmp_path / "a.csv", [f"{one},{one}" for one in range(12_000)]
+    rows[11_000] = "11000,1.5"
+    path.write_text("\n".join(["id,x", *rows]))
+    schema = Schema({"a": NodeTable(str(path), "id", foreign={"id": "a"}, **options)})
+    advice = "as the values above it are: write one of the first rows with a fraction .3.0 for 3."
+    with pytest.raises(InputError, match=rf"a.csv, row 11001: .*'1.5' is .*, {advice}"):
+        tables(schema, tmp_path / "g.aeg")
+    rows[0] = "0,0.0"
+    path.write_text("\n".join(["id,x", *rows]))
+    tables(schema, tmp_path / "g.aeg")
+
+
 def test_a_number_that_begins_with_a_zero_is_a_name(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text("u\n0\n12\n0011\n")
     users = NodeTable({"id": [0, 11, 12]}, "id")

@@ -135,7 +135,8 @@ class ColumnReader:
         def describe(text: str) -> str:
             if pat.is_integer(kind) and re.fullmatch(r"-?[0-9]+", text):
                 return f"the {what} {text!r} does not fit in {kind}"
-            return f"the {what} {text!r} is not {_plain(kind)}"
+            advice = _advice_of_fraction(text) if pat.is_integer(kind) and what != "key" else ""
+            return f"the {what} {text!r} is not {_plain(kind)}{advice}"
 
         return _cast(batch, array, kind, describe)
 
@@ -466,7 +467,12 @@ class ColumnReader:
             if len(bad):
                 at = int(bad[0])
                 raise batch.bad(f"{array[at].as_py()} is not true or false (1 or 0)", at, column)
-        cast = _cast(batch, array, kind, lambda text: f"column {column!r}: {text!r} is no {dtype}")
+
+        def describe(text: str) -> str:
+            advice = _advice_of_fraction(text) if self.is_text and dtype == "int64" else ""
+            return f"column {column!r}: {text!r} is no {dtype}{advice}"
+
+        cast = _cast(batch, array, kind, describe)
         zero = False if dtype == "bool" else 0
         values: Array = cast.fill_null(zero).to_numpy(zero_copy_only=False)
         return values
@@ -568,6 +574,16 @@ def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -
         except pa.ArrowInvalid:
             high = middle
     raise batch.bad(describe(array[low].as_py()), low)
+
+
+def _advice_of_fraction(text: str) -> str:
+    """Return what to do about a number with a fraction below integers, by which text is judged."""
+    if not re.fullmatch(r"[+-]?[0-9]*\.[0-9]*([eE][+-]?[0-9]+)?", text):
+        return ""
+    return (
+        ", as the values above it are: write one of the first rows with a fraction (3.0 for 3), or "
+        "give the table as Parquet"
+    )
 
 
 def _plain(kind: Any) -> str:
