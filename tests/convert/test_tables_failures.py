@@ -763,3 +763,20 @@ def test_killed_between_the_graph_and_the_word_of_it(
     tables(schema, output)
     assert output.read_bytes() == whole
     assert not Path(f"{output}.building").exists()
+
+
+def test_a_complete_build_that_cannot_say_so(
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full when the graph is written does not make the build fail."""
+    write = Journal._write
+
+    def full(self: Journal, state: dict[str, Any], **more: bool) -> None:
+        if "finished" in state:
+            self.state = state
+            raise StorageError(28, "cannot write: No space left on device")
+        write(self, state, **more)
+
+    monkeypatch.setattr(Journal, "_write", full)
+    tables(shop_files / "shop.toml", shop_files / "g.aeg")
+    assert not (shop_files / "g.aeg.building").exists()

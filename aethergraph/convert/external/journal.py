@@ -151,15 +151,19 @@ class Journal:
             self._write(self.state, refused=True)
 
     def finish(self, outputs: Sequence[PathLike], result: dict[str, Any]) -> None:
-        """Record that the build is complete, before :meth:`remove`.
+        """Record that the build is complete, before :meth:`remove`; if that fails, so be it.
 
         Args:
             outputs: files that were written, the one that the folder is of first.
             result: what the call returns, in JSON's types; ``state["finished"]["result"]`` of a
                 later call that finds the folder not quite removed.
         """
-        states = [input_state(path) for path in outputs]
-        self._write({**self.state, "finished": {"outputs": states, "result": result}})
+        before = self.state
+        try:
+            states = [input_state(path) for path in outputs]
+            self._write({**before, "finished": {"outputs": states, "result": result}})
+        except OSError:  # such as a full disk: the graph is there, and its folder goes as ever
+            self.state = before
 
     def _write(self, state: dict[str, Any], **more: bool) -> None:
         self.state = state
