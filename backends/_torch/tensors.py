@@ -102,7 +102,7 @@ def pinned_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 class _Landing(threading.local):
-    """Where this thread's rows land."""
+    """Place where rows of a thread land."""
 
     pinned = False
 

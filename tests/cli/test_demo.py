@@ -283,7 +283,7 @@ def test_missing_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 class Forked:
-    """What runs.run uses of a child process: a fork of an interpreter that has imported PyG."""
+    """Child process, as far as runs.run uses it: a fork of an interpreter that has imported PyG."""
 
     def __init__(self, python: WarmPython, folder: Path, errors: Any) -> None:
         for name in ("in", "out"):

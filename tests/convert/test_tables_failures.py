@@ -721,7 +721,7 @@ def test_killed_while_the_work_folder_is_removed(shop_files: Path, left: int) ->
 def test_a_complete_build_of_something_else_is_none(
     shop_files: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """What is left of a complete build says nothing about another output or another schema."""
+    """A complete build that was left says nothing of another output or another schema."""
     output, schema = shop_files / "g.aeg", shop_files / "shop.toml"
 
     def interrupted(self: Journal) -> None:
