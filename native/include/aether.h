@@ -1529,7 +1529,7 @@ typedef struct aether_packing {
     uint32_t num_parts;
     uint32_t num_hops;
     uint64_t commit;
-    /* As aether_sample_typed() fills them. */
+    /* Room for counts, which are filled as aether_sample_typed() fills them. */
     uint64_t *hop_nodes, *hop_edges, *num_nodes, *num_edges;
 } aether_packing;
 

@@ -268,7 +268,7 @@ static inline int test_main(int argc, char **argv) {
         mmap(NULL, sizeof *test_threads, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (test_threads == MAP_FAILED)
         abort();
-    /* Those of one thread first: a pool that another one started would work for them unseen. */
+    /* Tests of one thread run first: a pool that another one started would work for them unseen. */
     for (int first = TEST_ONLY_RACES ? 0 : 1; first >= 0; first--) {
         aether_set_num_threads(first ? 1 : 0, NULL);
         for (unsigned i = 0; i < test_count; i++)
