@@ -24,32 +24,32 @@ AETHERGRAPH_VENV=${AETHERGRAPH_VENV:-$BASE/main}
 STAGES=(
     "system|compiler, clang tools and headers by apt, if missing"
     "environment|virtual environment with torch, torch_geometric and the test tools"
-    "c-tests|unit tests of the C core; its examples, compiled as users do"
     "build|source archive; compiled and interpreted wheels built from it"
-    "lint|ruff, mypy --strict, clang-format, clang-tidy, shellcheck"
+    "c-tests|unit tests of the C core; its examples, compiled as users do"
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
-    "c-tsan|those that start threads under ThreadSanitizer"
-    "c-no-uring|unit tests of reading in a build without liburing"
     "python|Python tests on the compiled build"
     "interpreted|tests of what mypyc compiles and of its users, on the build without mypyc"
     "python-asan|core tests, three variants of each, with the extension under AddressSanitizer (and without mypyc)"
+    "docs|the documentation with its reference, built; every public name is in it"
+    "lint|ruff, mypy --strict, clang-format, clang-tidy, shellcheck"
+    "c-tsan|C tests that start threads under ThreadSanitizer"
+    "c-no-uring|unit tests of reading in a build without liburing"
     "c-fuzz|libFuzzer on the decoders of the C core"
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
-    "docs|the documentation with its reference, built; every public name is in it"
-    "dgl-install|[dgl,cli] as documented, with its quickstart, on DGL 2.1, torch 2.2 and numpy 1 (downloads 1 GB once)"
     "versions-install|builds on the other CPython versions found (3.10 to 3.13)"
     "versions|core tests on the oldest and newest of them; the others are imported, and their wheels looked into"
+    "dgl-install|[dgl,cli] as documented, with its quickstart, on DGL 2.1, torch 2.2 and numpy 1 (downloads 1 GB once)"
     "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1"
 )
 
 # Lanes, which run at the same time: their tests wait now and then, for the disk or for each other, and their
-# installations for downloads. Stages of a lane take turns. Those of a line follow each other above.
+# installations for downloads. Stages of a lane take turns, since they need one another or change one environment.
+# The first lane of a line, its longest, goes first; the others take what it leaves. Stages of a line follow each
+# other above.
 BESIDE=(
-    "environment / c-tests"
-    "lint c-asan c-tsan c-no-uring / python interpreted python-asan"
-    "wheel / install / docs / dgl-install / versions-install"
-    "versions / dgl"
+    "environment build / c-tests c-asan"
+    "python interpreted python-asan docs / lint c-tsan c-no-uring c-fuzz / wheel install versions-install versions / dgl-install dgl"
 )
 
 # Too long for every change: they run when they are named.
@@ -542,15 +542,16 @@ run_stage() {
 
 # run_beside LINE ENTRY...: these stages, in the lanes of that line; each is shown when it has ended.
 run_beside() {
-    local line=$1 lane entry running=1 shown=' ' pids=()
+    local line=$1 lane entry running=1 shown=' ' niceness=0 pids=()
     shift
     note "at the same time: ${*%%|*}"
     rm -f "$LOGS/stop"
     for entry; do rm -f "$LOGS/${entry%%|*}.done"; done
     set -m # lanes are process groups, which end with this script
     while IFS= read -rd / lane; do
-        run_lane "$lane" " ${*%%|*} " &
+        run_lane "$lane" " ${*%%|*} " "$niceness" &
         pids+=("$!")
+        niceness=3 # twice the time for a process of the first
     done <<<"$line/"
     set +m
     trap 'kill -- "${pids[@]/#/-}" 2>/dev/null; exit 130' INT TERM
@@ -569,9 +570,10 @@ run_beside() {
     trap - INT TERM
 }
 
-# run_lane "STAGE..." " WANTED... ": those that are wanted, one after the other, until one fails in any lane.
+# run_lane "STAGE..." " WANTED... " NICENESS: those that are wanted, one after the other, until one fails in any lane.
 run_lane() {
     local name
+    renice -n "$3" -p "$BASHPID" >/dev/null
     for name in $1; do
         [[ $2 == *" $name "* ]] || continue
         [ ! -e "$LOGS/stop" ] || return 0
