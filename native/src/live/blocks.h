@@ -65,4 +65,9 @@ static inline int64_t ae_blocks_key(const ae_writer *w, const uint8_t *groups, u
  * behind the last entry of a group may get anything. */
 void ae_blocks_move(const ae_layout *l, uint8_t *dst, uint32_t d, const uint8_t *src, uint32_t s, uint32_t n);
 
+/* Write n entries of `src`, and one more at place `at` among them, into `dst`: the same block, or another
+ * one. Lanes behind the last entry of a group may get anything. */
+void ae_blocks_insert(const ae_layout *l, uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t n,
+                      const ae_entry *entry);
+
 #endif

@@ -94,8 +94,7 @@ static int insert_small(ae_edit *e, uint32_t at, const ae_entry *entry, aether_e
     const uint32_t n = ae_head_length(old);
     uint8_t *groups = ae_blocks_at(e->w, ae_place_ref(ae_head_place(old)));
     if (n < ae_room(n) && (at == n || owns_block(e))) {
-        ae_blocks_move(l, groups, at + 1, groups, at, n - at);
-        ae_put_entry(l, groups, at, entry);
+        ae_blocks_insert(l, groups, groups, at, n, entry);
         ae_sums_of_small(l, groups, ae_room(n), at, n + 1);
         ae_leaves_set_head(e, ae_head_place(old), n + 1);
         return AETHER_OK;
@@ -104,9 +103,7 @@ static int insert_small(ae_edit *e, uint32_t at, const ae_entry *entry, aether_e
     if (!ref)
         return AETHER_E_NO_MEMORY;
     uint8_t *grown = ae_blocks_at(e->w, ref);
-    ae_blocks_move(l, grown, 0, groups, 0, at);
-    ae_put_entry(l, grown, at, entry);
-    ae_blocks_move(l, grown, at + 1, groups, at, n - at);
+    ae_blocks_insert(l, grown, groups, at, n, entry);
     ae_sums_copy_small(l, grown, ae_room(n + 1), groups, ae_room(n), at, n + 1);
     ae_leaves_set_head(e, ref, n + 1);
     ae_leaves_drop_block(e, old);
@@ -167,18 +164,14 @@ static int insert_in_leaf(ae_edit *e, ae_directory *d, ae_spot spot, const ae_en
     ae_leaf *leaf = ae_blocks_leaf(w, ae_directory_leaves(d)[spot.leaf]);
     uint8_t *groups = ae_blocks_groups(leaf);
     if (leaf->epoch == w->epoch && spot.size < leaf->room) {
-        ae_blocks_move(l, groups, spot.index + 1, groups, spot.index, spot.size - spot.index);
-        ae_put_entry(l, groups, spot.index, entry);
+        ae_blocks_insert(l, groups, groups, spot.index, spot.size, entry);
         if (spot.index == 0)
             ae_directory_keys(d)[spot.leaf] = key_of(w, entry);
     } else {
         const ae_ref ref = ae_leaves_new(w, spot.size + 1, err);
         if (!ref)
             return AETHER_E_NO_MEMORY;
-        uint8_t *copy = ae_blocks_groups(ae_blocks_leaf(w, ref));
-        ae_blocks_move(l, copy, 0, groups, 0, spot.index);
-        ae_put_entry(l, copy, spot.index, entry);
-        ae_blocks_move(l, copy, spot.index + 1, groups, spot.index, spot.size - spot.index);
+        ae_blocks_insert(l, ae_blocks_groups(ae_blocks_leaf(w, ref)), groups, spot.index, spot.size, entry);
         ae_leaves_replace(w, d, spot.leaf, ref);
     }
     ae_leaves_shift(d, spot.leaf + 1, 1);
