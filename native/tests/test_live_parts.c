@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "core/error.h"
+#include "live/blocks.h"
 #include "live/transaction.h"
 #include "test.h"
 
@@ -12,7 +13,6 @@ enum { ARENA = 4 << 20, UNITS = ARENA / AE_UNIT, BLOCKS = 4000 };
 typedef struct block {
     ae_ref ref;
     uint32_t units;
-    bool brief;
 } block;
 
 /* Mark the units of a block; each must have been unmarked (or marked, to unmark it). */
@@ -23,13 +23,6 @@ static void mark(uint8_t *map, block b, uint8_t as) {
         map[b.ref + i] = as;
     }
     CHECK_EQ(wrong, 0);
-}
-
-static void release(ae_arena *a, block b) {
-    if (b.brief)
-        ae_arena_free_brief(a, b.ref);
-    else
-        ae_arena_free(a, b.ref, b.units);
 }
 
 static void swap_last(block *blocks, uint64_t *n, uint64_t i) {
@@ -47,9 +40,7 @@ TEST_ONE_THREAD(blocks_do_not_overlap) {
         const bool large = test_random(&state) % 16 == 0;
         if (n < BLOCKS && test_random(&state) % 16 < (step / 6000 % 2 ? 6 : 10)) {
             block b = {.units = 1 + (uint32_t)(test_random(&state) % (large ? 5000 : 80))};
-            b.brief = test_random(&state) % 4 == 0;
-            b.units = b.brief ? 1 : b.units;
-            b.ref = b.brief ? ae_arena_alloc_brief(&a) : ae_arena_alloc(&a, b.units);
+            b.ref = ae_arena_alloc(&a, b.units);
             refused += !b.ref;
             if (!b.ref)
                 continue;
@@ -59,14 +50,15 @@ TEST_ONE_THREAD(blocks_do_not_overlap) {
         } else if (n) {
             const uint64_t i = test_random(&state) % n;
             mark(map, blocks[i], 0);
-            release(&a, blocks[i]);
+            ae_arena_free(&a, blocks[i].ref, blocks[i].units);
             swap_last(blocks, &n, i);
         }
     }
     CHECK(refused > 10);
     while (n) {
         mark(map, blocks[n - 1], 0);
-        release(&a, blocks[--n]);
+        n--;
+        ae_arena_free(&a, blocks[n].ref, blocks[n].units);
     }
     CHECK_EQ(a.used, 0);
     /* All of it is free, so neighbours are joined where a block finds no other room. */
@@ -116,6 +108,134 @@ TEST_ONE_THREAD(every_size_gets_a_block_that_is_not_much_larger) {
         ae_arena_free(&a, ref, units);
     }
     ae_arena_close(&a);
+}
+
+/* ---- histories ---- */
+
+/* Commits make histories while the oldest reader follows them, now near, now far. Each keeps what was written
+ * into it until its commit is left behind. */
+TEST_ONE_THREAD(histories_stay_until_their_commit_is_left) {
+    enum { COMMITS = 3000, EACH = 300 };
+    static ae_ref made[COMMITS][EACH];
+    static uint32_t number[COMMITS];
+    ae_arena a;
+    ae_histories h = {0};
+    aether_error err = {0};
+    uint64_t state = 3, budget = 32 << 20, oldest = 0, wrong = 0, most = 0;
+    REQUIRE_OK(ae_arena_create(budget, 1, NULL, &budget, &a, &err), err);
+    for (uint32_t commit = 1; commit < COMMITS; commit++) {
+        number[commit] = (uint32_t)(test_random(&state) % EACH);
+        for (uint32_t i = 0; i < number[commit]; i++) {
+            REQUIRE(ae_histories_reserve(&h, &a) && ae_histories_have_room(&h));
+            made[commit][i] = ae_histories_new(&h, commit);
+            *(ae_history *)ae_arena_at(&a, made[commit][i]) = (ae_history){commit * EACH + i, commit, 0};
+        }
+        most = a.used > most ? a.used : most;
+        const uint64_t next = commit - test_random(&state) % (commit / 500 % 2 ? 200 : 3);
+        for (uint64_t old = oldest + 1; old <= commit; old++) /* those of the oldest itself may be gone */
+            for (uint32_t i = 0; i < number[old]; i++)
+                wrong += ((ae_history *)ae_arena_at(&a, made[old][i]))->head != old * EACH + i;
+        oldest = next > oldest && next < commit + 1 ? next : oldest;
+        ae_histories_reclaim(&h, &a, oldest);
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK(most < 220 * EACH); /* those of the commits that wait, and not of all */
+    ae_histories_reclaim(&h, &a, COMMITS);
+    CHECK_EQ(h.units, 0);
+    CHECK_EQ(h.used, 0);
+    CHECK_EQ(a.used, h.filling.units);
+    ae_histories_free(&h);
+    ae_arena_close(&a);
+}
+
+TEST_ONE_THREAD(histories_of_an_arena_that_is_nearly_full) {
+    enum { SIZE = 1 << 20, SOME = 20 };
+    ae_arena a;
+    ae_histories h = {0};
+    aether_error err = {0};
+    uint64_t budget = SIZE;
+    ae_ref holes[SOME], last = 0, ref;
+    REQUIRE_OK(ae_arena_create(SIZE, 1, NULL, &budget, &a, &err), err);
+    for (uint32_t i = 0; (ref = ae_arena_alloc(&a, 1)); i++) {
+        if (i % 2 == 0)
+            holes[i / 2 % SOME] = ref; /* apart from each other, so that none is joined with another */
+        last = ref;
+    }
+    CHECK(last != 0);
+    CHECK(!ae_histories_reserve(&h, &a));
+    for (uint32_t i = 0; i < SOME; i++)
+        ae_arena_free(&a, holes[i], 1);
+    uint32_t n = 0;
+    for (; ae_histories_reserve(&h, &a); n++)
+        CHECK(ae_histories_new(&h, 1) != 0);
+    CHECK_EQ(n, SOME);
+    CHECK_EQ(ae_histories_new(&h, 1), 0);
+    ae_histories_reclaim(&h, &a, 1);
+    CHECK(ae_histories_reserve(&h, &a));
+    ae_histories_free(&h);
+    ae_arena_close(&a);
+}
+
+/* ---- blocks ---- */
+
+static ae_entry entry_of(uint32_t i) {
+    return (ae_entry){
+        .id = 1000 + i, .edge_id = 2000 + i, .time = -3000 - (int64_t)i, .weight = 0.5f + (float)i};
+}
+
+/* Return how many values of n entries are not those of the entries that `which` names. */
+static uint64_t count_wrong(const ae_layout *l, const uint8_t *groups, const uint32_t *which, uint32_t n) {
+    uint64_t wrong = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *group = groups + (uint64_t)(i / AE_GROUP) * l->group;
+        const uint32_t lane = i % AE_GROUP;
+        const ae_entry want = entry_of(which[i]);
+        wrong += ae_group_id(group, lane) != want.id;
+        wrong += l->edge_id_bytes && ae_group_edge_id(l, group, lane) != want.edge_id;
+        wrong += l->time && ae_group_time(l, group, lane) != want.time;
+        wrong += l->weight && ae_group_weight(l, group, lane) < want.weight;
+        wrong += l->weight && ae_group_weight(l, group, lane) > want.weight;
+    }
+    return wrong;
+}
+
+/* Insert into a block of n entries, at every place; the bytes around it stay as they are. */
+static void insert_at_every_place(const ae_layout *l, uint32_t n, bool in_place) {
+    enum { MOST = 64, AROUND = 32 };
+    _Alignas(16) uint8_t memory[2][2 * AROUND + MOST * AE_GROUP_MOST / AE_GROUP];
+    const uint64_t bytes = ae_groups_bytes(l, ae_room(n + 1)), old = ae_groups_bytes(l, ae_room(n));
+    for (uint32_t at = 0; at <= n; at++) {
+        uint32_t which[MOST];
+        memset(memory, 0xEE, sizeof memory);
+        uint8_t *src = memory[0] + AROUND, *dst = in_place ? src : memory[1] + AROUND;
+        for (uint32_t i = 0; i < n; i++) {
+            const ae_entry entry = entry_of(i);
+            ae_put_entry(l, src, i, &entry);
+        }
+        for (uint32_t i = 0; i <= n; i++)
+            which[i] = i < at ? i : i == at ? n : i - 1;
+        const ae_entry entry = entry_of(n);
+        ae_blocks_insert(l, dst, src, at, n, &entry);
+        CHECK_EQ(count_wrong(l, dst, which, n + 1), 0);
+        CHECK(dst[-1] == 0xEE && dst[bytes] == 0xEE);
+        CHECK(in_place || (src[-1] == 0xEE && src[old] == 0xEE));
+        for (uint32_t i = 0; i < n; i++)
+            which[i] = i;
+        CHECK(in_place || count_wrong(l, src, which, n) == 0);
+    }
+}
+
+TEST_ONE_THREAD(an_entry_goes_between_others) {
+    for (uint32_t columns = 0; columns < 4; columns++)
+        for (uint32_t id_bytes = 0; id_bytes <= 8; id_bytes += 4) {
+            const ae_layout l = ae_layout_of(
+                (columns & 1 ? AETHER_LIVE_TIMES : 0) | (columns & 2 ? AETHER_LIVE_WEIGHTS : 0), id_bytes);
+            for (uint32_t n = 0; n < 30; n++) {
+                insert_at_every_place(&l, n, false);
+                if (n < ae_room(n))
+                    insert_at_every_place(&l, n, true);
+            }
+        }
 }
 
 /* ---- huge pages ---- */

@@ -6,7 +6,6 @@
 
 #define MAGIC        UINT64_C(0x414E455241454741) /* "AGEARENA" */
 #define PER_DOUBLING 8
-#define LISTS        (AE_ARENA_CLASSES + 1)
 #define SLAB_UNITS   256                   /* 4 KiB */
 #define SMALL_UNITS  64                    /* blocks up to this are carved from slabs */
 #define FIRST_BYTES  ((uint64_t)16 << 10)  /* taken from the system first; then as much again, */
@@ -27,8 +26,6 @@ static uint32_t class_above(uint32_t units) {
 
 static uint32_t units_of(uint32_t class) {
     const uint32_t doublings = class / PER_DOUBLING;
-    if (class == AE_ARENA_BRIEF)
-        return 1;
     if (doublings == 0)
         return class + 1;
     return (PER_DOUBLING + class % PER_DOUBLING + 1) << (doublings - 1);
@@ -78,15 +75,15 @@ static int by_ref(const void *a, const void *b) {
 
 static uint64_t count_free(const ae_arena *a) {
     uint64_t n = 0;
-    for (uint32_t class = 0; class < LISTS; class ++)
-        for (ae_ref ref = a->free[class]; ref; ref = *(const ae_ref *)ae_arena_at(a, ref))
+    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
+        for (ae_ref ref = a->free[class]; ref; ref = ((const ae_freed *)ae_arena_at(a, ref))->before[0])
             n++;
     return n;
 }
 
 /* Make one block of free neighbours, everywhere; what is left of slabs is free, too. */
 static void join(ae_arena *a) {
-    for (uint32_t class = 0; class < LISTS; class ++) {
+    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++) {
         push_rest(a, a->slabs[class].next, a->slabs[class].end - a->slabs[class].next);
         a->slabs[class] = (ae_slab){0};
     }
@@ -96,7 +93,7 @@ static void join(ae_arena *a) {
     a->worn = false;
     if (!all)
         return;
-    for (uint32_t class = 0; class < LISTS; class ++)
+    for (uint32_t class = 0; class < AE_ARENA_CLASSES; class ++)
         for (ae_ref ref; (ref = ae_arena_pop(a, class));)
             all[end++] = (stretch){ref, units_of(class)};
     qsort(all, n, sizeof *all, by_ref);
@@ -230,12 +227,4 @@ void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units) {
     a->used -= units_of(class);
     a->worn = true;
     ae_arena_push(a, class, ref);
-}
-
-ae_ref ae_arena_more_brief(ae_arena *a) {
-    const ae_ref ref = carve_from_slab(a, AE_ARENA_BRIEF);
-    if (!ref)
-        return ae_arena_alloc(a, 1);
-    a->used++;
-    return ref;
 }

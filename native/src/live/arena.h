@@ -4,14 +4,11 @@
  *   data   | header, 4 KiB | block | slab of one class | block ... | not carved yet       |
  *   ref    0               256                                         up to 2^31 - 1 units
  *                                                           ^ next                 size ^
- *   free[class] -> ref -> ref -> 0      the first 4 bytes of a free block name the next
- *   free[brief] -> ref -> ref -> 0      blocks of one unit that are soon free again
+ *   free[class] -> block -> block -> ...   the first 16 bytes of a free block name the next four
  *
  * Blocks are measured in units of 16 bytes. Sizes are rounded up to classes: every unit up to 8,
  * then 8 classes per doubling. Blocks of a class up to 1 KiB are carved from slabs of 4 KiB, so
- * that those of a power of two never straddle more cache lines than they must. Brief blocks have slabs
- * and a free list of their own: the same ones are used again and again, close together, where most of
- * what an insert costs is finding pages that were not used for long. No pointer lies in
+ * that those of a power of two never straddle more cache lines than they must. No pointer lies in
  * the arena: every process maps it where it likes.
  *
  * Memory is taken from the system piece by piece, from the start on, and counts against a budget that the
@@ -32,8 +29,7 @@
 #include "os/shared.h"
 
 #define AE_UNIT           16u
-#define AE_ARENA_CLASSES  232              /* up to 2^31 units */
-#define AE_ARENA_BRIEF    AE_ARENA_CLASSES /* that of brief blocks, by itself */
+#define AE_ARENA_CLASSES  232 /* up to 2^31 units */
 #define AE_ARENA_MAX_SIZE (((uint64_t)1 << 31) * AE_UNIT)
 
 typedef uint32_t ae_ref; /* units from the start of the arena; 0: none */
@@ -52,8 +48,8 @@ typedef struct ae_arena {
     bool huge;          /* take huge pages, as long as there are some */
     uint64_t used;      /* units in blocks that are handed out */
     bool worn;          /* blocks were freed since free neighbours were joined */
-    ae_ref free[AE_ARENA_CLASSES + 1]; /* brief blocks come last */
-    ae_slab slabs[AE_ARENA_CLASSES + 1];
+    ae_ref free[AE_ARENA_CLASSES];
+    ae_slab slabs[AE_ARENA_CLASSES];
 } ae_arena;
 
 /* Create an arena of `size` bytes, a multiple of 4096, of which as many are used as the budget allows.
@@ -85,37 +81,32 @@ ae_ref ae_arena_alloc(ae_arena *a, uint32_t units);
 /* Free a block of ae_arena_alloc() of as many units. */
 void ae_arena_free(ae_arena *a, ae_ref ref, uint32_t units);
 
+/* What a free block has: the block that was freed before it, the one before that, ... */
+typedef struct ae_freed {
+    ae_ref before[4];
+} ae_freed;
+
+_Static_assert(sizeof(ae_freed) == AE_UNIT, "any block can be free");
+
 /* Take a free block of a class; 0: there is none. */
 static inline ae_ref ae_arena_pop(ae_arena *a, uint32_t class) {
     const ae_ref ref = a->free[class];
     if (ref) {
-        a->free[class] = *(const ae_ref *)ae_arena_at(a, ref);
-        __builtin_prefetch(ae_arena_at(a, a->free[class]), 1); /* for the next one to come */
+        const ae_freed *freed = ae_arena_at(a, ref);
+        a->free[class] = freed->before[0];
+        const uint8_t *coming = ae_arena_at(a, freed->before[3]); /* it was not used for long */
+        __builtin_prefetch(coming, 1);
+        __builtin_prefetch(coming + 64, 1);
     }
     return ref;
 }
 
 static inline void ae_arena_push(ae_arena *a, uint32_t class, ae_ref ref) {
-    *(ae_ref *)ae_arena_at(a, ref) = a->free[class];
+    const ae_ref last = a->free[class];
+    const ae_freed none = {{0}}, *freed = last ? ae_arena_at(a, last) : &none;
+    *(ae_freed *)ae_arena_at(a, ref) =
+        (ae_freed){{last, freed->before[0], freed->before[1], freed->before[2]}};
     a->free[class] = ref;
-}
-
-/* Allocate a brief block where none is free. */
-ae_ref ae_arena_more_brief(ae_arena *a);
-
-/* Allocate a brief block, of one unit: almost every change of a list takes one. */
-static inline ae_ref ae_arena_alloc_brief(ae_arena *a) {
-    const ae_ref ref = ae_arena_pop(a, AE_ARENA_BRIEF);
-    if (__builtin_expect(!ref, 0))
-        return ae_arena_more_brief(a);
-    a->used++;
-    return ref;
-}
-
-static inline void ae_arena_free_brief(ae_arena *a, ae_ref ref) {
-    a->used--;
-    a->worn = true;
-    ae_arena_push(a, AE_ARENA_BRIEF, ref);
 }
 
 #endif

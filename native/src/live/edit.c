@@ -281,23 +281,6 @@ int ae_edit_insert(ae_edit *e, const ae_spot *spot, const ae_entry *entry, aethe
 }
 
 int ae_edit_put(ae_writer *w, uint32_t node, const ae_entry *entry, aether_error *err) {
-    const ae_layout *l = ae_blocks_layout(w);
-    const uint64_t head = ae_writer_head(w, node);
-    const uint32_t place = ae_head_place(head), n = ae_head_length(head);
-    uint8_t *groups = ae_blocks_at(w, ae_place_ref(place));
-    /* Most entries go behind the last one of a block with room. */
-    if (!ae_place_is_large(place) && n < ae_room(n) &&
-        (!l->time || ae_blocks_time(l, groups, n - 1) <= entry->time)) {
-        const int rc = ae_writer_touch(w, node, 0, err);
-        if (rc)
-            return rc;
-        ae_put_entry(l, groups, n, entry);
-        if ((n + 1) % AE_WEIGHT_SUMS_BLOCK == 0)
-            ae_sums_of_small(l, groups, ae_room(n), n, n + 1);
-        atomic_store_explicit(&ae_table_root(w->table, node)->head, ae_head(place, n + 1),
-                              memory_order_release);
-        return AETHER_OK;
-    }
     ae_edit e;
     ae_spot spot;
     int rc = ae_edit_open(w, node, AE_EDIT_DROPS, &e, err);

@@ -12,29 +12,67 @@
 #define LINE      64    /* bytes of a cache line */
 #define MOST      128   /* entries of a block that are prefetched: those behind follow by themselves */
 #define DIRECTORY 256   /* bytes of a directory that are prefetched */
+#define SHORT     64    /* entries of a block that grows the quick way: one of twice as many has no sums */
 #define CHUNK     1024  /* edges that go into one layout before they go into the other */
 #define MANY      32768 /* edges from which on two threads are worth it */
 
+/* What most entries need of a writer, by value: it would be loaded again after each store. */
+typedef struct quick {
+    ae_root *roots;
+    const _Atomic uint32_t *lines;
+    uint8_t *arena;
+    ae_layout layout;
+    uint32_t epoch;
+    bool sorted;
+} quick;
+
+static inline quick quick_of(const ae_writer *w) {
+    return (quick){.roots = w->table->roots,
+                   .lines = w->table->lines,
+                   .arena = w->arena->memory.data,
+                   .layout = w->table->layout,
+                   .epoch = w->epoch,
+                   .sorted = ae_blocks_sorted(w)};
+}
+
+static inline ae_root *root_of(const quick *q, uint64_t node) {
+    if (__builtin_expect(!q->lines, 1))
+        return &q->roots[node];
+    const uint32_t line = atomic_load_explicit(&q->lines[node / AE_ROOTS_OF_LINE], memory_order_relaxed);
+    return line ? &q->roots[(uint64_t)line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE] : NULL;
+}
+
+static inline uint8_t *arena_at(const quick *q, ae_ref ref) {
+    return q->arena + (uint64_t)ref * AE_UNIT;
+}
+
+/* ---- looking ahead ---- */
+
 AE_PREFETCHES prefetch_lines(const uint8_t *at, uint64_t bytes) {
-    for (uint64_t i = 0; i < bytes; i += LINE)
-        __builtin_prefetch(at + i, 1);
-    __builtin_prefetch(at + bytes - 1, 1); /* blocks and groups do not begin with a line */
+    const uintptr_t end = (uintptr_t)at + bytes;
+    for (uintptr_t line = (uintptr_t)at & ~(uintptr_t)(LINE - 1); line < end; line += LINE)
+        __builtin_prefetch((const void *)line, 1);
 }
 
 /* Prefetch what putting an entry into a list reads and writes of it. */
-AE_PREFETCHES prefetch_list(const ae_writer *w, uint64_t head) {
-    const ae_layout *l = ae_blocks_layout(w);
-    const uint32_t n = ae_head_length(head), room = ae_room(n);
-    const uint8_t *block = ae_blocks_at(w, ae_place_ref(ae_head_place(head)));
+AE_PREFETCHES prefetch_list(const quick *q, uint64_t head) {
+    const ae_layout *l = &q->layout;
+    const uint32_t n = ae_head_length(head);
+    const uint8_t *block = arena_at(q, ae_place_ref(ae_head_place(head)));
     if (!n || head == AE_HEAD_BASE)
         return;
     if (ae_place_is_large(ae_head_place(head)))
         prefetch_lines(block, DIRECTORY);
-    else if (n == room || ae_blocks_sorted(w)) /* it is copied, and searched before that */
-        prefetch_lines(block, ae_groups_bytes(l, n < MOST ? room : MOST));
+    else if (q->sorted || (n % AE_GROUP == 0 && n == ae_room(n))) /* it is copied, and searched before that */
+        prefetch_lines(block, ae_groups_bytes(l, n < MOST ? ae_room(n) : MOST));
     else /* the last entry tells whether another one may come behind it */
         prefetch_lines(block + (uint64_t)((n - !!l->time) / AE_GROUP) * l->group,
                        n % AE_GROUP || !l->time ? l->group : 2 * l->group);
+}
+
+static inline uint64_t head_of(const quick *q, uint64_t node) {
+    const ae_root *root = root_of(q, node);
+    return root ? atomic_load_explicit(&root->head, memory_order_relaxed) : 0;
 }
 
 /* Prefetch the leaf of a long sorted list that an id goes into. */
@@ -50,14 +88,85 @@ AE_PREFETCHES prefetch_leaf(const ae_writer *w, uint64_t head, uint32_t id) {
 }
 
 /* Prefetch for the edges that come next, so that their cache misses overlap. */
-AE_PREFETCHES look_ahead(const ae_writer *w, const int64_t *major, const int64_t *minor, uint64_t left) {
-    const ae_root *root = left > FAR ? ae_table_root(w->table, (uint64_t)major[FAR]) : NULL;
+AE_PREFETCHES look_ahead(const ae_writer *w, const quick *q, const int64_t *major, const int64_t *minor,
+                         uint64_t left) {
+    const ae_root *root = left > FAR ? root_of(q, (uint64_t)major[FAR]) : NULL;
     if (root)
         __builtin_prefetch(root, 1);
     if (left > NEAR)
-        prefetch_list(w, ae_writer_head(w, (uint32_t)major[NEAR]));
-    if (left > CLOSE && ae_blocks_sorted(w))
-        prefetch_leaf(w, ae_writer_head(w, (uint32_t)major[CLOSE]), (uint32_t)minor[CLOSE]);
+        prefetch_list(q, head_of(q, (uint64_t)major[NEAR]));
+    if (q->sorted && left > CLOSE)
+        prefetch_leaf(w, head_of(q, (uint64_t)major[CLOSE]), (uint32_t)minor[CLOSE]);
+}
+
+/* ---- one entry ---- */
+
+/* Return whether the version of a list can be kept without taking memory, if it must be. */
+static inline bool can_keep(const ae_writer *w, uint64_t past) {
+    return w->num_touched < w->room_touched && (!past || ae_histories_have_room(&w->histories));
+}
+
+/* Keep the version of a list before its first change in this transaction, as ae_writer_touch() does. */
+static inline void keep(ae_writer *w, const quick *q, uint32_t node, ae_root *root, uint64_t head,
+                        uint64_t past) {
+    ae_ref ref = 0;
+    if (past) {
+        ref = ae_histories_new(&w->histories, q->epoch);
+        *(ae_history *)(void *)arena_at(q, ref) =
+            (ae_history){.head = head, .epoch = (uint32_t)past, .next = (ae_ref)(past >> 32)};
+    } else {
+        ae_writer_count_node(w, root);
+    }
+    ae_writer_note(w, node, root, ref);
+}
+
+static inline uint32_t units_of(const ae_layout *l, uint32_t room) {
+    return ae_arena_units(ae_groups_bytes(l, room));
+}
+
+/* Copy the block of a list, which is full and of an older version, into one with more room. Return its place,
+ * or 0 where that takes memory. */
+static inline uint32_t grow(ae_writer *w, const quick *q, uint32_t place, uint32_t n) {
+    const ae_layout *l = &q->layout;
+    if (w->end_retired == w->room_retired)
+        return 0;
+    const ae_ref ref = ae_arena_alloc(w->arena, units_of(l, ae_room(n + 1)));
+    if (ref && n) {
+        memcpy(arena_at(q, ref), arena_at(q, place), ae_groups_bytes(l, n));
+        ae_writer_retire(w, place, units_of(l, n));
+    }
+    return ref;
+}
+
+/* Put an entry behind the last one of a short list, as most entries are put; false: nothing is done, as there
+ * is more to do than here. */
+static inline __attribute__((always_inline)) bool put_behind(ae_writer *w, const quick *q, uint32_t node,
+                                                             const ae_entry *entry) {
+    const ae_layout *l = &q->layout;
+    ae_root *root = root_of(q, node);
+    if (!root)
+        return false;
+    const uint64_t head = atomic_load_explicit(&root->head, memory_order_relaxed);
+    const uint64_t past = atomic_load_explicit(&root->past, memory_order_relaxed);
+    const uint32_t n = ae_head_length(head);
+    uint32_t place = ae_head_place(head);
+    if (ae_place_is_large(place) || (!past && q->lines)) /* the list may be the base's */
+        return false;
+    const bool is_full = n % AE_GROUP == 0 && n == ae_room(n), is_first = (uint32_t)past != q->epoch;
+    if ((l->time && n && ae_blocks_time(l, arena_at(q, place), n - 1) > entry->time) ||
+        (l->weight && (n + 1) % AE_WEIGHT_SUMS_BLOCK == 0) || (is_full && (!is_first || n > SHORT)) ||
+        (is_first && !can_keep(w, past)))
+        return false;
+    if (is_full) {
+        place = grow(w, q, place, n);
+        if (!place)
+            return false;
+    }
+    if (is_first)
+        keep(w, q, node, root, head, past);
+    ae_put_entry(l, arena_at(q, place), n, entry);
+    atomic_store_explicit(&root->head, ae_head(place, n + 1), memory_order_release);
+    return true;
 }
 
 /* Put an entry into the sorted list of a node, unless it has the id. *fresh says whether it was put there; if
@@ -92,17 +201,23 @@ static int put_sorted(ae_writer *w, uint32_t node, const ae_entry *entry, bool *
     return rc ? rc : ae_edit_insert(&e, &spot, entry, err);
 }
 
+/* Put an entry into the list of a node; *fresh and *edge as above. */
+static inline int put(ae_writer *w, const quick *q, uint32_t node, const ae_entry *entry, bool *fresh,
+                      int64_t *edge, aether_error *err) {
+    if (q->sorted)
+        return put_sorted(w, node, entry, fresh, edge, err);
+    *fresh = true;
+    return put_behind(w, q, node, entry) ? AETHER_OK : ae_edit_put(w, node, entry, err);
+}
+
 static ae_writer *first_of(const ae_changing *c) {
     return c->csc ? c->csc : c->csr;
 }
 
-static int put_first(ae_changing *c, uint32_t node, ae_entry *entry, int64_t *edge, bool *fresh,
-                     aether_error *err) {
-    ae_writer *w = first_of(c);
+static inline int put_first(ae_changing *c, ae_writer *w, const quick *q, uint32_t node, ae_entry *entry,
+                            int64_t *edge, bool *fresh, aether_error *err) {
     entry->edge_id = c->counts.next_edge_id;
-    *fresh = true;
-    const int rc =
-        ae_blocks_sorted(w) ? put_sorted(w, node, entry, fresh, edge, err) : ae_edit_put(w, node, entry, err);
+    const int rc = put(w, q, node, entry, fresh, edge, err);
     if (rc || !*fresh)
         return rc;
     c->counts.num_edges++;
@@ -110,12 +225,11 @@ static int put_first(ae_changing *c, uint32_t node, ae_entry *entry, int64_t *ed
     return AETHER_OK;
 }
 
-static int put_second(ae_changing *c, uint32_t node, const ae_entry *entry, aether_error *err) {
-    ae_writer *w = c->csr;
+static inline int put_second(ae_writer *w, const quick *q, uint32_t node, const ae_entry *entry,
+                             aether_error *err) {
     int64_t edge;
     bool fresh;
-    return ae_blocks_sorted(w) ? put_sorted(w, node, entry, &fresh, &edge, err)
-                               : ae_edit_put(w, node, entry, err);
+    return put(w, q, node, entry, &fresh, &edge, err);
 }
 
 static bool has_both(const ae_changing *c) {
@@ -126,23 +240,24 @@ static bool has_both(const ae_changing *c) {
 
 /* Prefetch what both lists of an edge need. Looking for the second list's block waits for its root; that of
  * the first list comes meanwhile. */
-AE_PREFETCHES look_at_both(const ae_changing *c, uint32_t src, uint32_t dst) {
+AE_PREFETCHES look_at_both(const ae_changing *c, const quick *second, uint32_t src, uint32_t dst) {
     const ae_root *first = ae_table_root(c->csc->table, dst);
     if (first)
         __builtin_prefetch(first, 1);
-    prefetch_list(c->csr, ae_writer_head(c->csr, src));
+    prefetch_list(second, head_of(second, src));
 }
 
 int ae_insert_one(ae_changing *c, uint32_t src, uint32_t dst, ae_entry *entry, int64_t *edge, bool *fresh,
                   aether_error *err) {
+    const quick first = quick_of(first_of(c)), second = quick_of(c->csr ? c->csr : c->csc);
     if (has_both(c))
-        look_at_both(c, src, dst);
+        look_at_both(c, &second, src, dst);
     entry->id = c->csc ? src : dst;
-    const int rc = put_first(c, c->csc ? dst : src, entry, edge, fresh, err);
+    const int rc = put_first(c, first_of(c), &first, c->csc ? dst : src, entry, edge, fresh, err);
     if (rc || !*fresh || !has_both(c))
         return rc;
     entry->id = dst;
-    return put_second(c, src, entry, err);
+    return put_second(c->csr, &second, src, entry, err);
 }
 
 /* ---- many edges ---- */
@@ -157,38 +272,49 @@ typedef struct batch {
     bool *fresh;
 } batch;
 
-static ae_entry entry_of(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
+static inline ae_entry entry_of(const aether_live_edges *edges, const int64_t *minor, uint64_t i) {
     return (ae_entry){.id = (uint32_t)minor[i],
                       .time = edges->times ? edges->times[i] : 0,
                       .weight = edges->weights ? edges->weights[i] : 0};
 }
 
 static int insert_first(batch *b, uint64_t to, aether_error *err) {
-    const ae_changing *c = b->c;
-    const int64_t *major = c->csc ? b->edges->dst : b->edges->src;
-    const int64_t *minor = c->csc ? b->edges->src : b->edges->dst;
-    for (; b->first < to; b->first++) {
-        const uint64_t i = b->first, at = i - b->base;
-        ae_entry entry = entry_of(b->edges, minor, i);
-        look_ahead(first_of(c), major + i, minor + i, b->edges->count - i);
-        const int rc = put_first(b->c, (uint32_t)major[i], &entry, &b->ids[at], &b->fresh[at], err);
+    ae_changing *c = b->c;
+    ae_writer *w = first_of(c);
+    const quick q = quick_of(w);
+    const aether_live_edges edges = *b->edges;
+    const int64_t *major = c->csc ? edges.dst : edges.src, *minor = c->csc ? edges.src : edges.dst;
+    const uint64_t base = b->base;
+    int rc = AETHER_OK;
+    uint64_t i = b->first;
+    for (; i < to; i++) {
+        ae_entry entry = entry_of(&edges, minor, i);
+        look_ahead(w, &q, major + i, minor + i, edges.count - i);
+        rc = put_first(c, w, &q, (uint32_t)major[i], &entry, &b->ids[i - base], &b->fresh[i - base], err);
         if (rc)
-            return rc;
+            break;
     }
-    return AETHER_OK;
+    b->first = i;
+    return rc;
 }
 
 static int insert_second(batch *b, uint64_t to, aether_error *err) {
-    for (; b->second < to; b->second++) {
-        const uint64_t i = b->second, at = i - b->base;
-        ae_entry entry = entry_of(b->edges, b->edges->dst, i);
-        look_ahead(b->c->csr, b->edges->src + i, b->edges->dst + i, b->edges->count - i);
-        entry.edge_id = (uint64_t)b->ids[at];
-        const int rc = b->fresh[at] ? put_second(b->c, (uint32_t)b->edges->src[i], &entry, err) : AETHER_OK;
+    ae_writer *w = b->c->csr;
+    const quick q = quick_of(w);
+    const aether_live_edges edges = *b->edges;
+    const uint64_t base = b->base;
+    int rc = AETHER_OK;
+    uint64_t i = b->second;
+    for (; i < to; i++) {
+        ae_entry entry = entry_of(&edges, edges.dst, i);
+        look_ahead(w, &q, edges.src + i, edges.dst + i, edges.count - i);
+        entry.edge_id = (uint64_t)b->ids[i - base];
+        rc = b->fresh[i - base] ? put_second(w, &q, (uint32_t)edges.src[i], &entry, err) : AETHER_OK;
         if (rc)
-            return rc;
+            break;
     }
-    return AETHER_OK;
+    b->second = i;
+    return rc;
 }
 
 static uint64_t next_chunk(const batch *b, uint64_t from) {

@@ -59,8 +59,8 @@ static void add_usage(ae_usage *sum, const ae_writer *w) {
     if (!w)
         return;
     sum->touched += w->touched_nodes;
-    sum->used += w->arena->used * AE_UNIT;
-    sum->retired += w->retired_units * AE_UNIT;
+    sum->used += ae_writer_used(w) * AE_UNIT;
+    sum->retired += ae_writer_waiting(w) * AE_UNIT;
 }
 
 static void put_usage(ae_transaction *t, uint32_t relation) {
@@ -100,12 +100,9 @@ static void undo_lists(ae_writer *w) {
     ae_writer_unretire(w);
     for (uint64_t i = 0; i < w->num_touched; i++) {
         ae_root *root = ae_table_root(w->table, w->touched[i]);
-        const ae_ref history = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);
         const uint64_t saved = ae_writer_saved(w, root);
         ae_edit_discard(w, atomic_load_explicit(&root->head, memory_order_relaxed), saved);
         atomic_store_explicit(&root->head, saved, memory_order_release);
-        if (history)
-            ae_writer_drop_history(w, history);
     }
     w->num_noted = 0;
 }

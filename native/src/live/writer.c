@@ -29,6 +29,7 @@ void ae_writers_free(ae_writers *all) {
         free(all->lists[i].touched);
         free(all->lists[i].noted);
         free(all->lists[i].retired);
+        ae_histories_free(&all->lists[i].histories);
     }
     free(all->lists);
     all->lists = NULL;
@@ -98,11 +99,6 @@ static int reserve_retired(ae_writer *w, uint64_t more, aether_error *err) {
     return AETHER_OK;
 }
 
-int ae_writer_reserve(ae_writer *w, uint64_t drops, aether_error *err) {
-    const int rc = reserve_retired(w, drops + 1, err);
-    return rc ? rc : reserve_touched(w, err);
-}
-
 /* ---- huge pages of the table ---- */
 
 /* Return the counters up to that of a huge page, or NULL. */
@@ -135,16 +131,6 @@ void ae_writer_count_node(ae_writer *w, const ae_root *root) {
 
 /* ---- blocks ---- */
 
-_Static_assert(sizeof(ae_history) == AE_UNIT, "a history is a brief block");
-
-static uint32_t units_of(const ae_retired *r) {
-    return r->units == AE_RETIRED_HISTORY ? 1 : r->units;
-}
-
-void ae_writer_drop_history(ae_writer *w, ae_ref ref) {
-    ae_writer_retire(w, ref, AE_RETIRED_HISTORY);
-}
-
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
     if (own)
         ae_arena_free(w->arena, ref, ae_arena_units(bytes));
@@ -154,7 +140,7 @@ void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own) {
 
 void ae_writer_unretire(ae_writer *w) {
     while (w->end_retired > w->mark) {
-        const uint32_t units = units_of(&w->retired[--w->end_retired]);
+        const uint32_t units = w->retired[--w->end_retired].units;
         w->retired_units -= units;
         w->all->retired_units -= units;
     }
@@ -167,13 +153,14 @@ static void reclaim_lists(ae_writer *w, uint64_t oldest) {
         const ae_retired r = w->retired[w->first_retired++];
         if (w->first_retired + AHEAD < w->end_retired)
             __builtin_prefetch(ae_arena_at(w->arena, w->retired[w->first_retired + AHEAD].ref), 1);
-        if (r.units == AE_RETIRED_HISTORY)
-            ae_arena_free_brief(w->arena, r.ref);
-        else
-            ae_arena_free(w->arena, r.ref, r.units);
-        w->retired_units -= units_of(&r);
-        w->all->retired_units -= units_of(&r);
+        ae_arena_free(w->arena, r.ref, r.units);
+        w->retired_units -= r.units;
+        w->all->retired_units -= r.units;
     }
+    const uint64_t before = w->histories.units;
+    ae_histories_reclaim(&w->histories, w->arena, oldest);
+    w->retired_units -= before - w->histories.units;
+    w->all->retired_units -= before - w->histories.units;
     w->mark = w->mark < w->first_retired ? w->first_retired : w->mark;
 }
 
@@ -230,6 +217,56 @@ ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err) {
 }
 
 /* ---- versions ---- */
+
+static bool take_histories(ae_writer *w) {
+    const uint64_t before = w->histories.units;
+    const bool taken = ae_histories_reserve(&w->histories, w->arena);
+    w->retired_units += w->histories.units - before;
+    w->all->retired_units += w->histories.units - before;
+    return taken;
+}
+
+static ae_ref new_history(ae_writer *w, aether_error *err) {
+    ae_ref ref = ae_histories_new(&w->histories, w->epoch);
+    if (ref)
+        return ref;
+    if (!take_histories(w) && !w->all->apart) {
+        ae_writers_reclaim(w->all, true);
+        take_histories(w);
+    }
+    ref = ae_histories_new(&w->histories, w->epoch);
+    if (!ref)
+        full(w, sizeof(ae_history), err);
+    return ref;
+}
+
+int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err) {
+    ae_root *root = ae_table_make_root(w->table, node);
+    const uint64_t past = atomic_load_explicit(&root->past, memory_order_relaxed);
+    int rc = reserve_retired(w, drops, err);
+    if (!rc)
+        rc = reserve_touched(w, err);
+    if (rc || (uint32_t)past == w->epoch)
+        return rc;
+    ae_ref ref = 0; /* no history: the list was empty before, or the base's */
+    if (past) {
+        ref = new_history(w, err);
+        if (!ref)
+            return AETHER_E_NO_MEMORY;
+        *(ae_history *)ae_arena_at(w->arena, ref) =
+            (ae_history){.head = atomic_load_explicit(&root->head, memory_order_relaxed),
+                         .epoch = (uint32_t)past,
+                         .next = (ae_ref)(past >> 32)};
+    } else {
+        ae_writer_count_node(w, root);
+        if (w->base) { /* before `past`, which says that there is a head */
+            atomic_store_explicit(&root->head, AE_HEAD_BASE, memory_order_relaxed);
+            ae_table_mark(w->table, node);
+        }
+    }
+    ae_writer_note(w, node, root, ref);
+    return AETHER_OK;
+}
 
 static const ae_history *history_of(const ae_writer *w, const ae_root *root) {
     const ae_ref ref = (ae_ref)(atomic_load_explicit(&root->past, memory_order_relaxed) >> 32);

@@ -20,11 +20,12 @@
 #define AE_LIVE_WRITER_H
 
 #include "live/graph.h"
+#include "live/histories.h"
 
 /* A block that only older versions have. */
 typedef struct ae_retired {
     ae_ref ref;
-    uint32_t units; /* 0: a history */
+    uint32_t units;
     uint32_t epoch; /* the commit that did without it */
 } ae_retired;
 
@@ -44,8 +45,9 @@ typedef struct ae_writer {
     uint64_t num_touched, room_touched;
     ae_retired *retired; /* [first_retired, end_retired) wait */
     uint64_t first_retired, end_retired, room_retired;
-    uint64_t mark;          /* end_retired when the transaction began */
-    uint64_t retired_units; /* that wait */
+    uint64_t mark; /* end_retired when the transaction began */
+    ae_histories histories;
+    uint64_t retired_units; /* that wait: blocks, and full slabs of histories */
     uint32_t *noted;        /* nodes whose lists lack sums since a change of this transaction */
     uint64_t num_noted, room_noted;
     uint64_t num_unsummed; /* such changes */
@@ -96,12 +98,8 @@ uint64_t ae_writer_saved(const ae_writer *w, const ae_root *root);
 /* Allocate a block. If the arena is full, what readers have let go is reclaimed first. Returns 0
  * with AETHER_E_NO_MEMORY in `err`, which names the oldest reader. */
 ae_ref ae_writer_alloc(ae_writer *w, uint64_t bytes, aether_error *err);
-/* Make room for `drops` calls of ae_writer_drop(), and one call of ae_writer_touch(). */
-int ae_writer_reserve(ae_writer *w, uint64_t drops, aether_error *err);
 /* Let go of a block: `own` if this transaction made it, else an older version has it. */
 void ae_writer_drop(ae_writer *w, ae_ref ref, uint64_t bytes, bool own);
-/* Let go of the history of a root that this transaction has touched; no other drop is needed. */
-void ae_writer_drop_history(ae_writer *w, ae_ref ref);
 /* Count a node that has its first list. A part of the table that has filled gets a huge page. */
 void ae_writer_count_node(ae_writer *w, const ae_root *root);
 /* Take back what this transaction has retired. */
@@ -113,49 +111,32 @@ void ae_writers_reclaim_some(ae_writers *all);
 
 /* ---- inline, as every change of a list comes by ---- */
 
-#define AE_RETIRED_HISTORY 0 /* in place of units */
-
 static inline void ae_writer_retire(ae_writer *w, ae_ref ref, uint32_t units) {
     w->retired[w->end_retired++] = (ae_retired){ref, units, w->epoch};
-    w->retired_units += units ? units : 1;
-    w->all->retired_units += units ? units : 1;
+    w->retired_units += units;
+    w->all->retired_units += units;
+}
+
+/* Return the units of all blocks and histories. */
+static inline uint64_t ae_writer_used(const ae_writer *w) {
+    return w->arena->used - (w->histories.filling.units - w->histories.used);
+}
+
+/* Return those of them that wait for readers. */
+static inline uint64_t ae_writer_waiting(const ae_writer *w) {
+    return w->retired_units + w->histories.used;
 }
 
 /* Save the version of a node's list, at its first change in this transaction, and make sure that
  * the next `drops` calls of ae_writer_drop() find room. AETHER_E_NO_MEMORY: arena or memory are
  * full. */
-static inline int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err) {
-    ae_root *root = ae_table_make_root(w->table, node);
-    const uint64_t past = atomic_load_explicit(&root->past, memory_order_relaxed);
-    if (__builtin_expect(w->room_retired - w->end_retired <= drops || w->num_touched == w->room_touched, 0)) {
-        const int rc = ae_writer_reserve(w, drops, err);
-        if (rc)
-            return rc;
-    }
-    if ((uint32_t)past == w->epoch)
-        return AETHER_OK;
-    ae_ref ref = 0; /* no history: the list was empty before, or the base's */
-    if (past) {
-        ref = ae_arena_alloc_brief(w->arena);
-        if (!ref)
-            ref = ae_writer_alloc(w, sizeof(ae_history), err);
-        if (!ref)
-            return AETHER_E_NO_MEMORY;
-        *(ae_history *)ae_arena_at(w->arena, ref) =
-            (ae_history){.head = atomic_load_explicit(&root->head, memory_order_relaxed),
-                         .epoch = (uint32_t)past,
-                         .next = (ae_ref)(past >> 32)};
-        ae_writer_retire(w, ref, AE_RETIRED_HISTORY);
-    } else {
-        ae_writer_count_node(w, root);
-        if (w->base) { /* before `past`, which says that there is a head */
-            atomic_store_explicit(&root->head, AE_HEAD_BASE, memory_order_relaxed);
-            ae_table_mark(w->table, node);
-        }
-    }
+int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err);
+
+/* Note that the list of a node changes, whose version before is in a history, or, without one, empty or the
+ * base's. There is room. */
+static inline void ae_writer_note(ae_writer *w, uint32_t node, ae_root *root, ae_ref history) {
     w->touched[w->num_touched++] = node;
-    atomic_store_explicit(&root->past, ae_past(w->epoch, ref), memory_order_release);
-    return AETHER_OK;
+    atomic_store_explicit(&root->past, ae_past(w->epoch, history), memory_order_release);
 }
 
 #endif
