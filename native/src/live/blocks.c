@@ -60,11 +60,10 @@ void ae_blocks_move(const ae_layout *l, uint8_t *dst, uint32_t d, const uint8_t 
 #define WRITE_LANES(type, to, offset, a, b, c, d)                                                            \
     do {                                                                                                     \
         const type lane0 = (a), lane1 = (b), lane2 = (c), lane3 = (d);                                       \
-        type *out = (type *)(void *)((to) + (offset));                                                       \
-        out[0] = lane0;                                                                                      \
-        out[1] = lane1;                                                                                      \
-        out[2] = lane2;                                                                                      \
-        out[3] = lane3;                                                                                      \
+        ((type *)(void *)((to) + (offset)))[0] = lane0;                                                      \
+        ((type *)(void *)((to) + (offset)))[1] = lane1;                                                      \
+        ((type *)(void *)((to) + (offset)))[2] = lane2;                                                      \
+        ((type *)(void *)((to) + (offset)))[3] = lane3;                                                      \
     } while (0)
 
 /* Write what a group has in a column one lane further, behind the last of the group before it. */
@@ -120,9 +119,9 @@ static inline void begin_group(const ae_layout *l, uint8_t *to, const uint8_t *f
     ae_put_entry(l, to, 0, &last);
 }
 
-void ae_blocks_insert(const ae_layout *given, uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t n,
+void ae_blocks_insert(const ae_layout *layout, uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t n,
                       const ae_entry *entry) {
-    const ae_layout layout = *given, *l = &layout; /* by value: it would be loaded again after each store */
+    const ae_layout own = *layout, *l = &own; /* by value: it would be loaded again after each store */
     const uint64_t bytes = l->group;
     if (bytes == AE_GROUP * sizeof(uint32_t)) {
         ae_blocks_move(l, dst, at + 1, src, at, n - at);

@@ -67,7 +67,7 @@ void ae_blocks_move(const ae_layout *l, uint8_t *dst, uint32_t d, const uint8_t 
 
 /* Write n entries of `src`, and one more at place `at` among them, into `dst`: the same block, or another
  * one. Lanes behind the last entry of a group may get anything. */
-void ae_blocks_insert(const ae_layout *l, uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t n,
+void ae_blocks_insert(const ae_layout *layout, uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t n,
                       const ae_entry *entry);
 
 #endif
