@@ -9,7 +9,7 @@
 #
 # Everything made here lies in .venv-test (environments, wheels, logs) and can be deleted.
 # Environment, besides what common.sh lists:
-#   FUZZ_SECONDS   how long each native fuzzer runs (default 10; in the soak 60)
+#   FUZZ_SECONDS   how long each native fuzzer runs (default 5; in the soak 60)
 #   SOAK_SECONDS   how long readers and the writer of a live graph work in the soak (default 600)
 #   SOAK_KILLS     how often its writer is killed there (default 1000)
 #   PYTEST_JOBS    processes per pytest run (default 2)
