@@ -73,9 +73,12 @@ TESTS=$ROOT/tests
 # the stages that run them again.
 unset PYTHONDONTWRITEBYTECODE
 export RUFF_CACHE_DIR=$BASE/ruff MYPY_CACHE_DIR=$BASE/mypy
-# Many wheels are made of the same C sources. ccache, if it is there, compiles them once for every
-# Python whose compiler flags are the same: by content, wherever pip unpacks them.
+# Many wheels are made of the same C sources. ccache, if it is there, compiles them once, by content, wherever pip
+# unpacks them. Pythons ask for some flags that others do not; to these sources they make no difference.
 export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=$BASE/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1
+export CCACHE_IGNOREOPTIONS='-Wno-unused-result -fwrapv -fno-strict-overflow'
+# Nine environments hold more modules than are ever imported: Python compiles those that are.
+export PIP_COMPILE=0
 
 # ---- stages ------------------------------------------------------------------
 

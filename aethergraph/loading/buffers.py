@@ -71,7 +71,7 @@ class BufferPool:
     """
 
     def __init__(self, max_idle: SupportsIndex | str = "2G") -> None:
-        self._max_idle = parse_size(max_idle, "max_idle")
+        self._max_idle: int = parse_size(max_idle, "max_idle")
         # append and pop of a deque are atomic. A lock could deadlock: the garbage collector may
         # return a lease in the middle of any call, in any thread.
         self._idle: dict[int, deque[_Block]] = {}
