@@ -9,13 +9,16 @@ Gathers of random rows of 512 bytes, one after the other, by contenders that tak
     mapped         the same file, by the descriptor that `aethergraph serve` gives at a unix socket
     unix, TCP, TLS `aethergraph serve` in another process, asked for each row
     sockets        a server of ten lines in Python: ids come, `rows[ids].tobytes()` goes
+    bytes alone    as many bytes over TCP, the same ones each time, so nothing is gathered: the most
+                   that any server can do with whom it does not share memory
     Flight         Arrow Flight, an exchange of ids and rows over one stream (needs pyarrow)
     redis          redis-py with hiredis: MGET over TCP from a Redis (needs redis-server)
 
 Then epochs of PyG's own NodeLoader, alone and with LookAhead(plan_ahead=10), which asks for rows
 of coming batches ahead, and of our NeighborLoader, with features of the file and of the server:
 batches alone, and with a step of a two-layer GraphSAGE, which takes both cores. Last, samples of
-two hops from a graph file, mapped and by io_uring within a budget, and from a server of it.
+two hops from a graph file, mapped and by io_uring within a budget, and from a server of it. In
+epochs, too, "bytes alone" are rows that are not those asked for, but come as soon as they can.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from harness.common import Ratio, Report
 from numpy.typing import NDArray
 
 WIDTH = 128  # float32: 512 bytes
+ALONE = "bytes alone"
 Gather = Callable[[NDArray[np.int64]], Any]
 
 
@@ -133,6 +137,48 @@ def sockets_of(path: Path) -> Iterator[Gather]:
         yield gather
 
 
+def serve_bytes(most: int, ports: Any) -> None:
+    """Answer a number with as many bytes."""
+    memory = memoryview(bytearray(most))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ports.put(listener.getsockname()[1])
+        client = listener.accept()[0]
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            client.sendall(memory[: int.from_bytes(client.recv(8, socket.MSG_WAITALL), "little")])
+
+
+class BytesAlone:
+    """Source of rows that are as large as those of a table, and come over TCP, but are not its."""
+
+    dtype_name = "float32"
+
+    def __init__(self, sock: socket.socket, num_rows: int) -> None:
+        self.num_rows, self.shape = num_rows, (num_rows, WIDTH)
+        self._sock = sock
+
+    def gather(
+        self, ids: NDArray[np.int64], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        if out is None:
+            out = np.empty((len(ids), WIDTH), np.float32)
+        self._sock.sendall(out.nbytes.to_bytes(8, "little"))
+        view = memoryview(out).cast("B")
+        while len(view):
+            view = view[self._sock.recv_into(view) :]
+        return out
+
+
+@contextmanager
+def bytes_alone(num_rows: int) -> Iterator[BytesAlone]:
+    with (
+        apart(serve_bytes, 512 * num_rows) as port,
+        socket.create_connection(("127.0.0.1", port)) as sock,
+    ):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield BytesAlone(sock, num_rows)
+
+
 def serve_flight(path: str, ports: Any) -> None:
     """Answer batches of ids with batches of rows, over one exchange."""
     import pyarrow as pa
@@ -204,7 +250,7 @@ def measure(
                 begin = time.perf_counter()
                 rows = gather(ids)
                 times.append(time.perf_counter() - begin)
-            assert (rows == table[ids]).all()
+            assert name == ALONE or (rows == table[ids]).all()
             if turn >= 0:
                 found[name].append(statistics.median(times))
     return found
@@ -383,6 +429,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         contenders: dict[str, Gather] = {name: one.gather for name, one in sources.items()}
         contenders["numpy.memmap"] = lambda ids: mapped[ids]
         contenders["sockets"] = stack.enter_context(sockets_of(folder / "x.npy"))
+        alone = stack.enter_context(bytes_alone(num_rows))
+        contenders[ALONE] = alone.gather
         from_flight = stack.enter_context(flight_of(folder / "x.npy"))
         if from_flight is not None:
             contenders["Flight"] = from_flight
@@ -409,7 +457,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if common.importable("torch_geometric"):
             rows: list[list[common.Cell]] = []
             for training in (False, True):
-                loaded = epochs(sources, num_rows, 50 if args.quick else 512, rounds, training)
+                both = {**sources, ALONE: alone}
+                loaded = epochs(both, num_rows, 50 if args.quick else 512, rounds, training)
                 report.data["training" if training else "batches"] = loaded
                 rows += [
                     [
