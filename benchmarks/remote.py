@@ -18,18 +18,22 @@ Then epochs of PyG's own NodeLoader, alone and with LookAhead(plan_ahead=10), wh
 of coming batches ahead, and of our NeighborLoader, with features of the file and of the server:
 batches alone, and with a step of a two-layer GraphSAGE, which takes both cores. Last, samples of
 two hops from a graph file, mapped and by io_uring within a budget, and from a server of it. In
-epochs, too, "bytes alone" are rows that are not those asked for, but come as soon as they can.
+epochs, too, "bytes alone" are rows that are not those asked for, but come as soon as they can; and
+"TCP, 1 ms away" goes through a process that hands everything on a millisecond later, in both
+directions: what `tc netem` does, where the kernel lacks it.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,7 +46,7 @@ from harness.common import Ratio, Report
 from numpy.typing import NDArray
 
 WIDTH = 128  # float32: 512 bytes
-ALONE = "bytes alone"
+AWAY, ALONE = "TCP, 1 ms away", "bytes alone"
 Gather = Callable[[NDArray[np.int64]], Any]
 
 
@@ -135,6 +139,32 @@ def sockets_of(path: Path) -> Iterator[Gather]:
             return out
 
         yield gather
+
+
+def serve_late(port: int, seconds: float, ports: Any) -> None:
+    """Hand on what comes in either direction, as much later."""
+
+    def carry(source: socket.socket, sink: socket.socket) -> None:
+        under_way: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+
+        def deliver() -> None:
+            while True:
+                due, some = under_way.get()
+                time.sleep(max(0.0, due - time.monotonic()))
+                sink.sendall(some)
+
+        threading.Thread(target=deliver, daemon=True).start()
+        while some := source.recv(1 << 18):
+            under_way.put((time.monotonic() + seconds, some))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ports.put(listener.getsockname()[1])
+        while True:
+            near, far = listener.accept()[0], socket.create_connection(("127.0.0.1", port))
+            for one in (near, far):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=carry, args=pair, daemon=True).start()
 
 
 def serve_bytes(most: int, ports: Any) -> None:
@@ -455,10 +485,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             lines,
         )
         if common.importable("torch_geometric"):
+            near = places[0].strip()
+            late = stack.enter_context(apart(serve_late, int(near.rsplit(":", 1)[1]), 1e-3))
+            far = open_source(f"tcp://127.0.0.1:{late}")
             rows: list[list[common.Cell]] = []
             for training in (False, True):
-                both = {**sources, ALONE: alone}
-                loaded = epochs(both, num_rows, 50 if args.quick else 512, rounds, training)
+                more = {**sources, AWAY: far, ALONE: alone}
+                loaded = epochs(more, num_rows, 50 if args.quick else 512, rounds, training)
                 report.data["training" if training else "batches"] = loaded
                 rows += [
                     [
