@@ -29,7 +29,7 @@ STAGES=(
     "c-asan|the same under AddressSanitizer and UndefinedBehaviorSanitizer"
     "python|Python tests on the compiled build"
     "interpreted|tests of what mypyc compiles and of its users, on the build without mypyc"
-    "python-asan|core tests, three variants of each, with the extension under AddressSanitizer (and without mypyc)"
+    "python-asan|core tests, two variants of each, with the extension under AddressSanitizer (and without mypyc)"
     "docs|the documentation with its reference, built; every public name is in it"
     "lint|ruff, mypy --strict, clang-format, clang-tidy, shellcheck"
     "c-tsan|C tests that start threads under ThreadSanitizer"
@@ -38,7 +38,7 @@ STAGES=(
     "wheel|wheel and editable installation in a fresh environment without torch; contents of the archives"
     "install|the package as documented, in fresh environments: bare, [fsspec] and [pyg,cli,plot], with their quickstarts"
     "versions-install|builds on the other CPython versions found (3.10 to 3.13)"
-    "versions|core tests on the oldest and newest of them; the others are imported, and their wheels looked into"
+    "versions|core tests, three variants of each, on the oldest and newest of them; the others are imported, and their wheels looked into"
     "dgl-install|[dgl,cli] as documented, with its quickstart, on DGL 2.1, torch 2.2 and numpy 1 (downloads 1 GB once)"
     "dgl|both adapters on DGL 2.1, torch 2.2, torch_geometric 2.5 and numpy 1"
 )
@@ -280,7 +280,7 @@ END
 
 # What a killed process leaves is opened by c-asan (test_durable_kill.c) and by the tests of cut logs and files.
 stage_python_asan() {
-    AETHERGRAPH_VARIANTS=3 sanitized_pytest "$TESTS/core" "$TESTS/fuzz" \
+    AETHERGRAPH_VARIANTS=2 sanitized_pytest "$TESTS/core" "$TESTS/fuzz" \
         --ignore="$TESTS"/core/{observe,remote,streaming}
 }
 
@@ -424,8 +424,8 @@ stage_versions() {
     for version in $(other_versions); do
         tests=("$TESTS/core/test_imports.py" "$TESTS/packaging")
         if is_tested_whole "$version"; then tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging"); fi
-        # What varies data or damages files is the same work on every version.
-        run_pytest "$BASE/py$version" compiled "${tests[@]}" \
+        # What varies data or damages files is the same work on every version, and so are most variants of a test.
+        AETHERGRAPH_VARIANTS=3 run_pytest "$BASE/py$version" compiled "${tests[@]}" \
             -m "not pyg and not slow and not hypothesis and not any_python"
     done
 }

@@ -35,7 +35,8 @@ else:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep at most ``AETHERGRAPH_VARIANTS`` sets of parameters of each test, spread evenly.
 
-    Where a sanitizer looks at memory, most variants of a test are the same path.
+    Where a sanitizer looks at memory, or another Python runs the code, most variants of a test are
+    the same path.
     """
     most = int(os.environ.get("AETHERGRAPH_VARIANTS", "0"))
     if not most:
