@@ -109,15 +109,10 @@ static inline bool can_keep(const ae_writer *w, uint64_t past) {
 /* Keep the version of a list before its first change in this transaction, as ae_writer_touch() does. */
 static inline void keep(ae_writer *w, const quick *q, uint32_t node, ae_root *root, uint64_t head,
                         uint64_t past) {
-    ae_ref ref = 0;
-    if (past) {
-        ref = ae_histories_new(&w->histories, q->epoch);
-        *(ae_history *)(void *)arena_at(q, ref) =
-            (ae_history){.head = head, .epoch = (uint32_t)past, .next = (ae_ref)(past >> 32)};
-    } else {
+    if (!past)
         ae_writer_count_node(w, root);
-    }
-    ae_writer_note(w, node, root, ref);
+    const ae_ref history = past ? ae_histories_new(&w->histories, q->epoch) : 0;
+    ae_writer_keep(w, q->arena, node, root, head, past, history);
 }
 
 static inline uint32_t units_of(const ae_layout *l, uint32_t room) {

@@ -253,10 +253,6 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
         ref = new_history(w, err);
         if (!ref)
             return AETHER_E_NO_MEMORY;
-        *(ae_history *)ae_arena_at(w->arena, ref) =
-            (ae_history){.head = atomic_load_explicit(&root->head, memory_order_relaxed),
-                         .epoch = (uint32_t)past,
-                         .next = (ae_ref)(past >> 32)};
     } else {
         ae_writer_count_node(w, root);
         if (w->base) { /* before `past`, which says that there is a head */
@@ -264,7 +260,8 @@ int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *e
             ae_table_mark(w->table, node);
         }
     }
-    ae_writer_note(w, node, root, ref);
+    ae_writer_keep(w, w->arena->memory.data, node, root,
+                   atomic_load_explicit(&root->head, memory_order_relaxed), past, ref);
     return AETHER_OK;
 }
 

@@ -132,9 +132,13 @@ static inline uint64_t ae_writer_waiting(const ae_writer *w) {
  * full. */
 int ae_writer_touch(ae_writer *w, uint32_t node, uint32_t drops, aether_error *err);
 
-/* Note that the list of a node changes, whose version before is in a history, or, without one, empty or the
- * base's. There is room. */
-static inline void ae_writer_note(ae_writer *w, uint32_t node, ae_root *root, ae_ref history) {
+/* Keep the version of a list before its first change in this transaction, in a history, or, without one, as
+ * empty or the base's. There is room. `arena`: its memory. */
+static inline void ae_writer_keep(ae_writer *w, uint8_t *arena, uint32_t node, ae_root *root, uint64_t head,
+                                  uint64_t past, ae_ref history) {
+    if (history)
+        *(ae_history *)(void *)(arena + (uint64_t)history * AE_UNIT) =
+            (ae_history){.head = head, .epoch = (uint32_t)past, .next = (ae_ref)(past >> 32)};
     w->touched[w->num_touched++] = node;
     atomic_store_explicit(&root->past, ae_past(w->epoch, history), memory_order_release);
 }
