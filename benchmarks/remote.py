@@ -116,8 +116,8 @@ def serve_sockets(path: str, ports: Any) -> None:
         ports.put(listener.getsockname()[1])
         client = listener.accept()[0]
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while True:
-            count = int.from_bytes(client.recv(8, socket.MSG_WAITALL), "little")
+        while size := client.recv(8, socket.MSG_WAITALL):
+            count = int.from_bytes(size, "little")
             ids = np.frombuffer(client.recv(8 * count, socket.MSG_WAITALL), np.int64)
             client.sendall(rows[ids].tobytes())
 
@@ -174,8 +174,8 @@ def serve_bytes(most: int, ports: Any) -> None:
         ports.put(listener.getsockname()[1])
         client = listener.accept()[0]
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while True:
-            client.sendall(memory[: int.from_bytes(client.recv(8, socket.MSG_WAITALL), "little")])
+        while size := client.recv(8, socket.MSG_WAITALL):
+            client.sendall(memory[: int.from_bytes(size, "little")])
 
 
 class BytesAlone:
