@@ -3,6 +3,8 @@
     PyG NeighborLoader        Data in memory, PyG's sampler (pyg-lib or torch-sparse)
     stock NodeLoader          PyG's NodeLoader over our stores and sampler
     aethergraph NeighborLoader  ours, prefetching in threads
+    sample and gather alone   the native calls of a batch and no loader: into the same memory each
+                              time, without tensors, so that nothing can be trained on them
 
 An epoch is a new loader over fresh seeds: it is timed from ``iter()`` to the last batch, so what
 is sampled ahead is paid for, and between turns nothing runs on.
@@ -15,6 +17,7 @@ import importlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,8 @@ Make = Callable[[list[int], int, Any], Any]
 
 PYG = "PyG NeighborLoader"
 STOCK, OURS = "stock NodeLoader, aethergraph", "aethergraph NeighborLoader"
-NAMES = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory")
+ALONE = "sample and gather alone"
+NAMES = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory", ALONE)
 CLASSES = 16
 
 
@@ -86,6 +90,27 @@ def ours(folder: Path, features: str, storage: str) -> Make:
     )
 
 
+def alone(folder: Path, features: str, storage: str) -> Make:
+    from aethergraph import NeighborSampler
+
+    graph = open_graph(folder, features, storage)
+    x, y = graph.features, graph.node_attrs["y"]
+
+    def make(fanouts: list[int], batch: int, seeds: Any) -> Any:
+        sampler = NeighborSampler(graph, fanouts)
+        rows, labels = (
+            np.empty((graph.num_nodes, *one.shape[1:]), one.dtype_name) for one in (x, y)
+        )
+        ids = seeds.numpy()
+        for begin in range(0, len(ids), batch):
+            sample = sampler.sample(ids[begin : begin + batch])
+            for source, out in ((x, rows), (y, labels)):
+                source.gather(sample.node, out=out[: len(sample.node)])
+            yield SimpleNamespace(edge_index=SimpleNamespace(shape=(2, len(sample.row))))
+
+    return make
+
+
 def make_step(width: int) -> Callable[[Any], None]:
     """One training step of a small GraphSAGE."""
     import torch
@@ -112,8 +137,16 @@ def setup(config: dict[str, Any]) -> Commands:
     for module in ("torch_geometric.loader", "torch_geometric.nn", "aethergraph.pyg"):
         importlib.import_module(module)  # before memory is counted
     before = memory()
-    build = pyg if name == PYG else stock if name.startswith(STOCK) else ours
-    make = build(folder, features, name.rsplit(" ", 1)[-1])
+    build = (
+        pyg
+        if name == PYG
+        else alone
+        if name == ALONE
+        else stock
+        if name.startswith(STOCK)
+        else ours
+    )
+    make = build(folder, features, "memory" if name == ALONE else name.rsplit(" ", 1)[-1])
     num_nodes = len(np.load(folder / "y.npy", mmap_mode="r"))
     step = make_step(np.load(folder / features, mmap_mode="r").shape[1])
 
