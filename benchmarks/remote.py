@@ -19,7 +19,7 @@ of coming batches ahead, and of our NeighborLoader, with features of the file an
 batches alone, and with a step of a two-layer GraphSAGE, which takes both cores. Last, samples of
 two hops from a graph file, mapped and by io_uring within a budget, and from a server of it. In
 epochs, too, "bytes alone" are rows that are not those asked for, but come as soon as they can; and
-"TCP, 1 ms away" goes through a process that hands everything on a millisecond later, in both
+"TCP, 1 ms away" goes through a process that hands everything on half a millisecond later, in both
 directions: what `tc netem` does, where the kernel lacks it.
 """
 
@@ -486,7 +486,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         if common.importable("torch_geometric"):
             near = places[0].strip()
-            late = stack.enter_context(apart(serve_late, int(near.rsplit(":", 1)[1]), 1e-3))
+            late = stack.enter_context(apart(serve_late, int(near.rsplit(":", 1)[1]), 0.5e-3))
             far = open_source(f"tcp://127.0.0.1:{late}")
             rows: list[list[common.Cell]] = []
             for training in (False, True):
