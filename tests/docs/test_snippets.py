@@ -2,6 +2,7 @@
 
 - ```python blocks of a page share one namespace, as if typed one after the other.
 - ```console blocks: each line that starts with ``$ `` is run by bash; output is not compared.
+  Plain calls of ``aethergraph`` are run by a fork of an interpreter that has imported its commands.
 - ```c blocks after ``<!-- snippet: file NAME -->`` become that file. ``cc`` finds the headers that
   ``make -C native install`` installs.
 - ```sh blocks set a machine up and are not run; they may hold only the commands listed below.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foreign_graphs import stage_headers
+from warm_python import WarmPython
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -103,7 +106,25 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_console(block: Block, page: str) -> None:
+@pytest.fixture(scope="session")
+def commands() -> Iterator[WarmPython]:
+    """Runs the installed command: importing what it needs takes longer than most commands do."""
+    with WarmPython(["aethergraph.cli.app"] if is_there("typer") else []) as warm:
+        yield warm
+
+
+def run_line(
+    line: str, commands: WarmPython, env: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    installed = Path(sys.executable).with_name("aethergraph")
+    if line.startswith("aethergraph ") and installed.exists() and not re.search(r"[|&;<>$*]", line):
+        return commands.run([installed, *shlex.split(line, comments=True)[1:]], Path.cwd())
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=500, check=False, env=env
+    )
+
+
+def run_console(block: Block, page: str, commands: WarmPython) -> None:
     headers = Path("include").absolute()
     if " cc " in block.text and not headers.exists():
         stage_headers(headers)
@@ -114,20 +135,23 @@ def run_console(block: Block, page: str) -> None:
         outputs = re.findall(r" (?:-o|--features-out) (\S+)", line) if "convert " in line else []
         for output in outputs:
             Path(output).unlink(missing_ok=True)  # convert overwrites nothing
-        done = subprocess.run(
-            ["bash", "-c", line[2:]],
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-            env={**os.environ, "PATH": path, "C_INCLUDE_PATH": str(headers)},
+        done = run_line(
+            line[2:],
+            commands,
+            {**os.environ, "PATH": path, "C_INCLUDE_PATH": str(headers)},
         )
         where = f"{page}:{block.line + offset}: {line}"
         assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
-def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(
+    page: Path,
+    prepared: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
     if page.name == "dgl.md":
         pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
     found = [b for b in blocks(page) if b.skip is None and is_there(b.needs)]
@@ -135,8 +159,8 @@ def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.Mo
     for module, words in NEEDED.items():
         if any(word in code for word in words):
             pytest.importorskip(module)
-    commands = [b for b in found if b.kind == "console" and "aethergraph " in b.text]
-    if commands and not is_there("typer"):
+    called = [b for b in found if b.kind == "console" and "aethergraph " in b.text]
+    if called and not is_there("typer"):
         # The prepared files are those that the README's commands make.
         found = [b for b in found if b.kind == "python" and page.name == "README.md"]
         if not found:
@@ -144,10 +168,12 @@ def test_page(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.Mo
     folder = tmp_path / "work"
     shutil.copytree(prepared, folder)
     monkeypatch.chdir(folder)
-    run_blocks(page, found)
+    # Only pages with commands start the interpreter for them.
+    consoles = any(b.kind == "console" for b in found)
+    run_blocks(page, found, request.getfixturevalue("commands") if consoles else None)
 
 
-def run_blocks(page: Path, found: list[Block]) -> None:
+def run_blocks(page: Path, found: list[Block], commands: WarmPython | None = None) -> None:
     name = str(page.relative_to(ROOT))
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in found:
@@ -155,7 +181,8 @@ def run_blocks(page: Path, found: list[Block]) -> None:
             # Leading newlines give tracebacks the page's own line numbers.
             exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
         elif block.kind == "console":
-            run_console(block, name)
+            assert commands is not None
+            run_console(block, name, commands)
         elif block.file is not None:
             Path(block.file).write_text(block.text)
 
@@ -178,7 +205,7 @@ def test_the_page_of_dgl_over_a_graph_that_kept_its_order(
 
 
 def test_the_commands_of_the_readme_make_what_its_snippets_load(
-    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: WarmPython
 ) -> None:
     pytest.importorskip("typer")
     for name in ("edges.csv", "features.npy", "labels.npy"):
@@ -194,7 +221,7 @@ def test_the_commands_of_the_readme_make_what_its_snippets_load(
     assert {"graph.aeg", "features.bin"} <= wanted
     for block in found:
         if block.kind == "console" and block.skip is None:
-            run_console(block, "README.md")
+            run_console(block, "README.md", commands)
     assert [name for name in sorted(wanted) if not Path(name).exists()] == []
 
 
