@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,21 @@ WORKINGS: dict[str, dict[str, Any]] = {
 USERS_POSTS = ("user", "votes", "post")
 
 
+def cases(kinds: Iterable[str]) -> list[tuple[str, str, str]]:
+    """(storage, kind, working): all of them but for workers, who are started for each loader.
+
+    A worker calls what the loader's own process calls: each kind is asked of workers over one
+    storage, the next kind over the next.
+    """
+    return [
+        (storage, kind, working)
+        for number, kind in enumerate(kinds)
+        for place, storage in enumerate(PLAIN_STORAGES)
+        for working in WORKINGS
+        if working != "workers" or place == number % len(PLAIN_STORAGES)
+    ]
+
+
 @pytest.fixture(scope="module")
 def golden() -> Golden:
     return Golden("pyg")
@@ -101,8 +117,7 @@ def links() -> Any:
     return torch.from_numpy(np.stack([seeds_of(NODES, 4), seeds_of(NODES, 4)[::-1]]))
 
 
-@pytest.mark.parametrize("working", WORKINGS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("graph", "mode", "working"), cases(MODES), indirect=["graph"])
 def test_neighbor_loader(graph: Graph, mode: str, working: str, golden: Golden) -> None:
     times = {"input_time": 50 + nodes() % 50} if "time_attr" in MODES[mode] else {}
     loader = NeighborLoader(
@@ -113,8 +128,9 @@ def test_neighbor_loader(graph: Graph, mode: str, working: str, golden: Golden) 
     check_epochs(golden, f"NeighborLoader, {mode}", loader)
 
 
-@pytest.mark.parametrize("working", WORKINGS)
-@pytest.mark.parametrize("negatives", ["none", "binary", "triplet"])
+@pytest.mark.parametrize(
+    ("graph", "negatives", "working"), cases(["none", "binary", "triplet"]), indirect=["graph"]
+)
 def test_link_neighbor_loader(graph: Graph, negatives: str, working: str, golden: Golden) -> None:
     sampling = None if negatives == "none" else NegativeSampling(negatives, amount=2)
     loader = LinkNeighborLoader(
@@ -125,8 +141,7 @@ def test_link_neighbor_loader(graph: Graph, negatives: str, working: str, golden
     check_epochs(golden, f"LinkNeighborLoader, {negatives}", loader)
 
 
-@pytest.mark.parametrize("working", WORKINGS)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("hetero", "mode", "working"), cases(MODES), indirect=["hetero"])
 def test_hetero_neighbor_loader(
     hetero: HeteroGraph, mode: str, working: str, golden: Golden
 ) -> None:
