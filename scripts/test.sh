@@ -280,8 +280,9 @@ END
 
 # What a killed process leaves is opened by c-asan (test_durable_kill.c) and by the tests of cut logs and files.
 stage_python_asan() {
+    # Nor are draws counted: what they touch, tests that compare a few of them with an oracle touch.
     AETHERGRAPH_VARIANTS=2 sanitized_pytest "$TESTS/core" "$TESTS/fuzz" \
-        --ignore="$TESTS"/core/{observe,remote,streaming}
+        --ignore="$TESTS"/core/{observe,remote,streaming} -m "not pyg and not slow and not shares"
 }
 
 # Brokers and connections hand C what datagrams hand it, too.

@@ -67,6 +67,7 @@ def test_typed_graphs(tmp_path: Path) -> None:
     assert "2 edges" in said
 
 
+@pytest.mark.any_python
 def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path) -> None:
     file, graph = tmp_path / "e.jsonl", tmp_path / "g"
     made = ["-n", "10", "--order", "time", "--edge-time", "int64"]
@@ -176,6 +177,7 @@ def listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.any_python
 def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
     pa, flight = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.flight")
     certificate, key = make_certificate(tmp_path)
@@ -214,6 +216,7 @@ def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
         assert found.ids.keys(found.in_neighbors(found.ids.lookup(["cy"])[0])) == ["bob"]
 
 
+@pytest.mark.any_python
 def test_a_graph_that_nothing_came_into_goes_again(tmp_path: Path, schema: Path) -> None:
     """The corrected command is not refused for the graph that the wrong one made."""
     options = ["--schema", str(schema), "--order", "time", "--edge-time", "int64", "--until-end"]

@@ -62,6 +62,7 @@ def test_many_files_at_two_places(files: Path) -> None:
         assert (wide.gather(range(20)) == np.load(files / "x.npy")).all()
 
 
+@pytest.mark.any_python
 @pytest.mark.parametrize("grace", ["inf", "1e300", "0"])
 def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
     with served(files / "x.npy", "--grace", grace) as (process, line):

@@ -23,6 +23,7 @@ def pages_of(graph: Graph, seeds: np.ndarray, row_bytes: int) -> BatchPages:
     return BatchPages(len(sample.node), len(lists), len(rows))
 
 
+@pytest.mark.any_python
 @pytest.mark.parametrize("row_bytes", [7, 512, 5000])
 def test_pages_are_those_of_the_permuted_graph(row_bytes: int) -> None:
     made = CommunityGraph(2000, 8000, 40, homophily=0.9)

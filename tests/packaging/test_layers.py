@@ -107,6 +107,7 @@ def python_layer(module: str) -> int | None:
     return next((i for i, layer in enumerate(PYTHON_LAYERS) if top in layer), None)
 
 
+@pytest.mark.any_python
 def test_python_imports_point_one_way() -> None:
     wrong = []
     for module, path in python_files():

@@ -88,6 +88,7 @@ CHUNKS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.any_python
 @pytest.mark.parametrize("unique", [True, False])
 @pytest.mark.parametrize("what", list(CHUNKS))
 def test_the_file_depends_neither_on_chunks_nor_on_memory(

@@ -73,6 +73,8 @@ def test_long_orders_take_no_memory_of_their_length() -> None:
     assert taken.std() == pytest.approx(10**15 / 12**0.5, rel=0.1)
 
 
+@pytest.mark.any_python
+@pytest.mark.shares
 @pytest.mark.parametrize("count", [LONG, 5000])
 def test_positions_are_uniform_at_every_place(count: int) -> None:
     """Of 400 keys: where each tenth of the places leads, and what follows a position."""

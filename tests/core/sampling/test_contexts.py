@@ -179,6 +179,7 @@ def star(children: int) -> HeteroGraph:
     return HeteroGraph.from_edges(edges, {"user": 1, "order": children}, add_reverse=True)
 
 
+@pytest.mark.shares
 def test_children_and_their_order_are_uniform() -> None:
     """Every ordered pair of 9 children comes first equally often, taken whole or not."""
     for fanout in (4, 9):

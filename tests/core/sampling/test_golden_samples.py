@@ -24,6 +24,8 @@ from aethergraph import Graph, HeteroGraph, NeighborSampler
 from aethergraph.loading import SubgraphLoader
 from aethergraph.sampling import HeteroNeighborSampler, HGTSampler, RandomWalker, random_fanout
 
+pytestmark = pytest.mark.any_python
+
 MODES: dict[str, dict[str, Any]] = {
     "uniform": {},
     "replace": {"replace": True},

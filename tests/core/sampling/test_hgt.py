@@ -129,6 +129,7 @@ def star(degrees: list[list[int]]) -> HeteroGraph:
     )
 
 
+@pytest.mark.shares
 def test_nodes_are_drawn_by_the_square_of_their_score_in_order() -> None:
     graph = star([[0, 1, 1, 2], [0, 3], [3, 0, 4]])
     scores = np.array([1 / 4 + 1 / 2 + 1 / 3, 2 / 4, 1 / 4, 1 / 2 + 1 / 3, 1 / 3])
@@ -143,6 +144,7 @@ def test_nodes_are_drawn_by_the_square_of_their_score_in_order() -> None:
     assert abs(chi_square(np.array([counts[pair] for pair in chance]), expected)) < 5
 
 
+@pytest.mark.shares
 def test_the_second_hop_goes_by_what_is_left_and_what_was_added() -> None:
     """Users are drawn, then posts that they voted for; a post's score is that of both hops."""
     graph = HeteroGraph.from_edges(
@@ -161,6 +163,7 @@ def test_the_second_hop_goes_by_what_is_left_and_what_was_added() -> None:
     assert abs(chi_square(counts[expected > 0], expected[expected > 0])) < 5
 
 
+@pytest.mark.shares
 def test_long_lists_are_cut_at_random() -> None:
     """Every set of max_neighbors entries is as likely as any other."""
     graph = star([[0, 1, 2, 3, 4]])

@@ -253,6 +253,8 @@ def draws(degree: int, fanout: int, replace: bool, rounds: int) -> Ids:
     return np.stack([sampler.sample([0], key=k).edge for k in range(rounds)])
 
 
+@pytest.mark.any_python
+@pytest.mark.shares
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(("degree", "fanout"), [(20, 5), (64, 63), (100, 10), (200, 100)])
 def test_every_neighbour_is_as_likely(degree: int, fanout: int, replace: bool) -> None:
