@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -151,9 +153,12 @@ def test_folders_that_others_may_use_are_refused(runtime: Path) -> None:
         observe.list_processes()
 
 
-def test_other_users_get_nothing(runtime: Path) -> None:
+def test_other_users_get_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     if os.getuid():
         pytest.skip("only root can become another user")
+    # Not below tmp_path: each pytest that starts closes the folder of all of them to other users.
+    runtime = Path(tempfile.mkdtemp())
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     observe.enable()
     path = runtime / "aethergraph" / f"{os.getpid()}.sock"
     script = (
@@ -166,15 +171,15 @@ def test_other_users_get_nothing(runtime: Path) -> None:
             [sys.executable, "-S", "-c", script, str(path)], capture_output=True, text=True
         )
 
-    for folder in [*path.parents][:-1]:
-        if stat.S_IMODE(folder.stat().st_mode) & 0o001 == 0 and folder != path.parent:
-            folder.chmod(0o711)
+    runtime.chmod(0o711)
     assert "PermissionError" in answer().stderr
     path.parent.chmod(0o711)  # even if somebody has opened the doors
     path.chmod(0o666)
     done = answer()
     assert done.stdout == "0\n", done.stderr
     path.parent.chmod(0o700)
+    observe.disable()
+    shutil.rmtree(runtime)
 
 
 def test_long_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
