@@ -25,6 +25,8 @@ from aethergraph import _native as native
 from aethergraph._native import rdma
 from aethergraph.remote import FeatureServer, RemoteRows, onesided, open_source, wire
 
+pytestmark = pytest.mark.any_python
+
 READS = int(float(os.environ.get("AETHERGRAPH_SOAK_READS", "4e4")))
 
 
@@ -137,7 +139,6 @@ def test_shards() -> None:
         one.close()
 
 
-@pytest.mark.any_python
 def test_no_torn_row_is_taken(tmp_path: Path) -> None:
     """Beside writers in threads here and in the server's process, out of whose memory rows come."""
     table = LiveFeatureTable.create(tmp_path / "t", ROWS, ITEMS)
@@ -163,7 +164,6 @@ def test_no_torn_row_is_taken(tmp_path: Path) -> None:
     assert wrong == 0
 
 
-@pytest.mark.any_python
 def test_a_server_that_is_killed(tmp_path: Path) -> None:
     """Its end is seen; another one with the same table goes on, one with another does not."""
     for name, value in (("t", 1.0), ("u", 2.0)):
