@@ -67,7 +67,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def may_mention(source: str) -> bool:
-    """Whether all words of some name that EXECUTING lists are there: parsing takes far longer."""
+    """Return whether all words of some name in EXECUTING are there: parsing takes far longer."""
     words = set(re.findall(r"\w+", source))
     return not source.isascii() or any(
         all(part in words or "*" in part for part in name.split(".")) for name in EXECUTING
