@@ -109,13 +109,27 @@ def apart(serve: Callable[..., None], *args: Any) -> Iterator[int]:
         process.join()
 
 
+@contextmanager
+def only_client(ports: Any) -> Iterator[socket.socket]:
+    """Listen at a free port, and yield the one connection that comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ports.put(listener.getsockname()[1])
+        with listener.accept()[0] as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield client
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield sock
+
+
 def serve_sockets(path: str, ports: Any) -> None:
     """Answer ids with rows: as short as a server in Python can be."""
     rows = np.load(path, mmap_mode="r")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ports.put(listener.getsockname()[1])
-        client = listener.accept()[0]
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with only_client(ports) as client:
         while size := client.recv(8, socket.MSG_WAITALL):
             count = int.from_bytes(size, "little")
             ids = np.frombuffer(client.recv(8 * count, socket.MSG_WAITALL), np.int64)
@@ -124,11 +138,7 @@ def serve_sockets(path: str, ports: Any) -> None:
 
 @contextmanager
 def sockets_of(path: Path) -> Iterator[Gather]:
-    with (
-        apart(serve_sockets, str(path)) as port,
-        socket.create_connection(("127.0.0.1", port)) as sock,
-    ):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with apart(serve_sockets, str(path)) as port, connected(port) as sock:
 
         def gather(ids: NDArray[np.int64]) -> Any:
             sock.sendall(len(ids).to_bytes(8, "little") + ids.tobytes())
@@ -170,10 +180,7 @@ def serve_late(port: int, seconds: float, ports: Any) -> None:
 def serve_bytes(most: int, ports: Any) -> None:
     """Answer a number with as many bytes."""
     memory = memoryview(bytearray(most))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ports.put(listener.getsockname()[1])
-        client = listener.accept()[0]
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with only_client(ports) as client:
         while size := client.recv(8, socket.MSG_WAITALL):
             client.sendall(memory[: int.from_bytes(size, "little")])
 
@@ -201,11 +208,7 @@ class BytesAlone:
 
 @contextmanager
 def bytes_alone(num_rows: int) -> Iterator[BytesAlone]:
-    with (
-        apart(serve_bytes, 512 * num_rows) as port,
-        socket.create_connection(("127.0.0.1", port)) as sock,
-    ):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with apart(serve_bytes, 512 * num_rows) as port, connected(port) as sock:
         yield BytesAlone(sock, num_rows)
 
 

@@ -137,16 +137,9 @@ def setup(config: dict[str, Any]) -> Commands:
     for module in ("torch_geometric.loader", "torch_geometric.nn", "aethergraph.pyg"):
         importlib.import_module(module)  # before memory is counted
     before = memory()
-    build = (
-        pyg
-        if name == PYG
-        else alone
-        if name == ALONE
-        else stock
-        if name.startswith(STOCK)
-        else ours
-    )
-    make = build(folder, features, "memory" if name == ALONE else name.rsplit(" ", 1)[-1])
+    storage = "mmap" if name.endswith(" mmap") else "memory"
+    builds = {PYG: pyg, STOCK: stock, OURS: ours, ALONE: alone}
+    make = builds[name.removesuffix(f" {storage}")](folder, features, storage)
     num_nodes = len(np.load(folder / "y.npy", mmap_mode="r"))
     step = make_step(np.load(folder / features, mmap_mode="r").shape[1])
 
