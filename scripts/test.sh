@@ -48,8 +48,8 @@ STAGES=(
 # The first lane of a line, its longest, goes first; the others take what it leaves. Stages of a line follow each
 # other above.
 BESIDE=(
-    "environment build / c-tests c-asan"
-    "python interpreted python-asan docs / lint c-tsan c-no-uring c-fuzz / wheel install versions-install versions / dgl-install dgl"
+    "environment build / c-tests"
+    "python interpreted python-asan docs / lint c-asan c-tsan c-no-uring c-fuzz / wheel install versions-install versions / dgl-install dgl"
 )
 
 # Too long for every change: they run when they are named.
