@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,10 @@ def as_times(
         check_times(times, name)
         return times, None
     if array.dtype.kind not in "iu":
-        raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}")
+        hint = ""
+        if array.dtype.kind == "O" and isinstance(array[0], date):  # of Python
+            hint = f" ({type(array[0]).__name__}): give np.array(..., 'datetime64[us]')"
+        raise InvalidArgumentError(f"{name} must hold numbers, got dtype {array.dtype}{hint}")
     return as_ids(array, name), unit
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph._checks.arrays import as_float_values, check_weights, to_array
+from aethergraph._checks.arrays import (
+    as_float_values,
+    as_integer,
+    check_weights,
+    reject_first,
+    to_array,
+)
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_times, convert_times
 from aethergraph.dynamic.rows import GrowingRows
@@ -22,17 +28,17 @@ __all__ = ["as_rows", "one_id", "read_rows", "read_times", "read_weights"]
 Ids = NDArray[np.int64]
 
 
-def one_id(value: Any, name: str) -> Ids:
-    """Return one id as a vector."""
-    try:
-        number = value.__index__()
-    except (AttributeError, TypeError):
-        raise InvalidArgumentError(
-            f"{name} must be an integer, got {type(value).__name__}"
-        ) from None
+def one_id(value: Any, name: str) -> int:
+    """Return one id of a node as a Python int.
+
+    Raises:
+        InvalidArgumentError: it is no integer, or a bool.
+        OutOfRangeError: int64 does not hold it.
+    """
+    number = as_integer(value, name, bools=False)
     if not -(2**63) <= number < 2**63:
-        raise OutOfRangeError(f"{name} = {number} is no node", position=0)
-    return np.array([number], np.int64)
+        raise OutOfRangeError(f"{name} = {number} is no node", position=0, value=number)
+    return number
 
 
 def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None:
@@ -78,9 +84,11 @@ def read_weights(
     weights = as_float_values(weight, count, "weight", "the number of edges")
     check_weights(weights, "weight")
     with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(weights, np.float32)
-    check_weights(narrow, "weight")  # 1e300 is not finite any more
-    return narrow
+        reject_first(
+            lambda some: np.isinf(some.astype(np.float32)), weights, "weight",
+            "weights are kept as float32, which ends at 3.4e38",
+        )  # fmt: skip
+        return np.ascontiguousarray(weights, np.float32)
 
 
 def read_rows(

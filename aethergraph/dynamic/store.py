@@ -164,6 +164,8 @@ class LiveStore(LiveState):
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
     ) -> int:
         """Insert an edge; return its id, or that of the edge that is there already."""
+        if type(src) is not int or type(dst) is not int:
+            src, dst = one_id(src, "src"), one_id(dst, "dst")  # cffi takes a numpy 3.7 for 3
         if attrs is None and weight is None and time is None and kind.is_plain and self.is_writer:
             lock = self._lock
             lock.acquire()  # a with statement takes twice as long, a tenth of the whole call
@@ -213,7 +215,7 @@ class LiveStore(LiveState):
             one = {name: [value] for name, value in attrs.items()}
         return int(
             self.insert(
-                kind, one_id(src, "src"), one_id(dst, "dst"),
+                kind, [one_id(src, "src")], [one_id(dst, "dst")],
                 None if time is None else [time], None if weight is None else [weight], one,
             )[0]
         )  # fmt: skip

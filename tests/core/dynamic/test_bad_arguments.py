@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,16 @@ BAD: list[tuple[Call, str, int | None, int | None]] = [
     (lambda g: g.insert_edge(0, 2**70, time=1, weight=1, edge_attrs={"note": 1}), "dst", None,
      None),
     (lambda g: g.insert_edge(0.5, 0, time=1, weight=1, edge_attrs={"note": 1}), "src", None, None),
+    (lambda g: g.insert_edge(np.float32(3.7), 0, time=1, weight=1, edge_attrs={"note": 1}),  # type: ignore[arg-type]
+     "src must be an integer", None, None),
+    (lambda g: g.delete_edge(2**64, 0), r"src\[0\] = 18446744073709551616 is above", 0, 2**64),
+    (lambda g: g.insert_edges([0, 2**64], [1, 1], **GOOD), r"src\[1\] = 18446744073709551616 is", 1,
+     2**64),
+    (lambda g: g.has_edge(0, -(2**64)), r"v = -18446744073709551616 is not in|below 0", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(time=[datetime(2026, 1, 1)])),
+     r"\(datetime\): give np.array\(..., 'datetime64", None, None),
+    (lambda g: g.insert_edges([0], [1], **with_(weight=[1e39])), r"= 1e\+39: .*float32", 0,
+     None),
     (lambda g: g.insert_edge(None, 0, time=1, weight=1, edge_attrs={"note": 1}), "src", None, None),
     (lambda g: g.insert_edges([0, 1], [1], **GOOD), "src has 2 ids, but dst has 1", None, None),
     (lambda g: g.insert_edges([[0]], [1], **GOOD), "src", None, None),
@@ -184,6 +195,33 @@ def test_every_argument(number: int) -> None:
     if value is not None:
         assert caught.value.value == value
     check(graph, model)
+
+
+NO_IDS = [
+    np.float32(3.7), np.float32(-0.5), np.float32("nan"), np.float64(2), 3.0, np.array(3.7),
+    np.array("3"), True, np.bool_(True), np.array(True), "3", None, [1], np.array([1, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [Form(), Form("time"), Form("time", timed=True)])
+@pytest.mark.parametrize("value", NO_IDS, ids=repr)
+def test_what_is_no_id_of_a_node(form: Form, value: Any) -> None:
+    """A single edge goes to the core without an array, which would refuse floats and bools."""
+    graph = make_live(form, 5)
+    given = {"time": 1} if form.timed else {}
+    for ends in ((value, 1), (1, value)):
+        with pytest.raises(errors.InvalidArgumentError, match="must be an integer"):
+            graph.insert_edge(*ends, **given)
+        with pytest.raises(errors.InvalidArgumentError), graph.transaction():
+            graph.insert_edge(*ends, **given)
+    assert graph.num_edges == 0
+
+
+@pytest.mark.parametrize("value", [np.int8(3), np.uint64(3), np.array(3), 3], ids=repr)
+def test_integers_of_other_libraries_are_ids(value: Any) -> None:
+    graph = make_live(Form(), 5)
+    graph.insert_edge(value, value)
+    assert graph.has_edge(3, 3) and graph.num_edges == 1
 
 
 @examples(60)
