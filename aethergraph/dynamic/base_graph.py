@@ -32,12 +32,21 @@ from aethergraph.storage.choice import Storage
 from aethergraph.storage.memory import available_memory
 from aethergraph.storage.paging import Paging
 
-__all__ = ["Base", "BaseEdges"]
+__all__ = ["Base", "BaseEdges", "check_fingerprint"]
 
 Ids = NDArray[np.int64]
 #: Lists whose order is checked at once.
 _NODES_AT_ONCE = 1 << 16
 _IDS_AT_ONCE = 1 << 20
+
+
+def check_fingerprint(graph: HeteroGraph, fingerprint: str | None) -> None:
+    """Raise FileChangedError unless a graph's file is the one of a fingerprint; None is any."""
+    if fingerprint is not None and fingerprint != graph.fingerprint:
+        raise FileChangedError(
+            f"{graph.path} is another file than the one that the live graph was made over: put it "
+            "back, or make a new live graph"
+        )
 
 
 class Base:
@@ -73,11 +82,7 @@ class Base:
             self.path, storage=storage, memory_budget=memory_budget, progress=progress
         )
         self.fingerprint = self.graph.fingerprint
-        if fingerprint is not None and fingerprint != self.fingerprint:
-            raise FileChangedError(
-                f"{self.path} is another file than the one that the live graph was made over: put "
-                "it back, or make a new live graph"
-            )
+        check_fingerprint(self.graph, fingerprint)
         for name in self.graph.node_types:
             if self.graph.node_parts(name).node_time is not None:
                 raise UnsupportedError(

@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import re
@@ -29,10 +30,12 @@ import uuid
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import is_name, shown
+from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -56,6 +59,30 @@ _BASE = "gen-{:06}.aeg"
 _PLACES = ".places-"  # beside a base: where each edge is in it
 #: Bases and rows, and what a writer that was killed may have left of them.
 _OURS = re.compile(r"\.?(gen-\d{6,}\.(aeg|.+\.ids)|rows-\d{6,}\.aef)(\..*)?")
+
+
+#: Types of the fields that every description has, and of those of ``CURRENT``.
+_DESCRIPTION = {"uuid": str, "num_nodes": dict, "edge_types": list, "max_nodes": (int, NoneType)}
+_CURRENT = {"lsn": int, "base": (str, NoneType)}
+_CURRENT_WITH_BASE = {"nodes": dict, "edge_ids": list}
+
+
+def _check_fields(found: dict[str, Any], types: dict[str, Any]) -> None:
+    """Raise ValueError unless fields are there and of their types, counts not negative."""
+    for name, kind in types.items():
+        if name not in found:
+            raise ValueError(f"{name!r} is missing")
+        value = found[name]
+        counts = value.values() if isinstance(value, dict) else [value]
+        if not isinstance(value, kind) or any(
+            isinstance(count, bool) or (isinstance(count, int) and count < 0) for count in counts
+        ):
+            raise ValueError(f"{name} = {shown(value)}")
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _named(call: Call) -> Call:
@@ -159,11 +186,40 @@ class LiveDirectory:
                 f"{self.path / 'graph.json'} has version {shown(version)}: this build reads "
                 f"versions up to {_VERSION}"
             )
+        try:
+            _check_fields(found, _DESCRIPTION)
+            if not found["edge_types"]:
+                raise ValueError("there are no edge types")
+            for (source, relation, destination), form in found["edge_types"]:
+                EdgeForm.from_json(form)
+                if not {source, destination} <= set(found["num_nodes"]) or not is_name(relation):
+                    raise ValueError(f"edge type {shown((source, relation, destination))}")
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"{self.path / 'graph.json'} is damaged: {error}") from None
+        return found
+
+    def current(self) -> dict[str, Any]:
+        """Read which base counts, and what belongs to its commit.
+
+        Raises:
+            CorruptFileError: the file is damaged.
+        """
+        found = self.read_json("CURRENT")
+        try:
+            _check_fields(found, _CURRENT)
+            if found["base"] is not None:
+                _check_fields(found, _CURRENT_WITH_BASE)
+        except ValueError as error:
+            raise CorruptFileError(f"{self.path / 'CURRENT'} is damaged: {error}") from None
         return found
 
     @_named
     def read_json(self, name: str) -> dict[str, Any]:
-        """Read a file of the directory."""
+        """Read a file of the directory, whose checksum must be right if it has one.
+
+        Raises:
+            CorruptFileError: the file is damaged.
+        """
         path = self.path / name
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -174,10 +230,17 @@ class LiveDirectory:
             raise CorruptFileError(f"{path} is damaged: {error}") from None
         if not isinstance(found, dict):
             raise CorruptFileError(f"{path} is damaged: it holds no object")
+        checksum = found.pop("checksum", None)  # older builds wrote none
+        if checksum is not None and checksum != _checksum(found):
+            raise CorruptFileError(
+                f"{path} is damaged: its checksum is not that of its fields (after a change by "
+                "hand leave the field checksum out)"
+            )
         return found
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Replace a file of the directory, which survives a crash of the system."""
+        value = {**value, "checksum": _checksum(value)}
         self.write(name, json.dumps(value, indent=1).encode())
 
     @_named
@@ -202,7 +265,7 @@ class LiveDirectory:
 
     def info(self) -> dict[str, Any]:
         """Describe the directory without opening the graph: numbers are those of its base."""
-        found, current = self.description(), self.read_json("CURRENT")
+        found, current = self.description(), self.current()
         logs = list(self.path.glob("wal-*.log"))
         return {
             "path": str(self.path),

@@ -96,12 +96,25 @@ class EdgeForm:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> EdgeForm:
-        """Return the form that :meth:`to_json` described."""
-        attrs = {n: RowForm(tuple(shape), dtype) for n, (shape, dtype) in found["attrs"].items()}
-        return cls(
-            found["layout"], found["order"], found["has_time"], found["time_unit"],
-            found["has_weight"], attrs, found.get("edge_id_bytes", 8),
+        """Return the form that :meth:`to_json` described.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        unit, has_time = found["time_unit"], found["has_time"]
+        form = cls.read(
+            found["layout"], found["order"],
+            None if not has_time else "int64" if unit is None else f"datetime64[{unit}]",
+            "float32" if found["has_weight"] else None,
+            found["attrs"], found.get("edge_id_bytes", 8),
         )  # fmt: skip
+        if (form.time_unit, form.has_time, form.has_weight) != (
+            unit,
+            has_time,
+            found["has_weight"],
+        ):
+            raise ValueError(f"edges have the form {shown(dict(found))}")
+        return form
 
     def check_given(
         self, layout: Any, order: Any, edge_time: Any, edge_weight: Any, edge_attrs: Any

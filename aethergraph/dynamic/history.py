@@ -145,7 +145,7 @@ class History:
     def _begin(self) -> None:
         """Make the graph as of its base."""
         directory = self._directory
-        found, current = directory.description(), directory.read_json("CURRENT")
+        found, current = directory.description(), directory.current()
         forms = {
             (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
             for kind, form in found["edge_types"]
@@ -180,7 +180,7 @@ class History:
                 self._last = native.run_task(replay, None, 1)
             except BaseException as error:
                 self._store = None  # some commits may be done: another call begins anew
-                now = self._directory.read_json("CURRENT")
+                now = self._directory.current()
                 if isinstance(error, CorruptFileError) and now != reader.current:
                     raise OutOfRangeError(
                         f"lsn = {until}: {self._directory.path} was merged meanwhile, which gave "

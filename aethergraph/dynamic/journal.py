@@ -82,7 +82,7 @@ class LogReader:
     def __init__(self, store: LiveStore, directory: LiveDirectory) -> None:
         # Weak: the store may have the reader, and a cycle would keep the graph's memory for long.
         self._of, self.directory = weakref.ref(store), directory
-        current = directory.read_json("CURRENT")
+        current = directory.current()
         self.base: str | None = current.get("base")
         #: Files of rows that the log names, by node type and attribute.
         self._row_files: dict[str, str] = {}
@@ -252,7 +252,7 @@ class Journal(LogReader):
         try:
             self._store.live.flush()
             with self._merging:
-                current = self.directory.read_json("CURRENT")
+                current = self.directory.current()
                 self.directory.write_json("CURRENT", {**current, "closed": self._store.live.lsn})
             # A snapshot that is held keeps the lists, and would keep the log locked.
             with suppress(InvalidArgumentError):  # inside a transaction: with the lists, then
@@ -420,7 +420,7 @@ class Journal(LogReader):
             directory.write_json("CURRENT", {**state, "base": base})
         except BaseException as error:
             # Not if the failure came after the file was replaced: then the base is in use.
-            if directory.read_json("CURRENT").get("base") != base:
+            if directory.current().get("base") != base:
                 (directory.path / base).unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise storage_error(error, str(directory.path / "CURRENT")) from None

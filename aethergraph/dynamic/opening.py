@@ -94,7 +94,7 @@ def open_store(
     try:
         found = directory.description() if directory.exists else None
         if found is not None:
-            current = directory.read_json("CURRENT")
+            current = directory.current()
             made = make(found, current.get("nodes"), open_base_of(directory, current, how))
             restore_keys(made[0], directory, current, found.get("ids", {}), how.ids)
         assert made is not None

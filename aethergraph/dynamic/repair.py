@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aethergraph import _native as native
+from aethergraph.dynamic.base_graph import check_fingerprint
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import CorruptFileError
 from aethergraph.features import FeatureStore
@@ -25,15 +26,18 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
 
     Raises:
         CorruptFileError: a file is damaged, or missing; names it and the place.
+        FileChangedError: the graph was made over another file than the one that is there.
         UnsupportedError: a process writes the graph; names it.
     """
     directory = LiveDirectory(path)
-    current, found = directory.read_json("CURRENT"), []
+    directory.description()
+    current, found = directory.current(), list[str]()
     directory.lock()
     try:
         base = current["base"]
         if base is not None:
             with HeteroGraph.load(directory.path / base) as graph:
+                check_fingerprint(graph, current.get("fingerprint"))
                 graph.verify(progress)
             found.append(base)
         for file in current.get("ids", {}).values():
@@ -80,7 +84,7 @@ def truncate_log(path: native.Path) -> tuple[int, list[str]]:
     directory = LiveDirectory(path)
     directory.lock()
     try:
-        current = directory.read_json("CURRENT")
+        current = directory.current()
         before = set(directory.path.glob("*.cut-*"))
         last = native.truncate_journal(str(directory.path), directory.uuid, int(current["lsn"]) + 1)
         if last < int(current.get("closed", 0)):

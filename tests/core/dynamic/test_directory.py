@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 
 pytestmark = pytest.mark.any_python
@@ -329,8 +330,8 @@ def test_damage_is_named(tmp_path: Path) -> None:
     log.write_bytes(changed)
     with pytest.raises(errors.CorruptFileError, match="damaged at byte 4096: commit 1 was"):
         DynamicGraph.open(tmp_path / "g")
-    text = tmp_path / "g" / "graph.json"
-    text.write_text(text.read_text().replace('"version": 1', '"version": 9'))
+    directory, text = LiveDirectory(tmp_path / "g"), tmp_path / "g" / "graph.json"
+    directory.write_json("graph.json", {**directory.description(), "version": 9})
     with pytest.raises(errors.VersionError, match="version 9"):
         DynamicGraph.open(tmp_path / "g")
     text.write_text("{")
@@ -500,8 +501,6 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
 
 
 def test_the_command_line_describes_it(tmp_path: Path) -> None:
-    from aethergraph.dynamic.directory import LiveDirectory
-
     graph = make(tmp_path / "g", **FULL)
     graph.insert_edge(0, 1, time=3, weight=1, edge_attrs={"m": [0, 0]})
     found = LiveDirectory(tmp_path / "g").info()
