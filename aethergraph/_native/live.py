@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ from aethergraph._native.tasks import Task, lend
 from aethergraph._native.topology import struct_address
 from aethergraph._native.weight_sums import NativeSums
 from aethergraph.errors import UnsupportedError
+
+T = TypeVar("T")
 
 #: Looked up once: a call for each edge is made of such steps.
 _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
@@ -62,8 +64,9 @@ class NativeLive:
 
         self._handle = ffi.gc(handle, close)
         self.relations = tuple(relations)
-        #: Handle, and by relation and layout the bases that it borrows: what snapshots are of.
-        self._state: tuple[Any, dict[tuple[int, str], LiveBase]] = (self._handle, {})
+        #: Handle, by relation and layout the bases that it borrows, and :attr:`base_file`: what
+        #: snapshots are of. One object, since threads read it while a merge replaces it.
+        self._state: tuple[Any, dict[tuple[int, str], LiveBase], Any] = (self._handle, {}, None)
         #: Handles before :meth:`become`, while snapshots of theirs are held.
         self._former: list[Any] = []
         self._looked = 0.0  # when
@@ -182,17 +185,34 @@ class NativeLive:
         """Descriptors of the graph's memory; they stay the graph's.
 
         Raises:
-            UnsupportedError: its edges are in memory that other processes do not have.
+            UnsupportedError: other processes do not have it.
         """
-        count = int(lib.aether_live_num_descriptors(self._handle))
-        if not count:
+        self.check_shared()
+        return self.describe_memory(int)[0]
+
+    def check_shared(self) -> None:
+        """Raise UnsupportedError if the edges are in memory that other processes do not have."""
+        if not self.is_shared:
             raise UnsupportedError(
                 "the edges of this live graph are in its arena_memory, which other processes do "
                 "not have: sample in threads, or create it without arena_memory"
             )
-        out = ffi.new("int32_t[]", count)
-        lib.aether_live_descriptors(self._handle, out)
-        return list(out)
+
+    def describe_memory(self, describe: Callable[[int], T]) -> tuple[list[T], Any]:
+        """Return what is called with each descriptor, while it is open; and :attr:`base_file`."""
+        handle, _, base_file = self._state
+        out = ffi.new("int32_t[]", int(lib.aether_live_num_descriptors(handle)))
+        lib.aether_live_descriptors(handle, out)
+        return [describe(descriptor) for descriptor in out], base_file
+
+    @property
+    def base_file(self) -> Any:
+        """Object that the bases are of, which its user has given; None: there are none."""
+        return self._state[2]
+
+    @base_file.setter
+    def base_file(self, file: Any) -> None:
+        self._state = (*self._state[:2], file)
 
     def set_base(self, relation: int, layout: Literal["csc", "csr"], base: LiveBase) -> None:
         """Say where the lists of a relation's base are; before anything else, in every process."""
@@ -223,7 +243,7 @@ class NativeLive:
         Raises:
             InvalidArgumentError: a weight is negative or not finite.
         """
-        handle, bases = self._state
+        handle, bases, _ = self._state
         base = bases.get((relation, layout))
         if base is None or base.weights is None or not base.is_near or base.sums is not None:
             return
@@ -458,7 +478,7 @@ class NativeLive:
             return None, {}
         if self.follow is not None:
             self._catch_up()
-        return self._state
+        return self._state[:2]
 
     @contextmanager
     def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:

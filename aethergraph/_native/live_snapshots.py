@@ -57,7 +57,7 @@ class NativeSnapshot:
 
     def __init__(self, live: NativeLive) -> None:
         out, err = ffi.new("aether_snapshot **"), new_error()
-        handle, self._bases = live._state
+        handle, self._bases, _ = live._state
         code = lib.aether_snapshot_take(handle, out, err)
         if code:
             raise_error(code, err)

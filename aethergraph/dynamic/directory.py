@@ -49,6 +49,7 @@ from aethergraph.errors import (
 
 __all__ = ["LiveDirectory", "is_live_directory"]
 
+T = TypeVar("T")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 #: Of graphs with keys; of others 1, which builds before that read.
@@ -359,6 +360,20 @@ class LiveDirectory:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+    def while_published(self, call: Callable[[], T]) -> T:
+        """Return what ``call`` does with :meth:`address`; again if another one came meanwhile.
+
+        Raises:
+            ClosedError: nobody has the graph open.
+        """
+        while True:
+            before = self.published()
+            try:
+                return call()
+            except ClosedError:
+                if self.published() in (before, None):
+                    raise
 
     @_named
     def withdraw(self) -> None:

@@ -80,6 +80,7 @@ def set_bases(
         for layout in layouts if below.num_edges else ():
             if kind.form.layout in (layout, "both"):
                 live.set_base(kind.number, layout, below.lists(layout))
+    live.base_file = base
 
 
 def rows_room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:

@@ -42,7 +42,7 @@ from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage, log
-from aethergraph.storage.other_process import Owner
+from aethergraph.storage.other_process import OpenFile, Owner
 from aethergraph.storage.scratch import storage_error
 
 __all__ = ["Journal", "LogReader", "attach", "collect_values"]
@@ -222,28 +222,28 @@ class Journal(LogReader):
             kind: {
                 name: [
                     list(one.row_shape), one.dtype_name, one.room,
-                    None if one.base is None else one.origin, one.fd,
+                    None if one.base is None else one.origin, one.file,
                 ]
                 for name, one in table.items()
             }
             for kind, table in store.node_rows.items()
         }  # fmt: skip
         edges = [
-            [list(name), kind.form.to_json(), {key: one.fd for key, one in kind.rows.items()}]
+            [list(name), kind.form.to_json(), {key: one.file for key, one in kind.rows.items()}]
             for name, kind in store.kinds.items()
         ]
         ids = {
-            name: [one.type, one.room, None if one.base is None else one.base.path, one.fd]
+            name: [one.type, one.room, None if one.base is None else one.base.path, one.file]
             for name, one in store.keys.items()
         }
         self.directory.publish(
             {
                 "owner": list(Owner.here()),
-                "descriptors": store.live.descriptors if store.live.is_shared else [],
+                "descriptors": store.live.describe_memory(OpenFile.of)[0],
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
                 "base": None if store.base is None else store.base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
-                "ids": ids, "watermark": store.watermark.fd,
+                "ids": ids, "watermark": store.watermark.file,
             }
         )  # fmt: skip
 
@@ -367,7 +367,7 @@ class Journal(LogReader):
             lsn: number of that commit in the log.
             commit: its number.
         """
-        store, live = self._store, self._store.live
+        live = self._store.live
         last, last_lsn = live.take_last().commit, live.lsn
         live.close_journal()
         try:
@@ -380,7 +380,6 @@ class Journal(LogReader):
             log.warning("%s: merged, but the lists stay in memory: %s", self.directory.path, error)
             return
         former = live.become(fresh)
-        store.base = base
         self.publish()
         live.retire(former)
 
@@ -439,6 +438,11 @@ def attach(path: native.Path) -> LiveStore:
         UnsupportedError: it is somebody else's, or its edges are in memory of that process alone.
     """
     directory = LiveDirectory(path)
+    return directory.while_published(lambda: _attach(directory))
+
+
+def _attach(directory: LiveDirectory) -> LiveStore:
+    """Return the live graph that is published at the moment."""
     address = directory.address()
     owner = Owner(*address["owner"])
     if not address["descriptors"]:

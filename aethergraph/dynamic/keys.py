@@ -33,6 +33,7 @@ from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
 from aethergraph.storage.budget import Budget
+from aethergraph.storage.other_process import OpenFile
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.store import LiveStore
@@ -93,9 +94,9 @@ class GrowingKeys:
         return self.columns.types[0]
 
     @property
-    def fd(self) -> int:
-        """Descriptor of the memory, for other processes."""
-        return self._shared.fd
+    def file(self) -> OpenFile:
+        """File of the memory, for another process."""
+        return self._shared.file
 
     # ---- reading -----------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import LimitError
 from aethergraph.features.table import plain_rows
 from aethergraph.protocols import RowSource
+from aethergraph.storage.other_process import OpenFile
 
 __all__ = ["GrowingRows", "RowChange"]
 
@@ -106,9 +107,9 @@ class GrowingRows:
         self._superseded = deque[_Superseded]()
 
     @property
-    def fd(self) -> int:
-        """Descriptor of the arrays, for other processes."""
-        return self._shared.fd
+    def file(self) -> OpenFile:
+        """File of the memory, for another process."""
+        return self._shared.file
 
     @property
     def is_in_memory(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.errors import OutOfMemoryError, UnsupportedError
+from aethergraph.storage.other_process import OpenFile
 
 __all__ = ["Region", "SharedArrays"]
 
@@ -61,6 +62,11 @@ class SharedArrays:
             np.ndarray(region.shape, region.dtype, self._map, start)
             for region, start in zip(regions, starts, strict=True)
         ]
+
+    @property
+    def file(self) -> OpenFile:
+        """File of the arrays, for another process."""
+        return OpenFile.of(self.fd)
 
     def _close(self) -> None:
         """Close the descriptor, once: its number may be somebody else's afterwards."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.base_graph import Base
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
@@ -30,25 +31,51 @@ from aethergraph.dynamic.watermarks import SharedWatermark
 from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
-from aethergraph.storage.other_process import Owner, open_descriptors
+from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
-__all__ = ["LiveState"]
+__all__ = ["LiveState", "files_of"]
 
 _MOST_NODES = 2**32 - 1
 
 Own = TypeVar("Own", bound="LiveState")
 
 
-def _attach_lists(owner: Owner, descriptors: list[int]) -> native.NativeLive:
-    own = open_descriptors(owner, descriptors)
+def _attach_lists(owner: Owner, files: Sequence[OpenFile]) -> native.NativeLive:
+    own = open_descriptors(owner, files)
     try:
         return native.NativeLive.attach(own)
     finally:
         for descriptor in own:
             os.close(descriptor)
+
+
+def files_of(live: native.NativeLive) -> tuple[list[OpenFile], Base | None]:
+    """Return the files of the lists, for another process, and the base of these lists.
+
+    Raises:
+        UnsupportedError: they are in memory that other processes do not have.
+    """
+    live.check_shared()
+    return live.describe_memory(OpenFile.of)
+
+
+def _published_lists(path: str) -> tuple[native.NativeLive, Base | None]:
+    """Return the lists, and their base, that a graph in a directory goes on with.
+
+    Raises:
+        ClosedError: nobody has it open.
+    """
+    directory = LiveDirectory(path)
+
+    def attach() -> tuple[native.NativeLive, Base | None]:
+        address = directory.address()
+        base = None if address["base"] is None else Base.from_json(address["base"])
+        return _attach_lists(Owner(*address["owner"]), address["descriptors"]), base
+
+    return directory.while_published(attach)
 
 
 _stores: weakref.WeakSet[LiveState] = weakref.WeakSet()
@@ -104,8 +131,8 @@ class LiveState:
         memory: MemorySource | None = None,
         base: Base | None = None,
     ) -> None:
-        #: Base of the lists, and the one that rows by edge id began with.
-        self.base = self.rows_base = base
+        #: Base that rows by edge id began with.
+        self.rows_base = base
         self.max_nodes = _MOST_NODES if max_nodes is None else max_nodes
         self.first_nodes = dict(num_nodes)
         self.node_rows: dict[str, dict[str, GrowingRows]] = {name: {} for name in num_nodes}
@@ -220,56 +247,63 @@ class LiveState:
         """Pickle where the memory is: the copy reads this graph as it changes."""
         rows = {
             kind: {
-                name: (one.row_shape, one.dtype_name, one.room, one.base, one.fd)
+                name: (one.row_shape, one.dtype_name, one.room, one.base, one.file)
                 for name, one in table.items()
             }
             for kind, table in self.node_rows.items()
         }
         edges = {
-            name: (kind.form, {key: one.fd for key, one in kind.rows.items()})
+            name: (kind.form, {key: one.file for key, one in kind.rows.items()})
             for name, kind in self.kinds.items()
         }
-        where = (Owner.here(), self.live.descriptors, self.first_nodes)
-        keys = {name: (one.type, one.room, one.base, one.fd) for name, one in self.keys.items()}
-        bases = (self.rows_base, self.base)
+        files, base = files_of(self.live)
+        where = (Owner.here(), files, self.first_nodes)
+        keys = {name: (one.type, one.room, one.base, one.file) for name, one in self.keys.items()}
+        bases = (self.rows_base, base)
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
-        rest = (self.path, keys, sources, self.watermark.fd)
+        rest = (self.path, keys, sources, self.watermark.file)
         return _attach, (type(self), *where, rows, edges, *bases, *rest)
 
     @classmethod
     def attached(
         cls: type[Own],
         owner: Owner,
-        descriptors: list[int],
+        lists: Sequence[OpenFile],
         num_nodes: dict[str, int],
         rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
-        edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, int]]],
+        edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, OpenFile]]],
         rows_base: Base | None = None,
         base: Base | None = None,
         path: str | None = None,
-        keys: Mapping[str, tuple[str, int, IdMap | None, int]] | None = None,
+        keys: Mapping[str, tuple[str, int, IdMap | None, OpenFile]] | None = None,
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
-        watermark: int | None = None,
+        watermark: OpenFile | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
         Args:
             owner: the process.
-            descriptors: its descriptors of the native live graph.
+            lists: its files of the native live graph. If a merge has put others in their place
+                since, those that the directory names.
             num_nodes: nodes by type that the graph began with.
-            rows: by node type and attribute the shape of a row, dtype, room, base and descriptor.
-            edges: by edge type what is kept, and the descriptors of rows by name.
+            rows: by node type and attribute the shape of a row, dtype, room, base and file.
+            edges: by edge type what is kept, and the files of rows by name.
             rows_base: graph file that rows by edge id begin with, opened by this process.
             base: graph file that the lists are over.
             path: directory of the graph; None: it has none.
-            keys: by node type with keys their type, room, base and descriptor.
+            keys: by node type with keys their type, room, base and file.
             sources: rows that change by themselves, by node type and attribute.
-            watermark: its descriptor of the watermark; None: it has none.
+            watermark: its file of the watermark; None: it has none.
         """
         self = cls.__new__(cls)
-        self.rows_base, self.base, self.path = rows_base, base, path
+        try:
+            live = _attach_lists(owner, lists)
+        except ClosedError:
+            if path is None:
+                raise
+            live, base = _published_lists(path)
+        self.rows_base, self.path = rows_base, path
         self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
-        live = _attach_lists(owner, descriptors)
         self.node_rows = {
             kind: {
                 name: GrowingRows(*form, fd=open_descriptors(owner, [fd])[0])
@@ -297,20 +331,15 @@ class LiveState:
 
     def follow(self) -> native.NativeLive | None:
         """Return the lists that a reader goes on with after a merge; None: nobody has them."""
-        from aethergraph.dynamic.directory import LiveDirectory
-
         if self.path is None:
             return None
         try:
-            address = LiveDirectory(self.path).address()
-            base = None if address["base"] is None else Base.from_json(address["base"])
-            live = _attach_lists(Owner(*address["owner"]), address["descriptors"])
+            live, base = _published_lists(self.path)
         except (ClosedError, StorageError):
             return None  # the writer has closed it: there are no more commits
         if base is not None:
             self.sum_weights(base)
         set_bases(live, self.kinds, base)
-        self.base = base
         return live
 
     def prepare_weights(self, kind: EdgeKind, layout: Literal["csc", "csr"]) -> None:
@@ -324,6 +353,11 @@ class LiveState:
             base.edges[number].sum_weights(layout)
 
     # ---- reading -----------------------------------------------------------------------------
+
+    @property
+    def base(self) -> Base | None:
+        """Base of the lists; None: they have none, or the graph was closed."""
+        return None if self._native is None else cast("Base | None", self._native.base_file)
 
     @property
     def live(self) -> native.NativeLive:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.other_process import OpenFile
 
 __all__ = ["WATERMARK", "SharedWatermark", "cap_times", "is_kept", "packed", "times_of", "unpacked"]
 
@@ -60,9 +61,9 @@ class SharedWatermark:
             self._place[0] = _NONE
 
     @property
-    def fd(self) -> int:
-        """Descriptor of the memory."""
-        return self._shared.fd
+    def file(self) -> OpenFile:
+        """File of the memory, for another process."""
+        return self._shared.file
 
     @property
     def time(self) -> int | None:

@@ -32,7 +32,7 @@ from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
 from aethergraph.features.rows import as_rows
 from aethergraph.features.table import RowTable, no_such_row
 from aethergraph.protocols import SharedFile
-from aethergraph.storage.other_process import Owner, open_descriptors
+from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
 __all__ = ["LiveFeatureTable"]
 
@@ -457,7 +457,7 @@ class LiveFeatureTable(RowTable):
         slots = self.native_slots()
         where: Any = slots.path
         if where is None:
-            where = Owner.here(), slots.descriptor
+            where = Owner.here(), OpenFile.of(slots.descriptor)
         return _reopen, (where, self.generation, slots.writable, self._missing, slots.check)
 
     def __repr__(self) -> str:
@@ -474,8 +474,8 @@ def _reopen(
     if isinstance(where, str):
         table = LiveFeatureTable.open(where, writable=writable, missing=missing, check=check)
     else:
-        owner, number = where
-        [own] = open_descriptors(Owner(*owner), [number], "live feature table")
+        owner, file = where
+        [own] = open_descriptors(Owner(*owner), [file], "live feature table")
         try:
             table = LiveFeatureTable.attach(own, writable=writable, missing=missing, check=check)
         finally:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from aethergraph.errors import ClosedError, UnsupportedError
 
-__all__ = ["Owner", "open_descriptors"]
+__all__ = ["Owner", "OpenFile", "open_descriptors"]
 
 
 class Owner(NamedTuple):
@@ -35,12 +35,29 @@ def _started(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[19])
 
 
-def open_descriptors(owner: Owner, numbers: Sequence[int], what: str = "live graph") -> list[int]:
-    """Open the files behind the descriptors of another process; return ones of this process.
+class OpenFile(NamedTuple):
+    """File that a process has open, for another one; numbers are used again, so the inode counts.
+
+    Between two processes' looks the owner may have closed it, and opened another in its place.
+    """
+
+    descriptor: int
+    inode: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> OpenFile:
+        """Return the file of a descriptor of this process."""
+        return cls(descriptor, os.fstat(descriptor).st_ino)
+
+
+def open_descriptors(
+    owner: Owner, files: Sequence[OpenFile], what: str = "live graph"
+) -> list[int]:
+    """Open files that another process has open; return descriptors of this process.
 
     Args:
         owner: the process.
-        numbers: its descriptors.
+        files: the files, perhaps as lists, as JSON has them.
         what: what they are of, for messages.
 
     Raises:
@@ -51,9 +68,13 @@ def open_descriptors(owner: Owner, numbers: Sequence[int], what: str = "live gra
     try:
         if _started(owner.pid) != owner.started:
             raise FileNotFoundError(owner.pid)
-        opened.extend(
-            os.open(f"/proc/{owner.pid}/fd/{n}", os.O_RDWR | os.O_CLOEXEC) for n in numbers
-        )
+        for number, inode in files:
+            name = f"/proc/{owner.pid}/fd/{number}"
+            if os.stat(name).st_ino != inode:  # of a pipe, say, whose opening would wait
+                raise FileNotFoundError(number)
+            opened.append(os.open(name, os.O_RDWR | os.O_CLOEXEC))
+            if os.fstat(opened[-1]).st_ino != inode:
+                raise FileNotFoundError(number)
         if _started(owner.pid) != owner.started:  # it ended meanwhile, and another has its number
             raise FileNotFoundError(owner.pid)
     except (FileNotFoundError, ProcessLookupError):

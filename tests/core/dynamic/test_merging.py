@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -334,3 +335,49 @@ def test_the_budget_is_kept(how: str, tmp_path: Path) -> None:
             told = child.stdout.readline()
         assert told == ("done\n" if how == "merge" else "")
         assert child.returncode == (0 if how == "merge" else -signal.SIGKILL)
+
+
+def edges_of(graph: DynamicGraph) -> list[tuple[int, int]]:
+    src, dst = graph.edge_index()
+    return sorted(zip(src.tolist(), dst.tolist(), strict=True))
+
+
+def test_a_pickle_from_before_a_merge_opens_what_is_there_now(tmp_path: Path) -> None:
+    """Memory of the lists that it names is gone, and its descriptors are somebody else's."""
+    with DynamicGraph.open(tmp_path / "g", 50, 16) as graph:
+        for number in range(6):
+            graph.insert_edges([number] * 5, np.arange(5))
+            text = pickle.dumps(graph)
+            for _ in range(number % 3):
+                graph.merge()
+                graph.insert_edge(number, 10 + number)
+            copy = pickle.loads(text)
+            assert edges_of(copy) == edges_of(graph)
+            graph.insert_edge(number, 20 + number)
+            assert edges_of(copy) == edges_of(graph)
+        text = pickle.dumps(graph)
+    with pytest.raises(errors.ClosedError):
+        pickle.loads(text)
+
+
+def test_attaching_beside_merges(tmp_path: Path) -> None:
+    stop, counts = threading.Event(), [0]
+    with DynamicGraph.open(tmp_path / "g", 50, 16) as graph:
+        graph.insert_edges(np.arange(49), np.arange(1, 50))
+
+        def merge_again() -> None:
+            while not stop.is_set():
+                graph.merge()
+                counts[0] += 1
+
+        merging = threading.Thread(target=merge_again)
+        merging.start()
+        try:
+            end = time.monotonic() + 3
+            while time.monotonic() < end or counts[0] < 20:
+                text = pickle.dumps(graph)
+                for copy in (DynamicGraph.attach(tmp_path / "g"), pickle.loads(text)):
+                    assert copy.num_edges == 49 and copy.has_edge(7, 8)
+        finally:
+            stop.set()
+            merging.join()

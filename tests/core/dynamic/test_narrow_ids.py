@@ -88,7 +88,7 @@ def test_a_directory_of_before_has_wide_ids(tmp_path: Path) -> None:
     with DynamicGraph.open(path, NODES, 64) as graph:
         graph.insert_edges([1, 2], [3, 4])
     described = json.loads((path / "graph.json").read_text())
-    del described["edge_types"][0][1]["edge_id_bytes"]
+    del described["edge_types"][0][1]["edge_id_bytes"], described["checksum"]
     (path / "graph.json").write_text(json.dumps(described))
     with DynamicGraph.open(path, arena_mb=64) as graph:
         assert graph.in_edges(3).tolist() == [0]
