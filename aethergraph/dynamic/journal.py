@@ -15,7 +15,7 @@ import json
 import threading
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -248,18 +248,16 @@ class Journal(LogReader):
         )  # fmt: skip
 
     def close(self) -> None:
-        """Wait until all commits are on disk, and let another process write."""
-        try:
-            self._store.live.flush()
-            with self._merging:
-                current = self.directory.current()
-                self.directory.write_json("CURRENT", {**current, "closed": self._store.live.lsn})
+        """Wait until all commits are on disk, and let another process write, whatever fails."""
+        live, directory = self._store.live, self.directory
+        with ExitStack() as stack:
+            stack.callback(directory.unlock)
+            stack.callback(directory.withdraw)
             # A snapshot that is held keeps the lists, and would keep the log locked.
-            with suppress(InvalidArgumentError):  # inside a transaction: with the lists, then
-                self._store.live.close_journal()
-        finally:
-            self.directory.withdraw()
-            self.directory.unlock()
+            stack.callback(live.close_journal)
+            live.flush()
+            with self._merging:
+                directory.write_json("CURRENT", {**directory.current(), "closed": live.lsn})
 
     # ---- writing -----------------------------------------------------------------------------
 

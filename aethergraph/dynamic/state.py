@@ -395,11 +395,20 @@ class LiveState:
         return self._native is None
 
     def close(self) -> None:
-        """Drop the store's own references; snapshots keep theirs."""
-        if self.journal is not None:
-            self.journal.close()
-            self.journal = None
-        self._native = None
+        """Drop the store's own references, whatever fails; snapshots keep theirs.
+
+        Raises:
+            InvalidArgumentError: a transaction is open; then nothing is closed.
+        """
+        with self._lock:  # after the transactions of other threads
+            if self._open is not None:
+                raise InvalidArgumentError("close() inside a transaction: call it after its end")
+            journal, self.journal = self.journal, None
+        try:
+            if journal is not None:
+                journal.close()
+        finally:
+            self._native = None
 
     @property
     def time_unit(self) -> str | None:

@@ -2,7 +2,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <inttypes.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "log/directory.h"
 #include "log_helpers.h"
@@ -555,6 +557,42 @@ TEST(a_spare_segment_is_taken) {
     CHECK_EQ(log_count_files(dir, ".spare"), 1);
     ae_log_close(log); /* takes what is not whole away */
     CHECK_EQ(log_count_files(dir, ".spare"), 0);
+}
+
+static int64_t bytes_on_disk(const char *dir, const char *name) {
+    char path[300];
+    struct stat found;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return stat(path, &found) == 0 ? found.st_blocks * 512 : -1;
+}
+
+/* A session of one commit takes a few blocks, and every one of many comes back. */
+TEST(what_a_session_has_not_used_goes_back_to_the_disk) {
+    enum { SIZE = 1 << 20 };
+    char dir[128], name[64];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(SIZE, AE_LOG_SYNC);
+    log_dir(dir, sizeof dir, "unused");
+    for (uint64_t session = 1; session <= 6; session++) {
+        REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        CHECK_EQ(next, session);
+        REQUIRE_OK(log_put_next(log, &err), err);
+        snprintf(name, sizeof name, "wal-%016" PRIx64 ".log", session);
+        CHECK(bytes_on_disk(dir, name) >= SIZE); /* while it may be written to */
+        ae_log_close(log);
+        if (session == 1 && bytes_on_disk(dir, name) >= SIZE)
+            return; /* a file system without holes */
+        CHECK(bytes_on_disk(dir, name) <= 64 << 10);
+    }
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    CHECK_EQ(next, 7);
+    REQUIRE_OK(log_put_next(log, &err), err);
+    CHECK_OK(ae_log_release(log, 7, &err), err);
+    CHECK_EQ(log_count_files(dir, ".free"), 0); /* with holes they are of no use */
+    CHECK_EQ(log_count_files(dir, ".log"), 1);
+    ae_log_close(log);
 }
 
 TEST(what_is_left_over_goes) {

@@ -20,6 +20,7 @@
 #define NAME_ROOM  64
 #define NEW_NAME   "wal.new"
 #define SPARE_NAME "wal.spare" /* while it is filled; then it has the name of no segment */
+#define BLOCK      ((uint64_t)4096)
 #define FILL_CHUNK ((uint64_t)1 << 20)
 
 static void name_of(uint64_t first_lsn, const char *suffix, char name[NAME_ROOM]) {
@@ -261,6 +262,18 @@ void ae_log_remove_unfinished(const ae_log_directory *dir) {
 
 /* ---- recycle ----------------------------------------------------------------------- */
 
+void ae_log_cut_unused(int fd, uint64_t end, uint64_t size) {
+    const uint64_t from = (end + BLOCK - 1) / BLOCK * BLOCK;
+    if (from < size)
+        aether_file_discard(fd, from, size - from);
+}
+
+/* Return whether the disk has room for all of a file: a segment must not find it full half-way. */
+static bool is_whole(const ae_log_directory *dir, const char *name) {
+    struct stat found;
+    return fstatat(dir->fd, name, &found, 0) == 0 && found.st_blocks * 512 >= found.st_size;
+}
+
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err) {
     char from[NAME_ROOM], to[NAME_ROOM];
     uint64_t *lsns, count;
@@ -270,7 +283,8 @@ int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aeth
     free(lsns);
     name_of(first_lsn, "log", from);
     name_of(first_lsn, "free", to);
-    int failed = count < AE_LOG_MAX_FREE ? ae_os_calls.rename(dir->fd, from, to) : unlinkat(dir->fd, from, 0);
+    const bool kept = count < AE_LOG_MAX_FREE && is_whole(dir, from);
+    int failed = kept ? ae_os_calls.rename(dir->fd, from, to) : unlinkat(dir->fd, from, 0);
     if (failed)
         return ae_error_os(err, errno, "cannot recycle log segment '%s/%s'", dir->path, from);
     return sync_directory(dir, err);

@@ -7,7 +7,8 @@
  *
  *   begin     take a .free, or fill wal.new and sync it; write the header, sync
  *             -> rename to .log -> sync the directory
- *   recycle   rename .log to .free -> sync the directory
+ *   cut       at the end of a session: what is behind the last frame becomes a hole
+ *   recycle   rename .log to .free, or remove one with a hole -> sync the directory
  *
  * Writing over blocks that were written before changes no metadata: a sync waits for the data
  * alone, and the disk can only be full when a segment begins. A file has its name .log only once
@@ -56,7 +57,11 @@ void ae_log_remove_unfinished(const ae_log_directory *dir);
 /* Delete files that are kept for later, but for a few. */
 void ae_log_trim_free(const ae_log_directory *dir, uint64_t keep);
 
-/* Put a segment aside, to be used again. */
+/* Give the disk back what an open segment of `size` bytes has behind `end`; it reads as zeros from then on.
+ * Does nothing where the file system cannot. */
+void ae_log_cut_unused(int fd, uint64_t end, uint64_t size);
+
+/* Put a segment aside, to be used again; or remove it, if enough are there or it was cut. */
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);
 
 /* Open a segment for reading and writing. */

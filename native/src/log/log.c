@@ -429,8 +429,11 @@ int ae_log_open(const char *path, const ae_log_options *options, uint64_t from, 
 void ae_log_close(ae_log *log) {
     if (!log)
         return;
-    if (log->fd >= 0)
+    if (log->fd >= 0) {
+        if (log->owner == getpid()) /* there may be a mark */
+            ae_log_cut_unused(log->fd, log->end + AE_LOG_UNIT, log->header.size);
         close(log->fd);
+    }
     if (log->owner == getpid()) {
         ae_log_drop_spare(&log->dir, &log->spare);
         if (log->dir.fd >= 0)

@@ -592,3 +592,30 @@ def test_merges_take_turns(tmp_path: Path) -> None:
     graph.close()
     with pytest.raises(errors.InvalidArgumentError, match="made with num_vertices = 6, not 7"):
         DynamicGraph.open(tmp_path / "g", 7)
+
+
+def test_a_directory_that_was_renamed_is_closed_all_the_same(tmp_path: Path) -> None:
+    path, after = tmp_path / "g", tmp_path / "h"
+    graph = make(path)
+    graph.insert_edge(0, 1)
+    path.rename(after)
+    with pytest.raises(errors.UnsupportedError, match="is being written by process"):
+        DynamicGraph.open(after)
+    with pytest.raises(errors.MissingFileError, match="CURRENT does not exist"):
+        graph.close()
+    assert graph.closed
+    graph.close()  # again: nothing is left to do
+    with DynamicGraph.open(after) as again:
+        assert again.num_edges == 1
+        again.insert_edge(1, 2)
+
+
+def test_closing_inside_a_transaction(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    with graph.transaction():
+        graph.insert_edge(0, 1)
+        with pytest.raises(errors.InvalidArgumentError, match="inside a transaction"):
+            graph.close()
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g") as again:
+        assert again.num_edges == 1
