@@ -13,7 +13,7 @@ file from elsewhere, edges keep the ids of the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -104,7 +104,7 @@ class Base:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Base:
+    def from_json(cls, found: Mapping[str, Any]) -> Base:
         """Open the base that :meth:`to_json` described."""
         return cls(**found)
 

@@ -29,6 +29,7 @@ import stat
 import uuid
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
@@ -371,7 +372,7 @@ class LiveDirectory:
             before = self.published()
             try:
                 return call()
-            except ClosedError:
+            except (ClosedError, MissingFileError):  # memory or a base that a merge has replaced
                 if self.published() in (before, None):
                     raise
 
@@ -391,6 +392,12 @@ class LiveDirectory:
         """Return a name for a file of rows."""
         numbers = [int(p.name[5:].split(".")[0]) for p in self.path.glob("rows-*.aef*")]
         return f"rows-{max(numbers, default=0) + 1:06}.aef"
+
+    def remove_base(self, name: str) -> None:
+        """Remove a base, its keys and places; leave what cannot be removed for the next open."""
+        for path in self.path.glob(f"{name.partition('.')[0]}.*"):
+            with suppress(OSError):
+                path.unlink()
 
     @_named
     def remove_others(self, names: set[str]) -> None:

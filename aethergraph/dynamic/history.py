@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph.dynamic.directory import LiveDirectory
@@ -11,7 +13,7 @@ from aethergraph.dynamic.journal import LogReader, collect_values
 from aethergraph.dynamic.opening import Opening, open_base_of, restore_keys
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import ClosedError, CorruptFileError, OutOfRangeError
+from aethergraph.errors import ClosedError, CorruptFileError, MissingFileError, OutOfRangeError
 from aethergraph.storage.choice import Storage
 
 __all__ = ["History"]
@@ -144,8 +146,22 @@ class History:
 
     def _begin(self) -> None:
         """Make the graph as of its base."""
+        while True:
+            current = self._directory.current()
+            try:
+                self._begin_from(current)
+            except MissingFileError:  # a base that was merged twice meanwhile
+                if self._directory.current() == current:
+                    raise
+            else:
+                assert self._reader is not None
+                if self._reader.current == current:  # else merged between two looks
+                    break
+        self._first = self._last = int(current["lsn"])
+
+    def _begin_from(self, current: dict[str, Any]) -> None:
         directory = self._directory
-        found, current = directory.description(), directory.current()
+        found = directory.description()
         forms = {
             (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
             for kind, form in found["edge_types"]
@@ -158,10 +174,6 @@ class History:
         store.uuid = directory.uuid.hex()
         restore_keys(store, directory, current, found.get("ids", {}), None)
         self._store, self._reader = store, LogReader(store, directory)
-        if self._reader.current != current:  # merged between two looks
-            self._begin()
-            return
-        self._first = self._last = int(current["lsn"])
 
     def _go_on(self, until: int) -> None:
         """Do the commits up to ``until`` again."""

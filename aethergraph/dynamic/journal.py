@@ -189,6 +189,9 @@ class Journal(LogReader):
         )  # fmt: skip
         store.path, store.uuid = str(directory.path), directory.uuid.hex()
         self._merging = threading.Lock()
+        #: Last base that this session has written, and those before it that are still there.
+        self._written: str | None = None
+        self._superseded = list[str]()
         current, lsn = self.current, int(self.current["lsn"])
         native.run_task(
             lambda task: store.live.open_journal(*self._log, lsn + 1, self.take_note, task),
@@ -344,14 +347,25 @@ class Journal(LogReader):
             raise
         state = {"lsn": lsn, "nodes": counts, "edge_ids": ends, "offsets": offsets}
         self._make_current(base, {**state, "ids": ids} if ids else state)
-        # Older files may be mapped by this graph and its readers: they go when it is opened again.
-        self.base = base
+        self._replace_base(base)
         below = Base(path, self._storage, self._budget, ends=ends)
         store.sum_weights(below)  # which reads them: not while others wait
         with store.writing():
             store.live.release_journal(lsn + 1)
             self._go_on_over(below, counts, lsn, taken.commit)
         return str(path)
+
+    def _replace_base(self, base: str) -> None:
+        """Remember what the base is; remove the one that was written two merges ago.
+
+        Who has that one open goes on reading it. The first base of all stays until the graph is
+        opened again: rows and keys that began with it are opened by its name.
+        """
+        if self._written:
+            self._superseded.append(self._written)
+        self.base = self._written = base
+        while len(self._superseded) > 1:
+            self.directory.remove_base(self._superseded.pop(0))
 
     def _go_on_over(self, base: Base, counts: dict[str, int], lsn: int, commit: int) -> None:
         """Let the lists be those of a base, and of what was committed since, in fresh memory.
@@ -468,12 +482,10 @@ def _attach(directory: LiveDirectory) -> LiveStore:
         (name[0], name[1], name[2]): (EdgeForm.from_json(form), fds)
         for name, form, fds in address["edges"]
     }
-    rows_base, base = (
-        None if address[name] is None else Base.from_json(address[name])
-        for name in ("rows_base", "base")
-    )
+    rows_base = address["rows_base"]
     store = LiveStore.attached(
-        owner, address["descriptors"], address["num_nodes"], rows, edges, rows_base, base,
+        owner, address["descriptors"], address["num_nodes"], rows, edges,
+        None if rows_base is None else Base.from_json(rows_base), address["base"],
         str(directory.path),
         {
             name: (kind, room, None if path is None else IdMap.load(path), fd)

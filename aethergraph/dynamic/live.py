@@ -117,6 +117,10 @@ class LiveGraph:
         The log before it is given up. Reads and writes go on meanwhile; another :meth:`merge` waits
         for the end. What writes replace is kept until then, as for any snapshot.
 
+        Files of bases stay for a while: the one before the last merge is removed by the next one
+        (who has it open goes on reading it), the one that the graph was opened with by the next
+        open.
+
         Afterwards the lists are over the new base: those that had changed leave memory with the
         last snapshot from before, and only what was committed meanwhile is there. Where memory has
         no room for both, they stay, which is logged as a warning. Rows of edges that were inserted
@@ -138,6 +142,7 @@ class LiveGraph:
             ClosedError: the graph was closed.
         """
         self._store.check_open()
+        self._store.check_writer()
         if self._store.journal is None:
             raise UnsupportedError(
                 "this live graph is in memory only: open(path) keeps one in a directory, and "

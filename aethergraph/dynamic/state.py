@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
@@ -28,7 +28,12 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
 from aethergraph.dynamic.watermarks import SharedWatermark
-from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    MissingFileError,
+    StorageError,
+)
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
@@ -43,10 +48,19 @@ _MOST_NODES = 2**32 - 1
 Own = TypeVar("Own", bound="LiveState")
 
 
-def _attach_lists(owner: Owner, files: Sequence[OpenFile]) -> native.NativeLive:
+#: Lists, and the base that they are over.
+Lists: TypeAlias = tuple[native.NativeLive, Base | None]
+
+
+def _attach_lists(owner: Owner, files: Sequence[OpenFile], base: Mapping[str, Any] | None) -> Lists:
+    """Open the lists of another process, and their base.
+
+    Raises:
+        ClosedError, MissingFileError: they are gone, after a merge say.
+    """
     own = open_descriptors(owner, files)
     try:
-        return native.NativeLive.attach(own)
+        return native.NativeLive.attach(own), None if base is None else Base.from_json(base)
     finally:
         for descriptor in own:
             os.close(descriptor)
@@ -62,7 +76,7 @@ def files_of(live: native.NativeLive) -> tuple[list[OpenFile], Base | None]:
     return live.describe_memory(OpenFile.of)
 
 
-def _published_lists(path: str) -> tuple[native.NativeLive, Base | None]:
+def _published_lists(path: str) -> Lists:
     """Return the lists, and their base, that a graph in a directory goes on with.
 
     Raises:
@@ -70,10 +84,9 @@ def _published_lists(path: str) -> tuple[native.NativeLive, Base | None]:
     """
     directory = LiveDirectory(path)
 
-    def attach() -> tuple[native.NativeLive, Base | None]:
+    def attach() -> Lists:
         address = directory.address()
-        base = None if address["base"] is None else Base.from_json(address["base"])
-        return _attach_lists(Owner(*address["owner"]), address["descriptors"]), base
+        return _attach_lists(Owner(*address["owner"]), address["descriptors"], address["base"])
 
     return directory.while_published(attach)
 
@@ -259,7 +272,7 @@ class LiveState:
         files, base = files_of(self.live)
         where = (Owner.here(), files, self.first_nodes)
         keys = {name: (one.type, one.room, one.base, one.file) for name, one in self.keys.items()}
-        bases = (self.rows_base, base)
+        bases = (self.rows_base, None if base is None else base.to_json())
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
         rest = (self.path, keys, sources, self.watermark.file)
         return _attach, (type(self), *where, rows, edges, *bases, *rest)
@@ -273,7 +286,7 @@ class LiveState:
         rows: Mapping[str, Mapping[str, tuple[Any, ...]]],
         edges: Mapping[EdgeType, tuple[EdgeForm, Mapping[str, OpenFile]]],
         rows_base: Base | None = None,
-        base: Base | None = None,
+        base: Mapping[str, Any] | None = None,
         path: str | None = None,
         keys: Mapping[str, tuple[str, int, IdMap | None, OpenFile]] | None = None,
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
@@ -289,7 +302,7 @@ class LiveState:
             rows: by node type and attribute the shape of a row, dtype, room, base and file.
             edges: by edge type what is kept, and the files of rows by name.
             rows_base: graph file that rows by edge id begin with, opened by this process.
-            base: graph file that the lists are over.
+            base: graph file that the lists are over, as :meth:`Base.to_json` describes it.
             path: directory of the graph; None: it has none.
             keys: by node type with keys their type, room, base and file.
             sources: rows that change by themselves, by node type and attribute.
@@ -297,11 +310,11 @@ class LiveState:
         """
         self = cls.__new__(cls)
         try:
-            live = _attach_lists(owner, lists)
-        except ClosedError:
+            live, below = _attach_lists(owner, lists, base)
+        except (ClosedError, MissingFileError):
             if path is None:
                 raise
-            live, base = _published_lists(path)
+            live, below = _published_lists(path)
         self.rows_base, self.path = rows_base, path
         self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
         self.node_rows = {
@@ -315,16 +328,16 @@ class LiveState:
         self.kinds = {}
         for number, (name, (form, fds)) in enumerate(edges.items()):
             opened = dict(zip(fds, open_descriptors(owner, list(fds.values())), strict=True))
-            below = None if rows_base is None else rows_base.edges[number]
-            self.kinds[name] = EdgeKind(name, number, form, opened, below)
-        set_bases(live, self.kinds, base)
+            first = None if rows_base is None else rows_base.edges[number]
+            self.kinds[name] = EdgeKind(name, number, form, opened, first)
+        set_bases(live, self.kinds, below)
         self._set(
             live, is_writer=False,
             watermark=None if watermark is None else open_descriptors(owner, [watermark])[0],
         )  # fmt: skip
         self.keys = {
-            name: GrowingKeys(kind, room, below, open_descriptors(owner, [fd])[0])
-            for name, (kind, room, below, fd) in (keys or {}).items()
+            name: GrowingKeys(kind, room, first_ids, open_descriptors(owner, [fd])[0])
+            for name, (kind, room, first_ids, fd) in (keys or {}).items()
         }
         live.follow = _follower(self)
         return self

@@ -89,7 +89,8 @@ class LiveStore(LiveState):
                 yield
                 opened.check()
 
-    def _check_writer(self) -> None:
+    def check_writer(self) -> None:
+        """Raise UnsupportedError unless this process writes the graph."""
         if not self.is_writer:
             raise UnsupportedError(
                 "this copy of the live graph can only read: the process that made the graph writes"
@@ -103,7 +104,7 @@ class LiveStore(LiveState):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Keep other threads from writing in a ``with`` block."""
-        self._check_writer()
+        self.check_writer()
         with self._lock:
             yield
 
@@ -251,7 +252,7 @@ class LiveStore(LiveState):
         attrs: Mapping[str, ArrayLike] | None,
     ) -> Ids:
         """Insert edges; return the id of each."""
-        self._check_writer()
+        self.check_writer()
         source, target = as_ids(src, "src"), as_ids(dst, "dst")
         count = len(source)
         if count != len(target):

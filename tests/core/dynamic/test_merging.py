@@ -337,7 +337,7 @@ def test_the_budget_is_kept(how: str, tmp_path: Path) -> None:
         assert child.returncode == (0 if how == "merge" else -signal.SIGKILL)
 
 
-def edges_of(graph: DynamicGraph) -> list[tuple[int, int]]:
+def edges_of(graph: Any) -> list[tuple[int, int]]:
     src, dst = graph.edge_index()
     return sorted(zip(src.tolist(), dst.tolist(), strict=True))
 
@@ -358,6 +358,32 @@ def test_a_pickle_from_before_a_merge_opens_what_is_there_now(tmp_path: Path) ->
         text = pickle.dumps(graph)
     with pytest.raises(errors.ClosedError):
         pickle.loads(text)
+
+
+def test_bases_that_were_replaced_do_not_pile_up(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    DynamicGraph.open(path, 50, 16).close()
+    with DynamicGraph.open(path, arena_mb=16) as graph:
+        graph.node_attrs["x"] = np.arange(100.0).reshape(50, 2)
+        graph.insert_edge(0, 1)
+        first = graph.merge()
+    with DynamicGraph.open(path, arena_mb=16) as graph:
+        text, held, written = pickle.dumps(graph), graph.snapshot(), []
+        old = Graph.load(graph.merge())
+        for number in range(4):
+            graph.insert_edge(number, number + 2)
+            written.append(graph.merge())
+        assert sorted(str(file) for file in path.glob("gen-*")) == [first, *written[-2:]]
+        assert edges_of(held) == [(0, 1)]  # who has a file open goes on reading it
+        assert old.num_edges == 1
+        copy = pickle.loads(text)
+        assert edges_of(copy) == edges_of(graph)
+        assert copy.features.gather([3]).tolist() == [[6.0, 7.0]]  # type: ignore[union-attr]
+        attached = DynamicGraph.attach(path)
+        assert edges_of(attached) == edges_of(graph)
+    with DynamicGraph.open(path, arena_mb=16) as graph:
+        assert graph.num_edges == 5
+        assert sorted(str(file) for file in path.glob("gen-*")) == written[-1:]
 
 
 def test_attaching_beside_merges(tmp_path: Path) -> None:
