@@ -287,8 +287,8 @@ def verify_command(
                 print_error(str(error))
                 continue
             seconds = perf_counter() - began
-            length = path.stat().st_size if path.is_file() else 0
-            text = f"{path}: {found} ({size(length)}, {duration(seconds)})"
+            length = f"{size(path.stat().st_size)}, " if path.is_file() else ""
+            text = f"{path}: {found} ({length}{duration(seconds)})"
             stdout().print(text, markup=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)

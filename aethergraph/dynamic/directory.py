@@ -143,11 +143,17 @@ class LiveDirectory:
 
         Raises:
             InvalidArgumentError: the directory holds something else, or is a file.
+            CorruptFileError: it holds files of a live graph, but not what says what it is.
         """
         if self.path.exists() and not self.path.is_dir():
             raise InvalidArgumentError(f"{self.path} is a file: a live graph needs a directory")
         if self.path.is_dir():
             others = sorted(p.name for p in self.path.iterdir() if p.name not in _LEFT)
+            if any(_OURS.fullmatch(name) or name.startswith("wal-") for name in others):
+                raise CorruptFileError(
+                    f"{self.path} holds {others[0]!r}, of a live graph, but not graph.json, which "
+                    "says what the graph is: put it back; nothing was changed"
+                )
             if others:
                 raise InvalidArgumentError(
                     f"{self.path} holds {others[0]!r} and no live graph: give an empty directory"
@@ -276,7 +282,7 @@ class LiveDirectory:
             "base": current["base"],
             "base_lsn": current["lsn"],
             "log_files": len(logs),
-            "log_bytes": sum(path.stat().st_size for path in logs),
+            "log_bytes": sum(path.stat().st_blocks * 512 for path in logs),
             "writer": self.writer(),
         }
 
@@ -344,7 +350,7 @@ class LiveDirectory:
         path = self.path / "LIVE"
         try:
             found = path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             what = "nobody has it open" if self.exists else "there is no live graph"
             raise ClosedError(f"{self.path}: {what}") from None
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

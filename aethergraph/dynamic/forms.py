@@ -132,12 +132,20 @@ class EdgeForm:
             edge_attrs if edge_attrs is not None else self.attrs,
             self.edge_id_bytes,
         )  # fmt: skip
-        own, given = self.to_json(), wanted.to_json()
+        own, given = self._options(), wanted._options()
         for name, value in own.items():
             if given[name] != value:
                 raise InvalidArgumentError(
-                    f"the graph was made with {name} = {value}, not {given[name]}"
+                    f"the graph was made with {name} = {value!r}, not {given[name]!r}: leave it out"
                 )
+
+    def _options(self) -> dict[str, Any]:
+        """Return the arguments of :meth:`read` by name."""
+        return {
+            "layout": self.layout, "order": self.order, "edge_time": self._time_dtype,
+            "edge_weight": "float32" if self.has_weight else None,
+            "edge_attrs": {name: tuple(form) for name, form in self.attrs.items()},
+        }  # fmt: skip
 
     def with_edge_id_bytes(self, given: Any) -> EdgeForm:
         """Return the form with edge ids of another size."""

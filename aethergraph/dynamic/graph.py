@@ -308,10 +308,13 @@ class DynamicGraph(LiveGraph, StoredGraph):
             graph: the graph; edges keep their ids, without the gaps of a live graph.
             arena_mb: as in the constructor; None: room for four times the edges of ``graph``.
             options: as in the constructor. By default ``layout`` is that of ``graph``; ``order``
-                that of a live graph, else ``"time"``, which keeps the lists as they are.
+                that of a live graph, else ``"time"``, which keeps the lists as they are. With
+                ``order="id"`` the first of parallel edges is copied, and edges are numbered anew
+                if there are any. Weights become float32.
 
         Raises:
-            InvalidArgumentError: times that are floats, or what the constructor refuses.
+            InvalidArgumentError: times that are floats, or what the constructor refuses; or times,
+                which ``order="id"`` does not keep.
         """
         graph = as_graph(graph)
         values = graph.value_stores("edge")
@@ -320,7 +323,12 @@ class DynamicGraph(LiveGraph, StoredGraph):
         options.setdefault("layout", graph.layout)
         options.setdefault("order", getattr(graph, "order", "time"))
         graph = graph.pinned()
-        if times is not None and options["order"] == "time":
+        if times is not None:
+            if options["order"] == "id":
+                raise InvalidArgumentError(
+                    "the edges of the graph have times, which order='id' does not keep: leave it "
+                    "out, or copy a graph without them"
+                )
             options["edge_time"] = "int64" if unit is None else f"datetime64[{unit}]"
         if weights is not None:
             options["edge_weight"] = "float32"
@@ -330,7 +338,6 @@ class DynamicGraph(LiveGraph, StoredGraph):
             size = (16 + 8 * (times is not None) + 4 * (weights is not None)) * graph.num_edges
             arena_mb = max(64, min(32 << 10, (4 * (1 + (graph.layout == "both")) * size) >> 20))
         self = cls(graph.num_nodes, arena_mb, **options)
-        kept = self._kind.form
         if isinstance(graph, EdgeQueries):
             src, dst, ids = graph.edge_list()
         else:
@@ -338,7 +345,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
             ids = np.arange(len(src))
         self.insert_edges(
             src, dst,
-            time=None if times is None or not kept.has_time else times.gather(ids),
+            time=None if times is None else times.gather(ids),
             weight=None if weights is None else weights.gather(ids),
             edge_attrs={name: rows.gather(ids) for name, rows in attrs.items()},
         )  # fmt: skip
@@ -564,9 +571,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
 
     def degree(self, node: int) -> int:
         """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
-        into = self._kind.form.layout == "csc"
-        found = self.in_degrees([node]) if into else self.out_degrees([node])
-        return int(found[0])
+        return self.snapshot().degree(node)
 
     @property
     def ids(self) -> LiveIds:

@@ -24,7 +24,7 @@ from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.opening import Durability, Opening, check_same_count, describe, open_store
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import InvalidArgumentError, LayoutError
+from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
@@ -284,6 +284,27 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     def save(self, path: native.Path, **options: Any) -> None:
         """Write a static copy of the last commit to a file; see :meth:`Snapshot.save`."""
         self.snapshot().save(path, **options)
+
+    @classmethod
+    def from_edges(cls, *_: Any, **__: Any) -> DynamicHeteroGraph:
+        """Refuse: a live graph is made empty, or over a file."""
+        raise UnsupportedError(
+            "a live graph begins without edges: DynamicHeteroGraph(num_nodes, edge_types), then "
+            "graph[edge_type].insert(src, dst); or over a file: .open(path, base=)"
+        )
+
+    def permute(self, *_: Any, **__: Any) -> DynamicHeteroGraph:
+        """Refuse: the ids of a live graph's nodes stay."""
+        raise UnsupportedError(
+            "nodes of a live graph keep their ids: to_graph().permute(perms) reorders a copy"
+        )
+
+    def with_attrs(self, *_: Any, **__: Any) -> DynamicHeteroGraph:
+        """Refuse: attributes of a live graph change where they are."""
+        raise UnsupportedError(
+            "graph[node_type].attrs[name] = rows adds an attribute to a live graph; "
+            "to_graph().with_attrs(...) to a copy"
+        )
 
     # ---- the graph as it is ------------------------------------------------------------------
 

@@ -292,6 +292,12 @@ class Snapshot(OneCommit, StoredGraph):
         """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
         self._store.prepare_weights(self._kind, layout)
 
+    def degree(self, node: int) -> int:
+        """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
+        into = self._kind.form.layout == "csc"
+        found = self.in_degrees([node]) if into else self.out_degrees([node])
+        return int(found[0])
+
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
         return bool(self.has_edges([u], [v])[0])

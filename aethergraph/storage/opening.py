@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final
 
 from aethergraph import _native as native
-from aethergraph.errors import FormatError
+from aethergraph.errors import FormatError, StorageError
 
 __all__ = ["open_container"]
 
@@ -52,6 +53,21 @@ def open_container(path: native.Path) -> native.NativeFile:
             raise
         message = f"{error}{advice}"
         raise type(error)(message, position=error.position, value=error.value) from None
+    except StorageError as error:
+        if error.errno != errno.EISDIR:
+            raise
+        raise StorageError(errno.EISDIR, _describe_folder(path), os.fsdecode(path)) from None
+
+
+def _describe_folder(path: native.Path) -> str:
+    name = os.fsdecode(path)
+    if os.path.isfile(os.path.join(name, "graph.json")):
+        return (
+            f"{name} is the directory of a live graph: DynamicGraph.open(path) opens it, and "
+            ".attach(path) while another process has it open; save(file) of either writes a graph "
+            "file"
+        )
+    return f"cannot open {name!r}: it is a directory, and no live graph is in it"
 
 
 def _describe(path: native.Path) -> str | None:

@@ -262,6 +262,17 @@ def test_nodes_that_are_at_the_end_of_no_edge_type() -> None:
             call()
 
 
+def test_what_a_typed_live_graph_cannot() -> None:
+    graph = DynamicHeteroGraph({"a": 3}, [("a", "x", "a")], 1)
+    for call in (
+        lambda: DynamicHeteroGraph.from_edges({("a", "x", "a"): ([0], [1])}),
+        lambda: graph.permute({"a": [0, 1, 2]}),
+        lambda: graph.with_attrs({}, {}),
+    ):
+        with pytest.raises(errors.UnsupportedError, match="live graph"):
+            call()
+
+
 def test_times_in_other_units() -> None:
     graph = DynamicGraph(3, 1, order="time", edge_time="datetime64[s]")
     graph.insert_edge(0, 1, time=np.datetime64(5, "m"))

@@ -297,6 +297,9 @@ def test_from_a_static_graph_sorted_by_id() -> None:
     assert live.num_edges == len(pairs)
     for node in range(30):
         assert live.neighbors(node).tolist() == [v for u, v in pairs if u == node]
+    timed = Graph.from_edges(3, [0], [1], edge_time=[5])
+    with pytest.raises(errors.InvalidArgumentError, match="which order='id' does not keep"):
+        DynamicGraph.from_graph(timed, order="id")
     floats = Graph.from_edges(3, [0], [1], edge_time=[0.5])
     with pytest.raises(errors.InvalidArgumentError, match="live graphs keep int64"):
         DynamicGraph.from_graph(floats)
