@@ -60,7 +60,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
 
     @property
     def storage(self) -> str:
-        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``."""
+        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``; or ``"live"``."""
         return self._storage
 
     @property

@@ -423,7 +423,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
 
     @property
     def storage(self) -> str:
-        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``."""
+        """Place of the adjacency: ``"mmap"``, ``"memory"`` or ``"uring"``; or ``"live"``."""
         return self._storage
 
     @property

@@ -288,7 +288,7 @@ def test_bases_that_do_not_do(tmp_path: Path) -> None:
         opened(order="id")
     with pytest.raises(errors.InvalidArgumentError, match="num_vertices = 4, but"):
         opened(num_vertices=4)
-    with pytest.raises(errors.InvalidArgumentError, match="has_weight = False"):
+    with pytest.raises(errors.InvalidArgumentError, match="edge_weight = None, not 'float32'"):
         opened(edge_weight="float32")
     Graph.from_edges(3, [0, 1], [2, 2], edge_weight=np.ones(2)).save(base)
     with pytest.raises(errors.UnsupportedError, match="edge_weight of dtype float64"):

@@ -131,10 +131,11 @@ def test_a_sampler_of_a_graph_that_was_closed_meanwhile() -> None:
 def test_closing_inside_a_transaction_commits_nothing() -> None:
     graph, model = filled()
     snapshot = graph.snapshot()
-    with pytest.raises(errors.ClosedError), graph.transaction():
+    with pytest.raises(errors.InvalidArgumentError, match="after its end"), graph.transaction():
         graph.insert_edge(1, 2, time=3, edge_attrs={"note": 4})
         graph.close()
     check(snapshot, model)
+    check(graph, model)
 
 
 def test_all_snapshots_that_there_can_be() -> None:
