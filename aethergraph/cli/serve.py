@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aethergraph.cli.terminal import command, count, showing_metrics, size, stdout
+from aethergraph.cli.terminal import command, count, note, showing_metrics, size, stdout
 from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.live import LiveFeatureTable
@@ -31,6 +31,8 @@ _SAMPLES = "Samples"
 #: Seconds that a thread may keep the interpreter while others want it: Python's own, 5 ms, would be
 #: seen in the slowest answers.
 _SWITCH_SECONDS = 0.0005
+#: Letters of a token that nobody goes through all of.
+_TOKEN_LETTERS = 16
 
 
 @command
@@ -139,6 +141,8 @@ def serve_command(
             f"--missing {missing}: none of the files is a live table (.aet), of which rows may be "
             "missing"
         )
+    if token_file is not None:
+        _check_token(token_file)
     tables = _tables(files, name or [], graph, sample is not None, rdma, missing)
     samples = _samples(files, name or [], sample)
     if log is not None and len(samples) > 1:
@@ -184,6 +188,14 @@ def _say(text: str) -> None:
     console = stdout()
     console.print(text, markup=False, soft_wrap=True)
     console.file.flush()
+
+
+def _check_token(path: Path) -> None:
+    """Note what makes a token easy to know."""
+    if path.exists() and path.stat().st_mode & 0o077:
+        note(f"--token-file {path} can be read by others than its user: chmod 600")
+    if len(read_token(path)) < _TOKEN_LETTERS:
+        note(f"--token-file {path} has few letters, which can be guessed: openssl rand -hex 32")
 
 
 def _place(tcp: str | None, unix: Path | None) -> tuple[str, int | None]:

@@ -339,7 +339,7 @@ class LiveFeatureTable(RowTable):
             OutOfRangeError: a row does not exist.
             InvalidArgumentError: the rows do not fit, or this handle cannot write.
         """
-        if getattr(ids, "ndim", not hasattr(ids, "__index__")):
+        if getattr(ids, "ndim", hasattr(ids, "__len__") and not isinstance(ids, str)):
             return self.put_many(ids, rows, version)
         number, row = as_integer(ids, "ids", bools=False), rows
         if not self._row_shape:
@@ -410,8 +410,11 @@ class LiveFeatureTable(RowTable):
         if code != self._code:
             name = native.DTYPE_NAMES
             if not can_save_as(code, self._code):
+                if rows.dtype.kind in "iu" and self._dtype.kind in "iu":
+                    return self._narrowed(rows)
                 raise InvalidArgumentError(
-                    f"rows of {name[code]} cannot be put into a table of {name[self._code]}"
+                    f"rows of {name[code]} cannot be put into a table of {name[self._code]}: "
+                    f".astype({name[self._code]!r})"
                 )
             lost = first_lost(rows, code, self._code)
             if lost is not None:
@@ -421,6 +424,21 @@ class LiveFeatureTable(RowTable):
                 )
             rows = convert(rows, code, self._code)
         return _quantized(rows) if self.layout.is_scaled else np.ascontiguousarray(rows)
+
+    def _narrowed(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return integers in the table's integer dtype, which must hold each of them."""
+        with np.errstate(over="ignore"):
+            found = rows.astype(self._dtype)
+        # Of another sign they may be equal modulo 2^64.
+        wrong = (found != rows) | ((found < 0) != (rows < 0))
+        if wrong.any():
+            place = tuple(int(at) for at in np.argwhere(wrong)[0])
+            raise InvalidArgumentError(
+                f"rows[{', '.join(map(str, place))}] = {rows[place]}, which {self._dtype} cannot "
+                "hold",
+                position=place[0],
+            )
+        return found
 
     # ---- reading -------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from aethergraph._checks.options import as_choice, as_number, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.remote import wire
 
-__all__ = ["Address", "Location", "is_socket", "parse_address", "read_token"]
+__all__ = ["Address", "Location", "is_socket", "parse_address", "read_token", "speaks_tls"]
 
 _SCHEMES = ("tcp", "unix", "shm", "rdma")
-_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget", "map", "max_age")
+_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget", "map", "max_age", "missing")
 #: Room for the requests that are under way, so that sending them never waits for the server.
 _SEND_BYTES = 256 << 10
 
@@ -57,6 +57,7 @@ class Address:
         memory_budget: memory for rows that are kept, or None.
         max_age: seconds that rows that change may be kept, or None.
         mapped: whether rows of a server on this machine are mapped, where that is possible.
+        missing: of a file on this machine, what rows of a live table are that nobody has written.
     """
 
     url: str
@@ -69,6 +70,7 @@ class Address:
     memory_budget: str | None
     max_age: float | None
     mapped: bool = True
+    missing: Any = "error"
     _contexts: dict[str, ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
 
     def named(self, name: str) -> Address:
@@ -135,15 +137,16 @@ def parse_address(url: Any) -> Address:
         raise InvalidArgumentError(f"url must be a text, got {type(url).__name__}")
     try:
         parts = urlsplit(url)
-        given = dict(
-            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        )
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
         raise InvalidArgumentError(f"url = {shown(url)}: {error}") from None
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{one}://" for one in _SCHEMES)
         raise InvalidArgumentError(f"url = {shown(url)} does not begin with one of {known}")
+    given = dict(pairs)
     for option in given:
+        if [name for name, _ in pairs].count(option) > 1:
+            raise InvalidArgumentError(f"url = {shown(url)} has the option {option!r} twice")
         if option not in _OPTIONS:
             raise InvalidArgumentError(
                 f"url = {shown(url)} has the option {option!r}; there are {', '.join(_OPTIONS)}"
@@ -156,6 +159,12 @@ def parse_address(url: Any) -> Address:
         max_age = as_number(given["max_age"], f"max_age in {shown(url)}")
         if not 0 <= max_age <= 1e9:
             raise InvalidArgumentError(f"max_age = {max_age} in {shown(url)} is not in [0, 1e9]")
+    missing = as_choice(given.get("missing", "error"), ["error", "zero", "nan"], "missing")
+    if "missing" in given and parts.scheme != "shm":
+        raise InvalidArgumentError(
+            f"url = {shown(url)}: what missing rows are, the server says: aethergraph serve "
+            f"--missing {missing}"
+        )
     path, name = unquote(parts.path), given.get("name", "")
     if parts.scheme in ("tcp", "rdma"):
         locations = tuple(_location(one, url) for one in parts.netloc.split(","))
@@ -167,7 +176,7 @@ def parse_address(url: Any) -> Address:
     return Address(
         url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,
         given.get("memory_budget"), max_age,
-        as_choice(given.get("map", "yes"), ["yes", "no"], "map") == "yes",
+        as_choice(given.get("map", "yes"), ["yes", "no"], "map") == "yes", missing,
     )  # fmt: skip
 
 
@@ -204,6 +213,22 @@ def is_socket(path: str) -> bool:
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode)
     except (OSError, ValueError):
+        return False
+
+
+def speaks_tls(location: Location, timeout: float) -> bool:
+    """Return whether a server begins with TLS, whoever it is."""
+    if location.port is None:
+        return False
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((location.host, location.port), timeout) as sock,
+            context.wrap_socket(sock),
+        ):
+            return True
+    except OSError:
         return False
 
 

@@ -114,7 +114,12 @@ class Answers:
 
     def _no_table(self, name: str) -> str:
         """Say what there is in the place of a table."""
-        text = f"there is no table {shown(name)}; there are: {', '.join(self.tables) or 'none'}"
+        there = ", ".join(self.tables)
+        text = f"there is no table {shown(name)}; there are: {there or 'none'}"
+        if not name:
+            text = f"give the name of a table, as /NAME or ?name=: {there}"
+            if not self.tables:
+                text = "there are no tables of rows"
         if self.leases.names:
             graphs = ", ".join(self.leases.names)
             text += f"; Graph.load and open_graph open the live graphs: {graphs}"

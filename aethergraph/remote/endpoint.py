@@ -36,7 +36,7 @@ from aethergraph.errors import (
     ServerTimeoutError,
 )
 from aethergraph.remote import wire
-from aethergraph.remote.address import Address, Location
+from aethergraph.remote.address import Address, Location, speaks_tls
 
 __all__ = ["Connection", "Endpoint", "Table", "rows_at_once", "window"]
 
@@ -98,10 +98,14 @@ class Table(NamedTuple):
 
     def difference(self, before: Table) -> str:
         """Say how it differs from ``before``."""
-        return (
-            f"generation {self.generation}, before {before.generation}; shape {self.shape}, "
-            f"before {before.shape}"
+        facts = (
+            ("shape", self.shape, before.shape),
+            ("dtype", self.dtype, before.dtype),
+            ("shard", "{}/{}".format(*self.shard), "{}/{}".format(*before.shard)),
+            ("generation", self.generation, before.generation),
         )
+        changed = [f"{name} {now}, before {then}" for name, now, then in facts if now != then]
+        return "; ".join(changed) or "another description"
 
     def is_as(self, before: Table) -> bool:
         """Return whether its rows are those of ``before``; of live ones there may be more."""
@@ -141,7 +145,7 @@ class Connection:
             ) from error
         self._flags = 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_WAITALL
         try:
-            self._greet(token)
+            self._greet(token, address, location)
             #: What the server says of what was asked for: a :class:`Table` unless told otherwise.
             self.table: Any = (describe or Connection._describe)(self, name)
         except wire.WireError as error:
@@ -169,16 +173,20 @@ class Connection:
 
     # ---- who is who ----------------------------------------------------------------------------
 
-    def _greet(self, token: bytes | None) -> None:
+    def _greet(self, token: bytes | None, address: Address, location: Location) -> None:
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         try:
             body = self.ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
         except wire.BusyError:
             raise
         except ConnectionError as error:
+            if address.ca is None and speaks_tls(location, address.timeout):
+                raise FormatError(
+                    f"{self._where} speaks TLS: give ca= in the URL, the file of the certificate "
+                    "that its own is signed by"
+                ) from None
             raise type(error)(
-                f"{self._where} ended the connection before it said who it is: a server with TLS "
-                "needs ca= in the URL"
+                f"{self._where} ended the connection before it said who it is"
             ) from None
         needs_token, server_nonce = wire.unpack_hello(memoryview(body))
         if token is None:

@@ -77,5 +77,8 @@ def open_tables(
                 )
             found[table] = rows[attr]
     if not found:
-        raise InvalidArgumentError(f"{os.fsdecode(path)} is a graph without attributes to serve")
+        raise InvalidArgumentError(
+            f"{os.fsdecode(path)} is a graph without attributes to serve; its lists are served if "
+            "you say so: --graph (open_tables(lists=True))"
+        )
     return {f"{name}/{key}": rows for key, rows in found.items()} if name else found

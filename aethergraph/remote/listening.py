@@ -61,6 +61,10 @@ def listen_unix(path: str) -> socket.socket:
     Raises:
         StorageError: that is not possible.
     """
+    if os.path.lexists(path) and not is_socket(path):
+        raise StorageError(
+            errno.EEXIST, f"{path} is there, and is no socket: give another path", path
+        )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         try:

@@ -78,7 +78,8 @@ def open_source(url: str) -> RowSource:
     seconds (30) that a request may take with all of its retries; ``memory_budget``, such as
     ``512M``, for rows that are kept (:class:`aethergraph.CachedRows`); ``name`` of the table.
     Rows that change are kept for ``max_age`` seconds, if that is given, else not at all; nor are
-    those that are mapped. ``map=no`` asks the server for them.
+    those that are mapped. ``map=no`` asks the server for them. ``missing=zero`` or ``nan``, of
+    ``shm``, is what the rows of a live table are that nobody has written.
 
     Threads share the source and ask at the same time, each over a connection of its own. A forked
     child connects anew, and so does a copy that was pickled: it travels as its URL. A connection
@@ -94,7 +95,7 @@ def open_source(url: str) -> RowSource:
     if address.scheme == "shm":
         if address.memory_budget is not None:
             raise InvalidArgumentError(f"{url}: rows in memory are not kept a second time")
-        return open_rows(address.locations[0].host)
+        return open_rows(address.locations[0].host, missing=address.missing)
     rows = RemoteRows(address)
     if rows.transport == "map" or (rows.is_live and not address.max_age):
         return rows

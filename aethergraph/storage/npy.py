@@ -148,10 +148,14 @@ def map_npy(file: native.NativeFile, header: NpyHeader, storage: str) -> NDArray
     if not fortran and dtype.isnative and header.offset % dtype.itemsize == 0:
         return file.array(header.offset, shape, native.ARRAY_DTYPES[code])
     if storage == "mmap":
-        reason = "column-major (Fortran order)" if fortran else "big-endian or not aligned"
+        reason, way = "not aligned", "save it again with numpy"
+        if fortran:
+            reason, way = "column-major (Fortran order)", "save numpy.ascontiguousarray(array)"
+        elif not dtype.isnative:
+            reason, way = "big-endian", f"save array.astype({dtype.newbyteorder('<').str!r})"
         raise UnsupportedError(
-            f"{path}: the array is {reason} and cannot be mapped by rows; load it with "
-            "storage='memory', or save it again with numpy.ascontiguousarray"
+            f"{path}: the array is {reason} and cannot be mapped by rows: {way}; or, to use it in "
+            "this process alone, load it with storage='memory'"
         )
     raw = file.array(header.offset, (items * dtype.itemsize,), np.dtype(np.uint8))
     stored = raw.view(dtype) if header.offset % dtype.itemsize == 0 else raw.copy().view(dtype)

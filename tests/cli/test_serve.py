@@ -92,6 +92,19 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
         (("x.npy", "x.npy"), 2, "two tables are called 'x': give --name"),
         (("x.npy", "--name", "a", "--name", "b"), 2, "--name is given 2 times for 1 files"),
         (("bare.aeg",), 2, "a graph without attributes to serve"),
+        (("bare.aeg",), 2, "its lists are served if you say so: --graph"),
+        (
+            ("big.npy",),
+            1,
+            "the array is big-endian and cannot be mapped by rows: save array.astype('<f4')",
+        ),
+        (("columns.npy",), 1, "save numpy.ascontiguousarray(array)"),
+        (("x.npy", "--unix", "x.npy"), 1, "x.npy is there, and is no socket"),
+        (
+            ("graph.aeg", "--sample", "typo.json"),
+            2,
+            "fanouts are missing: fanouts = [15, 10]; it has fanout",
+        ),
         (("none.npy",), 1, "none.npy"),
         (("x.npy", "--token-file", "none"), 2, "token_file"),
         (("x.npy", "--graph"), 2, "--graph: none of the files is a graph"),
@@ -106,6 +119,9 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(files)
     (files / "plan.json").write_text('{"fanouts": [2]}')
+    (files / "typo.json").write_text('{"fanout": [2]}')
+    np.save("big.npy", np.ones((3, 2), ">f4"))
+    np.save("columns.npy", np.ones((3, 2), "f4", order="F"))
     DynamicGraph.open("graph.aegd", 5, 8, durability="none").close()
     result = CliRunner().invoke(app, ["serve", *given])
     assert not (files / "log").exists()

@@ -112,7 +112,10 @@ class SamplePlan:
             InvalidArgumentError: it describes none; ``name`` begins the message.
         """
         if not isinstance(found, Mapping) or "fanouts" not in found:
-            raise InvalidArgumentError(f"{name}: fanouts are missing: fanouts = [15, 10]")
+            has = ", ".join(map(str, found)) if isinstance(found, Mapping) else ""
+            raise InvalidArgumentError(
+                f"{name}: fanouts are missing: fanouts = [15, 10]" + (f"; it has {has}" * bool(has))
+            )
         own = {key: value for key, value in found.items() if key in _FIELDS}
         try:
             return cls(**own, options={k: v for k, v in found.items() if k not in own})

@@ -115,6 +115,25 @@ def test_floats_are_rounded_to_the_tables_dtype() -> None:
         np.testing.assert_array_equal(found, expected.astype(wide))
 
 
+def test_integers_that_fit_are_put() -> None:
+    table = LiveFeatureTable.create(None, 3, (2,), "int8")
+    table.put(0, [1, -128])
+    table.put_many([1, 2], np.array([[3, 4], [5, 127]], np.uint64))
+    assert table.gather([0, 1, 2]).tolist() == [[1, -128], [3, 4], [5, 127]]
+    with pytest.raises(errors.InvalidArgumentError, match=r"rows\[1, 0\] = 128, which int8") as bad:
+        table.put_many([1, 2], [[3, 4], [128, 5]])
+    assert bad.value.position == 1
+    unsigned = LiveFeatureTable.create(None, 3, (1,), "uint64")
+    with pytest.raises(errors.InvalidArgumentError, match=r"= -1, which uint64 cannot hold"):
+        unsigned.put(0, [-1])
+    signed = LiveFeatureTable.create(None, 3, (1,), "int64")
+    with pytest.raises(errors.InvalidArgumentError, match=r"= 18446744073709551615, which int64"):
+        signed.put(0, np.array([2**64 - 1], np.uint64))
+    for ids in (1.0, float("nan"), "1", np.float64(2)):
+        with pytest.raises(errors.InvalidArgumentError, match="ids must be an integer"):
+            table.put(ids, [1, 2])  # type: ignore[arg-type]
+
+
 def test_bfloat16_rows_come_as_bits_too() -> None:
     table = make(dtype="bfloat16")
     bits = np.array([[0x3F80, 0xC000, 0x7FC0, 0, 0x8000]], np.uint16)

@@ -240,7 +240,7 @@ def test_names_of_graphs(tmp_path: Path) -> None:
         both = "no graph 'zz' with .* there are: none; Graph.load and open_graph .* graphs: g$"
         with pytest.raises(InvalidArgumentError, match=both):
             Graph.load(f"{server.address}/zz")
-        with pytest.raises(InvalidArgumentError, match=r"no table ''; there are: none; Graph.load"):
+        with pytest.raises(InvalidArgumentError, match=r"there are no tables of rows; Graph.load"):
             open_source(server.address)
     with FeatureServer({}, samples={"g": SampleService(live, SamplePlan([5]))}, port=0) as server:
         with pytest.raises(InvalidArgumentError, match=r"open_sampler asks for samples from: g$"):

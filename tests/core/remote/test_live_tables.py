@@ -41,6 +41,18 @@ def test_rows_that_nobody_has_written_may_be_zero(tmp_path: Path) -> None:
         open_tables(tmp_path / "t.aet", missing="none")  # type: ignore[arg-type]
 
 
+def test_missing_rows_of_a_file_by_its_url(tmp_path: Path) -> None:
+    path = tmp_path / "t.aet"
+    LiveFeatureTable.create(path, 3, 2).put(1, [5, 6])
+    assert open_source(f"shm://{path}?missing=zero").gather([0, 1]).tolist() == [[0, 0], [5, 6]]
+    with pytest.raises(errors.MissingRowError):
+        open_source(f"shm://{path}").gather([0])
+    with pytest.raises(errors.InvalidArgumentError, match="aethergraph serve --missing zero"):
+        open_source("tcp://127.0.0.1:1/x?missing=zero")
+    with pytest.raises(errors.InvalidArgumentError, match="has the option 'timeout' twice"):
+        open_source("tcp://127.0.0.1:1/x?timeout=1&timeout=2")
+
+
 def test_a_table_outlives_its_server(tmp_path: Path) -> None:
     """Its rows may change meanwhile; a table that was made anew at its path is another one."""
     path = tmp_path / "t.aet"

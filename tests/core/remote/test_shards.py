@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.errors import InvalidArgumentError, ServerTimeoutError
+from aethergraph.errors import FileChangedError, InvalidArgumentError, ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, open_tables
 from aethergraph.remote.served import shard_range
 
@@ -112,3 +112,15 @@ def test_a_shard_that_is_gone_is_named(x: Any) -> None:
     finally:
         for one in servers:
             one.close()
+
+
+def test_another_shard_at_a_place_is_named(x: Any) -> None:
+    rows = FeatureStore.from_array(x)
+    with FeatureServer(rows, port=0, shard=(0, 2)) as first:
+        second = FeatureServer(rows, port=0, shard=(1, 2)).start()
+        port = second.port
+        source = RemoteRows(url_of([first, second]))
+        second.close()
+        with FeatureServer(rows, port=port, shard=(0, 2)):
+            with pytest.raises(FileChangedError, match=r"\(shard 0/2, before 1/2; generation"):
+                source.gather([len(x) - 1])
