@@ -358,14 +358,18 @@ class Journal(LogReader):
     def _replace_base(self, base: str) -> None:
         """Remember what the base is; remove the one that was written two merges ago.
 
-        Who has that one open goes on reading it. The first base of all stays until the graph is
-        opened again: rows and keys that began with it are opened by its name.
+        Who has that one open goes on reading it. Two stay until the graph is opened again, since
+        they are opened by their names: the first base of all, for rows and keys that began with it;
+        and one that the lists are still over, where there was no room to make them anew.
         """
         if self._written:
             self._superseded.append(self._written)
         self.base = self._written = base
-        while len(self._superseded) > 1:
-            self.directory.remove_base(self._superseded.pop(0))
+        below = self._store.base
+        for name in self._superseded[:-1]:
+            if below is None or str(self.directory.path / name) != below.path:
+                self.directory.remove_base(name)
+                self._superseded.remove(name)
 
     def _go_on_over(self, base: Base, counts: dict[str, int], lsn: int, commit: int) -> None:
         """Let the lists be those of a base, and of what was committed since, in fresh memory.

@@ -386,6 +386,33 @@ def test_bases_that_were_replaced_do_not_pile_up(tmp_path: Path) -> None:
         assert sorted(str(file) for file in path.glob("gen-*")) == written[-1:]
 
 
+def test_a_base_that_lists_are_still_over_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory has no room for lists over the new base, the former ones go on."""
+    path = tmp_path / "g"
+    with DynamicGraph.open(path, 50, 16) as graph:
+        graph.insert_edge(0, 1)
+        below = graph.merge()
+
+        def fail(*_: Any) -> None:
+            raise errors.OutOfMemoryError("no room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(graph._store), "make_lists", fail)
+            for number in range(4):
+                graph.insert_edge(number, number + 2)
+                last = graph.merge()
+        assert below in [str(file) for file in path.glob("gen-*")]
+        for copy in (DynamicGraph.attach(path), pickle.loads(pickle.dumps(graph))):
+            assert edges_of(copy) == edges_of(graph) and copy.num_edges == 5
+        for _ in range(2):
+            last = graph.merge()
+        assert edges_of(DynamicGraph.attach(path)) == edges_of(graph)
+        names = [str(file) for file in path.glob("gen-*")]
+        assert below not in names and last in names and len(names) == 2
+
+
 def test_attaching_beside_merges(tmp_path: Path) -> None:
     stop, counts = threading.Event(), [0]
     with DynamicGraph.open(tmp_path / "g", 50, 16) as graph:
