@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from enum import Enum
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated
 
 import typer
 
+from aethergraph.cli.live_copies import save_live
 from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
 from aethergraph.convert.api import convert
 from aethergraph.convert.result import ConvertResult
+from aethergraph.dynamic.directory import is_live_directory
+from aethergraph.dynamic.merge import MEMORY
+from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["convert_command"]
 
@@ -68,10 +73,13 @@ _WORKING = "How the work is done"
 
 @command
 def convert_command(
+    context: typer.Context,
     inputs: Annotated[
         list[str],
         typer.Option(
-            "-i", "--input", help="Edge list, pattern ('e-*.csv') or URL; may be given again."
+            "-i",
+            "--input",
+            help="Edge list, pattern ('e-*.csv') or URL; may be given again. Or a live graph.",
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Graph file to write.")],
@@ -241,8 +249,13 @@ def convert_command(
 ) -> None:
     """Convert edge lists (CSV, TSV, blank-separated, Parquet, .npy, .gl) into a graph file.
 
+    Of the directory of a live graph the last commit is written, whoever writes it meanwhile.
+
     Example: aethergraph convert -i edges.csv -o graph.aeg --features features.npy
     """
+    if any(is_live_directory(one) for one in inputs):
+        _convert_live(context, inputs, output, force, compress, memory)
+        return
     with Stages() as stages:
         result = convert(
             list(inputs),
@@ -280,6 +293,36 @@ def convert_command(
             remark=note,
         )
     _report(result)
+
+
+def _convert_live(
+    context: typer.Context,
+    inputs: list[str],
+    output: Path,
+    force: bool,
+    compress: bool,
+    memory: str | None,
+) -> None:
+    """Write the last commit of a live graph into a graph file."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and name not in ("inputs", "output", "force", "compress", "memory"):
+            raise InvalidArgumentError(
+                f"--{name.replace('_', '-')} is for edge lists: a live graph is written as it is"
+            )
+    if len(inputs) > 1:
+        raise InvalidArgumentError(
+            f"a live graph is converted alone, not with {len(inputs)} inputs"
+        )
+    began = perf_counter()
+    with Stages() as stages:
+        lsn = save_live(
+            Path(inputs[0]), output, stages, force=force, compress=compress,
+            memory=MEMORY if memory is None else memory,
+        )  # fmt: skip
+    text = f"{output}: commit {lsn} of {inputs[0]}, {size(os.path.getsize(output))}"
+    stdout().print(f"{text}, {duration(perf_counter() - began)}", markup=False, soft_wrap=True)
 
 
 def _split(columns: list[str] | None) -> list[str] | None:

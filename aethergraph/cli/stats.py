@@ -11,6 +11,7 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
+from aethergraph.cli.live_copies import as_file
 from aethergraph.cli.terminal import Stages, command, count, print_json, stdout
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -27,7 +28,7 @@ _CHUNK_EDGES = 1 << 22
 
 @command
 def stats_command(
-    path: Annotated[Path, typer.Argument(help="Graph file.")],
+    path: Annotated[Path, typer.Argument(help="Graph file, or directory of a live graph.")],
     plot: Annotated[
         Path | None, typer.Option(help="Draw the distributions into this .png, .pdf or .svg.")
     ] = None,
@@ -43,10 +44,13 @@ def stats_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Show degree distributions; reads the adjacency once."""
+    """Show degree distributions; reads the adjacency once.
+
+    Of a live graph it is that of the last commit, of which it takes a copy in TMPDIR.
+    """
     if plot is not None:
         _require_matplotlib()
-    with Graph.load(path) as graph, Stages() as stages:
+    with Stages() as stages, as_file(path, stages) as file, Graph.load(file) as graph:
         facts = _scan(graph, stages("Reading edges", "edges"))
         report: dict[str, Any] = {
             "path": str(path),

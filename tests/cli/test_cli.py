@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph
 from aethergraph.cli import terminal
 from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
@@ -670,3 +670,43 @@ def test_stats_tell_what_reordering_gains(tmp_path: Path) -> None:
     assert "is not above 0" in fails(*call, code=2)
     Graph.from_edges(0, [], []).save(tmp_path / "empty.aeg")
     assert "has no nodes" in fails("stats", tmp_path / "empty.aeg", "--locality", code=2)
+
+
+# ---- live graphs ---------------------------------------------------------------------------------
+
+
+def test_live_graphs_are_counted_and_converted(tmp_path: Path) -> None:
+    """As of the last commit, also while they are written; nothing in the directory changes."""
+    path, out = tmp_path / "g.aegd", tmp_path / "g.aeg"
+    with DynamicGraph.open(path, 6, 16) as graph:
+        graph.insert_edges([0, 1, 2, 2], [1, 2, 0, 2])
+        graph.merge()
+        graph.insert_edge(3, 0)
+        graph.delete_edge(0, 1)
+        names = sorted(file.name for file in path.iterdir())
+        facts = json.loads(ae("stats", path, "--json").stdout)
+        assert (facts["num_nodes"], facts["num_edges"], facts["self_loops"]) == (6, 4, 1)
+        assert facts["in_degree"]["max"] == 2 and facts["path"] == str(path)
+        assert f"commit 3 of {path}" in flat(ae("convert", "-i", path, "-o", out).stdout)
+        assert sorted(file.name for file in path.iterdir()) == names
+        expected = graph.to_graph()
+    with Graph.load(out) as copy:
+        copy.verify()
+        for mine, its in zip(copy.edge_index(), expected.edge_index(), strict=True):
+            np.testing.assert_array_equal(mine, its)
+    assert "exists already; --force" in fails("convert", "-i", path, "-o", out)
+    ae("convert", "-i", path, "-o", out, "-f", "--compress", "--memory", "128M")
+    assert Graph.load(out).compressed
+    given = ("convert", "-i", path, "-o", out, "-f")
+    assert "--undirected is for edge lists" in fails(*given, "--undirected", code=2)
+    assert "converted alone, not with 2 inputs" in fails(*given, "-i", "x.csv", code=2)
+
+
+def test_live_graphs_of_many_types(tmp_path: Path) -> None:
+    path, out = tmp_path / "g.aegd", tmp_path / "g.aeg"
+    with DynamicHeteroGraph.open(path, {"a": 3, "b": 2}, [("a", "x", "b")], 16) as graph:
+        graph["a", "x", "b"].insert([0, 2], [1, 1])
+    assert "a live graph of many types" in fails("stats", path, code=2)
+    ae("convert", "-i", path, "-o", out)
+    with HeteroGraph.load(out) as copy:
+        assert copy["a", "x", "b"].num_edges == 2
