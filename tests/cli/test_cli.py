@@ -676,7 +676,7 @@ def test_stats_tell_what_reordering_gains(tmp_path: Path) -> None:
 
 
 def test_live_graphs_are_counted_and_converted(tmp_path: Path) -> None:
-    """As of the last commit, also while they are written; nothing in the directory changes."""
+    """The last commit counts, also while they are written; nothing in the directory changes."""
     path, out = tmp_path / "g.aegd", tmp_path / "g.aeg"
     with DynamicGraph.open(path, 6, 16) as graph:
         graph.insert_edges([0, 1, 2, 2], [1, 2, 0, 2])

@@ -389,7 +389,7 @@ def test_bases_that_were_replaced_do_not_pile_up(tmp_path: Path) -> None:
 def test_a_base_that_lists_are_still_over_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where memory has no room for lists over the new base, the former ones go on."""
+    """The former lists go on where memory has no room for those over the new base."""
     path = tmp_path / "g"
     with DynamicGraph.open(path, 50, 16) as graph:
         graph.insert_edge(0, 1)
