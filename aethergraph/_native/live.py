@@ -180,16 +180,6 @@ class NativeLive:
         """True: other processes can open the graph's memory; False: it has memory of a user's."""
         return bool(lib.aether_live_num_descriptors(self._handle))
 
-    @property
-    def descriptors(self) -> list[int]:
-        """Descriptors of the graph's memory; they stay the graph's.
-
-        Raises:
-            UnsupportedError: other processes do not have it.
-        """
-        self.check_shared()
-        return self.describe_memory(int)[0]
-
     def check_shared(self) -> None:
         """Raise UnsupportedError if the edges are in memory that other processes do not have."""
         if not self.is_shared:
@@ -199,7 +189,10 @@ class NativeLive:
             )
 
     def describe_memory(self, describe: Callable[[int], T]) -> tuple[list[T], Any]:
-        """Return what is called with each descriptor, while it is open; and :attr:`base_file`."""
+        """Return ``describe`` of each descriptor of the memory, and :attr:`base_file`.
+
+        The descriptors stay the graph's; a merge cannot close one meanwhile.
+        """
         handle, _, base_file = self._state
         out = ffi.new("int32_t[]", int(lib.aether_live_num_descriptors(handle)))
         lib.aether_live_descriptors(handle, out)

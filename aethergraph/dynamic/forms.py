@@ -101,18 +101,11 @@ class EdgeForm:
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
-        unit, has_time = found["time_unit"], found["has_time"]
-        form = cls.read(
-            found["layout"], found["order"],
-            None if not has_time else "int64" if unit is None else f"datetime64[{unit}]",
-            "float32" if found["has_weight"] else None,
-            found["attrs"], found.get("edge_id_bytes", 8),
+        form = cls(
+            found["layout"], found["order"], found["has_time"], found["time_unit"],
+            found["has_weight"], _read_forms(found["attrs"]), found.get("edge_id_bytes", 8),
         )  # fmt: skip
-        if (form.time_unit, form.has_time, form.has_weight) != (
-            unit,
-            has_time,
-            found["has_weight"],
-        ):
+        if cls.read(**form._options(), edge_id_bytes=form.edge_id_bytes) != form:
             raise ValueError(f"edges have the form {shown(dict(found))}")
         return form
 

@@ -41,7 +41,7 @@ from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 if TYPE_CHECKING:
     from aethergraph.dynamic.journal import Journal
 
-__all__ = ["LiveState", "files_of"]
+__all__ = ["LiveState"]
 
 _MOST_NODES = 2**32 - 1
 
@@ -64,16 +64,6 @@ def _attach_lists(owner: Owner, files: Sequence[OpenFile], base: Mapping[str, An
     finally:
         for descriptor in own:
             os.close(descriptor)
-
-
-def files_of(live: native.NativeLive) -> tuple[list[OpenFile], Base | None]:
-    """Return the files of the lists, for another process, and the base of these lists.
-
-    Raises:
-        UnsupportedError: they are in memory that other processes do not have.
-    """
-    live.check_shared()
-    return live.describe_memory(OpenFile.of)
 
 
 def _published_lists(path: str) -> Lists:
@@ -269,7 +259,8 @@ class LiveState:
             name: (kind.form, {key: one.file for key, one in kind.rows.items()})
             for name, kind in self.kinds.items()
         }
-        files, base = files_of(self.live)
+        self.live.check_shared()
+        files, base = self.live.describe_memory(OpenFile.of)
         where = (Owner.here(), files, self.first_nodes)
         keys = {name: (one.type, one.room, one.base, one.file) for name, one in self.keys.items()}
         bases = (self.rows_base, None if base is None else base.to_json())

@@ -132,7 +132,7 @@ def test_nodes_without_edges_take_no_memory(tmp_path: Path) -> None:
     graph = DynamicGraph(3_000_000, 16, order="time", huge_pages=False)
     src, dst = [0, 5, 2_999_999, 1_500_000], [2_999_999, 700_000, 0, 700_000]
     graph.insert_edges(src, dst)
-    descriptors = graph._store.live.descriptors
+    descriptors, _ = graph._store.live.describe_memory(int)
     snapshot = graph.snapshot()
     before = sum(os.fstat(fd).st_blocks for fd in descriptors)
     snapshot.save(tmp_path / "few.aeg")
