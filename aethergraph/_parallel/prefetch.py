@@ -3,6 +3,7 @@
     items ---> [slot][slot][slot] ---> results, in the order of the items
                  ^     ^     ^
                  worker threads fill the slots; at most ``depth`` of them wait
+                 (and a helping consumer one, where it would wait for another)
 
 The native core runs without the GIL, so one or two threads keep a training loop fed. Nothing runs
 before a consumer asks for the first result. Loaders, conversion and made graphs share it; the text
@@ -17,7 +18,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from aethergraph._checks.arrays import as_integer
@@ -110,13 +111,19 @@ class PrefetchIterator(Generic[T, R]):
     """Iterator that :func:`prefetch_map` returns; it can be closed, and is a context manager."""
 
     def __init__(
-        self, function: Callable[[T], R], items: Iterable[T], num_threads: int, depth: int
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        num_threads: int,
+        depth: int,
+        helping: bool = False,
     ) -> None:
         self._workers: _Workers | None = None
         self._function = function
         self._items: Iterator[T] | None = iter(items)
         self._num_threads = num_threads
         self._depth = depth
+        self._helping = helping
         self._slots: deque[_Slot] = deque()
         self._lock = threading.Lock()  # consumers in several threads take turns at ``items``
         self._pid = os.getpid()
@@ -145,9 +152,14 @@ class PrefetchIterator(Generic[T, R]):
             if not self._slots:
                 raise StopIteration
             slot = self._slots.popleft()
-            refused = self._workers is not None and not self._workers.threads
-        if refused:
-            _fill_slot(self._function, slot)
+            if self._helping:
+                self._fill()  # so that there is something to help with
+            workers = self._workers
+        if workers is not None:
+            if not workers.threads:
+                _fill_slot(self._function, slot)
+            elif self._helping:
+                self._help(workers, slot)
         if not slot.ready.acquire(blocking=False):
             with stage("wait"):
                 slot.ready.acquire()
@@ -157,6 +169,20 @@ class PrefetchIterator(Generic[T, R]):
             self._fill()  # the threads stay busy while the consumer works on this result
         result: R = slot.result
         return result
+
+    def _help(self, workers: _Workers, wanted: _Slot) -> None:
+        """Fill slots that no thread has begun, the wanted one or later ones, until it is ready."""
+        while wanted.ready.locked():
+            try:
+                slot = workers.queue.get_nowait()
+            except Empty:
+                return
+            if slot is None:  # another thread has closed the iterator: a worker is to see it
+                workers.queue.put(None)
+                return
+            _fill_slot(self._function, slot)
+            if slot.error is not None and not isinstance(slot.error, Exception):
+                raise slot.error  # an interrupt is for this moment
 
     def _fill(self) -> None:
         """Queue items until ``depth`` results wait; the caller holds the lock."""
@@ -206,10 +232,12 @@ def prefetch_map(
     *,
     num_threads: SupportsIndex = 1,
     depth: SupportsIndex = 2,
+    helping: bool = False,
 ) -> PrefetchIterator[T, R]:
     """Return ``map(function, items)``, computed ahead by background threads, in order.
 
-    ``items`` is read by the consumer's thread, ``function`` runs in the others. An exception of
+    ``items`` is read by the consumer's thread, ``function`` runs in the others (if ``helping``, in
+    both). An exception of
     either is raised in place of its result, and ends the iteration. Closing, dropping, or leaving a
     ``with`` block stops the threads.
 
@@ -218,6 +246,9 @@ def prefetch_map(
         items: arguments of ``function``; may be endless.
         num_threads: background threads; 0 runs ``function`` in the consumer's thread.
         depth: most results computed ahead.
+        helping: a consumer that would wait computes a result that no thread has begun, the one it
+            waits for or a later one: a consumer that is faster than the threads loads with them,
+            one that is busy is left alone. ``function`` must be safe to call in two threads.
 
     Raises:
         InvalidArgumentError: ``num_threads`` is negative or ``depth`` is not positive.
@@ -227,7 +258,7 @@ def prefetch_map(
         raise InvalidArgumentError(f"num_threads = {threads} is negative")
     if ahead < 1:
         raise InvalidArgumentError(f"depth = {ahead} is not at least 1")
-    return PrefetchIterator(function, items, threads, ahead)
+    return PrefetchIterator(function, items, threads, ahead, helping)
 
 
 def prefetch_iter(items: Iterator[T], *, depth: SupportsIndex = 2) -> PrefetchIterator[Any, T]:

@@ -120,9 +120,9 @@ class SubgraphLoader(Resumable, Profiled):
             cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
             edge. 0, the default: no plan. The batches are equal either way. Short rows of a graph
             with ``storage="uring"`` are read for several batches anyway, as its budget allows.
-        num_threads: background threads; 0 does everything in the caller's thread. With
-            ``storage="uring"`` there are two, one that reads and one that completes batches, or
-            none.
+        num_threads: background threads; 0 does everything in the caller's thread, which else
+            makes a batch too where it would wait for one. With ``storage="uring"`` there are two,
+            one that reads and one that completes batches, or none.
         prefetch: number of batches computed ahead.
         buffers: pool for the memory of the attributes; None: the one that all loaders of the graph
             share, and that goes with the graph.
@@ -293,6 +293,8 @@ class SubgraphLoader(Resumable, Profiled):
 
         own = as_two_step(self.sampler)
         groups = None if own is None else own.engine.groups
+        # A user's sampler is called in one thread at a time, and commits are seen in their order.
+        helping = own is not None and (at is not None or not self.graph.is_live)
         stores = [*self._node_stores.values(), *self._edge_stores.values()]
         coming = choose_plans(stores, self.plan_ahead, groups, self.batch_size)
 
@@ -302,7 +304,7 @@ class SubgraphLoader(Resumable, Profiled):
             if own is None or groups is None:
                 return prefetch_map(
                     lambda number: make(number, end), numbers,
-                    num_threads=self.num_threads, depth=depth,
+                    num_threads=self.num_threads, depth=depth, helping=helping,
                 )  # fmt: skip
 
             def prepare(number: int) -> tuple[Ids, native.NativeBatch]:

@@ -334,7 +334,11 @@ class LoaderMixin(OrderMixin, Profiled):
                 with stage("batch"), self._reading():
                     return end(self._sample_staged(index, key))
 
-            return prefetch_map(make, numbers, num_threads=self.num_sample_threads, depth=depth)
+            # Two threads of which the second is faster would see commits out of order.
+            settled = self._live_graph() is None or self._at is not None
+            return prefetch_map(
+                make, numbers, num_threads=self.num_sample_threads, depth=depth, helping=settled
+            )
 
         def prepare(index: Any) -> tuple[Steps, Any]:
             steps = self._steps(self.input_data[as_index(index)], key)

@@ -98,7 +98,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             generator.
         prefetch_batches: batches to sample and fetch ahead with ``num_workers=0``; 0: none.
             torch's ``prefetch_factor``, if given without workers, replaces it.
-        num_sample_threads: background threads that sample and fetch ahead.
+        num_sample_threads: background threads that sample and fetch ahead. The thread that
+            iterates helps where it would wait, unless batches must come from ascending commits.
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
             of tensors with ``storage="uring"`` knows which rows come; see
             :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.

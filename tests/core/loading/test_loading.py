@@ -34,25 +34,77 @@ def prefetch_threads() -> list[threading.Thread]:
 
 @pytest.mark.parametrize("num_threads", THREADS)
 @pytest.mark.parametrize("depth", [1, 2, 7])
-def test_results_come_in_order(num_threads: int, depth: int) -> None:
+@pytest.mark.parametrize("helping", [False, True])
+def test_results_come_in_order(num_threads: int, depth: int, helping: bool) -> None:
     def slow(i: int) -> int:
         time.sleep((i * 7 % 5) / 5000)
         return i * i
 
-    found = list(prefetch_map(slow, range(40), num_threads=num_threads, depth=depth))
-    assert found == [i * i for i in range(40)]
+    options: dict[str, Any] = {"num_threads": num_threads, "depth": depth, "helping": helping}
+    assert list(prefetch_map(slow, range(40), **options)) == [i * i for i in range(40)]
     assert prefetch_threads() == []
-    assert list(prefetch_map(slow, [], num_threads=num_threads, depth=depth)) == []
+    assert list(prefetch_map(slow, [], **options)) == []
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_consumer_that_would_wait_helps(depth: int) -> None:
+    held = threading.Event()
+
+    def make(i: int) -> tuple[int, bool]:
+        mine = threading.current_thread() is threading.main_thread()
+        if mine:
+            held.set()  # the worker goes on once the consumer has helped
+        else:
+            assert held.wait(60)
+        return i, mine
+
+    with prefetch_map(make, range(20), depth=depth, helping=True) as results:
+        found = list(results)
+    assert [i for i, _ in found] == list(range(20))
+    assert any(mine for _, mine in found)
+
+
+def test_a_consumer_that_is_busy_is_left_alone() -> None:
+    made = threading.Semaphore(0)
+
+    def make(i: int) -> bool:
+        made.release()
+        return threading.current_thread() is threading.main_thread()
+
+    found = []
+    with prefetch_map(make, range(20), depth=1, helping=True) as results:
+        for mine in results:
+            found.append(mine)
+            assert len(found) == 20 or made.acquire(timeout=60)
+            time.sleep(0.01)  # the next result is there when it is asked for
+    assert sum(found[1:]) < 5, "the thread had every result but the first ready"
+
+
+def test_an_interrupt_while_helping_comes_at_once() -> None:
+    interrupted = threading.Event()
+
+    def make(i: int) -> int:
+        if threading.current_thread() is threading.main_thread():
+            interrupted.set()
+            raise KeyboardInterrupt
+        assert interrupted.wait(60)
+        return i
+
+    results = prefetch_map(make, range(100), depth=5, helping=True)
+    with pytest.raises(KeyboardInterrupt):
+        next(results)
+    assert list(results) == [] and prefetch_threads() == []
 
 
 @pytest.mark.parametrize("num_threads", THREADS)
-def test_an_exception_comes_at_its_place(num_threads: int) -> None:
+@pytest.mark.parametrize("helping", [False, True])
+def test_an_exception_comes_at_its_place(num_threads: int, helping: bool) -> None:
     def fail(i: int) -> int:
         if i == 3:
             raise KeyError("three")
         return i
 
-    results = prefetch_map(fail, range(10), num_threads=num_threads, depth=4)
+    results = prefetch_map(fail, range(10), num_threads=num_threads, depth=4, helping=helping)
     found = []
     with pytest.raises(KeyError, match="three") as caught:
         for value in results:
