@@ -121,8 +121,10 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
     if array.dtype.kind not in "iu":
         if array.size == 0 and not hasattr(values, "dtype"):
             return np.empty(0, np.int64)  # an empty list has no dtype of its own
-        if array.dtype.kind == "O":
-            _reject_large(array, name)
+        if array.dtype.kind == "O" or (
+            array.dtype.kind == "f" and isinstance(values, (list, tuple))
+        ):
+            _reject_large(values, name)  # which numpy takes for objects, or for floats
         hint = "; for a mask use np.flatnonzero(mask)" if array.dtype.kind == "b" else ""
         raise InvalidArgumentError(f"{name} must hold integers, got dtype {array.dtype}{hint}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
@@ -137,9 +139,9 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
     return as_vector(array, np.int64, f"{name} as int64")
 
 
-def _reject_large(array: NDArray[Any], name: str) -> None:
-    """Raise for the first int of an array of objects that int64 does not hold, if any."""
-    for at, value in enumerate(array):
+def _reject_large(values: Any, name: str) -> None:
+    """Raise for the first int among ``values`` that int64 does not hold, if any."""
+    for at, value in enumerate(values):
         if isinstance(value, int) and not -_INT64_MAX <= value <= _INT64_MAX:
             end = "above 2**63 - 1" if value > 0 else "below 0"
             raise OutOfRangeError(f"{name}[{at}] = {value} is {end}", position=at, value=value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -48,12 +48,31 @@ _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
 
 
+class _Held(threading.local):
+    """Snapshots that a thread reads throughout, in blocks of :meth:`NativeLive.reading`."""
+
+    snapshots: Mapping[NativeLive, NativeSnapshot] = {}
+
+
+_held = _Held()
+
+
+def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
+    """Return what this thread reads throughout, for :func:`hold_snapshots` in another thread."""
+    return _held.snapshots
+
+
+def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
+    """Let this thread, which works for another one, read what the other does."""
+    _held.snapshots = held
+
+
 class NativeLive:
     """Handle of a live graph: the writer's, or a reader's in another process."""
 
     __slots__ = (
-        "_err", "_following", "_former", "_handle", "_looked", "_number", "_numbers", "_reading",
-        "_state", "follow", "plain", "relations",
+        "_err", "_following", "_former", "_handle", "_looked", "_number", "_numbers", "_state",
+        "follow", "plain", "relations",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +92,6 @@ class NativeLive:
         #: Of a reader: returns the graph that this one goes on in; None: it is not known.
         self.follow: Callable[[], NativeLive | None] | None = None
         self._following = threading.Lock()
-        #: Snapshot that a thread reads throughout, if it is in a block of :meth:`reading`.
-        self._reading = threading.local()
         # Of the writer, which is one thread at a time.
         self._err = new_error()
         self._number = ffi.new("int64_t *")
@@ -449,7 +466,7 @@ class NativeLive:
 
     def take(self) -> NativeSnapshot:
         """Take a snapshot of the last commit; inside :meth:`reading` return that of the block."""
-        return getattr(self._reading, "snapshot", None) or self.take_last()
+        return _held.snapshots.get(self) or self.take_last()
 
     def take_last(self) -> NativeSnapshot:
         """Take a snapshot of the last commit, also inside :meth:`reading`."""
@@ -460,7 +477,7 @@ class NativeLive:
     @property
     def is_reading(self) -> bool:
         """True in a block of :meth:`reading`, for its thread."""
-        return getattr(self._reading, "snapshot", None) is not None
+        return self in _held.snapshots
 
     def state_to_take(self) -> tuple[Any, dict[tuple[int, str], LiveBase]]:
         """Return what :meth:`take` would take a snapshot of: handle and bases.
@@ -476,16 +493,16 @@ class NativeLive:
     @contextmanager
     def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:
         """Let this thread take the same snapshot throughout a block; None: the last commit's."""
-        before = getattr(self._reading, "snapshot", None)
-        self._reading.snapshot = own = snapshot or self.take_last()
+        before, own = _held.snapshots, snapshot or self.take_last()
+        _held.snapshots = {**before, self: own}
         try:
             yield own
         finally:
-            self._reading.snapshot = before
+            _held.snapshots = before
 
     def describe(self, relation: int) -> LiveNumbers:
         """Return what :meth:`take` would show of a relation, without a snapshot."""
-        reading = getattr(self._reading, "snapshot", None)
+        reading = _held.snapshots.get(self)
         if reading is not None:
             return LiveNumbers(*reading.describe(relation)[1:-1])
         if self.follow is not None:

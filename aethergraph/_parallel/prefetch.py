@@ -6,7 +6,8 @@
                  (and a helping consumer one, where it would wait for another)
 
 The native core runs without the GIL, so one or two threads keep a training loop fed. Nothing runs
-before a consumer asks for the first result. Loaders, conversion and made graphs share it; the text
+before a consumer asks for the first result. If its thread holds a commit of a graph that changes,
+the threads read that one, too. Loaders, conversion and made graphs share it; the text
 parser alone has a loop of its own, as it hands used blocks back to its reader.
 """
 
@@ -22,6 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from aethergraph._checks.arrays import as_integer
+from aethergraph._native.live import held_snapshots, hold_snapshots
 from aethergraph._native.tasks import Task, cancel_with
 from aethergraph._parallel.threads import start_thread
 from aethergraph._tracepoints import stage
@@ -56,8 +58,11 @@ def _fill_slot(function: Callable[[Any], Any], slot: _Slot) -> None:
     slot.ready.release()
 
 
-def _work(function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task) -> None:
+def _work(
+    function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task, held: Any
+) -> None:
     cancel_with(task)
+    hold_snapshots(held)
     while True:
         slot = queue.get()
         if slot is None:
@@ -79,7 +84,9 @@ class _Workers:
         self.threads: list[threading.Thread] = []
         _running.add(self)
         for _ in range(num_threads):
-            thread = start_thread(_work, "aethergraph-prefetch", function, self.queue, self.task)
+            thread = start_thread(
+                _work, "aethergraph-prefetch", function, self.queue, self.task, held_snapshots()
+            )
             if thread is None:
                 break
             self.threads.append(thread)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_text
+from aethergraph._checks.options import as_text, shown
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
@@ -43,7 +43,8 @@ class LiveGraph:
     def transaction(self) -> AbstractContextManager[None]:
         """Make all changes of a ``with`` block one commit, or, after an exception, none of them.
 
-        Other threads that write wait for the end of the block.
+        Other threads that write wait for the end of the block, which may be in another thread than
+        its beginning, as of a generator or a coroutine.
         """
         return self._store.transaction()
 
@@ -61,21 +62,35 @@ class LiveGraph:
 
         Batches that are drawn by this thread are of that commit, too, with the rows of their nodes
         and edges: ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any
-        loader without worker threads. Other threads see what is last.
+        loader, whose threads see what this one does when its first batch is asked for. Other
+        threads see what is last.
 
         Args:
-            snapshot: the commit; None: the last one at the beginning.
+            snapshot: the commit, a snapshot of this graph; None: the last one at the beginning.
 
         Yields:
             The snapshot.
+
+        Raises:
+            InvalidArgumentError: ``snapshot`` is none, or one of another graph.
+            ClosedError: it was closed.
         """
         now = self.snapshot() if snapshot is None else snapshot
-        with self._store.live.reading(now.native_snapshot):
+        taken = getattr(now, "native_snapshot", None)
+        if taken is None or taken.live is not self._store.live:
+            what = "a snapshot of another graph" if taken is not None else shown(snapshot)
+            raise InvalidArgumentError(
+                f"snapshot is {what}: give one of this graph, such as graph.snapshot()"
+            )
+        with self._store.live.reading(taken):
             yield now
 
     @property
     def commit(self) -> int:
-        """Number of the last commit, counted since the graph was made or opened."""
+        """Number of the last commit, counted since the graph was made or opened.
+
+        Transactions that were undone count as well: as commits that change nothing.
+        """
         return self._store.live.take().commit
 
     def stats(self) -> native.LiveStats:

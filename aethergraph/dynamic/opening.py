@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count
+from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
@@ -20,7 +20,8 @@ from aethergraph.errors import FileChangedError, InvalidArgumentError
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
 from aethergraph.ids.columns import read_key_types
-from aethergraph.storage.choice import Storage, check_storage
+from aethergraph.storage.budget import Budget
+from aethergraph.storage.choice import Storage, check_budget, check_storage
 
 __all__ = [
     "Durability",
@@ -62,9 +63,10 @@ class Opening:
 
     def __post_init__(self) -> None:
         as_choice(self.durability, tuple(native.DURABILITY), "durability")
-        if not 0 < as_count(self.interval_ms, "interval_ms") <= 60_000:
+        if not 0 < as_integer(self.interval_ms, "interval_ms", bools=False) <= 60_000:
             raise InvalidArgumentError(f"interval_ms = {self.interval_ms} is not in 1..60000")
         check_storage(self.storage)
+        check_budget(self.storage, Budget.optional(self.memory_budget))
 
 
 def open_store(

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count
+from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
@@ -98,7 +99,8 @@ def _follower(store: LiveState) -> Callable[[], native.NativeLive | None]:
 def _forget_writers() -> None:
     """Make the stores of a forked child readers: its copy of a lock may be held for ever."""
     for store in _stores:
-        store.is_writer, store._lock, store.journal = False, threading.RLock(), None
+        store.is_writer, store._lock, store._owner = False, threading.Lock(), None
+        store.journal = None
         if store._native is not None:
             store._native.follow = _follower(store)
 
@@ -190,7 +192,7 @@ class LiveState:
         Raises:
             InvalidArgumentError: one is invalid; names it.
         """
-        megabytes = as_count(arena_mb, "arena_mb")
+        megabytes = as_integer(arena_mb, "arena_mb", bools=False)
         if not 0 < megabytes <= 32 << 10:
             raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
         most = max(num_nodes.values(), default=0)
@@ -205,7 +207,9 @@ class LiveState:
                 raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{_MOST_NODES}")
         age = None if max_snapshot_age is None else as_number(max_snapshot_age, "max_snapshot_age")
         if age is not None and not 0 < age < 1e9:
-            raise InvalidArgumentError(f"max_snapshot_age = {age} is not in 0..1e9 seconds")
+            raise InvalidArgumentError(
+                f"max_snapshot_age = {age} is not above 0 and below 1e9 seconds"
+            )
         flags = native.LIVE_HUGE * as_flag(huge_pages, "huge_pages")
         flags |= native.LIVE_LOCKED * as_flag(mlock, "mlock")
         if arena_memory is not None and not isinstance(arena_memory, MemorySource):
@@ -223,7 +227,10 @@ class LiveState:
     ) -> None:
         self._native: native.NativeLive | None = live
         self.is_writer = is_writer
-        self._lock = threading.RLock()
+        #: Turn of the thread ``_owner``. An RLock can be left only by the thread that took it, and
+        #: a transaction in a generator or a pool of threads may end in another one.
+        self._lock = threading.Lock()
+        self._owner: int | None = None
         self._open: Transaction | None = None
         #: Log of the changes; None: the graph is in memory only.
         self.journal: Journal | None = None
@@ -398,13 +405,28 @@ class LiveState:
         """True after :meth:`close`."""
         return self._native is None
 
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        """Keep other threads out of a ``with`` block, which any thread may leave."""
+        me, lock = threading.get_ident(), self._lock
+        if self._owner == me:
+            yield
+            return
+        lock.acquire()
+        self._owner = me
+        try:
+            yield
+        finally:
+            self._owner = None
+            lock.release()
+
     def close(self) -> None:
         """Drop the store's own references, whatever fails; snapshots keep theirs.
 
         Raises:
             InvalidArgumentError: a transaction is open; then nothing is closed.
         """
-        with self._lock:  # after the transactions of other threads
+        with self._taking_turns():  # after the transactions of other threads
             if self._open is not None:
                 raise InvalidArgumentError("close() inside a transaction: call it after its end")
             journal, self.journal = self.journal, None

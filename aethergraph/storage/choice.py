@@ -46,16 +46,21 @@ def check_storage(storage: str) -> None:
     as_choice(storage, _STORAGES, "storage")
 
 
+def check_budget(storage: str, budget: Budget | None) -> None:
+    """Raise if a budget is given for mapped files."""
+    if storage == "mmap" and budget is not None:
+        raise InvalidArgumentError(
+            f"{budget} goes with storage='uring' or 'auto': what 'mmap' takes is up to the kernel"
+        )
+
+
 def choose_storage(storage: str, size: int, budget: Budget | None, what: str) -> str:
     """Resolve ``"auto"``: memory if ``size`` bytes fit the budget, else uring.
 
     Without a budget: memory if they fit half of the available memory, else mmap.
     """
     check_storage(storage)
-    if storage == "mmap" and budget is not None:
-        raise InvalidArgumentError(
-            f"{budget} goes with storage='uring' or 'auto': what 'mmap' takes is up to the kernel"
-        )
+    check_budget(storage, budget)
     if storage != "auto":
         if storage == "memory" and budget is not None and size > budget.limit:
             raise InvalidArgumentError(f"{what} needs {format_size(size)}, more than {budget}")

@@ -11,7 +11,7 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_list, shown
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -148,27 +148,38 @@ def to_coo(edges: Edges) -> tuple[NDArray[Any], NDArray[Any]]:
     return first, second
 
 
+def _ends_by_id(graph: Adjacency) -> tuple[Any, Any]:
+    """Return ``graph.edge_index()``, which PyG's own samplers make copies of lists from."""
+    try:
+        return graph.edge_index()
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"{error}. PyG's own samplers need ids without gaps: take NeighborLoader or "
+            "NeighborSampler of aethergraph.pyg, or a copy, to_graph()"
+        ) from None
+
+
 def graph_layout(graph: Adjacency, layout: EdgeLayout) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return a graph's topology as PyG's (row, col, perm): int64 tensors in memory of their own.
 
     ``perm[i]`` is the graph's id of the edge at position i; None where it is i.
     """
     if layout == EdgeLayout.COO:
-        src, dst = graph.edge_index()
+        src, dst = _ends_by_id(graph)
         return to_int64(src), to_int64(dst), None
     stored = graph.layout
     if layout == EdgeLayout.CSC:
         if stored != "csr" and graph.topology("csc").edge_ids_are_positions:
             indptr, indices = graph.csc()
             return to_int64(indices), to_int64(indptr), None
-        src, dst = graph.edge_index()
+        src, dst = _ends_by_id(graph)
         order = np.argsort(dst, kind="stable")
         return to_int64(src[order]), _pointers(dst, graph.num_dst), to_int64(order)
     if stored != "csc":
         indptr, indices, edge_ids = graph.csr()
         perm = None if edge_ids is None else to_int64(edge_ids)
         return to_int64(indptr), to_int64(indices), perm
-    src, dst = graph.edge_index()
+    src, dst = _ends_by_id(graph)
     order = np.argsort(src, kind="stable")
     return _pointers(src, graph.num_src), to_int64(dst[order]), to_int64(order)
 

@@ -22,9 +22,11 @@ from live_graphs import (
     take_edge_ids,
 )
 from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroNeighborSampler
 from aethergraph import FeatureStore as Rows
+from aethergraph.errors import UnsupportedError
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -33,6 +35,7 @@ from aethergraph.pyg import (
     LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
+    as_stores,
 )
 from aethergraph.pyg.testing import (
     FeatureStoreContract,
@@ -376,3 +379,13 @@ def test_typed_batches_beside_a_writer_see_both_types_or_none() -> None:
         stop.set()
         thread.join()
     assert graph.commit > 2
+
+
+def test_stock_samplers_of_lists_are_told_of_gaps_in_the_ids() -> None:
+    graph = DynamicGraph(20, 16, huge_pages=False)
+    graph.features = np.zeros((20, 1))
+    graph.insert_edges(range(19), range(1, 20))
+    graph.delete_edge(3, 4)
+    with pytest.raises(UnsupportedError, match="ids without gaps: take NeighborLoader"):
+        StockNeighborLoader(as_stores(graph), [2], input_nodes=torch.arange(5))
+    assert len(list(NeighborLoader(graph, [2], batch_size=10))) == 2

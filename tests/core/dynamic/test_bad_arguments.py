@@ -29,6 +29,7 @@ Call = Callable[[DynamicGraph], Any]
         ({"num_vertices": True}, "num_vertices"),
         ({"num_vertices": 2**32}, "num|nodes|2\\^32|4294967"),
         ({"arena_mb": 0}, "arena_mb = 0 is not in 1..32768"),
+        ({"arena_mb": -1}, "arena_mb = -1 is not in 1..32768"),
         ({"arena_mb": 2**20}, "arena_mb = 1048576"),
         ({"arena_mb": None}, "arena_mb"),
         ({"layout": "coo"}, "layout"),
@@ -48,6 +49,7 @@ Call = Callable[[DynamicGraph], Any]
         ({"edge_id_bytes": None}, "edge_id_bytes"),
         ({"edge_id_bytes": 4.5}, "edge_id_bytes"),
         ({"max_snapshot_age": -1}, "max_snapshot_age"),
+        ({"max_snapshot_age": 0}, "max_snapshot_age = 0.0 is not above 0 and below 1e9 seconds"),
         ({"max_snapshot_age": float("nan")}, "max_snapshot_age"),
         ({"max_nodes": 2}, "max_nodes = 2 is below num_vertices = 3"),
         ({"max_nodes": 2**40}, "max_nodes"),
@@ -290,3 +292,30 @@ def test_messages_have_the_names_of_python() -> None:
     assert "arena_bytes" not in str(full.value)
     with pytest.raises(errors.LimitError, match="max_nodes = 12"):
         graph.add_nodes(3)
+
+
+def test_an_id_that_no_integer_of_64_bits_holds_is_named() -> None:
+    graph = DynamicGraph(3, 4, huge_pages=False)
+    for many in ([0, 2**63], [0, 2**63, -1], [0, 2**70]):
+        with pytest.raises(
+            errors.OutOfRangeError, match=r"src\[1\] = \d+ is above 2\*\*63"
+        ) as info:
+            graph.insert_edges(many, [0] * len(many))
+        assert info.value.position == 1
+    with pytest.raises(errors.InvalidArgumentError, match="integers, got dtype float64"):
+        graph.insert_edges([0, 1.5], [0, 0])
+
+
+def test_a_closed_graph_takes_no_nodes() -> None:
+    graph = DynamicGraph(3, 4, huge_pages=False)
+    graph.node_attrs["x"] = np.zeros(3)
+    graph.close()
+    with pytest.raises(errors.ClosedError):
+        graph.add_nodes(1)
+
+
+def test_a_budget_for_mapped_lists_is_refused_at_once(tmp_path: Any) -> None:
+    path = tmp_path / "live"
+    with pytest.raises(errors.InvalidArgumentError, match="goes with storage='uring' or 'auto'"):
+        DynamicGraph.open(path, 5, arena_mb=4, memory_budget="1M")
+    assert not path.exists()

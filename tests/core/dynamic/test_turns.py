@@ -1,0 +1,101 @@
+"""Threads that write take turns, and a transaction may end in another thread than it began in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph
+from aethergraph.errors import InvalidArgumentError
+
+
+def in_thread(call: Callable[[], Any]) -> Any:
+    """Return ``call()`` of another thread, which must end."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result(timeout=60)
+
+
+def test_a_transaction_may_end_in_another_thread() -> None:
+    graph = DynamicGraph(10, 16, huge_pages=False)
+    opened = graph.transaction()
+    opened.__enter__()
+    graph.insert_edge(3, 3)
+    assert graph.num_edges == 0
+    in_thread(lambda: opened.__exit__(None, None, None))
+    assert graph.num_edges == 1
+    in_thread(lambda: graph.insert_edge(1, 1))
+    graph.insert_edge(2, 2)
+    assert graph.num_edges == 3
+
+
+def test_a_transaction_may_be_undone_in_another_thread() -> None:
+    graph = DynamicGraph(10, 16, huge_pages=False)
+    opened = graph.transaction()
+    opened.__enter__()
+    graph.insert_edges([3, 4], [3, 4])
+
+    error = KeyError("no")
+    assert not in_thread(lambda: opened.__exit__(KeyError, error, None))
+    assert graph.num_edges == 0
+    in_thread(lambda: graph.insert_edge(1, 1))
+    assert graph.neighbors(1).tolist() == [1]
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "time", "edge_time": "int64"}])
+def test_single_edges_wait_for_the_transaction_of_another_thread(options: Any) -> None:
+    graph = DynamicGraph(100, 16, huge_pages=False, **options)
+    values: dict[str, Any] = {"time": 1} if options else {}
+    begun, order = threading.Event(), []
+
+    def insert() -> None:
+        begun.set()
+        graph.insert_edge(50, 50, **values)
+        order.append("insert")
+
+    thread = threading.Thread(target=insert)
+    with graph.transaction():
+        for i in range(20):
+            graph.insert_edge(i, i, **values)
+        thread.start()
+        begun.wait(60)
+        thread.join(0.2)
+        assert graph.num_edges == 0 and not order
+        order.append("transaction")
+    thread.join(60)
+    assert order == ["transaction", "insert"] and graph.num_edges == 21
+
+
+def test_many_threads_lose_nothing() -> None:
+    graph = DynamicGraph(1000, 16, order="time", huge_pages=False)
+
+    def write(number: int) -> None:
+        for i in range(200):
+            if i % 5:
+                graph.insert_edge(number, i)
+            else:
+                with graph.transaction():
+                    graph.insert_edge(number, i)
+                    graph.insert_edges(np.array([number]), np.array([i + 500]))
+
+    threads = [threading.Thread(target=write, args=[i]) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert graph.num_edges == 6 * (200 + 40)
+    for number in range(6):
+        expected = sorted([*range(200), *range(500, 700, 5)])
+        assert sorted(graph.neighbors(number).tolist()) == expected
+
+
+def test_closing_in_a_transaction_is_refused_and_waits_for_others() -> None:
+    graph = DynamicGraph(10, 16, huge_pages=False)
+    with pytest.raises(InvalidArgumentError, match="inside a transaction"), graph.transaction():
+        graph.close()
+    graph.insert_edge(1, 2)
+    graph.close()
