@@ -104,7 +104,10 @@ def serve_command(
     ] = False,
     lease: Annotated[
         float,
-        typer.Option(help="Seconds that a commit of a live graph is held for a client at most."),
+        typer.Option(
+            help="Seconds that a commit of a live graph is held for a client at most; inf: as long "
+            "as it is connected."
+        ),
     ] = LEASE_SECONDS,
     max_leases: Annotated[
         int,

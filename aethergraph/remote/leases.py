@@ -181,7 +181,7 @@ class Leases:
     Args:
         graphs: live graphs, or paths of their directories, by name; None: there are none.
         first: number of the first table.
-        seconds: time that a lease lasts.
+        seconds: time that a lease lasts; ``inf``: as long as its client has connections.
         most: commits at once.
         linger: seconds that a lease lasts without a connection.
 
@@ -414,7 +414,9 @@ class Leases:
     def _sweep_on(self) -> None:
         with self._changed:
             while self._leases:
-                self._changed.wait(self._sweep())
+                soonest = self._sweep()
+                # A lease without an end is still swept: its connections may end before it.
+                self._changed.wait(None if soonest is None else min(soonest, threading.TIMEOUT_MAX))
             self._sweeper = None
 
     def close(self) -> None:

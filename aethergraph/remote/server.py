@@ -118,7 +118,8 @@ class FeatureServer:
         log: file to which a line is appended for each sample, for :func:`replay`.
         graphs: by name, live graphs, or paths of their directories, whose lists clients may sample
             from (:func:`open_graph`); ``sources`` may then be empty.
-        lease: seconds that a commit of one of ``graphs`` is held for a client at most.
+        lease: seconds that a commit of one of ``graphs`` is held for a client at most; ``inf``: for
+            as long as it has connections.
         max_leases: commits of ``graphs`` that are held for clients, at once; 1 to 256. Clients of
             the same commit share it.
 

@@ -340,6 +340,21 @@ def test_clients_that_end() -> None:
         assert live.stats().snapshots == 0
 
 
+@pytest.mark.parametrize("lease", [float("inf"), 1e300])
+def test_a_lease_without_an_end_ends_with_its_client(lease: float) -> None:
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0, lease=lease) as server:
+        linger(server, 0.1)
+        code = "import os, sys; from aethergraph import Graph; g = Graph.load(sys.argv[1]); "
+        subprocess.run([sys.executable, "-c", f"{code}os._exit(9)", server.address])
+        # What is read here sweeps nothing: the thread that ends leases must be there.
+        assert comes(lambda: live.stats().snapshots == 0)
+        there = Graph.load(server.address)
+        linger(server, 60)
+        assert NeighborSampler(there, [5]).sample([1], 1).num_nodes
+        assert live.stats().snapshots == 1
+
+
 @pytest.mark.parametrize("typed", [False, True])
 def test_a_graph_that_is_closed_makes_room(typed: bool) -> None:
     """An orderly end gives the lease back, so that the next client need not wait."""
