@@ -157,7 +157,8 @@ class Answers:
             if outside.any():
                 at = int(outside.argmax())
                 raise InvalidArgumentError(
-                    f"row {ids[at]} is not in this shard, {table.begin}..{table.end - 1}",
+                    f"row {ids[at]} (ids[{at}]) is not in this shard, "
+                    f"{table.begin}..{table.end - 1}",
                     position=at, value=int(ids[at]),
                 )  # fmt: skip
         rows = table.rows

@@ -388,6 +388,11 @@ class Endpoint:
         self.table: Any = self.run(lambda connection: connection.table)
 
     @property
+    def place(self) -> str:
+        """Address of the server, in messages."""
+        return str(self._location)
+
+    @property
     def scheme(self) -> str:
         """Scheme of the address, such as ``"tcp"``."""
         return self._address.scheme

@@ -13,13 +13,17 @@ would be read as it was.
 from __future__ import annotations
 
 import os
+import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph.errors import FormatError
+from aethergraph._checks.places import reword
+from aethergraph.errors import AetherError, FormatError
 from aethergraph.features.table import NativeTable
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
@@ -29,6 +33,8 @@ __all__ = ["FILE", "Mapped", "send_file"]
 
 #: Number of the way in a request: by the descriptor of a file or memory.
 FILE = 0
+#: Path of a file that came as a descriptor.
+_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+")
 
 
 def send_file(sock: socket.socket, request: int, rows: RowSource) -> None:
@@ -52,7 +58,21 @@ class Mapped:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._attached: tuple[Connection | None, NativeTable | None] = endpoint.run(_attach)
+        self._attached: tuple[Connection | None, NativeTable | None] = self._attach()
+
+    def gather(
+        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+    ) -> bool:
+        """Set ``out[i]`` to row ``ids[i]``; return False if the server is to be asked instead.
+
+        Raises:
+            AetherError: of the rows, as the server would say it.
+        """
+        rows = self.rows(task)
+        if rows is not None:
+            with _as_remote(self._endpoint.place):
+                rows.gather(ids, out, out_code, task)
+        return rows is not None
 
     def rows(self, task: native.Task | None = None) -> NativeTable | None:
         """Return the rows; None: ask the server for them.
@@ -64,8 +84,14 @@ class Mapped:
         if rows is None or connection is None or connection.is_open():
             return rows
         connection.close()
-        self._attached = self._endpoint.run(_attach, task)
+        self._attached = self._attach(task)
         return self._attached[1]
+
+    def _attach(
+        self, task: native.Task | None = None
+    ) -> tuple[Connection | None, NativeTable | None]:
+        with _as_remote(self._endpoint.place):
+            return self._endpoint.run(_attach, task)
 
     @property
     def is_there(self) -> bool:
@@ -77,6 +103,20 @@ class Mapped:
         (connection, _), self._attached = self._attached, (None, None)
         if connection is not None:
             connection.close()
+
+
+@contextmanager
+def _as_remote(place: str) -> Iterator[None]:
+    """Let errors name the server's address, not a descriptor, and what its clients can do."""
+
+    def change(text: str) -> str:
+        return wire.advise_client(_DESCRIPTOR.sub(f"rows of {place}", text))
+
+    try:
+        yield
+    except AetherError as error:
+        reword(error, change)
+        raise
 
 
 def _attach(connection: Connection) -> tuple[Connection | None, NativeTable | None]:

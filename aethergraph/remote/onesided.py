@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.places import at_places
 from aethergraph._native import rdma
 from aethergraph.errors import AetherError, StorageError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable
@@ -124,17 +124,6 @@ def _copied(rows: RowSource, begin: int, end: int) -> LiveFeatureTable:
         ids = np.arange(start, min(start + _COPIED, end))
         made.put_many(ids, rows.read(start, int(ids[-1]) + 1), version=0)
     return made
-
-
-@contextmanager
-def at_places(places: NDArray[np.int64]) -> Iterator[None]:
-    """Give errors the position among all ids, of which those at ``places`` are asked for."""
-    try:
-        yield
-    except AetherError as error:
-        if error.position is not None and 0 <= error.position < len(places):
-            error.position = int(places[error.position])
-        raise
 
 
 class SlotReader:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty
 from aethergraph._checks.options import as_list
+from aethergraph._checks.places import at_places
 from aethergraph._tracepoints import made
 from aethergraph.errors import (
     AetherError,
@@ -31,7 +32,7 @@ from aethergraph.remote.address import Address, parse_address
 from aethergraph.remote.ahead import RowsAhead
 from aethergraph.remote.endpoint import Connection, Endpoint, Gathering
 from aethergraph.remote.mapped import Mapped
-from aethergraph.remote.onesided import SlotReader, at_places
+from aethergraph.remote.onesided import SlotReader
 from aethergraph.remote.row_files import open_rows
 
 __all__ = ["RemoteRows", "RemoteStats", "open_source"]
@@ -136,9 +137,7 @@ class _Reader:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
         own = np.ascontiguousarray(ids, np.int64)
         check_rows(own, self.shape[0])
-        mapped = None if self.mapped is None else self.mapped.rows(task)
-        if mapped is not None:
-            mapped.gather(own, out, out_code, task)
+        if self.mapped is not None and self.mapped.gather(own, out, out_code, task):
             self.gathers += 1
             self.rows += len(own)
             return
@@ -233,8 +232,9 @@ class _Part:
         """Send the first requests, if that can be done at once; else :meth:`finish` does it all."""
         connection = None
         try:
-            connection = self._endpoint.take()
-            self._begun = connection, connection.gather(self._ids, self._rows, self._task)
+            with at_places(self.places):
+                connection = self._endpoint.take()
+                self._begun = connection, connection.gather(self._ids, self._rows, self._task)
         except AetherError:
             raise
         except (OSError, EOFError):
@@ -246,7 +246,8 @@ class _Part:
         if self._begun is None:
             return False
         try:
-            return self._begun[1].receive()
+            with at_places(self.places):
+                return self._begun[1].receive()
         except AetherError:
             raise
         except (OSError, EOFError, wire.WireError):
@@ -259,9 +260,10 @@ class _Part:
             connection, self._begun = self._begun[0], None
             self._endpoint.give_back(connection)
             return self._rows
-        self._endpoint.run(
-            lambda one: one.gather(self._ids, self._rows, self._task).finish(), self._task
-        )
+        with at_places(self.places):
+            self._endpoint.run(
+                lambda one: one.gather(self._ids, self._rows, self._task).finish(), self._task
+            )
         return self._rows
 
     def drop(self) -> None:

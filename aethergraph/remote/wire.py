@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import errors
+from aethergraph._checks.places import move_error, reword
 
 __all__ = [
     "ATTACH",
@@ -67,6 +68,7 @@ __all__ = [
     "Frame",
     "Inbox",
     "WireError",
+    "advise_client",
     "bytes_of",
     "pack_attach",
     "pack_error",
@@ -364,13 +366,23 @@ def unpack_facts(body: bytes | bytearray | memoryview) -> dict[str, Any]:
     return facts
 
 
+def advise_client(text: str) -> str:
+    """Return the text of an error with what a client can do in the place of what it cannot."""
+    return text.replace(
+        "read with another `missing`",
+        "let the server say what it is: aethergraph serve --missing zero, or nan",
+    )
+
+
 def pack_error(error: BaseException) -> bytes:
     """Return the body of a reply with the flag ``ERROR``."""
     known = isinstance(error, (errors.AetherError, BusyError))
     return json.dumps(
         {
             "error": type(error).__name__ if known else "AetherError",
-            "message": str(error) if known else f"the server failed: {type(error).__name__}",
+            "message": advise_client(str(error))
+            if known
+            else f"the server failed: {type(error).__name__}",
             "position": getattr(error, "position", None),
             "value": getattr(error, "value", None),
         }
@@ -387,18 +399,20 @@ def raise_error(body: memoryview, address: str, begin: int = 0) -> None:
     """
     try:
         found = json.loads(bytes(body))
-        name, message = str(found["error"]), f"{address}: {found['message']}"
+        name, message = str(found["error"]), str(found["message"])
         position, value = found.get("position"), found.get("value")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WireError("an error that cannot be read") from None
     if name == "BusyError":
-        raise BusyError(message)
+        raise BusyError(f"{address}: {message}")
     kind: Any = getattr(errors, name, None) if name in errors.__all__ else None
     error: errors.AetherError = (kind or errors.AetherError)(message)
     if isinstance(position, int):
-        error.position = position + begin
+        error.position = position
+        move_error(error, position + begin)
     if isinstance(value, int):
         error.value = value
+    reword(error, lambda text: f"{address}: {text}")
     try:
         raise error
     finally:
