@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Annotated, Any
 
 import typer
@@ -115,7 +116,10 @@ def serve_command(
     ] = MOST_LEASES,
     grace: Annotated[
         float,
-        typer.Option(help="Seconds that answers may take at the end; inf: as long as they do."),
+        typer.Option(
+            help="Seconds that answers may take at the end; inf: as long as they do. A second "
+            "Ctrl-C or SIGTERM ends them at once."
+        ),
     ] = 10.0,
 ) -> None:
     """Answer gathers of rows, and requests for samples, until Ctrl-C or SIGTERM.
@@ -163,18 +167,18 @@ def serve_command(
     if sample is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.freeze()  # what is there stays, and passes over it would be seen, too
-    ended = threading.Event()
+    signals: SimpleQueue[int | None] = SimpleQueue()  # a handler may put into it at any time
 
-    def stop(*_: object) -> None:
-        ended.set()
+    def stop(number: int, _: object) -> None:
+        signals.put(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with showing_metrics():
             server.start()
             _say(f"serving {', '.join(server.names)} at {' and '.join(server.addresses)}")
-            ended.wait()
-            server.close(grace)
+            signals.get()
+            _close(server, grace, signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -184,6 +188,24 @@ def serve_command(
         f"requests, {count(stats.accepted)} connections"
         + (f", {count(stats.samples)} samples" if stats.samples else "")
     )
+
+
+def _close(server: FeatureServer, grace: float, signals: SimpleQueue[int | None]) -> None:
+    """Close a server, within its grace, or at once when another signal comes meanwhile."""
+    failed: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            server.close(grace)
+        except BaseException as error:  # is raised where the command can say it
+            failed.append(error)
+        signals.put(None)
+
+    threading.Thread(target=close, daemon=True, name="aethergraph close").start()
+    if signals.get() is not None:
+        server.close(0)
+    if failed:
+        raise failed[0]
 
 
 def _say(text: str) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from serving import address_in, served
+from serving import Client, address_in, served
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
 from aethergraph.cli.app import app
-from aethergraph.remote import open_source, open_tables
+from aethergraph.remote import open_source, open_tables, wire
 
 
 @pytest.fixture
@@ -70,6 +72,23 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
         process.terminate()
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "") and "ended: 1 row" in out
+
+
+@pytest.mark.any_python
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1000, 2048)))
+    with served(tmp_path / "x.npy", "--grace", "inf") as (process, line):
+        client = Client(int(address_in(line).rsplit(":", 1)[1]))
+        ids = np.zeros(4000, np.int64)  # a reply that no buffer holds, and nobody reads
+        wire.send(client.socket, wire.GATHER, 2, *wire.pack_gather(0, ids))
+        client.socket.recv(1)
+        process.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(second)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "") and "ended: " in out
 
 
 @pytest.mark.parametrize(
