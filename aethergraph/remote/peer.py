@@ -31,6 +31,20 @@ class Peer:
         """Counts of its use: requests, rows, bytes of rows, samples."""
         return self.requests, self.rows, self.row_bytes, self.samples
 
+    def begin_tls(self, context: ssl.SSLContext, seconds: float) -> None:
+        """Agree upon TLS with the client.
+
+        Raises:
+            OSError: there is none, which the client cannot be told.
+        """
+        self.socket.settimeout(seconds)
+        secured = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.socket = secured
+        try:
+            secured.do_handshake()
+        except TimeoutError as error:  # of no use to one who has no TLS yet: words would wait, too
+            raise ConnectionError(str(error)) from None
+
     def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
         """Send a frame, in the time that a reply may take to be read."""
         if not isinstance(self.socket, ssl.SSLSocket):  # the system has its time-out

@@ -359,11 +359,7 @@ class FeatureServer:
             until = time.monotonic() + _GREETING
             set_options(one.socket, local)
             if self._tls is not None and not local:
-                one.socket.settimeout(_GREETING)
-                one.socket = self._tls.wrap_socket(
-                    one.socket, server_side=True, do_handshake_on_connect=False
-                )
-                one.socket.do_handshake()
+                one.begin_tls(self._tls, _GREETING)
             inbox = wire.Inbox(one.socket, patience=_REQUEST)
             refused = not self._greet(one, inbox, until)
             if not refused:

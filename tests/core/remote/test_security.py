@@ -14,6 +14,7 @@ from serving import WAIT, Client, comes
 
 from aethergraph.errors import AccessDeniedError, FormatError, ServerTimeoutError
 from aethergraph.remote import FeatureServer, open_source, wire
+from aethergraph.remote import server as server_module
 
 TOKEN = "a secret"
 
@@ -145,3 +146,13 @@ def test_a_name_that_the_certificate_has_not(
             open_source(
                 f"tcp://127.0.0.2:{server.port}?ca={certificate[0]}&token_file={token_file}"
             )
+
+
+def test_a_silent_client_holds_no_place_before_tls(
+    x: Any, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_GREETING", 0.3)
+    with FeatureServer(x, port=0, tls=certificate) as server:
+        silent, began = Client(server.port or 0, hello=False), time.monotonic()
+        assert silent.has_ended() and time.monotonic() - began < 10
+        assert comes(lambda: server.stats()[:3] == (0, 1, 1))
