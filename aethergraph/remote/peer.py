@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -24,6 +26,8 @@ class Peer:
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.memory = np.empty(0, np.uint8)
+        #: Time (monotonic) by which the reply that is sent must have been read.
+        self._until = math.inf
         self.requests = self.rows = self.row_bytes = self.samples = 0
 
     @property
@@ -46,13 +50,18 @@ class Peer:
             raise ConnectionError(str(error)) from None
 
     def send(self, op: int, request: int, *parts: bytes | memoryview, flags: int = 0) -> None:
-        """Send a frame, in the time that a reply may take to be read."""
-        if not isinstance(self.socket, ssl.SSLSocket):  # the system has its time-out
-            wire.send(self.socket, op, request, *parts, flags=flags)
-            return
-        self.socket.settimeout(REPLY_SECONDS)
+        """Send a frame; whoever finds the client late may :meth:`stop` it meanwhile."""
+        self._until = time.monotonic() + REPLY_SECONDS
         wire.send(self.socket, op, request, *parts, flags=flags)
-        self.socket.settimeout(None)
+        self._until = math.inf
+
+    @property
+    def is_late(self) -> bool:
+        """True if the client has not read the last reply in the time that it may take.
+
+        The system's time-outs are for each of its calls, and a reply may need any number of them.
+        """
+        return time.monotonic() >= self._until
 
     def stop(self, how: int) -> None:
         """End the connection for reading, or altogether, from any thread."""

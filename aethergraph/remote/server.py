@@ -60,6 +60,8 @@ __all__ = ["FeatureServer", "ServerStats"]
 _STRANGERS = 64
 #: Seconds that a stranger has to say who it is, and that a request may take once it has begun.
 _GREETING, _REQUEST = 10.0, 10.0
+#: Seconds between looks for clients that do not read.
+_LOOK = 1.0
 
 
 class ServerStats(NamedTuple):
@@ -68,8 +70,8 @@ class ServerStats(NamedTuple):
     Attributes:
         connections: connections that are open, those included that have not said who they are.
         accepted: connections so far.
-        refused: connections that ended for a wrong token, a frame that is none, or a time-out, or
-            for which there was no place.
+        refused: connections that ended for a wrong token, a frame that is none, a reply that was
+            not read, or another time-out, or for which there was no place.
         requests: gathers and samples that were answered.
         rows: rows of these.
         row_bytes: bytes of these rows.
@@ -192,7 +194,7 @@ class FeatureServer:
         self._strangers: deque[Peer] = deque()
         self._connections: set[Peer] = set()
         self._threads: set[threading.Thread] = set()
-        self._ended = threading.Event()
+        self._ended, self._unwatched = threading.Event(), threading.Event()
         self._accepted = self._refused = 0
         self._counts = [0, 0, 0, 0]  # of connections that have ended
         made(self)
@@ -228,6 +230,10 @@ class FeatureServer:
             self._ended.clear()
         for one in found:
             self._begin(self._accept, one)
+        self._unwatched = threading.Event()
+        threading.Thread(
+            target=self._watch, args=(self._unwatched,), daemon=True, name="aethergraph watch"
+        ).start()
         return self
 
     def close(self, grace: float = 10.0) -> None:
@@ -260,6 +266,7 @@ class FeatureServer:
         for connection in open_ones:
             connection.stop(socket.SHUT_RDWR)
         self._answers.close()
+        self._unwatched.set()
         self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -353,6 +360,14 @@ class FeatureServer:
             except RuntimeError:  # no further thread
                 self._end(one, refused=True)
 
+    def _watch(self, ended: threading.Event) -> None:
+        """End connections whose replies nobody reads, until the server has ended."""
+        while not ended.wait(_LOOK):
+            with self._lock:
+                late = [one for one in (*self._strangers, *self._connections) if one.is_late]
+            for one in late:
+                one.stop(socket.SHUT_RDWR)
+
     def _serve(self, one: Peer, local: bool) -> None:
         refused = True
         try:
@@ -366,12 +381,14 @@ class FeatureServer:
                 self._answer(one, inbox)
         except (wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
             refused = True
+            if one.is_late:  # it would have to read that, too
+                return
             is_told = isinstance(error, (AetherError, wire.BusyError))
             said = wire.pack_error(error if is_told else InvalidArgumentError(str(error)))
             with suppress(OSError, ValueError):
                 one.send(0, 0, said, flags=wire.ERROR)
-        except (OSError, ValueError):  # it is gone
-            pass
+        except (OSError, ValueError):  # it is gone, or was cut off
+            refused = refused or one.is_late
         finally:
             self._end(one, refused)
 

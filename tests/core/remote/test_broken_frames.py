@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Client, comes
 
-from aethergraph.remote import FeatureServer, open_source, server, wire
+from aethergraph.remote import FeatureServer, open_source, peer, server, wire
+from aethergraph.remote.address import parse_address
+from aethergraph.remote.endpoint import Connection
 
 TOKEN = "a secret"
 
@@ -143,6 +146,31 @@ def test_strangers_and_places(monkeypatch: pytest.MonkeyPatch, x: Any) -> None:
         last = greeted(port)
         wire.send(last.socket, wire.META, 3)
         assert last.reply()[0] == wire.META
+
+
+@pytest.mark.parametrize("way", ["tcp", "tls", "unix"])
+@pytest.mark.parametrize("pause", [60, 0.05])
+def test_replies_that_nobody_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, certificate: Any, way: str, pause: float
+) -> None:
+    """The limit is one of the whole reply, of which some pieces are read or none."""
+    monkeypatch.setattr(peer, "REPLY_SECONDS", 0.5)
+    monkeypatch.setattr(server, "_LOOK", 0.1)
+    tls = certificate if way == "tls" else None
+    path = tmp_path / "s"
+    with FeatureServer(np.zeros((4, 1 << 21)), port=0, tls=tls, unix=path) as made:
+        place = f"unix://{path}" if way == "unix" else made.address
+        address = parse_address(place + (f"?ca={certificate[0]}" if tls else ""))
+        connection = Connection(address, address.locations[0])
+        began = time.monotonic()
+        connection.begin(wire.GATHER, *wire.pack_gather(0, np.arange(4)))  # 64 MiB
+        while made.stats().refused == 0 and time.monotonic() < began + 10:
+            time.sleep(min(pause, 0.05))
+            if pause < 1 and not connection._socket.recv(1 << 12):
+                break
+        assert comes(lambda: made.stats().refused == 1 and made.stats().connections == 0)
+        assert 0.4 < time.monotonic() - began < 8
+        connection.close()
 
 
 def test_slow_clients(monkeypatch: pytest.MonkeyPatch, x: Any) -> None:
