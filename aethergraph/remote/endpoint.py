@@ -15,6 +15,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import random
 import secrets
 import socket
 import ssl
@@ -50,6 +51,8 @@ _WINDOW = 4
 _REPLY_BYTES = 2 << 20
 #: Most bytes of a description.
 _DESCRIPTION = 1 << 20
+#: Seconds between two tries to connect at most: a server may be there for a moment only.
+_MOST_WAIT = 0.1
 #: Idle connections that are kept.
 _IDLE = 64
 
@@ -466,8 +469,8 @@ class Endpoint:
             self.waits += 1
             if task is not None:
                 task.check()
-            time.sleep(wait)
-            wait = min(2 * wait, 1.0)
+            time.sleep(wait * random.uniform(0.5, 1))  # clients of one server do not come at once
+            wait = min(2 * wait, _MOST_WAIT)
 
     def forget(self) -> None:
         """Close the idle connections: where one broke, others did."""

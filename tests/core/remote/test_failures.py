@@ -104,6 +104,22 @@ def test_killed_in_a_frame_and_started_again(tmp_path: Path) -> None:
     assert not wrong and source.stats().retries > 0
 
 
+def test_a_server_that_is_there_for_a_moment(x: Any) -> None:
+    """A client that has waited long comes again soon enough to find it."""
+    port = free_port()
+    found: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(open_source(f"tcp://127.0.0.1:{port}?timeout=20").gather([3]))
+    )
+    waiting.start()
+    time.sleep(2)  # a wait that doubles has become long
+    with FeatureServer(x, port=port) as server:
+        time.sleep(0.3)
+        assert server.stats().accepted == 1
+        waiting.join()
+    assert (found[0] == x[[3]]).all()
+
+
 def test_sigterm_ends_in_good_order(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
     with served(tmp_path / "x.npy", "--unix", tmp_path / "s") as (process, line):
