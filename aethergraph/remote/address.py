@@ -18,7 +18,18 @@ from aethergraph.remote import wire
 __all__ = ["Address", "Location", "is_socket", "parse_address", "read_token", "speaks_tls"]
 
 _SCHEMES = ("tcp", "unix", "shm", "rdma")
-_OPTIONS = ("name", "token_file", "ca", "timeout", "memory_budget", "map", "max_age", "missing")
+_SERVERS = ("tcp", "unix", "rdma")
+#: Options, and the schemes that they mean something for.
+_OPTIONS = {
+    "name": _SERVERS,
+    "token_file": _SERVERS,
+    "ca": ("tcp", "rdma"),
+    "timeout": _SERVERS,
+    "memory_budget": _SERVERS,
+    "map": ("unix",),
+    "max_age": _SERVERS,
+    "missing": ("shm",),
+}
 #: Room for the requests that are under way, so that sending them never waits for the server.
 _SEND_BYTES = 256 << 10
 
@@ -137,7 +148,8 @@ def parse_address(url: Any) -> Address:
         raise InvalidArgumentError(f"url must be a text, got {type(url).__name__}")
     try:
         parts = urlsplit(url)
-        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        query = parts.query.replace("+", "%2B")  # no form of a web page: a plus is a plus
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
         raise InvalidArgumentError(f"url = {shown(url)}: {error}") from None
     if parts.scheme not in _SCHEMES:
@@ -165,6 +177,13 @@ def parse_address(url: Any) -> Address:
             f"url = {shown(url)}: what missing rows are, the server says: aethergraph serve "
             f"--missing {missing}"
         )
+    for option in given:
+        if parts.scheme not in _OPTIONS[option]:
+            known = ", ".join(one for one, of in _OPTIONS.items() if parts.scheme in of)
+            raise InvalidArgumentError(
+                f"url = {shown(url)}: the option {option!r} means nothing for "
+                f"{parts.scheme}://, which has {known}: leave it out"
+            )
     path, name = unquote(parts.path), given.get("name", "")
     if parts.scheme in ("tcp", "rdma"):
         locations = tuple(_location(one, url) for one in parts.netloc.split(","))

@@ -94,8 +94,6 @@ def open_source(url: str) -> RowSource:
     """
     address = parse_address(url)
     if address.scheme == "shm":
-        if address.memory_budget is not None:
-            raise InvalidArgumentError(f"{url}: rows in memory are not kept a second time")
         return open_rows(address.locations[0].host, missing=address.missing)
     rows = RemoteRows(address)
     if rows.transport == "map" or (rows.is_live and not address.max_age):
@@ -328,6 +326,25 @@ class RemoteRows(RowTable):
     def is_live(self) -> bool:
         """True if the server's rows change."""
         return self._reader.live
+
+    def put(self, ids: int | ArrayLike, rows: ArrayLike, version: Any = None) -> int:
+        """Refuse to write.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        return self.put_many(ids, rows, version)
+
+    def put_many(self, ids: ArrayLike, rows: ArrayLike, version: Any = None) -> int:
+        """Refuse to write.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self!r} is for reading: rows are written where the table is, by whoever opens it "
+            "there (LiveFeatureTable.open(path, writable=True)), or by an ingestor"
+        )
 
     @property
     def can_plan(self) -> bool:

@@ -23,6 +23,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     OutOfRangeError,
     StorageError,
+    UnsupportedError,
 )
 from aethergraph.protocols import RowSource
 from aethergraph.remote import (
@@ -320,12 +321,36 @@ def test_bad_addresses() -> None:
         ("tcp://h:1?age=3", "has the option 'age'; there are name, token_file"),
         ("tcp://h:1?timeout=x", "timeout"),
         ("tcp://h:1?timeout=-1", "not in"),
+        ("shm:///x.npy?memory_budget=1M", "'memory_budget' means nothing for shm://"),
+        (
+            "shm:///x.npy?max_age=3&token_file=t",
+            "'max_age' means nothing for shm://, which has mis",
+        ),
+        ("unix:///s?ca=system", "'ca' means nothing for unix://"),
+        ("tcp://h:1?map=no", "'map' means nothing for tcp://"),
         ("unix://h/path", "is not unix:///PATH"),
         ("unix:///", "is not unix:///PATH"),
         ("tcp://127.0.0.1:1?token_file=/no/such&timeout=1", "token_file"),
     ):
         with pytest.raises((InvalidArgumentError, StorageError), match=words):
             open_source(url)  # type: ignore[arg-type]
+
+
+def test_a_plus_is_a_plus(tmp_path: Path, x: Any) -> None:
+    folder = tmp_path / "a+b c"
+    folder.mkdir()
+    (folder / "token").write_text("secret")
+    with FeatureServer({"x+y": x}, unix=folder / "s", token="secret"):
+        asked = f"{tmp_path}/a+b%20c"
+        source = open_source(f"unix://{asked}/s?name=x+y&token_file={asked}/token")
+        assert (source.gather([3]) == x[[3]]).all()
+
+
+def test_remote_rows_are_for_reading(x: Any, server: FeatureServer) -> None:
+    source = RemoteRows(server.address)
+    for write in (lambda: source.put(1, x[2]), lambda: source.put_many([1], x[[2]])):
+        with pytest.raises(UnsupportedError, match="rows are written where the table is"):
+            write()
 
 
 def test_bad_arguments_of_a_server(x: Any) -> None:
