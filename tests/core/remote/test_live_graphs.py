@@ -466,7 +466,8 @@ def test_clients_of_a_commit_share_it() -> None:
         assert server.stats().leases == 6 and live.stats().snapshots == 1
         for one in held:
             one.close()
-        assert comes(lambda: server.stats().leases == 0) and live.stats().snapshots == 0
+        assert comes(lambda: server.stats().leases == 0)
+        assert comes(lambda: live.stats().snapshots == 0)  # a thread may still return from there
 
 
 def test_a_connection_takes_part_in_one_lease() -> None:
