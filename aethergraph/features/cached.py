@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty, stretches
 from aethergraph._checks.options import as_number
+from aethergraph._checks.places import at_places
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.adapters import as_row_source
@@ -111,11 +112,13 @@ class _Cache:
                 native.NativeRows(self._rows, self.code).gather(places, out, self.code, task)
                 return
             out[found] = self._rows[places[found]]
-        unique, inverse = np.unique(ids[~found], return_inverse=True)
+        missed = np.flatnonzero(~found)
+        unique, first, inverse = np.unique(ids[missed], return_index=True, return_inverse=True)
         until = 0.0 if self._max_age is None else time.monotonic() + self._max_age
-        with native.working_for(task):  # and without the lock: a source may wait long
+        # Without the lock: a source may wait long.
+        with native.working_for(task), at_places(missed[first]):
             rows = gather_rows(self.source, unique)
-        out[~found] = rows[inverse]
+        out[missed] = rows[inverse]
         with self._lock:
             self.gathers += 1
             self.rows_read += len(unique)

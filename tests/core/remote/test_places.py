@@ -48,6 +48,7 @@ def places(
     ):
         yield {
             "tcp": open_source(whole.address),
+            "cached": open_source(f"{whole.address}?max_age=10&memory_budget=1M"),
             "map": open_source(f"unix://{path}"),
             "shards": open_source(f"tcp://127.0.0.1:{second.port},127.0.0.1:{first.port}"),
         }
@@ -56,8 +57,9 @@ def places(
 @pytest.mark.parametrize(
     ("way", "row"),
     [
-        *((way, row) for way in ("tcp", "map", "shards") for row in (MISSING, TORN)),
+        *((way, row) for way in ("tcp", "cached", "map", "shards") for row in (MISSING, TORN)),
         ("tcp", DAMAGED),
+        ("cached", DAMAGED),
         ("shards", DAMAGED),
     ],
 )
@@ -70,7 +72,7 @@ def test_the_place_is_that_among_all_ids(
     assert (caught.value.position, caught.value.value) == (len(before), row)
 
 
-@pytest.mark.parametrize("way", ["tcp", "map", "shards"])
+@pytest.mark.parametrize("way", ["tcp", "cached", "map", "shards"])
 def test_the_advice_is_for_a_client(
     table: LiveFeatureTable, places: dict[str, RowSource], way: str
 ) -> None:
