@@ -121,7 +121,7 @@ static int fill_small_disk(const char *dir) {
     CHECK(w.steps > 10);
     world_check(&w, g);
     CHECK_CODE(aether_live_begin(g, &err), AETHER_E_DISK_FULL);
-    CHECK_HAS(err.message, "read-only until it is opened again");
+    CHECK_HAS(err.message, "read-only until merge(), or until it is opened again");
     CHECK_OK(aether_live_flush(g, &err), err); /* what was committed is saved */
     aether_live_close(g);
     CHECK(mount("none", dir, "tmpfs", MS_REMOUNT, "size=4m") == 0);

@@ -196,9 +196,11 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
         fd = create_filled(dir, header->size);
     }
     int os_errno = fd < 0 ? errno : put_header(dir, fd, header, from, to);
-    int rc = os_errno ? ae_error_os(err, os_errno, "cannot begin log segment '%s/%s' of %" PRIu64 " bytes",
-                                    dir->path, to, header->size)
-                      : sync_directory(dir, err);
+    int rc = os_errno
+                 ? ae_error_os(err, os_errno,
+                               "cannot begin log segment '%s/%s', which needs %" PRIu64 " bytes of free disk",
+                               dir->path, to, header->size)
+                 : sync_directory(dir, err);
     if (!rc)
         *out = fd;
     else if (fd >= 0)

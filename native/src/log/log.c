@@ -84,8 +84,8 @@ static int stopped(const ae_log *log, aether_error *err) {
     if (err) {
         *err = log->failure;
         snprintf(err->message, sizeof err->message,
-                 "the log in '%s' is read-only until it is opened again: %.300s", log->dir.path,
-                 log->failure.message);
+                 "the log in '%s' is read-only until merge(), or until it is opened again: %.300s",
+                 log->dir.path, log->failure.message);
     }
     return log->failed;
 }

@@ -434,3 +434,20 @@ def test_attaching_beside_merges(tmp_path: Path) -> None:
         finally:
             stop.set()
             merging.join()
+
+
+def test_a_disk_without_room_for_the_log(tmp_path: Path) -> None:
+    """A log takes 64 MiB at once: the messages say so, and what makes it writable."""
+    with small_disk(tmp_path / "disk", "96M") as disk:
+        graph = make(disk / "g", 0)
+        (disk / "filler").write_bytes(bytes(50 << 20))
+        with pytest.raises(errors.DiskFullError, match="which needs 67108864 bytes of free disk"):
+            graph.insert_edge(*pair(0))
+        with pytest.raises(
+            errors.DiskFullError, match=r"read-only until merge\(\), or until it is"
+        ):
+            graph.insert_edge(*pair(0))
+        (disk / "filler").unlink()
+        graph.merge()
+        graph.insert_edge(*pair(0))
+        graph.close()
