@@ -10,6 +10,7 @@ import typer
 
 from aethergraph import _native as native
 from aethergraph.cli.leaks import sample_and_check
+from aethergraph.cli.live_copies import ARENA_MB
 from aethergraph.cli.terminal import (
     Stages,
     command,
@@ -23,8 +24,9 @@ from aethergraph.cli.terminal import (
 from aethergraph.columns import ColumnStore
 from aethergraph.columns.file import is_column_file
 from aethergraph.convert.readers.base import check_readable, read_beginning
-from aethergraph.dynamic import DynamicHeteroGraph
 from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
+from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.features import FeatureStore
@@ -297,18 +299,16 @@ def verify_command(
 def _truncate(path: Path) -> None:
     if not is_live_directory(path):
         raise InvalidArgumentError(f"--truncate: {path} is no directory of a live graph")
-    last, aside = truncate_log(path)
-    if aside:
-        text = f"{path}: the log ends at commit {last} now; put aside: {', '.join(aside)}"
-        stdout().print(text, markup=False, soft_wrap=True)
+    done = truncate_log(path)
+    if done is not None:
+        stdout().print(f"{path}: {done}", markup=False, soft_wrap=True)
 
 
 def _verify_times(path: Path, stages: Stages) -> str:
     progress = stages("Sampling", "batches")
     if is_live_directory(path):
-        live = DynamicHeteroGraph.open(path)
-        with live, live.snapshot() as now:
-            found = sample_and_check(now, path, progress)
+        with History(path, ARENA_MB) as history:
+            found = sample_and_check(HeteroSnapshot.of(history.last()), path, progress)
     elif file_kind(path) == "graph":
         with HeteroGraph.load(path) as graph:
             found = sample_and_check(graph, path, progress)

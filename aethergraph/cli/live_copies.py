@@ -15,10 +15,10 @@ from aethergraph.dynamic.history import History
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["as_file", "save_live"]
+__all__ = ["ARENA_MB", "as_file", "save_live"]
 
 #: MiB of address space for the edges of the log; memory is taken as it is used.
-_ARENA_MB = 32 << 10
+ARENA_MB = 32 << 10
 
 
 def save_live(
@@ -36,7 +36,7 @@ def save_live(
         options: see :meth:`Snapshot.save`.
     """
     check_outputs([str(output)], [str(path)], force)
-    with History(path, _ARENA_MB) as history:
+    with History(path, ARENA_MB) as history:
         last = history.last()
         last.save(output, progress=stages("Writing", "B"), **options)
         return last.lsn

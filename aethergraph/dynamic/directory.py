@@ -24,11 +24,12 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
@@ -48,7 +49,7 @@ from aethergraph.errors import (
     VersionError,
 )
 
-__all__ = ["LiveDirectory", "is_live_directory"]
+__all__ = ["LiveDirectory", "check_outside", "commits", "is_live_directory"]
 
 T = TypeVar("T")
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -82,6 +83,11 @@ def _check_fields(found: dict[str, Any], types: dict[str, Any]) -> None:
             raise ValueError(f"{name} = {shown(value)}")
 
 
+def commits(first: int, last: int) -> str:
+    """Name commits in a message."""
+    return f"commit {first}" if first == last else f"commits {first} to {last}"
+
+
 def _checksum(fields: dict[str, Any]) -> str:
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -107,6 +113,22 @@ def _named(call: Call) -> Call:
 def is_live_directory(path: native.Path) -> bool:
     """Return whether there is a live graph at ``path``."""
     return (Path(native.encode_path(path)[0]) / "graph.json").is_file()
+
+
+def check_outside(path: native.Path) -> None:
+    """Raise unless a file can be written at ``path`` without mixing with those of a live graph.
+
+    Raises:
+        InvalidArgumentError: it would be in the directory of one; names it.
+    """
+    name = os.path.abspath(native.encode_path(path)[0])
+    for place in (name, os.path.realpath(name)):
+        folder = os.path.dirname(place)
+        if is_live_directory(folder):
+            raise InvalidArgumentError(
+                f"{name} would be a file in {folder}, which is the directory of a live graph and "
+                "takes no others: give a path outside of it"
+            )
 
 
 _locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()
@@ -286,10 +308,30 @@ class LiveDirectory:
             "writer": self.writer(),
         }
 
+    def check_end(self, current: Mapping[str, Any], last: int) -> None:
+        """Raise unless the log reaches as far as it did when the graph was closed.
+
+        Args:
+            current: what ``CURRENT`` says.
+            last: number of the last commit in the log.
+
+        Raises:
+            CorruptFileError: commits are missing; names them, and the way out.
+        """
+        closed = int(current.get("closed", 0))
+        if last < closed:
+            raise CorruptFileError(
+                f"{self.path}: commits up to {closed} were on disk when the graph was closed, but "
+                f"the log ends at {last}: it is damaged, or files of it are missing. Put them "
+                f"back, or give up {commits(last + 1, closed)}: aethergraph verify --truncate "
+                f"{shlex.quote(str(self.path))}"
+            )
+
+    @_named
     def writer(self) -> int | None:
         """Return the pid of the process that has the graph open for writing; None: nobody."""
         try:
-            descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
@@ -310,8 +352,45 @@ class LiveDirectory:
         Raises:
             UnsupportedError: another one does; names it.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = self._open_lock()
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            raise StorageError(
+                errno.EROFS,
+                f"{self.path} is on a read-only file system, and opening or truncating a graph "
+                "writes: copy the directory to a writable place. Where it is, it is read by "
+                "aethergraph.dynamic.History and the commands info, stats, verify and convert",
+                str(self.path),
+            ) from None
+        self._take_lock(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+
+    @_named
+    def lock_to_read(self) -> None:
+        """Keep others from writing; do nothing where nobody can write, and no lock be made.
+
+        Raises:
+            UnsupportedError: another process writes; names it.
+        """
+        try:
+            descriptor = self._open_lock()
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES):
+                raise
+            try:
+                descriptor = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return
+        self._take_lock(descriptor)
+
+    def _open_lock(self) -> int:
+        return os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def _take_lock(self, descriptor: int) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -321,8 +400,6 @@ class LiveDirectory:
                 f"{self.path} is being written by process {holder}: a live graph has one writer; "
                 "DynamicGraph.attach(path) reads it"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         self._lock = descriptor
         _locked.add(self)
 

@@ -54,6 +54,13 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
 
+    @classmethod
+    def of(cls, snapshot: OneCommit) -> HeteroSnapshot:
+        """Return a snapshot of one type or of many as one that is asked by types."""
+        if isinstance(snapshot, cls):
+            return snapshot
+        return cls(snapshot._store, snapshot.native_snapshot)
+
     @property
     def native_snapshot(self) -> native.NativeSnapshot:
         """Native snapshot that the lists are of."""

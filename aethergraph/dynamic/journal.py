@@ -198,12 +198,7 @@ class Journal(LogReader):
             progress,
             1,
         )
-        closed = int(current.get("closed", 0))
-        if store.live.lsn < closed:
-            raise CorruptFileError(
-                f"{directory.path}: commits up to {closed} were on disk when the graph was closed, "
-                f"but the log ends at {store.live.lsn}: it is damaged, or files of it are missing"
-            )
+        directory.check_end(current, store.live.lsn)
         store.live.release_journal(lsn + 1)  # a crash may have come between a merge and this
         for kind in store.kinds.values():
             collect_values(store, kind)

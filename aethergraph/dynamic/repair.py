@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from aethergraph import _native as native
 from aethergraph.dynamic.base_graph import check_fingerprint
-from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.errors import CorruptFileError
+from aethergraph.dynamic.directory import LiveDirectory, commits
 from aethergraph.features import FeatureStore
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.ids import IdMap
 
-__all__ = ["truncate_log", "verify_directory"]
+__all__ = ["Truncated", "truncate_log", "verify_directory"]
 
 
 def verify_directory(path: native.Path, progress: native.Progress | None = None) -> str:
     """Read base, rows and log of a live graph and compare their checksums; return what was read.
 
-    Nothing is written. Nobody may have the graph open for writing.
+    Nothing is written, and the file system may be read-only. Nobody may have the graph open for
+    writing.
 
     Args:
         path: the directory.
@@ -32,7 +32,7 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
     directory = LiveDirectory(path)
     directory.description()
     current, found = directory.current(), list[str]()
-    directory.lock()
+    directory.lock_to_read()
     try:
         base = current["base"]
         if base is not None:
@@ -57,16 +57,32 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
 
 def _verify_log(directory: LiveDirectory, current: dict[str, Any]) -> int:
     last = native.verify_journal(str(directory.path), directory.uuid, int(current["lsn"]) + 1)
-    closed = int(current.get("closed", 0))
-    if last < closed:
-        raise CorruptFileError(
-            f"{directory.path}: commits up to {closed} were on disk when the graph was closed, but "
-            f"the log ends at {last}: it is damaged, or files of it are missing"
-        )
+    directory.check_end(current, last)
     return last
 
 
-def truncate_log(path: native.Path) -> tuple[int, list[str]]:
+class Truncated(NamedTuple):
+    """What became of a log that was cut.
+
+    Attributes:
+        last: number of the last commit that is left.
+        aside: names of the files that were put aside.
+        lost: number of the last commit that is known to be given up; None: of none it is known.
+    """
+
+    last: int
+    aside: list[str]
+    lost: int | None
+
+    def __str__(self) -> str:
+        lost = "any commits after it"
+        if self.lost is not None:
+            lost = f"{commits(self.last + 1, self.lost)}, and any after"
+        aside = f"; put aside: {', '.join(self.aside)}" if self.aside else ""
+        return f"the log ends at commit {self.last} now; given up: {lost}{aside}"
+
+
+def truncate_log(path: native.Path) -> Truncated | None:
     """Let the log of a live graph end before its first damage, so that the graph opens again.
 
     What comes after is lost to the graph. The files of the log that change or go are kept as they
@@ -76,7 +92,7 @@ def truncate_log(path: native.Path) -> tuple[int, list[str]]:
         path: the directory.
 
     Returns:
-        The number of the last commit that is left, and the names of the files that were put aside.
+        What was given up; None: nothing.
 
     Raises:
         UnsupportedError: a process writes the graph; names it.
@@ -87,9 +103,11 @@ def truncate_log(path: native.Path) -> tuple[int, list[str]]:
         current = directory.current()
         before = set(directory.path.glob("*.cut-*"))
         last = native.truncate_journal(str(directory.path), directory.uuid, int(current["lsn"]) + 1)
-        if last < int(current.get("closed", 0)):
+        closed = int(current.get("closed", 0))
+        lost = closed if last < closed else None
+        if lost is not None:
             directory.write_json("CURRENT", {**current, "closed": last})
     finally:
         directory.unlock()
     aside = sorted(file.name for file in set(directory.path.glob("*.cut-*")) - before)
-    return last, aside
+    return None if lost is None and not aside else Truncated(last, aside, lost)

@@ -23,6 +23,12 @@ static void cut_and_open(const char *dir, const ae_log_options *options, int exp
     REQUIRE_OK(ae_log_list_segments(&d, &segments, &count, &err), err);
     int rc = ae_log_examine(&d, log_graph, segments, count, from, log_check_commit, &r, &next, &err);
     CHECK_EQ(rc, expected);
+    if (rc) {
+        CHECK_EQ(err.value, damaged);
+        CHECK_HAS(err.message, "byte ");
+        CHECK_HAS(err.message, "aethergraph verify --truncate");
+        CHECK_HAS(err.message, dir);
+    }
     if (rc == AETHER_E_TRUNCATED) {
         REQUIRE_OK(ae_log_complete(&d, segments, count, &err), err);
         r.next = from;

@@ -160,7 +160,7 @@ int aether_live_open_journal(aether_live *g, const char *directory, const aether
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for the journal of a live graph");
     j->base.ops = &journal_ops;
     j->owner = getpid();
-    rc = ae_lock_take(directory, &j->lock, err);
+    rc = ae_lock_take(directory, true, &j->lock, err);
     if (rc) {
         free(j);
         return rc;
@@ -241,9 +241,9 @@ typedef struct closed_log {
     uint64_t *segments, num_segments;
 } closed_log;
 
-static int open_closed(closed_log *log, const char *directory, aether_error *err) {
+static int open_closed(closed_log *log, const char *directory, bool writes, aether_error *err) {
     *log = (closed_log){.dir.fd = -1};
-    int rc = ae_lock_take(directory, &log->lock, err);
+    int rc = ae_lock_take(directory, writes, &log->lock, err);
     rc = rc ? rc : ae_log_directory_open(directory, &log->dir, err);
     return rc ? rc : ae_log_list_segments(&log->dir, &log->segments, &log->num_segments, err);
 }
@@ -270,14 +270,10 @@ int aether_journal_verify(const char *directory, const uint8_t *graph, uint64_t 
     int rc = check_from(from, err);
     if (rc)
         return rc;
-    rc = open_closed(&log, directory, err);
+    rc = open_closed(&log, directory, false, err);
     rc = rc ? rc : examine(&log, graph, from, last, task, err);
     close_closed(&log);
     return rc;
-}
-
-static bool is_damage(int rc) {
-    return rc == AETHER_E_CORRUPT || rc == AETHER_E_TRUNCATED || rc == AETHER_E_FORMAT;
 }
 
 int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
@@ -287,13 +283,13 @@ int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_
     int rc = check_from(from, err);
     if (rc)
         return rc;
-    rc = open_closed(&log, directory, err);
+    rc = open_closed(&log, directory, true, err);
     rc = rc ? rc : examine(&log, graph, from, last, NULL, err);
     if (rc == AETHER_E_TRUNCATED) { /* what is left of the file may be whole */
         rc = ae_log_complete(&log.dir, log.segments, log.num_segments, err);
         rc = rc ? rc : examine(&log, graph, from, last, NULL, err);
     }
-    if (is_damage(rc))
+    if (ae_log_is_damage(rc))
         rc = ae_log_cut(&log.dir, log.segments, log.num_segments, *last + 1, err);
     close_closed(&log);
     return rc;

@@ -56,10 +56,15 @@ static int write_pid(int fd) {
     return ftruncate(fd, 0) || pwrite(fd, text, (size_t)length, 0) != length ? -1 : 0;
 }
 
-/* Open the file and lock it. */
-static int lock_file(const char *path, const char *directory, int *fd, aether_error *err) {
+/* Open the file and lock it; *fd is -1 if there is none to lock. */
+static int lock_file(const char *path, const char *directory, bool writes, int *fd, aether_error *err) {
     int rc = AETHER_OK;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0 && !writes && (errno == EROFS || errno == EACCES)) {
+        *fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (*fd < 0 && errno == ENOENT)
+            return AETHER_OK;
+    }
     if (*fd < 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
@@ -74,15 +79,15 @@ static int lock_file(const char *path, const char *directory, int *fd, aether_er
     return rc;
 }
 
-int ae_lock_take(const char *directory, ae_lock *lock, aether_error *err) {
+int ae_lock_take(const char *directory, bool writes, ae_lock *lock, aether_error *err) {
     char path[4096];
     *lock = (ae_lock){.fd = -1};
     if (snprintf(path, sizeof path, "%s/" NAME, directory) >= (int)sizeof path)
         return ae_error_set(err, AETHER_E_INVALID, "the path of a log's directory is too long: '%.100s...'",
                             directory);
     pthread_mutex_lock(&guard);
-    const int rc = lock_file(path, directory, &lock->fd, err);
-    if (!rc) {
+    const int rc = lock_file(path, directory, writes, &lock->fd, err);
+    if (!rc && lock->fd >= 0) {
         lock->next = held;
         held = lock;
     }

@@ -11,6 +11,8 @@
 #ifndef AE_DURABLE_LOCK_H
 #define AE_DURABLE_LOCK_H
 
+#include <stdbool.h>
+
 #include "aether.h"
 
 typedef struct ae_lock {
@@ -18,9 +20,10 @@ typedef struct ae_lock {
     struct ae_lock *next;
 } ae_lock;
 
-/* Take the lock; *lock stays where it is until it is released. AETHER_E_INVALID names the process that has
- * it. */
-int ae_lock_take(const char *directory, ae_lock *lock, aether_error *err);
+/* Take the lock; *lock stays where it is until it is released. Unless its holder `writes`, the file need not
+ * be writable, nor be there at all where it cannot be made: then nobody can write. AETHER_E_INVALID names the
+ * process that has it. */
+int ae_lock_take(const char *directory, bool writes, ae_lock *lock, aether_error *err);
 /* Let go of it. Does nothing in a forked child. */
 void ae_lock_release(ae_lock *lock);
 

@@ -34,7 +34,7 @@ static int load(const ae_log_directory *dir, uint64_t first_lsn, ae_log_header *
     int fd, os_errno = 0;
     *room = 0;
     *out = NULL;
-    const int rc = ae_log_open_segment(dir, first_lsn, &fd, err);
+    const int rc = ae_log_open_segment(dir, first_lsn, false, &fd, err);
     if (rc)
         return rc;
     if (fstat(fd, &st) != 0)

@@ -114,10 +114,11 @@ int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t 
     return list(dir, "log", lsns, count, err);
 }
 
-int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, int *fd, aether_error *err) {
+int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, bool writes, int *fd,
+                        aether_error *err) {
     char name[NAME_ROOM];
     name_of(first_lsn, "log", name);
-    *fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CLOEXEC, 0);
+    *fd = ae_os_calls.open(dir->fd, name, (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0);
     if (*fd < 0)
         return ae_error_os(err, errno, "cannot open log segment '%s/%s'", dir->path, name);
     return AETHER_OK;

@@ -64,8 +64,9 @@ void ae_log_cut_unused(int fd, uint64_t end, uint64_t size);
 /* Put a segment aside, to be used again; or remove it, if enough are there or it was cut. */
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);
 
-/* Open a segment for reading and writing. */
-int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, int *fd, aether_error *err);
+/* Open a segment for reading, and for writing if `writes`. */
+int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, bool writes, int *fd,
+                        aether_error *err);
 
 /* Write the path of a segment, for messages. */
 void ae_log_segment_path(const ae_log_directory *dir, uint64_t first_lsn, char *path, uint64_t room);

@@ -60,8 +60,9 @@ typedef int (*ae_log_apply)(void *user, const ae_log_commit *commit, aether_erro
 
 /* Open the log in a directory, which exists, and replay the commits from lsn `from` (1 or more) on.
  * AETHER_E_CORRUPT: a commit that was on disk is damaged (position is the byte in the segment that
- * the message names, value its lsn), or a segment is missing. AETHER_E_TRUNCATED, _FORMAT, _VERSION: a
- * segment is cut short, none of ours, or a later version's. AETHER_E_INVALID: another graph's. */
+ * the message names), or a segment is missing. AETHER_E_TRUNCATED, _FORMAT, _VERSION: a segment is cut
+ * short, none of ours, or a later version's. Of all but the last, value is the first commit that is lost.
+ * AETHER_E_INVALID: another graph's. */
 int ae_log_open(const char *path, const ae_log_options *options, uint64_t from, ae_log_apply apply,
                 void *user, ae_log **out, aether_error *err);
 

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,10 +15,27 @@
 #include "core/minmax.h"
 #include "os/write.h"
 
+bool ae_log_is_damage(int rc) {
+    return rc == AETHER_E_CORRUPT || rc == AETHER_E_TRUNCATED || rc == AETHER_E_FORMAT;
+}
+
+/* Let an error that is damage name the first commit that is lost, and the way out. */
+static int with_remedy(int rc, const ae_log_directory *dir, uint64_t lsn, aether_error *err) {
+    if (err && ae_log_is_damage(rc)) {
+        const size_t used = strlen(err->message);
+        err->value = (int64_t)lsn;
+        snprintf(err->message + used, sizeof err->message - used,
+                 "; let the log end before commit %" PRIu64 ": aethergraph verify --truncate '%s'", lsn,
+                 dir->path);
+    }
+    return rc;
+}
+
 typedef struct loaded {
     int fd;
-    ae_log_header *bytes; /* the whole file */
-    uint64_t size;
+    ae_log_header *bytes; /* the whole file, with zeros for what was cut off */
+    uint64_t size;        /* of the buffer, as the header says */
+    uint64_t held;        /* of the file: less if it was cut short */
     char path[PATH_MAX];
 } loaded;
 
@@ -26,9 +45,9 @@ static void unload(loaded *s) {
         close(s->fd);
 }
 
-static int read_all(loaded *s, aether_error *err) {
-    for (uint64_t done = 0; done < s->size;) {
-        ssize_t got = pread(s->fd, (uint8_t *)s->bytes + done, s->size - done, (off_t)done);
+static int read_beginning(const loaded *s, void *bytes, uint64_t size, aether_error *err) {
+    for (uint64_t done = 0; done < size;) {
+        ssize_t got = pread(s->fd, (uint8_t *)bytes + done, size - done, (off_t)done);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -40,27 +59,36 @@ static int read_all(loaded *s, aether_error *err) {
 }
 
 static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
-                aether_error *err) {
+                bool writes, aether_error *err) {
+    ae_log_header header;
     struct stat st;
     *s = (loaded){.fd = -1};
     ae_log_segment_path(dir, first_lsn, s->path, sizeof s->path);
-    int rc = ae_log_open_segment(dir, first_lsn, &s->fd, err);
+    int rc = ae_log_open_segment(dir, first_lsn, writes, &s->fd, err);
     if (rc)
         return rc;
     if (fstat(s->fd, &st) != 0)
         return ae_error_os(err, errno, "cannot read log segment '%s'", s->path);
-    uint64_t size = (uint64_t)st.st_size;
-    if (size < AE_LOG_MIN_SEGMENT)
-        return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)size, (int64_t)size,
-                           "log segment '%s' is cut short: it has %" PRIu64 " bytes", s->path, size);
-    if (size > AE_LOG_MAX_SEGMENT)
-        return ae_error_set(err, AETHER_E_FORMAT, "'%s' is too large to be a segment of a log", s->path);
-    s->bytes = aether_buffer_alloc(size, err);
+    s->held = (uint64_t)st.st_size;
+    if (s->held < sizeof header)
+        return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)s->held, (int64_t)first_lsn,
+                           "log segment '%s' is cut short at byte %" PRIu64 ", before its first commit",
+                           s->path, s->held);
+    rc = read_beginning(s, &header, sizeof header, err);
+    rc = rc ? rc : ae_log_header_check(&header, graph, first_lsn, s->held, s->path, err);
+    if (rc && rc != AETHER_E_TRUNCATED)
+        return rc;
+    if (header.size < AE_LOG_MIN_SEGMENT || header.size > AE_LOG_MAX_SEGMENT)
+        return ae_error_at(err, AETHER_E_FORMAT, 0, (int64_t)header.size,
+                           "'%s' says that it has %" PRIu64 " bytes, as no segment of a log has", s->path,
+                           header.size);
+    s->bytes = aether_buffer_alloc(header.size, err);
     if (!s->bytes)
         return AETHER_E_NO_MEMORY;
-    s->size = size;
-    rc = read_all(s, err);
-    return rc ? rc : ae_log_header_check(s->bytes, graph, first_lsn, size, s->path, err);
+    s->size = header.size;
+    rc = read_beginning(s, s->bytes, s->held, err);
+    memcpy(s->bytes, &header, sizeof header); /* the one that was checked: a writer may use the file again */
+    return rc;
 }
 
 /* Write the frames of lsn `from` up to byte `end`, where `next` would go, once more, and sync them. */
@@ -89,6 +117,7 @@ static int settle(const loaded *s, uint64_t from, uint64_t end, uint64_t next, a
 
 /* How the segments are read. */
 typedef struct reading {
+    const ae_log_directory *dir;
     uint64_t from;
     ae_log_apply apply;
     void *user;
@@ -113,14 +142,21 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
         lsn++;
     }
     *r->next = lsn;
+    if (s->held < s->size)
+        return with_remedy(ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)s->held, (int64_t)lsn,
+                                       "log segment '%s' is cut short at byte %" PRIu64 " of %" PRIu64
+                                       ": the commits before %" PRIu64 " are whole",
+                                       s->path, s->held, s->size, lsn),
+                           r->dir, lsn, err);
     if (lsn == end)
         return AETHER_OK;
     uint64_t witness = end ? 0 : ae_log_find_witness(s->bytes, offset, lsn);
     if (end || witness)
-        return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)offset, (int64_t)lsn,
-                           "log segment '%s' is damaged at byte %" PRIu64 ": commit %" PRIu64
-                           " was on disk, as %s after it says, but does not check",
-                           s->path, offset, lsn, end ? "the segment" : "what comes");
+        return with_remedy(ae_error_at(err, AETHER_E_CORRUPT, (int64_t)offset, (int64_t)lsn,
+                                       "log segment '%s' is damaged at byte %" PRIu64 ": commit %" PRIu64
+                                       " was on disk, as %s after it says, but does not check",
+                                       s->path, offset, lsn, end ? "the segment" : "what comes"),
+                           r->dir, lsn, err);
     if (!r->settles)
         return AETHER_OK;
     const ae_log_frame *mark = ae_log_mark_at(s->bytes, offset);
@@ -129,23 +165,24 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
     return settle(s, synced + 1, offset, lsn, err);
 }
 
-static int read_segments(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
-                         uint64_t num_segments, const reading *r, aether_error *err) {
+static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint64_t num_segments,
+                         const reading *r, aether_error *err) {
     *r->next = r->from;
     if (num_segments == 0)
         return AETHER_OK;
     if (segments[0] > r->from)
-        return ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)r->from,
-                           "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
-                           " is needed: a segment is missing",
-                           dir->path, segments[0], r->from);
+        return with_remedy(ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)r->from,
+                                       "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
+                                       " is needed: a segment is missing",
+                                       r->dir->path, segments[0], r->from),
+                           r->dir, r->from, err);
     int rc = AETHER_OK;
     for (uint64_t i = 0; i < num_segments && !rc; i++) {
         uint64_t end = i + 1 < num_segments ? segments[i + 1] : 0;
         if (end && end <= r->from) /* nothing of it is needed: it may be as it likes */
             continue;
         loaded s;
-        rc = load(&s, dir, graph, segments[i], err);
+        rc = with_remedy(load(&s, r->dir, graph, segments[i], r->settles, err), r->dir, *r->next, err);
         rc = rc ? rc : replay(&s, end, r, err);
         unload(&s);
     }
@@ -155,13 +192,13 @@ static int read_segments(const ae_log_directory *dir, const uint8_t graph[16], c
 int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
                    uint64_t num_segments, uint64_t from, ae_log_apply apply, void *user, uint64_t *next,
                    aether_error *err) {
-    const reading r = {from, apply, user, true, next};
-    return read_segments(dir, graph, segments, num_segments, &r, err);
+    const reading r = {dir, from, apply, user, true, next};
+    return read_segments(graph, segments, num_segments, &r, err);
 }
 
 int ae_log_examine(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
                    uint64_t num_segments, uint64_t from, ae_log_apply apply, void *user, uint64_t *next,
                    aether_error *err) {
-    const reading r = {from, apply, user, false, next};
-    return read_segments(dir, graph, segments, num_segments, &r, err);
+    const reading r = {dir, from, apply, user, false, next};
+    return read_segments(graph, segments, num_segments, &r, err);
 }

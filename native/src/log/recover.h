@@ -22,6 +22,9 @@
 #include "log/directory.h"
 #include "log/log.h"
 
+/* Return whether a code is of damage, which ae_log_cut() ends a log before. */
+bool ae_log_is_damage(int rc);
+
 /* Hand every commit from lsn `from` on to `apply`. *next becomes the lsn after the last commit, below
  * `from` if the log ends before it. */
 int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,

@@ -27,14 +27,15 @@ int ae_log_header_check(const ae_log_header *header, const uint8_t graph[16], ui
                         uint64_t size, const char *path, aether_error *err) {
     if (memcmp(header->magic, AE_LOG_MAGIC, sizeof header->magic) != 0 ||
         header->byte_order != AE_LOG_BYTE_ORDER)
-        return ae_error_set(err, AETHER_E_FORMAT, "'%s' is not a segment of an AetherGraph log", path);
+        return ae_error_set(err, AETHER_E_FORMAT,
+                            "'%s' is damaged at byte 0, or no segment of an AetherGraph log", path);
     if (header->version > AE_LOG_VERSION)
         return ae_error_set(err, AETHER_E_VERSION,
                             "log segment '%s' has version %" PRIu32 ", this library reads up to %u", path,
                             header->version, AE_LOG_VERSION);
     if (header->crc != header_crc(header))
         return ae_error_at(err, AETHER_E_CORRUPT, 0, header->crc,
-                           "the header of log segment '%s' is damaged (checksum mismatch)", path);
+                           "the header of log segment '%s', at byte 0, is damaged (checksum mismatch)", path);
     if (memcmp(header->graph, graph, sizeof header->graph) != 0)
         return ae_error_set(err, AETHER_E_INVALID, "log segment '%s' belongs to another graph", path);
     if (header->first_lsn != first_lsn)

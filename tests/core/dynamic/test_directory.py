@@ -349,15 +349,16 @@ def test_a_damaged_log_is_cut_where_its_user_says_so(tmp_path: Path) -> None:
         verify_directory(path)
     graph.close()
     assert verify_directory(path) == "rows-000001.aef, the log up to commit 41"
-    assert truncate_log(path) == (41, [])
+    assert truncate_log(path) is None
     (log,) = path.glob("wal-*.log")
     damaged = bytearray(log.read_bytes())
     damaged[4096 + 20 * 512 + 60] ^= 1
     log.write_bytes(damaged)
     for reads in (verify_directory, DynamicGraph.open):
-        with pytest.raises(errors.CorruptFileError, match=r"commit 21 was on disk"):
+        with pytest.raises(errors.CorruptFileError, match=r"commit 21 was on disk") as raised:
             reads(path)
-    assert truncate_log(path) == (20, [f"{log.name}.cut-1"])
+        assert str(raised.value).endswith(f"aethergraph verify --truncate '{path}'")
+    assert truncate_log(path) == (20, [f"{log.name}.cut-1"], 41)
     assert (path / f"{log.name}.cut-1").read_bytes() == damaged
     assert verify_directory(path).endswith("commit 20")
     graph = DynamicGraph.open(path)
@@ -538,8 +539,66 @@ def test_what_was_on_disk_when_it_was_closed_is_missed(tmp_path: Path) -> None:
         DynamicGraph.open(tmp_path / "g")
     for path in (tmp_path / "g").glob("wal-*.log"):
         path.unlink()
-    with pytest.raises(errors.CorruptFileError, match="files of it are missing"):
-        DynamicGraph.open(tmp_path / "g")
+    for reads in (DynamicGraph.open, verify_directory):
+        with pytest.raises(errors.CorruptFileError, match="files of it are missing") as raised:
+            reads(tmp_path / "g")
+        assert "give up commits 1 to 50: aethergraph verify --truncate" in str(raised.value)
+    done = truncate_log(tmp_path / "g")
+    assert done == (0, [], 50)
+    assert "ends at commit 0 now; given up: commits 1 to 50" in str(done)
+    assert truncate_log(tmp_path / "g") is None
+    DynamicGraph.open(tmp_path / "g").close()
+
+
+@pytest.mark.parametrize(
+    ("size", "at", "commit", "message"),
+    [
+        (1000, 1000, 1, "cut short at byte 1000, before its first commit"),
+        (4096 + 3 * 512 + 7, 4096 + 3 * 512 + 7, 4, "the commits before 4 are whole"),
+        (1 << 16, 1 << 16, 11, "the commits before 11 are whole"),
+    ],
+)
+def test_a_log_that_is_cut_short_says_where(
+    tmp_path: Path, size: int, at: int, commit: int, message: str
+) -> None:
+    path = tmp_path / "g"
+    graph = make(path)
+    for number in range(10):
+        graph.insert_edge(number % NODES, (number * 5 + 1) % NODES)
+    graph.close()
+    (log,) = path.glob("wal-*.log")
+    os.truncate(log, size)
+    for reads in (DynamicGraph.open, verify_directory):
+        with pytest.raises(errors.TruncatedFileError, match=message) as raised:
+            reads(path)
+        assert (raised.value.position, raised.value.value) == (at, commit)
+        assert f"before commit {commit}: aethergraph verify --truncate" in str(raised.value)
+    lost = 10 if commit <= 10 else None
+    assert truncate_log(path) == (commit - 1, [f"{log.name}.cut-1"], lost)
+    graph = DynamicGraph.open(path)
+    assert graph.lsn == commit - 1
+    graph.close()
+
+
+@pytest.mark.parametrize("byte", [0, 100])
+def test_a_log_with_a_damaged_beginning_says_so(tmp_path: Path, byte: int) -> None:
+    path = tmp_path / "g"
+    graph = make(path)
+    graph.insert_edge(0, 1)
+    graph.merge()
+    graph.insert_edge(1, 2)
+    graph.close()
+    (log,) = path.glob("wal-*.log")
+    content = bytearray(log.read_bytes())
+    content[byte] ^= 1
+    log.write_bytes(content)
+    for reads in (DynamicGraph.open, verify_directory):
+        with pytest.raises(errors.AetherError, match="at byte 0") as raised:
+            reads(path)
+        assert f"{log}'" in str(raised.value)
+        assert "before commit 2: aethergraph verify --truncate" in str(raised.value)
+    assert truncate_log(path) == (1, [f"{log.name}.cut-1"], 2)
+    DynamicGraph.open(path).close()
 
 
 def test_other_directories_are_left_alone(tmp_path: Path) -> None:
