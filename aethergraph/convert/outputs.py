@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph.convert.readers.base import PathLike
+from aethergraph.dynamic.directory import check_outside
 from aethergraph.errors import InvalidArgumentError, StorageError
 
 __all__ = ["NpyWriter", "check_outputs", "storage_error"]
@@ -193,7 +194,8 @@ def check_outputs(outputs: list[str], inputs: list[str], force: bool) -> None:
 
     Raises:
         StorageError: the file exists (unless ``force``), the folder does not or is not writable.
-        InvalidArgumentError: an output is also an input, or two outputs are the same file.
+        InvalidArgumentError: an output is also an input, or in the directory of a live graph, or
+            two outputs are the same file.
     """
     real_inputs = {os.path.realpath(path): path for path in inputs}
     seen: set[str] = set()
@@ -204,6 +206,7 @@ def check_outputs(outputs: list[str], inputs: list[str], force: bool) -> None:
         if real in seen:
             raise InvalidArgumentError(f"{path}: two outputs have the same name")
         seen.add(real)
+        check_outside(path)
         folder = os.path.dirname(os.path.abspath(path))
         if os.path.isdir(path):
             raise _error(errno.EISDIR, f"{path}: is a folder, not a file", path)

@@ -22,7 +22,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.base_graph import Base
-from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.directory import LiveDirectory, check_outside
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
@@ -390,7 +390,7 @@ class LiveState:
         """Raise unless a file can be written at ``path`` without replacing what the lists are over.
 
         Raises:
-            InvalidArgumentError: it is the base.
+            InvalidArgumentError: it is the base, or would be in the directory of a live graph.
         """
         name = os.path.abspath(native.encode_path(path)[0])
         for base in (self.base, self.rows_base):
@@ -399,6 +399,7 @@ class LiveState:
                     f"{name} is the base of this live graph, which must stay as it is: give another"
                     " path"
                 )
+        check_outside(path)
 
     @property
     def closed(self) -> bool:

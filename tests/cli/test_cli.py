@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_disks import read_only
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph
@@ -700,6 +701,44 @@ def test_live_graphs_are_counted_and_converted(tmp_path: Path) -> None:
     given = ("convert", "-i", path, "-o", out, "-f")
     assert "--undirected is for edge lists" in fails(*given, "--undirected", code=2)
     assert "converted alone, not with 2 inputs" in fails(*given, "-i", "x.csv", code=2)
+
+
+def test_live_graphs_on_a_read_only_mount(tmp_path: Path) -> None:
+    with DynamicGraph.open(tmp_path / "g", 6, 16, edge_time="int64", order="time") as graph:
+        graph.insert_edges([0, 1, 2], [1, 2, 3], time=[1, 2, 3])
+    with read_only(tmp_path / "g", tmp_path / "backup") as path:
+        assert json.loads(ae("info", path, "--json").stdout)["writer"] is None
+        assert json.loads(ae("stats", path, "--json").stdout)["num_edges"] == 3
+        assert "the log up to commit 1" in flat(ae("verify", path).stdout)
+        assert "nothing is later than its seed" in flat(ae("verify", "--time", path).stdout)
+        ae("convert", "-i", path, "-o", tmp_path / "g.aeg")
+        assert "copy the directory to a writable place" in fails("verify", "--truncate", path)
+
+
+def test_a_lost_log_is_told_when_it_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    with DynamicGraph.open(path, 6, 16) as graph:
+        for number in range(3):
+            graph.insert_edge(number, number + 1)
+    for log in path.glob("wal-*.log"):
+        log.unlink()
+    assert "give up commits 1 to 3: aethergraph verify --truncate" in fails("verify", path)
+    told = flat(ae("verify", "--truncate", path).stdout)
+    assert "ends at commit 0 now; given up: commits 1 to 3" in told
+
+
+def test_no_output_goes_among_the_files_of_a_live_graph(tmp_path: Path) -> None:
+    path, link = tmp_path / "g.aegd", tmp_path / "link"
+    with DynamicGraph.open(path, 6, 16) as graph:
+        graph.insert_edge(0, 1)
+    link.symlink_to(path)
+    (tmp_path / "edges.csv").write_text("0,1\n")
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    for source in (path, tmp_path / "edges.csv"):
+        for output in (path / "gen-000002.aeg", path / "graph.json", link / "new.aeg"):
+            text = fails("convert", "-i", source, "-o", output, "-f", code=2)
+            assert "the directory of a live graph" in text and "outside of it" in text
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 
 
 def test_live_graphs_of_many_types(tmp_path: Path) -> None:

@@ -303,6 +303,9 @@ def test_bases_that_do_not_do(tmp_path: Path) -> None:
     graph = opened()
     with pytest.raises(errors.InvalidArgumentError, match="is the base of this live graph"):
         graph.save(base)
+    for name in ("graph.json", "new.aeg"):
+        with pytest.raises(errors.InvalidArgumentError, match="the directory of a live graph"):
+            graph.save(tmp_path / "g" / name)
     held = graph.snapshot()
     graph.close()
     for call in (graph.merge, graph.flush, lambda: graph.offsets("s")):
