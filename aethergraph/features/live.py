@@ -374,7 +374,10 @@ class LiveFeatureTable(RowTable):
         Raises:
             OutOfRangeError: a row does not exist; names the first one and its position.
             InvalidArgumentError: the rows do not fit, or this handle cannot write.
-            FileChangedError: the file was made shorter.
+            FileChangedError: the file was made shorter, or its disk failed. Some rows may be
+                written, and one be left torn; no later put of this handle is taken.
+            DiskFullError: the file has a hole, say of a copy that left zeros out, and the disk no
+                room for it; the same holds, so make room and :meth:`open` the table again.
         """
         values, code = self._as_rows(rows)
         return self._put(as_ids(ids, "ids"), values, code, version)

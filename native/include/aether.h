@@ -482,7 +482,9 @@ int aether_table_check(const aether_table *t, aether_error *err);
 
 /* Write n rows of `size` bytes in all, one after the other. A row whose version is older than the one that is
  * there is left alone. `versions` NULL: the time now, or one more than before. *written counts rows. Nothing
- * is written if an id or version is bad. `task` counts rows. */
+ * is written if an id or version is bad. AETHER_E_FILE_CHANGED, _DISK_FULL: the file was cut, or has a hole
+ * that the disk has no room for; some rows may be written, and one left torn, and no later put of this handle
+ * is taken. `task` counts rows. */
 int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void *rows, uint64_t size,
                      const int64_t *versions, uint64_t *written, aether_task *task, aether_error *err);
 /* Read n rows. Errors name the first row: AETHER_E_RANGE; _MISSING_ROW; _TORN: its writer has died, or does

@@ -109,6 +109,31 @@ TEST(a_file_that_shrinks_to_nothing) {
     CHECK_EQ(in_child(shrink_to_nothing), 0);
 }
 
+/* Stores into a mapping that was registered as writable go on, and go nowhere. */
+static int store_while_it_shrinks(void) {
+    make_file("stores");
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    volatile uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ae_sigbus_slot *slot = ae_sigbus_add((const void *)data, SIZE, fd, true);
+    ae_sigbus_install();
+    EXPECT(fd >= 0 && data != MAP_FAILED && slot);
+    data[SIZE - 1] = 1;
+    EXPECT(ae_sigbus_damage(slot) == -1 && ftruncate(fd, 10 * PAGE) == 0);
+    data[SIZE - 1] = 2;
+    EXPECT(ae_sigbus_damage(slot) == 10 * PAGE);
+    EXPECT(data[SIZE - 1] == 2 && data[10 * PAGE] == 0);
+    data[0] = 3; /* what is there is still the file's */
+    uint8_t byte = 0;
+    EXPECT(ftruncate(fd, SIZE) == 0 && pread(fd, &byte, 1, 0) == 1 && byte == 3);
+    EXPECT(pread(fd, &byte, 1, SIZE - 1) == 1 && byte == 0);
+    ae_sigbus_remove(slot);
+    return 0;
+}
+
+TEST(stores_into_a_file_that_shrinks_go_nowhere) {
+    CHECK_EQ(in_child(store_while_it_shrinks), 0);
+}
+
 static int shrink_container(void) {
     aether_error err;
     aether_writer *w;

@@ -310,6 +310,66 @@ TEST(a_file_that_is_cut_is_noticed) {
     aether_table_close(t);
 }
 
+static char cut_path[128];
+
+static int cut_now(void) {
+    if (truncate(cut_path, 4096) != 0)
+        abort();
+    return 0;
+}
+
+/* Put many rows into a file that is cut after some thousands of them. */
+static int put_while_cut(aether_table *t, aether_error *err) {
+    enum { MANY = 3 * 4096 };
+    static int64_t ids[MANY];
+    static float rows[MANY][ITEMS];
+    aether_task task = {.poll = cut_now};
+    uint64_t written;
+    for (uint64_t i = 0; i < MANY; i++)
+        ids[i] = (int64_t)(i % ROWS);
+    return aether_table_put(t, ids, MANY, rows, sizeof rows, NULL, &written, &task, err);
+}
+
+TEST(a_file_that_is_cut_during_a_put_is_noticed) {
+    aether_table *t = make_file("cut_put", cut_path, sizeof cut_path);
+    aether_error err;
+    REQUIRE(t);
+    CHECK_CODE(put_while_cut(t, &err), AETHER_E_FILE_CHANGED);
+    CHECK(strstr(err.message, "shrank from"));
+    CHECK_CODE(put(t, 0, 1, -1, NULL), AETHER_E_FILE_CHANGED);
+    aether_table_close(t);
+}
+
+/* Pages that were lost before the file grew again cannot be had back by a handle; by another one they can. */
+TEST(a_handle_whose_stores_were_lost_puts_nothing_any_more) {
+    aether_table *t = make_file("regrown", cut_path, sizeof cut_path), *other = NULL;
+    aether_table_info info;
+    aether_error err;
+    float data[ITEMS];
+    uint64_t written;
+    const int64_t last = ROWS - 1;
+    REQUIRE(t);
+    aether_table_describe(t, &info);
+    CHECK_OK(aether_table_open(cut_path, 1, &other, &err), err);
+    REQUIRE(other);
+    CHECK_EQ(truncate(cut_path, 4096), 0);
+    atomic_store(&ae_table_slot_writable(t, (uint64_t)last)->seq, 2); /* as a put does at this moment */
+    CHECK_EQ(truncate(cut_path, (off_t)(AE_TABLE_HEADER + ROWS * info.stride)), 0);
+    memset(data, 0, sizeof data);
+    for (int i = 0; i < 2; i++) {
+        CHECK_CODE(aether_table_put(t, &last, 1, data, sizeof data, NULL, &written, NULL, &err),
+                   AETHER_E_FILE_CHANGED);
+        CHECK_EQ(err.position, 4096);
+        CHECK(strstr(err.message, "could not be written at byte 4096"));
+        CHECK_EQ(written, 0);
+    }
+    CHECK_CODE(get(other, last, data, 0, &err), AETHER_E_MISSING_ROW);
+    CHECK_EQ(put(other, last, 1, -1, NULL), AETHER_OK);
+    CHECK_OK(get(other, last, data, AETHER_TABLE_CHECK, &err), err);
+    aether_table_close(t);
+    aether_table_close(other);
+}
+
 TEST(foreign_files_are_refused) {
     char path[128];
     aether_table *t = make_file("foreign", path, sizeof path);

@@ -57,7 +57,7 @@ int ae_mapping_map(ae_mapping *m, const char *path, aether_error *err) {
     if (data == MAP_FAILED)
         return ae_error_os(err, errno, "cannot map '%s' (%" PRIu64 " bytes)", path, m->size);
     m->data = data;
-    m->slot = ae_sigbus_add(data, m->size, m->fd);
+    m->slot = ae_sigbus_add(data, m->size, m->fd, false);
     if (!m->slot)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", path);
     ae_sigbus_install();
@@ -99,7 +99,8 @@ int ae_mapping_check(const ae_mapping *m, const char *path, aether_error *err) {
     if (damage >= 0)
         return ae_error_at(err, AETHER_E_FILE_CHANGED, damage, (int64_t)m->size,
                            "'%s' could not be read at byte %" PRId64
-                           " (it shrank for a while, or its disk failed); what was read since may be zeros",
+                           " (it shrank for a while, its disk failed, or the disk is full and the file "
+                           "has a hole there); what was read since may be zeros: open it again",
                            path, damage);
     if (m->constant && is_modified(m, &st))
         return ae_error_set(err, AETHER_E_FILE_CHANGED,

@@ -23,6 +23,7 @@ struct ae_sigbus_slot {
     atomic_uintptr_t start; /* 0: nothing registered */
     atomic_uintptr_t end;
     atomic_int fd;
+    atomic_bool writable;
     _Atomic int64_t damage; /* offset of the first page lost, or -1 */
 };
 
@@ -58,28 +59,29 @@ static slot_chunk *next_chunk(slot_chunk *chunk) {
     return next;
 }
 
-static void write_slot(ae_sigbus_slot *slot, uintptr_t start, uintptr_t end, int fd) {
+static void write_slot(ae_sigbus_slot *slot, uintptr_t start, uintptr_t end, int fd, bool writable) {
     atomic_fetch_add(&slot->version, 1);
     atomic_store(&slot->start, start);
     atomic_store(&slot->end, end);
     atomic_store(&slot->fd, fd);
+    atomic_store(&slot->writable, writable);
     atomic_store(&slot->damage, -1);
     atomic_fetch_add(&slot->version, 1);
 }
 
-ae_sigbus_slot *ae_sigbus_add(const void *start, uint64_t size, int fd) {
+ae_sigbus_slot *ae_sigbus_add(const void *start, uint64_t size, int fd, bool writable) {
     ae_sigbus_slot *slot = NULL;
     for (slot_chunk *chunk = &first_chunk; chunk && !slot; chunk = slot ? chunk : next_chunk(chunk))
         slot = take_slot(chunk);
     if (slot)
-        write_slot(slot, (uintptr_t)start, (uintptr_t)start + size, fd);
+        write_slot(slot, (uintptr_t)start, (uintptr_t)start + size, fd, writable);
     return slot;
 }
 
 void ae_sigbus_remove(ae_sigbus_slot *slot) {
     if (!slot)
         return;
-    write_slot(slot, 0, 0, -1);
+    write_slot(slot, 0, 0, -1, false);
     atomic_store(&slot->taken, false);
 }
 
@@ -91,6 +93,7 @@ typedef struct {
     ae_sigbus_slot *slot;
     uintptr_t start, end;
     int fd;
+    bool writable;
 } region;
 
 /* A consistent copy of a slot. */
@@ -100,6 +103,7 @@ static bool read_slot(ae_sigbus_slot *slot, region *out) {
     out->start = atomic_load(&slot->start);
     out->end = atomic_load(&slot->end);
     out->fd = atomic_load(&slot->fd);
+    out->writable = atomic_load(&slot->writable);
     return out->start && !(version & 1) && atomic_load(&slot->version) == version;
 }
 
@@ -123,8 +127,8 @@ int ae_sigbus_find(const void *address, const void **start, uint64_t *size) {
 /* ---- repair: runs inside the handler, async-signal-safe calls only -------- */
 
 /* The plain system call: sanitizers wrap mmap() in code that is not safe here. */
-static bool map_zeros(uintptr_t from, uintptr_t to) {
-    long mapped = syscall(SYS_mmap, from, to - from, PROT_READ,
+static bool map_zeros(uintptr_t from, uintptr_t to, bool writable) {
+    long mapped = syscall(SYS_mmap, from, to - from, PROT_READ | (writable ? PROT_WRITE : 0),
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L);
     return mapped == (long)from;
 }
@@ -147,8 +151,8 @@ static uintptr_t lost_from(const region *r, uintptr_t page, uintptr_t *to) {
     return file_end;
 }
 
-/* The loss is recorded before zeros can be read. Single pages may run into the
- * kernel's limit on mappings: then the whole region goes. */
+/* The loss is recorded before zeros can be read, and before a store can go into them. Single pages may run
+ * into the kernel's limit on mappings: then the whole region goes. */
 static bool repair(uintptr_t address) {
     region r;
     if (!find_region(address, &r))
@@ -156,7 +160,7 @@ static bool repair(uintptr_t address) {
     uintptr_t to, from = lost_from(&r, address & ~(page_size - 1), &to);
     int64_t none = -1;
     atomic_compare_exchange_strong(&r.slot->damage, &none, (int64_t)(from - r.start));
-    return map_zeros(from, to) || map_zeros(r.start, page_up(r.end));
+    return map_zeros(from, to, r.writable) || map_zeros(r.start, page_up(r.end), r.writable);
 }
 
 /* ---- the handler ----------------------------------------------------------- */

@@ -13,8 +13,11 @@
  * mapping, so that a large file cannot exhaust the kernel's table of them);
  * otherwise only the page that failed. The zeros stay until the unmapping.
  *
+ * A store faults in the same way, also into a hole that a full disk has no room for. In a mapping that is
+ * registered as writable the zeros are writable, and private: what is stored there goes nowhere.
+ *
  *   slots    [chunk of 64] -> [chunk of 64] -> ...     never freed
- *   slot     version | start | end | fd | damaged      version odd: in change
+ *   slot     version | start | end | fd | writable | damaged      version odd: in change
  *
  * The handler reads slots without locks. A slot in change is never the one it
  * looks for: the faulting thread's own mapping is registered and stays so.
@@ -36,7 +39,9 @@
  *     second fault is taken for one of its own, and ends the process.
  *   - A thread that blocks SIGBUS is killed by a fault; pool threads do not.
  *   - Zeros are data to whoever reads them: check ae_sigbus_damage() after
- *     reading, before trusting.
+ *     reading, before trusting. Nor does a store tell that it was lost: check after storing.
+ *   - Where the kernel has no mapping left for a single page, the whole region becomes zeros, and stores
+ *     into pages that are there are lost as well.
  */
 #ifndef AE_OS_SIGBUS_H
 #define AE_OS_SIGBUS_H
@@ -50,9 +55,9 @@ typedef struct ae_sigbus_slot ae_sigbus_slot;
 /* Put the handler in place, unless it is there or switched off. Cheap. */
 void ae_sigbus_install(void);
 
-/* Guard [start, start + size), a read-only mapping of `fd` from its offset 0.
+/* Guard [start, start + size), a mapping of `fd` from its offset 0, read-only or `writable`.
  * `fd` stays open until the removal. NULL if memory is short. */
-ae_sigbus_slot *ae_sigbus_add(const void *start, uint64_t size, int fd);
+ae_sigbus_slot *ae_sigbus_add(const void *start, uint64_t size, int fd, bool writable);
 
 /* End the guard. Call before the unmapping, so that the range can never be somebody else's. */
 void ae_sigbus_remove(ae_sigbus_slot *slot);

@@ -50,7 +50,8 @@ static uint64_t version_of(const put *p, uint64_t i, uint64_t before) {
 }
 
 /* Write a row, unless it has a newer version; its shard is locked. A seq that is odd here is a dead
- * writer's: readers wait for none of its stores. */
+ * writer's: readers wait for none of its stores. A row stays odd of which stores may be lost: others could
+ * read what lay there before. */
 static bool write_row(const put *p, uint64_t i, uint64_t row, ae_shard *shard, uint32_t sum) {
     ae_slot *slot = ae_table_slot_writable(p->t, row);
     const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_relaxed);
@@ -66,6 +67,8 @@ static bool write_row(const put *p, uint64_t i, uint64_t row, ae_shard *shard, u
     store_data(slot, data, p->t->info.row_bytes);
     atomic_store_explicit(&slot->version, version, memory_order_relaxed);
     atomic_store_explicit(&slot->sum, ae_slot_sum_end(sum, version, even), memory_order_relaxed);
+    if (ae_table_lost_stores(p->t))
+        return false;
     atomic_store_explicit(&slot->seq, even, memory_order_release);
     return true;
 }
@@ -111,6 +114,8 @@ static int write_all(put *p, aether_task *task, aether_error *err) {
         ae_task_add(task, count);
         if (stop)
             return ae_error_set(err, AETHER_E_CANCELLED, "writing rows was cancelled");
+        if (ae_table_lost_stores(p->t))
+            return ae_table_check_stores(p->t, err);
     }
     return AETHER_OK;
 }
@@ -146,7 +151,7 @@ int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void
     put p = {.t = t, .ids = ids, .rows = rows, .versions = versions, .n = n};
     *written = 0;
     int rc = check(&p, size, err);
-    rc = rc ? rc : aether_table_check(t, err);
+    rc = rc ? rc : ae_table_check_stores(t, err);
     if (rc || !n)
         return rc;
     p.now = ticks_now(t->info.tick);

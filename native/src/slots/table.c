@@ -133,6 +133,7 @@ static aether_table *allocate(const char *name, aether_error *err) {
 void aether_table_close(aether_table *t) {
     if (!t)
         return;
+    ae_sigbus_remove(t->guard);
     if (t->file.fd >= 0 && t->writable)
         munmap(t->writable, t->file.size);
     ae_mapping_close(&t->file);
@@ -157,11 +158,15 @@ static int map_file(aether_table *t, int fd, uint64_t size, bool writable, aethe
     if (rc)
         return rc;
     t->header = (ae_table_header *)(void *)(uintptr_t)t->file.data;
-    void *data = writable ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : NULL;
+    if (!writable)
+        return AETHER_OK;
+    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
         return ae_error_os(err, errno, "cannot map '%s' for writing", t->name);
     t->writable = data;
-    return AETHER_OK;
+    t->guard = ae_sigbus_add(data, size, t->file.fd, true);
+    return t->guard ? AETHER_OK
+                    : ae_error_set(err, AETHER_E_NO_MEMORY, "out of memory opening '%s'", t->name);
 }
 
 static int map_memory(aether_table *t, int fd, bool writable, aether_error *err) {
@@ -343,6 +348,27 @@ const void *aether_table_slots(const aether_table *t) {
 
 int aether_table_check(const aether_table *t, aether_error *err) {
     return t->file.fd >= 0 ? ae_mapping_check(&t->file, t->name, err) : AETHER_OK;
+}
+
+/* Asking for the room of the page that was lost tells a full disk from other causes; a file that was cut
+ * meanwhile stays as it is. */
+int ae_table_check_stores(const aether_table *t, aether_error *err) {
+    const int rc = aether_table_check(t, err);
+    if (rc || !ae_table_lost_stores(t))
+        return rc;
+    const int64_t at = ae_sigbus_damage(t->guard);
+    if (fallocate(t->file.fd, FALLOC_FL_KEEP_SIZE, at, 1) != 0 && (errno == ENOSPC || errno == EDQUOT))
+        return ae_error_os(
+            err, errno,
+            "'%s' has no room on its disk at byte %" PRId64
+            ", so what was put since may be lost: make room, open the table again and put it again",
+            t->name, at);
+    return ae_error_at(
+        err, AETHER_E_FILE_CHANGED, at, (int64_t)t->file.size,
+        "'%s' could not be written at byte %" PRId64
+        " (it shrank for a while, or its disk was full or failed), so what was put since may be lost: "
+        "open the table again and put it again",
+        t->name, at);
 }
 
 int ae_table_refuse_ids(const aether_table *t, const int64_t *ids, uint64_t n, aether_error *err) {

@@ -3,15 +3,16 @@
  *
  *              file                                memory that processes share
  *   read       mapped read-only, guarded           one mapping,
- *   write      a second mapping, writable          writable or not
+ *   write      a second mapping, guarded, too      writable or not
  *
- * A file can be cut by anybody, so reads go through a mapping that survives it (os/sigbus.h) and are checked
- * afterwards; a sealed memfd cannot.
+ * A file can be cut by anybody, and a disk can be full where the file has a hole: both mappings survive that
+ * (os/sigbus.h), and are checked afterwards. A sealed memfd cannot be cut.
  *
  * The system rarely has huge pages for shared memory by itself. Asked for, they are taken one by one, before
  * the first row in each is written.
  *
- * Caveats: a write to a file that is cut at that very moment ends the process.
+ * Caveats: what was stored into a page that is gone is lost. The put that did so, and all later ones through
+ * this handle, fail.
  */
 #ifndef AE_SLOTS_TABLE_H
 #define AE_SLOTS_TABLE_H
@@ -26,6 +27,7 @@ struct aether_table {
     aether_table_info info;
     ae_table_header *header; /* as it is read; NULL: nothing is mapped */
     uint8_t *writable;       /* the first byte as it is written, or NULL */
+    ae_sigbus_slot *guard;   /* of `writable`, if it is a mapping of a file */
     ae_mapping file;         /* fd -1: shared memory */
     ae_shared memory;
     atomic_bool *is_huge; /* by huge page of shared memory: asked for; NULL: none is wanted */
@@ -35,6 +37,18 @@ struct aether_table {
 
 /* Put what a row is in into a huge page, if that is wanted and has not been tried. */
 void ae_table_take_huge(aether_table *t, uint64_t row);
+
+/* Return whether what was stored may have gone nowhere. The fence is for pages that another thread lost: this
+ * one stores into their zeros without a fault. */
+static inline bool ae_table_lost_stores(const aether_table *t) {
+    if (!t->guard)
+        return false;
+    AE_SLOT_FENCE(memory_order_seq_cst);
+    return ae_sigbus_damage(t->guard) >= 0;
+}
+
+/* Return AETHER_E_FILE_CHANGED or _DISK_FULL if the file was cut, or stores may have gone nowhere. */
+int ae_table_check_stores(const aether_table *t, aether_error *err);
 
 /* Fill `err` with the first of n ids that is no row. */
 int ae_table_refuse_ids(const aether_table *t, const int64_t *ids, uint64_t n, aether_error *err);

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_disks import small_disk
 
 from aethergraph import DynamicGraph, Graph, LiveFeatureTable, errors
 from aethergraph.features.bfloat16 import bfloat16_to_float32
@@ -305,6 +308,63 @@ def test_foreign_and_cut_files_are_refused(tmp_path: Path) -> None:
         LiveFeatureTable.open(path)
     with pytest.raises(errors.StorageError, match="File exists"):
         LiveFeatureTable.create(tmp_path, ROWS, ITEMS)
+
+
+def test_a_file_that_is_cut_during_a_put_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    table = LiveFeatureTable.create(path, 20_000, 64, missing="zero")
+    ids, rows = np.arange(20_000), np.ones((20_000, 64), np.float32)
+
+    def put_until_cut() -> str:
+        threading.Timer(0.05, os.truncate, (path, 1 << 20)).start()
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            try:
+                table.put_many(ids, rows)
+            except errors.FileChangedError as error:
+                return str(error)
+        return ""
+
+    assert "shrank from" in in_child(put_until_cut)
+    with pytest.raises(errors.FileChangedError, match="shrank from"):
+        table.put(0, rows[0])
+
+
+def test_a_hole_on_a_full_disk_is_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1M") as folder:
+        path, filling = folder / "x", folder / "filling"
+        LiveFeatureTable.create(path, 20, 3000)  # a row has more than a page
+        content = path.read_bytes()
+        path.write_bytes(content[:8192])  # the first page of row 0, and then holes
+        os.truncate(path, len(content))
+        with filling.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+        def put_everywhere() -> list[str]:
+            table, found = LiveFeatureTable.open(path), list[str]()
+            for row in (0, 10):
+                try:
+                    table.put(row, np.ones(3000))
+                except errors.DiskFullError as error:
+                    found.append(str(error))
+            filling.unlink()
+            try:
+                table.put(10, np.ones(3000))
+            except errors.FileChangedError as error:
+                found.append(str(error))
+            return found
+
+        first, second, third = in_child(put_everywhere)
+        assert "no room on its disk at byte 8192" in first
+        assert "make room, open the table again and put it again" in second
+        assert "could not be written at byte 8192" in third
+        again = LiveFeatureTable.open(path, missing="zero")
+        with pytest.raises(errors.TornRowError, match="row 0"):
+            again.gather([0])
+        assert (again.gather([10]) == 0).all()
+        again.put_many([0, 10], np.full((2, 3000), 2))
+        assert (again.gather([0, 10]) == 2).all()
 
 
 def test_a_damaged_row_is_found_if_asked(tmp_path: Path) -> None:
