@@ -79,7 +79,7 @@ class SnapshotExpiredError(AetherError, RuntimeError):
 
 
 class TornRowError(AetherError, RuntimeError):
-    """The writer of a row ended, or stopped, in the middle of it; ``value`` is the row."""
+    """The writer of a row ended in the middle of it, or is stopped there; ``value`` is the row."""
 
 
 class MissingRowError(AetherError, LookupError):

@@ -170,12 +170,12 @@ class LiveSlots:
         if code:
             raise_error(code, err, self.path)
 
-    def versions(self, ids: Ids) -> Ids:
+    def versions(self, ids: Ids, task: Task | None = None) -> Ids:
         """Return the versions of rows; -1: never written."""
         out, err = np.empty(len(ids), np.int64), new_error()
         code = lib.aether_table_versions(
             self._handle, ffi.from_buffer("int64_t[]", ids), len(ids),
-            ffi.from_buffer("int64_t[]", out), err,
+            ffi.from_buffer("int64_t[]", out), lend(task, out.nbytes), err,
         )  # fmt: skip
         if code:
             raise_error(code, err, self.path)

@@ -69,7 +69,8 @@ class LiveFeatureTable(RowTable):
     is off by at most half the factor.
 
     A writer that is killed in the middle of a row leaves that row torn: gathers of it raise
-    :class:`~aethergraph.errors.TornRowError` until anybody writes it again, with any version.
+    :class:`~aethergraph.errors.TornRowError` until anybody writes it again, with any version. They
+    wait some seconds for one that is only stopped, and then raise the same class, which names it.
     """
 
     _rows: native.LiveSlots | None
@@ -450,7 +451,8 @@ class LiveFeatureTable(RowTable):
 
         Raises:
             OutOfRangeError: a row does not exist.
-            TornRowError: a row's writer ended in the middle of it.
+            TornRowError: a row's writer ended in the middle of it, or has had it in work for
+                seconds.
         """
         return self.native_slots().versions(as_ids(ids, "ids"))
 
@@ -462,7 +464,8 @@ class LiveFeatureTable(RowTable):
         Raises:
             UnsupportedError: the table's versions are no times.
             OutOfRangeError: a row does not exist.
-            TornRowError: a row's writer ended in the middle of it.
+            TornRowError: a row's writer ended in the middle of it, or has had it in work for
+                seconds.
         """
         tick = self.layout.tick
         if not tick:

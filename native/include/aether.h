@@ -487,13 +487,14 @@ int aether_table_check(const aether_table *t, aether_error *err);
  * is taken. `task` counts rows. */
 int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void *rows, uint64_t size,
                      const int64_t *versions, uint64_t *written, aether_task *task, aether_error *err);
-/* Read n rows. Errors name the first row: AETHER_E_RANGE; _MISSING_ROW; _TORN: its writer has died, or does
- * not go on; _CORRUPT: its checksum is wrong. `options` may be NULL. `task` counts rows. */
+/* Read n rows. Errors name the first row: AETHER_E_RANGE; _MISSING_ROW; _TORN: its writer has died, or has
+ * had it in work for seconds, as one that is stopped; _CORRUPT: its checksum is wrong. `options` may be NULL.
+ * `task` counts rows. */
 int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, void *out, uint64_t out_size,
                         const aether_table_gather_options *options, aether_task *task, aether_error *err);
-/* Read the versions of n rows; -1: never written. Errors: AETHER_E_RANGE, _TORN. */
+/* Read the versions of n rows; -1: never written. Errors: AETHER_E_RANGE, _TORN. `task` counts rows. */
 int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n, int64_t *versions,
-                          aether_error *err);
+                          aether_task *task, aether_error *err);
 /* Take rows out of n slots that were read from outside, without fences: slot i, at slots + i * stride, should
  * be that of row ids[i]. whole[i] is 1 if its number is even and its checksum right, and the row then in
  * `out`, as AETHER_MISSING_ERROR gathers it in the stored dtype; else 0. *taken counts the whole ones. `info`

@@ -124,7 +124,7 @@ TEST(older_versions_are_left_out) {
     float data[ITEMS];
     uint64_t written;
     int64_t row = 9, version;
-    CHECK_OK(aether_table_versions(t, &row, 1, &version, &err), err);
+    CHECK_OK(aether_table_versions(t, &row, 1, &version, NULL, &err), err);
     CHECK_EQ(version, -1);
     CHECK_EQ(put(t, 9, 1, 10, &written) + (int)written, 1);
     CHECK_EQ(put(t, 9, 2, 9, &written) + (int)written, 0);
@@ -132,7 +132,7 @@ TEST(older_versions_are_left_out) {
     CHECK(is_row(data, 9, 1));
     CHECK_EQ(put(t, 9, 3, 10, &written) + (int)written, 1);
     CHECK_EQ(put(t, 9, 4, -1, &written) + (int)written, 1);
-    CHECK_OK(aether_table_versions(t, &row, 1, &version, &err), err);
+    CHECK_OK(aether_table_versions(t, &row, 1, &version, NULL, &err), err);
     CHECK_EQ(version, 11); /* no times: one more */
     aether_table_close(t);
 }
@@ -145,12 +145,12 @@ TEST(a_time_is_the_version_if_none_is_given) {
     const int64_t row = 1, before = (int64_t)time(NULL) * 1000;
     int64_t version;
     CHECK_EQ(put(t, 1, 0, -1, NULL), AETHER_OK);
-    CHECK_OK(aether_table_versions(t, &row, 1, &version, &err), err);
+    CHECK_OK(aether_table_versions(t, &row, 1, &version, NULL, &err), err);
     CHECK(version >= before && version < before + 100000);
     CHECK_EQ(put(t, 1, 0, before + 1000000, NULL), AETHER_OK);
     CHECK_EQ(put(t, 1, 0, -1, NULL),
              AETHER_OK); /* the clock is behind, and the row is written all the same */
-    CHECK_OK(aether_table_versions(t, &row, 1, &version, &err), err);
+    CHECK_OK(aether_table_versions(t, &row, 1, &version, NULL, &err), err);
     CHECK_EQ(version, before + 1000000);
     aether_table_close(t);
 }
@@ -237,7 +237,7 @@ TEST(arguments_are_checked) {
                AETHER_E_INVALID);
     CHECK_CODE(get(t, -1, data, 0, &err), AETHER_E_RANGE);
     CHECK_CODE(aether_table_gather(t, ids, 1, data, 3, NULL, NULL, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_table_versions(t, ids + 1, 1, (int64_t *)(void *)data, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_table_versions(t, ids + 1, 1, (int64_t *)(void *)data, NULL, &err), AETHER_E_RANGE);
     aether_table_gather_options options = {.dtype = AETHER_U8};
     CHECK_CODE(aether_table_gather(t, ids, 1, data, ITEMS, &options, NULL, &err), AETHER_E_UNSUPPORTED);
     options = (aether_table_gather_options){.missing = 3};
@@ -450,8 +450,8 @@ TEST(readers_beside_writers_see_whole_rows) {
 
 /* ---- killed writers ---------------------------------------------------------------------- */
 
-/* Leave a row as a writer does that is killed in the middle of it. */
-static void die_inside(aether_table *t, int64_t row) {
+/* Begin a row in a child, which then does as the signal says: end, or stop. */
+static pid_t stay_inside(aether_table *t, int64_t row, int signal_number) {
     const pid_t child = fork();
     if (child == 0) {
         ae_table_header *header = (ae_table_header *)(void *)t->writable;
@@ -461,11 +461,56 @@ static void die_inside(aether_table *t, int64_t row) {
         ae_slot *slot = ae_table_slot_writable(t, (uint64_t)row);
         atomic_store(&slot->seq, atomic_load(&slot->seq) | 1);
         atomic_store(&slot->data[0], 12345);
-        kill(getpid(), SIGKILL);
+        kill(getpid(), signal_number);
+        _exit(0);
     }
+    return child;
+}
+
+/* Leave a row as a writer does that is killed in the middle of it. */
+static void die_inside(aether_table *t, int64_t row) {
+    const pid_t child = stay_inside(t, row, SIGKILL);
     int status;
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFSIGNALED(status));
+}
+
+static int cancel_now(void) {
+    return 1;
+}
+
+TEST(a_stopped_writer_is_not_taken_for_a_dead_one) {
+    aether_table *t = make(floats(ITEMS));
+    aether_error err;
+    float data[40][ITEMS];
+    int64_t ids[40], version;
+    int status;
+    char name[32];
+    for (int64_t row = 0; row < 40; row++) {
+        CHECK_EQ(put(t, row, 1, 5, NULL), AETHER_OK);
+        ids[row] = row % 2 ? 10 : row;
+    }
+    const pid_t child = stay_inside(t, 10, SIGSTOP);
+    CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+    CHECK(WIFSTOPPED(status));
+    aether_task cancelled = {.poll = cancel_now}, polled = cancelled;
+    CHECK_CODE(aether_table_gather(t, ids + 1, 1, data, sizeof data[0], NULL, &cancelled, &err),
+               AETHER_E_CANCELLED);
+    CHECK_CODE(aether_table_versions(t, ids + 1, 1, &version, &polled, &err), AETHER_E_CANCELLED);
+    const time_t before = time(NULL);
+    CHECK_CODE(aether_table_gather(t, ids, 40, data, sizeof data, NULL, NULL, &err), AETHER_E_TORN);
+    CHECK(time(NULL) - before < 60); /* not for each of the twenty anew */
+    CHECK_EQ(err.position, 1);
+    CHECK_EQ(err.value, 10);
+    snprintf(name, sizeof name, "by process %d, which lives", (int)child);
+    CHECK(strstr(err.message, name));
+    CHECK_CODE(aether_table_versions(t, ids + 1, 1, &version, NULL, &err), AETHER_E_TORN);
+    CHECK(strstr(err.message, name));
+    kill(child, SIGCONT);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_CODE(get(t, 10, data[0], 0, &err), AETHER_E_TORN);
+    CHECK(strstr(err.message, "is half written, and nobody is writing it"));
+    aether_table_close(t);
 }
 
 TEST(a_killed_writer_leaves_one_row_torn) {
@@ -479,7 +524,7 @@ TEST(a_killed_writer_leaves_one_row_torn) {
     die_inside(t, 10);
     CHECK_CODE(get(t, 10, data, 0, &err), AETHER_E_TORN);
     CHECK_EQ(err.value, 10);
-    CHECK_CODE(aether_table_versions(t, &row, 1, &version, &err), AETHER_E_TORN);
+    CHECK_CODE(aether_table_versions(t, &row, 1, &version, NULL, &err), AETHER_E_TORN);
     for (int64_t other = 0; other < 64; other++)
         if (other != 10) {
             CHECK_OK(get(t, other, data, AETHER_TABLE_CHECK, &err), err);

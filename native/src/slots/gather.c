@@ -3,21 +3,25 @@
  * follow come into the cache. Most rows take one try; what becomes of the others is in read_slot().
  *
  *   seq    0       never written: `missing` decides
- *          odd     in work: again, as long as a living writer has the row; else it is torn
+ *          odd     in work: again, while a living writer has the row and for some seconds at most; else it
+ *                  is torn
  *          even    copied, and accepted if seq has not changed (and, with AETHER_TABLE_CHECK, the sum is
  * right)
  */
 #include "rows/gather.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/pool.h"
 #include "core/task.h"
+#include "os/process.h"
 #include "slots/scale.h"
 #include "slots/shard.h"
 #include "slots/sum.h"
@@ -28,10 +32,12 @@
 #define AHEAD_BYTES (16u << 10)  /* in flight */
 #define AHEAD_MAX   64u          /* rows */
 #define LONG_ROW    128u         /* bytes */
-#define MOST_TRIES  20000u       /* about a second, most of it asleep */
+#define PATIENCE    5            /* seconds for a row that a living writer has in work */
 #define NONE        UINT64_MAX
 
-enum { READ, MISSING, TORN, DAMAGED }; /* what a slot was found to be */
+/* What a slot was found to be. BUSY: a living writer had it in work all the time. LEFT: given up, since the
+ * call is cancelled, or fails anyway. AGAIN: not known yet. */
+enum { READ, MISSING, TORN, BUSY, DAMAGED, LEFT, AGAIN };
 
 typedef struct gather {
     const aether_table *t;
@@ -44,21 +50,40 @@ typedef struct gather {
     ae_convert_fn convert; /* NULL: rows are copied as they are */
     uint8_t *scratch;      /* a row for each worker, where they are converted */
     aether_task *task;
-    atomic_ullong bad[4]; /* the first position of an id that is none (at READ), or of a slot that is so */
+    atomic_ullong bad[LEFT]; /* the first position of an id that is none (at READ), or of a slot that is so */
     atomic_int cancelled;
 } gather;
 
+/* Say who has a row in work; whoever it was may have ended the row meanwhile. */
+static void describe_writer(const aether_table *t, int64_t row, char *out, size_t size) {
+    const ae_shard *shard = &t->header->shards[ae_shard_of((uint64_t)row)];
+    const uint32_t pid = ae_process_pid(atomic_load_explicit(&shard->owner, memory_order_relaxed));
+    char name[32] = "a process";
+    if (pid)
+        snprintf(name, sizeof name, "process %u", pid);
+    snprintf(
+        out, size,
+        "has been in work for %d s by %s, which lives (stopped, or writing this row all the time): let it "
+        "go on, or end it and write the row again",
+        PATIENCE, name);
+}
+
 /* Report what the slot at a position was found to be; READ: that there is no such row. */
 static int refuse(const aether_table *t, int found, uint64_t at, int64_t row, aether_error *err) {
-    static const int code[4] = {AETHER_E_RANGE, AETHER_E_MISSING_ROW, AETHER_E_TORN, AETHER_E_CORRUPT};
-    static const char *const why[4] = {
-        "does not exist",
-        "was never written: write it, or read with another `missing`",
-        "was being written when its writer ended: write it again",
-        "does not fit its checksum: write it again",
+    static const int code[LEFT] = {AETHER_E_RANGE, AETHER_E_MISSING_ROW, AETHER_E_TORN, AETHER_E_TORN,
+                                   AETHER_E_CORRUPT};
+    static const char *const why[LEFT] = {
+        [READ] = "does not exist",
+        [MISSING] = "was never written: write it, or read with another `missing`",
+        [TORN] = "is half written, and nobody is writing it (its writer ended, or its put failed): "
+                 "write it again",
+        [DAMAGED] = "does not fit its checksum: write it again",
     };
+    char busy[200];
+    if (found == BUSY)
+        describe_writer(t, row, busy, sizeof busy);
     return ae_error_at(err, code[found], (int64_t)at, row, "row %" PRId64 " (ids[%" PRIu64 "]) of '%s' %s",
-                       row, at, t->name, why[found]);
+                       row, at, t->name, found == BUSY ? busy : why[found]);
 }
 
 /* ---- one slot --------------------------------------------------------------------------- */
@@ -91,10 +116,10 @@ static bool sum_is_right(uint64_t row, const uint8_t *data, uint64_t row_bytes, 
     return ae_slot_sum_end(begun, version, seq) == sum;
 }
 
-/* Try once; false: again. *found is what to give up with, if there are no more tries. */
+/* Try once; false: again. */
 static inline bool try_slot(const gather *g, uint64_t row, const ae_slot *slot, uint8_t *out, int *found) {
     const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
-    *found = seq ? TORN : MISSING;
+    *found = MISSING;
     if (seq % 2 || !seq)
         return !seq;
     load_data(slot, out, g->t->info.row_bytes);
@@ -118,14 +143,43 @@ static bool is_left(const aether_table *t, uint64_t row, const ae_slot *slot) {
     return atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq;
 }
 
+static time_t seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* How long a row has been waited for; zeros: not yet. */
+typedef struct wait {
+    uint32_t tries;
+    time_t until;
+} wait;
+
+/* Wait a little for the writer of a row. AGAIN: look at it again; else what it was found to be. */
+static int wait_for_writer(const aether_table *t, uint64_t row, const ae_slot *slot, aether_task *task,
+                           wait *w) {
+    if (!ae_shard_wait(w->tries++))
+        return AGAIN;
+    if (is_left(t, row, slot))
+        return TORN;
+    if (ae_task_cancelled(task))
+        return LEFT;
+    const time_t now = seconds_now();
+    if (!w->until)
+        w->until = now + PATIENCE + 1; /* of a second that has begun */
+    return now < w->until ? AGAIN : BUSY;
+}
+
 static __attribute__((noinline)) int read_patiently(const gather *g, uint64_t row, const ae_slot *slot,
                                                     uint8_t *out) {
-    int found = TORN;
-    for (uint32_t tries = 0; tries < MOST_TRIES; tries++) {
-        if (try_slot(g, row, slot, out, &found))
-            break;
-        if (ae_shard_wait(tries) && (is_left(g->t, row, slot) || ae_task_cancelled(g->task)))
-            break;
+    wait w = {0};
+    int found;
+    while (!try_slot(g, row, slot, out, &found)) {
+        found = wait_for_writer(g->t, row, slot, g->task, &w);
+        if (found != AGAIN)
+            return found;
+        if (w.until && atomic_load_explicit(&g->bad[BUSY], memory_order_relaxed) != NONE)
+            return LEFT; /* one row is waited for that long, not each */
     }
     return found;
 }
@@ -182,6 +236,8 @@ static __attribute__((noinline)) void read_any(gather *g, uint64_t i, uint64_t r
     const int found = scratch ? read_converted(g, row, scratch, out) : read_slot(g, row, out);
     if (found == MISSING && g->missing != AETHER_MISSING_ERROR)
         fill_missing(g, out);
+    else if (found == LEFT)
+        go_on(g, 0);
     else if (found != READ)
         ae_lower(&g->bad[found], i);
 }
@@ -322,34 +378,46 @@ int aether_table_gather(const aether_table *t, const int64_t *ids, uint64_t n, v
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* Return the version of a row, or a negative number: what it was found to be instead. */
-static int64_t version_of(const aether_table *t, uint64_t row) {
+/* Set *version to that of a row, -1 if it was never written; return what the row was found to be. */
+static int version_of(const aether_table *t, uint64_t row, aether_task *task, int64_t *version) {
     const ae_slot *slot = ae_table_slot(t, row);
-    for (uint32_t tries = 0; tries < MOST_TRIES; tries++) {
+    wait w = {0};
+    int found;
+    do {
         const uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
-        const uint64_t version = atomic_load_explicit(&slot->version, memory_order_relaxed);
+        const uint64_t its_own = atomic_load_explicit(&slot->version, memory_order_relaxed);
         AE_SLOT_FENCE(memory_order_acquire);
-        if (seq % 2 == 0 && atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq)
-            return seq ? (int64_t)version : -MISSING;
-        if (ae_shard_wait(tries) && is_left(t, row, slot))
-            break;
-    }
-    return -TORN;
+        if (seq % 2 == 0 && atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq) {
+            *version = seq ? (int64_t)its_own : -1;
+            return READ;
+        }
+        found = wait_for_writer(t, row, slot, task, &w);
+    } while (found == AGAIN);
+    return found;
 }
 
 int aether_table_versions(const aether_table *t, const int64_t *ids, uint64_t n, int64_t *versions,
-                          aether_error *err) {
+                          aether_task *task, aether_error *err) {
     if (n && (!ids || !versions))
         return ae_error_set(err, AETHER_E_INVALID, "ids and versions are needed");
     int rc = AETHER_OK;
+    ae_task_begin(task, n);
     for (uint64_t i = 0; !rc && i < n; i++) {
         const uint64_t row = (uint64_t)((const volatile int64_t *)ids)[i];
         if (row >= t->info.num_rows)
             return refuse(t, READ, i, (int64_t)row, err);
-        versions[i] = version_of(t, row);
-        if (versions[i] == -TORN)
-            rc = refuse(t, TORN, i, (int64_t)row, err);
+        if (i % AE_TASK_ITEMS == 0) {
+            ae_task_add(task, ae_min_u64(AE_TASK_ITEMS, n - i));
+            rc = ae_task_check(task, "reading versions", err);
+        }
+        const int found = rc ? READ : version_of(t, row, task, &versions[i]);
+        if (found == LEFT)
+            rc = ae_task_check(task, "reading versions", err);
+        else if (found != READ)
+            rc = refuse(t, found, i, (int64_t)row, err);
     }
+    if (rc == AETHER_E_CANCELLED)
+        return rc;
     const int cut = aether_table_check(t, err);
     return cut ? cut : rc;
 }
