@@ -349,6 +349,10 @@ class LiveFeatureTable(RowTable):
         values, code = self._as_rows(row)
         if not -(2**63) <= number < 2**63:
             raise no_such_row(0, number, self._num_rows)
+        if values.shape != self._row_shape:
+            raise InvalidArgumentError(
+                f"rows have shape {values.shape}, one id needs {self._row_shape}"
+            )
         return self._put(np.array([number], np.int64), values[np.newaxis], code, version)
 
     def put_many(

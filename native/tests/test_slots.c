@@ -298,16 +298,21 @@ TEST(a_file_is_opened_by_others) {
 
 TEST(a_file_that_is_cut_is_noticed) {
     char path[128];
-    aether_table *t = make_file("cut", path, sizeof path), *again = NULL;
+    aether_table *t = make_file("cut", path, sizeof path), *again = NULL, *attached = NULL;
     aether_error err;
     float data[ITEMS];
     REQUIRE(t);
+    CHECK_OK(aether_table_attach(aether_table_descriptor(t), 1, &attached, &err), err);
+    REQUIRE(attached);
     CHECK_EQ(put(t, ROWS - 1, 1, -1, NULL), AETHER_OK);
     CHECK_EQ(truncate(path, 4096), 0);
     CHECK_CODE(get(t, ROWS - 1, data, 0, &err), AETHER_E_FILE_CHANGED);
     CHECK_CODE(put(t, ROWS - 1, 1, -1, NULL), AETHER_E_FILE_CHANGED);
+    CHECK_CODE(get(attached, ROWS - 1, data, 0, &err), AETHER_E_FILE_CHANGED);
+    CHECK(strncmp(err.message + 1, path, strlen(path)) == 0); /* not 'in shared memory' */
     CHECK_CODE(aether_table_open(path, 0, &again, &err), AETHER_E_TRUNCATED);
     aether_table_close(t);
+    aether_table_close(attached);
 }
 
 static char cut_path[128];

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -241,7 +243,21 @@ int aether_table_open(const char *path, uint32_t writable, aether_table **out, a
     return rc;
 }
 
+/* Return what messages call the table behind a descriptor; `path` is room for a file's. */
+static const char *name_of(int fd, char *path, size_t size) {
+    char link[32];
+    if (is_sealed(fd))
+        return IN_MEMORY;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, path, size - 1);
+    if (length <= 0)
+        return "live rows in a file";
+    path[length] = '\0';
+    return path;
+}
+
 int aether_table_attach(int32_t fd, uint32_t writable, aether_table **out, aether_error *err) {
+    char path[PATH_MAX];
     *out = NULL;
     const int access = fcntl(fd, F_GETFL);
     if (access < 0)
@@ -249,7 +265,7 @@ int aether_table_attach(int32_t fd, uint32_t writable, aether_table **out, aethe
     if (writable && (access & O_ACCMODE) != O_RDWR)
         return ae_error_at(err, AETHER_E_INVALID, 0, fd,
                            "descriptor %d is open for reading only: attach it so", fd);
-    return make(fd, IN_MEMORY, writable != 0, out, err);
+    return make(fd, name_of(fd, path, sizeof path), writable != 0, out, err);
 }
 
 /* ---- creating -------------------------------------------------------------------- */

@@ -411,6 +411,8 @@ def test_writing_the_same_gives_the_golden_bytes(tmp_path: Path) -> None:
         ([-1], rows_of(1), None, r"ids\[0\] = -1"),
         ([0, 1], rows_of(1), None, r"rows have shape \(1, 5\), 2 ids need \(2, 5\)"),
         ([0], [[1, 2]], None, "rows have shape"),
+        (0, [1, 2], None, r"rows have shape \(2,\), one id needs \(5,\)"),
+        (0, rows_of(1), None, r"rows have shape \(1, 5\), one id needs \(5,\)"),
         ([0.5], rows_of(1), None, "ids must hold integers"),
         ([0], [["a"] * ITEMS], None, "rows"),
         ([0], rows_of(1), -1, "version = -1"),
