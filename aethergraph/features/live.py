@@ -66,7 +66,7 @@ class LiveFeatureTable(RowTable):
     **int8 with a scale**: with ``dtype="int8"`` and ``scale="row"`` the table takes and returns
     float32 rows and keeps int8 elements with one factor for each row, its largest magnitude over
     127. So a row is a quarter as large, and any row fits, however large its numbers are; an element
-    is off by at most half the factor.
+    is off by at most half the factor, or is read as zero where the factor is below a float32.
 
     A writer that is killed in the middle of a row leaves that row torn: gathers of it raise
     :class:`~aethergraph.errors.TornRowError` until anybody writes it again, with any version. They
