@@ -214,7 +214,7 @@ static int insert_in_extent(ae_edit *e, ae_spot spot, const ae_entry *entry, aet
     const uint32_t from = spot.index < AROUND ? 0 : spot.index - AROUND;
     const uint32_t to = spot.size - spot.index < AROUND ? spot.size : spot.index + AROUND;
     uint32_t leaf;
-    rc = ae_leaves_cut_extent(e, spot.leaf, spot.size, from, to, true, &leaf, err);
+    rc = ae_leaves_cut_extent(e, spot.leaf, spot.size, from, to, &leaf, err);
     if (rc)
         return rc;
     spot = (ae_spot){.leaf = leaf, .index = spot.index - from, .size = to - from};

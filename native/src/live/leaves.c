@@ -127,13 +127,21 @@ static int failed(const aether_error *err) {
     return err && err->code ? err->code : AETHER_E_NO_MEMORY;
 }
 
-int ae_leaves_cut_extent(ae_edit *e, uint32_t c, uint32_t size, uint32_t from, uint32_t to, bool kept,
-                         uint32_t *at, aether_error *err) {
+/* Read the key of an entry of the base, of lists whose directories have keys. */
+static int read_key(const ae_writer *w, uint64_t position, int64_t *key, aether_error *err) {
+    *key = 0;
+    if (!ae_blocks_sorted(w) && !ae_blocks_layout(w)->time)
+        return AETHER_OK;
+    return ae_find_base_keys(w, position, 1, key, err);
+}
+
+int ae_leaves_cut_extent(ae_edit *e, uint32_t c, uint32_t size, uint32_t from, uint32_t to, uint32_t *at,
+                         aether_error *err) {
     ae_writer *w = e->w;
     ae_directory *d = ae_blocks_directory(w, e->head);
     const ae_ref old = ae_directory_leaves(d)[c];
     const uint64_t start = ae_blocks_leaf(w, old)->start;
-    const uint32_t first = ae_directory_before(d)[c], gone = kept ? 0 : to - from;
+    const uint32_t first = ae_directory_before(d)[c];
     const struct piece {
         uint32_t from, to;
         bool copied;
@@ -143,10 +151,9 @@ int ae_leaves_cut_extent(ae_edit *e, uint32_t c, uint32_t size, uint32_t from, u
     int rc = AETHER_OK;
     for (uint32_t i = 0; !rc && i < 3; i++) {
         const struct piece p = wanted[i];
-        if (p.from == p.to || (p.copied && !kept))
+        if (p.from == p.to)
             continue;
-        if (ae_blocks_sorted(w) || ae_blocks_layout(w)->time)
-            rc = ae_find_base_keys(w, start + p.from, 1, &keys[i], err);
+        rc = read_key(w, start + p.from, &keys[i], err);
         if (!rc)
             refs[i] = p.copied ? new_copies(w, start + p.from, p.to - p.from, err)
                                : new_piece(w, start + p.from, p.to - p.from, err);
@@ -159,15 +166,128 @@ int ae_leaves_cut_extent(ae_edit *e, uint32_t c, uint32_t size, uint32_t from, u
     if (rc)
         return rc;
     ae_leaves_take(d, c);
-    *at = c;
     for (uint32_t i = 0; i < 3; i++) {
         if (i == 1)
             *at = c;
         if (refs[i])
-            add_leaf_of(d, c++, refs[i], first + wanted[i].from - (i == 2 ? gone : 0), keys[i]);
+            add_leaf_of(d, c++, refs[i], first + wanted[i].from, keys[i]);
     }
-    ae_leaves_shift(d, c, -(int64_t)gone);
-    ae_leaves_set_head(e, ae_head_place(e->head), ae_head_length(e->head) - gone);
+    ae_leaves_drop(w, old);
+    return AETHER_OK;
+}
+
+/* ---- extents without some entries ---- */
+
+/* What is left of an extent, piece by piece: a stretch of many entries is an extent, short ones that follow
+ * each other are copied into one leaf. */
+typedef struct thinning {
+    const uint32_t *doomed; /* the entries that go, as numbers in the list */
+    uint32_t n;
+    uint32_t first;      /* number of the extent's first entry */
+    uint32_t size;       /* entries of the extent */
+    uint32_t most;       /* entries of a leaf of copies */
+    uint32_t at, passed; /* entries, and doomed ones, that it is past */
+} thinning;
+
+/* Find the next stretch [*from, *to) of the extent that is kept; return its entries. */
+static uint32_t next_stretch(thinning *t, uint32_t *from, uint32_t *to) {
+    for (; t->passed < t->n && t->doomed[t->passed] - t->first == t->at; t->passed++)
+        t->at++;
+    *from = t->at;
+    *to = t->passed < t->n ? t->doomed[t->passed] - t->first : t->size;
+    t->at = *to;
+    return *to - *from;
+}
+
+/* Pass the next piece; return its entries, or 0 behind the last. */
+static uint32_t next_piece(thinning *t, bool *is_extent) {
+    uint32_t from, to, n = 0, more;
+    *is_extent = false;
+    for (thinning before = *t; (more = next_stretch(t, &from, &to)); before = *t) {
+        if (more < AE_LEAVES_SHORT && n + more <= t->most) {
+            n += more;
+        } else if (n) {
+            *t = before;
+            break;
+        } else {
+            *is_extent = true;
+            return more;
+        }
+    }
+    return n;
+}
+
+/* Make the piece of n entries that comes next; `start` is where the extent is in the base. */
+static int make_piece(ae_writer *w, thinning t, uint64_t start, uint32_t n, bool is_extent, ae_ref *ref,
+                      int64_t *key, aether_error *err) {
+    uint32_t from, to, done = next_stretch(&t, &from, &to);
+    int rc = AETHER_OK;
+    if (is_extent) {
+        rc = read_key(w, start + from, key, err);
+        *ref = rc ? 0 : ae_leaves_new_extent(w, start + from, err);
+        return rc || *ref ? rc : failed(err);
+    }
+    *ref = ae_leaves_new(w, n, err);
+    if (!*ref)
+        return failed(err);
+    uint8_t *groups = ae_blocks_groups(ae_blocks_leaf(w, *ref));
+    for (uint32_t at = 0; !rc && at < n; at = done, done += next_stretch(&t, &from, &to))
+        rc = ae_base_copy(w->base, ae_blocks_layout(w), start + from, to - from, groups, at, err);
+    if (rc)
+        ae_leaves_drop(w, *ref);
+    else
+        *key = ae_blocks_key(w, groups, 0);
+    return rc;
+}
+
+/* Move the leaves from `from` on to places `to`, `to` + 1 ... of the directory. */
+static void move_leaves(ae_directory *d, uint32_t to, uint32_t from) {
+    const uint32_t n = d->count - from;
+    memmove(ae_directory_before(d) + to, ae_directory_before(d) + from, n * sizeof(uint32_t));
+    memmove(ae_directory_leaves(d) + to, ae_directory_leaves(d) + from, n * sizeof(ae_ref));
+    memmove(ae_directory_keys(d) + to, ae_directory_keys(d) + from, n * sizeof(int64_t));
+    d->count = to + n;
+}
+
+int ae_leaves_thin_extent(ae_edit *e, uint32_t c, uint32_t size, const uint32_t *doomed, uint32_t n,
+                          aether_error *err) {
+    ae_writer *w = e->w;
+    ae_directory *d = ae_blocks_directory(w, e->head);
+    const uint32_t length = ae_head_length(e->head), first = ae_directory_before(d)[c];
+    thinning t = {
+        .doomed = doomed, .n = n, .first = first, .size = size, .most = ae_leaves_max(w, length) / 2};
+    thinning counted = t;
+    uint32_t pieces = 0, made = 0, left = 0;
+    bool is_extent;
+    while (next_piece(&counted, &is_extent))
+        pieces++;
+    int rc = ae_leaves_own(e, d->count - 1 + pieces, err);
+    if (rc)
+        return rc;
+    d = ae_blocks_directory(w, e->head);
+    const ae_ref old = ae_directory_leaves(d)[c];
+    const int64_t old_key = ae_directory_keys(d)[c];
+    const uint64_t start = ae_blocks_leaf(w, old)->start;
+    move_leaves(d, c + pieces, c + 1);
+    for (; !rc && made < pieces; made += !rc) {
+        const thinning before = t;
+        const uint32_t some = next_piece(&t, &is_extent);
+        rc = make_piece(w, before, start, some, is_extent, &ae_directory_leaves(d)[c + made],
+                        &ae_directory_keys(d)[c + made], err);
+        ae_directory_before(d)[c + made] = first + left;
+        left += some;
+    }
+    if (rc) { /* as it was */
+        for (uint32_t i = 0; i < made; i++)
+            ae_leaves_drop(w, ae_directory_leaves(d)[c + i]);
+        move_leaves(d, c + 1, c + pieces);
+        ae_directory_before(d)[c] = first;
+        ae_directory_leaves(d)[c] = old;
+        ae_directory_keys(d)[c] = old_key;
+        return rc;
+    }
+    ae_leaves_shift(d, c + pieces, -(int64_t)n);
+    ae_leaves_set_head(e, ae_head_place(e->head), length - n);
     ae_leaves_drop(w, old);
     return AETHER_OK;
 }

@@ -68,10 +68,13 @@ void ae_leaves_take(ae_directory *d, uint32_t c);
 void ae_leaves_replace(ae_writer *w, ae_directory *d, uint32_t c, ae_ref ref);
 /* Add to the numbers of entries before the leaves from `from` on. */
 void ae_leaves_shift(ae_directory *d, uint32_t from, int64_t by);
-/* Replace extent c, of `size` entries, by what is left without [from, to): up to two pieces. With `kept`, the
- * entries [from, to) are copied into a leaf between them. The directory is the transaction's and has
- * room; *at is where the leaf is, or the second piece. */
-int ae_leaves_cut_extent(ae_edit *e, uint32_t c, uint32_t size, uint32_t from, uint32_t to, bool kept,
-                         uint32_t *at, aether_error *err);
+/* Copy the entries [from, to) of extent c, of `size` entries, into a leaf, *at; up to two pieces of the
+ * extent are left around it. The directory is the transaction's and has room. */
+int ae_leaves_cut_extent(ae_edit *e, uint32_t c, uint32_t size, uint32_t from, uint32_t to, uint32_t *at,
+                         aether_error *err);
+/* Replace extent c, of `size` entries, by what is left without n of them, not all: `doomed` are their numbers
+ * in the list, ascending. The directory becomes the transaction's. */
+int ae_leaves_thin_extent(ae_edit *e, uint32_t c, uint32_t size, const uint32_t *doomed, uint32_t n,
+                          aether_error *err);
 
 #endif

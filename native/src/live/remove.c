@@ -84,30 +84,6 @@ static int remove_to_small(ae_edit *e, const uint32_t *doomed, uint32_t n, aethe
     return AETHER_OK;
 }
 
-static int remove_in_leaf(ae_edit *e, ae_directory *d, uint32_t c, const uint32_t *doomed, uint32_t n,
-                          aether_error *err);
-
-/* Remove n entries of extent c, of m entries, from the last to the first. */
-static int remove_in_extent(ae_edit *e, uint32_t c, uint32_t m, const uint32_t *doomed, uint32_t n,
-                            aether_error *err) {
-    const uint32_t first = ae_directory_before(ae_blocks_directory(e->w, e->head))[c];
-    int rc = AETHER_OK;
-    while (!rc && n > 0) {
-        const uint32_t to = doomed[n - 1] - first + 1;
-        uint32_t from = to - 1, at;
-        for (n--; n > 0 && doomed[n - 1] - first + 1 == from; n--)
-            from--;
-        rc = ae_leaves_own(e, ae_blocks_directory(e->w, e->head)->count + 1, err);
-        if (!rc)
-            rc = ae_leaves_cut_extent(e, c, m, from, to, false, &at, err);
-        m = from;
-        /* The piece before it may be a leaf of copies now. */
-        if (!rc && n && !ae_ref_is_extent(ae_directory_leaves(ae_blocks_directory(e->w, e->head))[c]))
-            return remove_in_leaf(e, ae_blocks_directory(e->w, e->head), c, doomed, n, err);
-    }
-    return rc;
-}
-
 /* Remove n entries of leaf c. */
 static int remove_in_leaf(ae_edit *e, ae_directory *d, uint32_t c, const uint32_t *doomed, uint32_t n,
                           aether_error *err) {
@@ -115,7 +91,7 @@ static int remove_in_leaf(ae_edit *e, ae_directory *d, uint32_t c, const uint32_
     const uint32_t length = ae_head_length(e->head), m = ae_blocks_leaf_size(d, c, length);
     const ae_ref old = ae_directory_leaves(d)[c];
     if (n < m && ae_ref_is_extent(old))
-        return remove_in_extent(e, c, m, doomed, n, err);
+        return ae_leaves_thin_extent(e, c, m, doomed, n, err);
     if (n == m) {
         ae_leaves_take(d, c);
         ae_leaves_shift(d, c, -(int64_t)n);

@@ -3,7 +3,7 @@
  *
  *   block        copied without the entries
  *   leaves       the same, from the last to the first; small neighbours are joined
- *   extent       cut around the entries, from the last to the first
+ *   extent       made anew around the entries: long pieces are extents, short ones copied
  *   few left     a large list becomes small again
  */
 #ifndef AE_LIVE_REMOVE_H
