@@ -75,22 +75,33 @@ static void delete (run *r, uint64_t most) {
     CHECK_EQ(deleted, expected);
 }
 
-/* Take a stretch of a hub's list away. */
-static void delete_stretch(run *r) {
-    static int64_t major[BATCH], minor[BATCH];
+/* Take much out of a hub's list: a stretch, or entries here and there; some are asked for twice. */
+static void delete_many(run *r) {
+    static int64_t major[BATCH], minor[BATCH], ids[BATCH];
     const int64_t hub = (int64_t)below(r, 2);
     const model_list *l = &r->now.lists[hub];
+    const bool by_id = r->now.edge_id_bytes && below(r, 2);
+    const uint64_t apart = below(r, 2) ? 1 : 1 + below(r, 60);
     uint64_t expected = 0, deleted, n = 0;
     aether_error err = {0};
     if (!l->n)
         return;
-    for (uint64_t i = below(r, l->n); i < l->n && n < 600; i++, n++) {
+    for (uint64_t i = below(r, l->n); i < l->n && n < 600; i += below(r, 20) ? 1 + below(r, apart) : 0, n++) {
         major[n] = hub;
         minor[n] = l->edges[i].id;
+        ids[n] = l->edges[i].edge_id;
+    }
+    for (uint64_t i = n; i > 1; i--) { /* in any order */
+        const uint64_t k = below(r, i);
+        const int64_t id = minor[k], edge = ids[k];
+        minor[k] = minor[i - 1];
+        ids[k] = ids[i - 1];
+        minor[i - 1] = id;
+        ids[i - 1] = edge;
     }
     for (uint64_t i = 0; i < n; i++)
-        expected += model_delete(&r->now, major[i], minor[i], -1);
-    REQUIRE_OK(aether_live_delete(r->g, 0, minor, major, NULL, n, &deleted, &err), err);
+        expected += model_delete(&r->now, major[i], minor[i], by_id ? ids[i] : -1);
+    REQUIRE_OK(aether_live_delete(r->g, 0, minor, major, by_id ? ids : NULL, n, &deleted, &err), err);
     CHECK_EQ(deleted, expected);
 }
 
@@ -109,7 +120,7 @@ static void change(run *r) {
     else if (what < 12)
         delete (r, what == 9 ? 1 : 20);
     else if (what < 13)
-        delete_stretch(r);
+        delete_many(r);
     else if (what < 14 && r->now.num_nodes < MODEL_NODES) {
         CHECK_OK(aether_live_add_nodes(r->g, 0, 0, 1, &err), err);
         r->now.num_nodes++;

@@ -39,6 +39,8 @@ SWEEP(live_graphs, {
     CHECK_EQ(n, INSERTED);
     USE(aether_live_delete(g, 0, minor, &major[INSERTED - 1], NULL, 1, &n, err));
     CHECK(n >= INSERTED);
+    USE(aether_live_delete(g, 0, minor, major, NULL, NODES / 2, &n, err)); /* all from the list of node 0 */
+    CHECK(n >= NODES);
     aether_live_descriptors(g, descriptors);
     MAKE(aether_live_attach(descriptors, 6, &other, err));
 done:

@@ -2,12 +2,11 @@
  * a relation one after the other, inside one transaction. */
 #include <float.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "core/error.h"
+#include "live/delete.h"
 #include "live/handle.h"
 #include "live/insert.h"
-#include "live/remove.h"
 
 /* ---- checks ---- */
 
@@ -161,94 +160,6 @@ int64_t aether_live_insert_plain(aether_live *g, uint32_t relation, int64_t src,
 
 /* ---- deleting ---- */
 
-/* The entries of a list that are to go. */
-typedef struct doom {
-    const ae_layout *layout;
-    uint32_t id;
-    int64_t edge; /* -1: every edge to the id */
-    uint32_t *indexes;
-    uint32_t n, room;
-    aether_error *err;
-} doom;
-
-static int find_doomed(void *ctx, const uint8_t *groups, uint32_t first, uint32_t n) {
-    doom *d = ctx;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *group = groups + (uint64_t)(i / AE_GROUP) * d->layout->group;
-        if (ae_group_id(group, i % AE_GROUP) != d->id ||
-            (d->edge >= 0 && ae_group_edge_id(d->layout, group, i % AE_GROUP) != (uint64_t)d->edge))
-            continue;
-        if (d->n == d->room) {
-            const uint32_t room = 2 * d->room + 64;
-            uint32_t *grown = realloc(d->indexes, room * sizeof *grown);
-            if (!grown)
-                return ae_error_set(d->err, AETHER_E_NO_MEMORY, "no memory for deleting edges");
-            d->indexes = grown;
-            d->room = room;
-        }
-        d->indexes[d->n++] = first + i;
-    }
-    return 0;
-}
-
-/* In sorted lists the place of the id is known. */
-static int find_doomed_in(const ae_writer *w, uint64_t head, doom *d) {
-    d->n = 0;
-    if (!ae_blocks_sorted(w))
-        return ae_find_each(w, head, find_doomed, d, d->err);
-    ae_spot spot;
-    uint64_t edge = 0;
-    int rc = ae_find_id(w, head, d->id, &spot, d->err);
-    if (!rc && spot.found && d->edge >= 0)
-        rc = ae_find_edge_id(w, head, spot, &edge, d->err);
-    if (!rc && spot.found && (d->edge < 0 || edge == (uint64_t)d->edge))
-        d->indexes[d->n++] = ae_find_index(w, head, &spot);
-    return rc;
-}
-
-/* Delete the edges to d->id from the list of a node; d->n says how many they were. */
-static int delete_in(ae_writer *w, uint32_t node, doom *d, aether_error *err) {
-    uint64_t head = ae_writer_head(w, node);
-    ae_edit e;
-    int rc = AETHER_OK;
-    d->n = 0;
-    if (head == AE_HEAD_BASE) { /* it is adopted only if it changes */
-        uint64_t found;
-        rc = ae_find_in_base(w, node, d->id, &found, err);
-        if (rc || found == UINT64_MAX)
-            return rc;
-        rc = ae_edit_open(w, node, 0, &e, err);
-        if (rc)
-            return rc;
-        head = e.head;
-    }
-    rc = find_doomed_in(w, head, d);
-    if (rc || !d->n)
-        return rc;
-    rc = ae_edit_open(w, node, ae_find_blocks(w, head), &e, err);
-    return rc ? rc : ae_remove(&e, d->indexes, d->n, err);
-}
-
-/* The shorter list tells what there is to delete: most pairs without an edge then cost little. */
-static int delete_pair(ae_changing *c, uint32_t src, uint32_t dst, doom *d, aether_error *err) {
-    const bool both = c->csc && c->csr;
-    uint64_t in = 0, out = 0;
-    int rc = both ? ae_find_length(c->csc, dst, &in, err) : AETHER_OK;
-    if (!rc && both)
-        rc = ae_find_length(c->csr, src, &out, err);
-    const bool csc_first = both ? in <= out : c->csc != NULL;
-    for (int second = 0; !rc && second <= both; second++) {
-        const bool csc = csc_first != second;
-        d->id = csc ? src : dst;
-        rc = delete_in(csc ? c->csc : c->csr, csc ? dst : src, d, err);
-        if (!rc && !second)
-            c->counts.num_edges -= d->n;
-        if (!d->n)
-            break;
-    }
-    return rc;
-}
-
 static int check_pairs(const aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
                        const int64_t *edge_ids, uint64_t n, aether_error *err) {
     const ae_counts *counts = &g->transaction.relations[relation].counts;
@@ -260,23 +171,6 @@ static int check_pairs(const aether_live *g, uint32_t relation, const int64_t *s
                           "the edges of this relation have no ids: create it with edge_id_bytes 4 or 8");
     if (!rc && edge_ids)
         rc = ae_live_check_ids("edge_ids", edge_ids, n, counts->next_edge_id, err);
-    return rc;
-}
-
-static int delete_pairs(ae_changing *c, const int64_t *src, const int64_t *dst, const int64_t *edge_ids,
-                        uint64_t n, aether_error *err) {
-    const ae_writer *any = c->csc ? c->csc : c->csr;
-    doom d = {.layout = &any->table->layout, .edge = -1, .err = err};
-    int rc = AETHER_OK;
-    d.room = 64;
-    d.indexes = malloc(d.room * sizeof *d.indexes);
-    if (!d.indexes)
-        rc = ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for deleting edges");
-    for (uint64_t i = 0; !rc && i < n; i++) {
-        d.edge = edge_ids ? edge_ids[i] : -1;
-        rc = delete_pair(c, (uint32_t)src[i], (uint32_t)dst[i], &d, err);
-    }
-    free(d.indexes);
     return rc;
 }
 
@@ -296,7 +190,7 @@ int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, co
     if (g->journal)
         rc = g->journal->ops->remove(g->journal, relation, src, dst, edge_ids, n, err);
     if (!rc)
-        rc = delete_pairs(c, src, dst, edge_ids, n, err);
+        rc = ae_delete(c, src, dst, edge_ids, n, err);
     const uint64_t gone = before - c->counts.num_edges;
     rc = ae_live_end_call(g, own, rc, err);
     *deleted = rc ? 0 : gone;

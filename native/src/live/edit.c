@@ -64,7 +64,7 @@ static int adopt(ae_edit *e, uint32_t node, aether_error *err) {
     ae_leaves_set_head(e, AE_PLACE_LARGE | ref, n);
     if (ae_blocks_layout(w)->weight) {
         *ae_directory_summed(d) = (ae_summed){0};
-        ae_sums_break(w, node, e->head, 0, n);
+        ae_sums_break(w, node, e->head, 0, n, 1);
     }
     return AETHER_OK;
 }
@@ -256,7 +256,7 @@ static int insert_large(ae_edit *e, ae_spot spot, const ae_entry *entry, aether_
 /* Bring the sums up to date after an entry was inserted at `index`. */
 static void sum_inserted(ae_edit *e, uint32_t index) {
     const uint32_t n = ae_head_length(e->head);
-    ae_sums_break(e->w, e->node, e->head, index, n - 1);
+    ae_sums_break(e->w, e->node, e->head, index, n - 1, 1);
     if (n % AE_WEIGHT_SUMS_BLOCK || (ae_sums_are_full(e->w, e->head) && ae_edit_own(e, NULL)))
         return;
     ae_sums_append(e->w, e->node, e->head);

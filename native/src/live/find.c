@@ -87,23 +87,6 @@ static int find_in_extent(const ae_writer *w, uint64_t start, int64_t key, bool 
     return rc;
 }
 
-static int scan_base(const ae_writer *w, ae_list list, uint32_t id, uint64_t *position, aether_error *err) {
-    uint64_t positions[AT_ONCE], ids[AT_ONCE];
-    int rc = AETHER_OK;
-    for (uint64_t at = 0; !rc && at < list.degree; at += AT_ONCE) {
-        const uint64_t n = list.degree - at < AT_ONCE ? list.degree - at : AT_ONCE;
-        for (uint64_t i = 0; i < n; i++)
-            positions[i] = list.start + at + i;
-        rc = ae_base_ids(w->base, positions, n, ids, err);
-        for (uint64_t i = 0; !rc && i < n; i++)
-            if (ids[i] == id) {
-                *position = positions[i];
-                return AETHER_OK;
-            }
-    }
-    return rc;
-}
-
 int ae_find_base_list(const ae_writer *w, uint32_t node, ae_list *out, aether_error *err) {
     const uint64_t wide = node;
     const int rc = ae_base_locate(w->base, &wide, 1, out, err);
@@ -119,12 +102,29 @@ int ae_find_in_base(const ae_writer *w, uint32_t node, uint32_t id, uint64_t *po
     ae_list list;
     int rc = ae_find_base_list(w, node, &list, err);
     *position = UINT64_MAX;
-    if (rc || !ae_blocks_sorted(w))
-        return rc ? rc : scan_base(w, list, id, position, err);
+    if (rc)
+        return rc;
     ae_spot spot = {.size = (uint32_t)list.degree};
     rc = find_in_extent(w, list.start, id, false, &spot, err);
     if (!rc && spot.found)
         *position = list.start + spot.index;
+    return rc;
+}
+
+int ae_find_any_in_base(const ae_writer *w, uint32_t node, ae_find_is_wanted is_wanted, void *ctx,
+                        bool *found, aether_error *err) {
+    uint64_t positions[AT_ONCE], ids[AT_ONCE];
+    ae_list list;
+    int rc = ae_find_base_list(w, node, &list, err);
+    *found = false;
+    for (uint64_t at = 0; !rc && !*found && at < list.degree; at += AT_ONCE) {
+        const uint64_t n = list.degree - at < AT_ONCE ? list.degree - at : AT_ONCE;
+        for (uint64_t i = 0; i < n; i++)
+            positions[i] = list.start + at + i;
+        rc = ae_base_ids(w->base, positions, n, ids, err);
+        for (uint64_t i = 0; !rc && !*found && i < n; i++)
+            *found = is_wanted(ctx, (uint32_t)ids[i]);
+    }
     return rc;
 }
 

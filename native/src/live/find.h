@@ -49,8 +49,12 @@ static inline uint32_t ae_find_index(const ae_writer *w, uint64_t head, const ae
         return spot->index;
     return ae_directory_before(ae_blocks_directory(w, head))[spot->leaf] + spot->index;
 }
-/* Find `id` in the base's list of a node: *position is its first edge's; UINT64_MAX: there is none. */
+/* Find `id` in the base's sorted list of a node: *position is its first edge's; UINT64_MAX: there is none. */
 int ae_find_in_base(const ae_writer *w, uint32_t node, uint32_t id, uint64_t *position, aether_error *err);
+/* Find out whether the base's list of a node, in any order, has an id that is wanted. */
+typedef bool (*ae_find_is_wanted)(void *ctx, uint32_t id);
+int ae_find_any_in_base(const ae_writer *w, uint32_t node, ae_find_is_wanted is_wanted, void *ctx,
+                        bool *found, aether_error *err);
 /* Return the number of entries of a node's list. */
 int ae_find_length(const ae_writer *w, uint32_t node, uint64_t *out, aether_error *err);
 

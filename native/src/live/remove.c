@@ -137,7 +137,7 @@ static int remove_large(ae_edit *e, const uint32_t *doomed, uint32_t n, aether_e
     int rc = ae_edit_own(e, err);
     ae_directory *d = ae_blocks_directory(e->w, e->head);
     if (!rc)
-        ae_sums_break(e->w, e->node, e->head, doomed[0], ae_head_length(e->head));
+        ae_sums_break(e->w, e->node, e->head, doomed[0], ae_head_length(e->head), n);
     for (uint32_t c = d->count; !rc && n && c-- > 0;) {
         const uint32_t first = count_below(doomed, n, ae_directory_before(d)[c]);
         if (first == n)

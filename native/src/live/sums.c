@@ -121,9 +121,9 @@ void ae_sums_begin(ae_writer *w, ae_directory *d, const uint8_t *groups, uint32_
         ae_directory_summed(d)->blocks = 0;
 }
 
-/* Remember the list for ae_mend(). */
-static void note(ae_writer *w, uint32_t node, ae_summed *s) {
-    w->num_unsummed++;
+/* Remember the list, of which some entries have changed, for ae_mend(). */
+static void note(ae_writer *w, uint32_t node, ae_summed *s, uint32_t changes) {
+    w->num_unsummed += changes;
     if (s->noted == w->epoch)
         return;
     if (w->num_noted == w->room_noted) {
@@ -163,7 +163,7 @@ void ae_sums_append(ae_writer *w, uint32_t node, uint64_t head) {
     ae_summed *s = ae_directory_summed(d);
     const uint32_t blocks = ae_head_length(head) / BLOCK;
     if (s->blocks != AE_SUMMED_ALL) {
-        note(w, node, s);
+        note(w, node, s, 1);
         return;
     }
     const uint32_t room = sums_at(w, s->sums)->room; /* that far there are sums: more had no memory */
@@ -173,12 +173,13 @@ void ae_sums_append(ae_writer *w, uint32_t node, uint64_t head) {
         ae_sums_make(w, d, room, blocks);
 }
 
-void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, uint32_t length) {
+void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, uint32_t length,
+                   uint32_t changes) {
     if (!ae_blocks_layout(w)->weight || from / BLOCK == length / BLOCK)
         return;
     ae_summed *s = ae_directory_summed(ae_blocks_directory(w, head));
     if (s->blocks == AE_SUMMED_ALL)
         s->blocks = sums_at(w, s->sums)->room;
     s->blocks = lesser(s->blocks, from / BLOCK);
-    note(w, node, s);
+    note(w, node, s, changes);
 }

@@ -36,9 +36,10 @@ void ae_sums_begin(ae_writer *w, ae_directory *d, const uint8_t *groups, uint32_
 bool ae_sums_are_full(const ae_writer *w, uint64_t head);
 /* Write the sum behind the last entry of a large list of 64 i entries, which has just become as long. */
 void ae_sums_append(ae_writer *w, uint32_t node, uint64_t head);
-/* Note that a large list of `length` entries becomes, or became, another from entry `from` on. The directory
- * is the transaction's. */
-void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, uint32_t length);
+/* Note that a large list of `length` entries becomes, or became, another from entry `from` on, by so many
+ * `changes` of an entry: they pay for mending it. The directory is the transaction's. */
+void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, uint32_t length,
+                   uint32_t changes);
 /* Give a directory of the transaction a block of sums that is the transaction's, with room for `blocks`. The
  * first `kept` sums are copied. Return false without memory. */
 bool ae_sums_own(ae_writer *w, ae_directory *d, uint32_t kept, uint32_t blocks);
