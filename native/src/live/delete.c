@@ -5,9 +5,8 @@
 #include "core/error.h"
 #include "live/remove.h"
 
-#define SHORT                                                                                                \
-    128 /* entries of lists that are changed once for each pair: sorting pairs would take longer             \
-         */
+/* Lists of up to so many entries are changed once for each pair: sorting pairs would take longer. */
+#define SHORT_LIST 128
 
 /* Edges that are to go from the list of a node. */
 typedef struct asked {
@@ -210,7 +209,7 @@ static int ask(ae_changing *c, uint32_t src, uint32_t dst, int64_t edge, waiting
         return rc;
     const bool by_dst = c->csc && (!c->csr || in <= out);
     asked a = {.node = by_dst ? dst : src, .id = by_dst ? src : dst, .edge = edge};
-    if (in <= SHORT && out <= SHORT)
+    if (in <= SHORT_LIST && out <= SHORT_LIST)
         return delete_from(c, by_dst ? c->csc : c->csr, &a, 1, d);
     later->of[by_dst ? later->front++ : --later->back] = a;
     return AETHER_OK;
