@@ -514,7 +514,7 @@ TEST(a_stopped_writer_is_not_taken_for_a_dead_one) {
     kill(child, SIGCONT);
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK_CODE(get(t, 10, data[0], 0, &err), AETHER_E_TORN);
-    CHECK(strstr(err.message, "is half written, and nobody is writing it"));
+    CHECK(strstr(err.message, "is half written by a put that failed or whose process ended"));
     aether_table_close(t);
 }
 

@@ -181,11 +181,12 @@ static uint64_t turn_found(asked *of, uint64_t n) {
     return found;
 }
 
-/* Delete what is asked of the lists of `first` from both layouts. */
+/* Delete what is asked of the lists of `first` from both layouts; nothing is asked of those that are not
+ * there. */
 static int delete_from(ae_changing *c, ae_writer *first, asked *of, uint64_t n, doom *d) {
     ae_writer *second = first == c->csc ? c->csr : c->csc;
     uint64_t gone, same;
-    if (!n)
+    if (!first || !n)
         return AETHER_OK;
     const int rc = delete_in_all(first, of, n, d, &gone);
     c->counts.num_edges -= gone;

@@ -75,8 +75,7 @@ static int refuse(const aether_table *t, int found, uint64_t at, int64_t row, ae
     static const char *const why[LEFT] = {
         [READ] = "does not exist",
         [MISSING] = "was never written: write it, or read with another `missing`",
-        [TORN] = "is half written, and nobody is writing it (its writer ended, or its put failed): "
-                 "write it again",
+        [TORN] = "is half written by a put that failed or whose process ended: write it again",
         [DAMAGED] = "does not fit its checksum: write it again",
     };
     char busy[200];

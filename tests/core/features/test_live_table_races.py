@@ -115,7 +115,7 @@ def test_a_writer_that_is_killed_leaves_one_row_torn() -> None:
         assert set(table.gather([1])[0].tolist()) <= {0.0, 1.0}
     assert torn
     for call in (table.gather, table.versions, table.ages):
-        with pytest.raises(errors.TornRowError, match=r"row 1 .* nobody is writing it") as caught:
+        with pytest.raises(errors.TornRowError, match=r"row 1 .* whose process ended") as caught:
             call([0, 1])  # type: ignore[operator]
         assert (caught.value.value, caught.value.position) == (1, 1)
     assert table.gather([0, 2])[:, 7].tolist() == [0, 2]
