@@ -62,7 +62,7 @@ def _verify_log(directory: LiveDirectory, current: dict[str, Any]) -> int:
 
 
 class Truncated(NamedTuple):
-    """What became of a log that was cut.
+    """End of a log that was cut, and what it gave up.
 
     Attributes:
         last: number of the last commit that is left.

@@ -39,7 +39,7 @@ def table() -> LiveFeatureTable:
 def places(
     table: LiveFeatureTable, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, RowSource]]:
-    """The same rows by each way that splits a gather or not."""
+    """Return the table's rows by each way that splits a gather or not."""
     path = tmp_path_factory.mktemp("places") / "s"
     with (
         FeatureServer(table, port=0, unix=path) as whole,
