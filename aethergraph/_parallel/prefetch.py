@@ -244,9 +244,8 @@ def prefetch_map(
     """Return ``map(function, items)``, computed ahead by background threads, in order.
 
     ``items`` is read by the consumer's thread, ``function`` runs in the others (if ``helping``, in
-    both). An exception of
-    either is raised in place of its result, and ends the iteration. Closing, dropping, or leaving a
-    ``with`` block stops the threads.
+    both). An exception of either is raised in place of its result, and ends the iteration. Closing,
+    dropping, or leaving a ``with`` block stops the threads.
 
     Args:
         function: called once per item.

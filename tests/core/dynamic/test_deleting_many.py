@@ -20,7 +20,7 @@ LEAVES = 20_000
 
 
 class Undone(Exception):
-    """What a transaction is left with, to undo it."""
+    """Error that a transaction is left with, to undo it."""
 
 
 def star(
