@@ -271,7 +271,7 @@ def test_links_beside_a_writer() -> None:
     batches: list[Any] = []
     with Writer(graph) as writer:
         while not writer.is_done:
-            links = torch.from_numpy(np.array(list(writer.history[graph.commit].values())[:20]).T)
+            links = torch.from_numpy(np.stack(graph.edge_list()[:2])[:, :20].copy())
             draw: dict[str, Any] = {"batch_size": 5, "neg_sampling": "binary"}
             batches += list(
                 LinkNeighborLoader(graph, [3], links, exclude="self", true_negatives=True, **draw)
