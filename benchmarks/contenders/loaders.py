@@ -5,6 +5,8 @@
     aethergraph NeighborLoader  ours, prefetching in threads
     sample and gather alone   the native calls of a batch and no loader: into the same memory each
                               time, without tensors, so that nothing can be trained on them
+    stock NodeLoader alone    PyG's NodeLoader with a sampler and stores that do nothing: one sample
+                              and its rows, made before, again and again
 
 An epoch is a new loader over fresh seeds: it is timed from ``iter()`` to the last batch, so what
 is sampled ahead is paid for, and between turns nothing runs on.
@@ -28,8 +30,8 @@ Make = Callable[[list[int], int, Any], Any]
 
 PYG = "PyG NeighborLoader"
 STOCK, OURS = "stock NodeLoader, aethergraph", "aethergraph NeighborLoader"
-ALONE = "sample and gather alone"
-NAMES = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory", ALONE)
+ALONE, IDLE = "sample and gather alone", "stock NodeLoader alone"
+NAMES = (PYG, f"{STOCK} mmap", f"{STOCK} memory", f"{OURS} mmap", f"{OURS} memory", ALONE, IDLE)
 CLASSES = 16
 
 
@@ -111,6 +113,69 @@ def alone(folder: Path, features: str, storage: str) -> Make:
     return make
 
 
+def idle(folder: Path, features: str, storage: str) -> Make:
+    import torch
+    from torch_geometric.data import FeatureStore as BaseStore
+    from torch_geometric.data import TensorAttr
+    from torch_geometric.loader import NodeLoader
+    from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
+
+    from aethergraph.pyg import FeatureStore, GraphStore, NeighborSampler
+
+    graph = open_graph(folder, features, storage)
+    stores = FeatureStore.from_graph(graph), GraphStore(graph)
+    attrs = stores[0].get_all_tensor_attrs()
+
+    class Ready(BaseSampler):
+        def __init__(self, sample: SamplerOutput) -> None:
+            self.sample = sample
+
+        def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput:
+            one = self.sample
+            out = SamplerOutput(
+                one.node, one.row, one.col, one.edge,
+                num_sampled_nodes=one.num_sampled_nodes, num_sampled_edges=one.num_sampled_edges,
+            )  # fmt: skip
+            out.metadata = (index.input_id, index.time)
+            return out
+
+        def sample_from_edges(self, *_: Any, **__: Any) -> SamplerOutput:
+            raise NotImplementedError
+
+    class Rows(BaseStore):
+        def __init__(self, rows: dict[str | None, Any]) -> None:
+            super().__init__()
+            self.rows = rows
+
+        def _get_tensor(self, attr: TensorAttr) -> Any:
+            return self.rows[attr.attr_name]
+
+        def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+            raise NotImplementedError
+
+        def _remove_tensor(self, attr: TensorAttr) -> bool:
+            raise NotImplementedError
+
+        def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
+            return (graph.num_nodes, *self.rows[attr.attr_name].shape[1:])
+
+        def get_all_tensor_attrs(self) -> list[TensorAttr]:
+            return attrs
+
+    def make(fanouts: list[int], batch: int, seeds: Any) -> Any:
+        some = NodeSamplerInput(input_id=torch.arange(batch), node=seeds[:batch])
+        sample = NeighborSampler(stores, fanouts).sample_from_nodes(some)
+        rows = {
+            one.attr_name: stores[0].get_tensor(one.group_name, one.attr_name, sample.node)
+            for one in attrs
+        }
+        return NodeLoader(
+            (Rows(rows), stores[1]), Ready(sample), seeds, batch_size=batch, shuffle=True
+        )
+
+    return make
+
+
 def make_step(width: int) -> Callable[[Any], None]:
     """One training step of a small GraphSAGE."""
     import torch
@@ -138,7 +203,7 @@ def setup(config: dict[str, Any]) -> Commands:
         importlib.import_module(module)  # before memory is counted
     before = memory()
     storage = "mmap" if name.endswith(" mmap") else "memory"
-    builds = {PYG: pyg, STOCK: stock, OURS: ours, ALONE: alone}
+    builds = {PYG: pyg, STOCK: stock, OURS: ours, ALONE: alone, IDLE: idle}
     make = builds[name.removesuffix(f" {storage}")](folder, features, storage)
     num_nodes = len(np.load(folder / "y.npy", mmap_mode="r"))
     step = make_step(np.load(folder / features, mmap_mode="r").shape[1])
