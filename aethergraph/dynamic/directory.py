@@ -112,7 +112,8 @@ def _named(call: Call) -> Call:
 
 def is_live_directory(path: native.Path) -> bool:
     """Return whether there is a live graph at ``path``."""
-    return (Path(native.encode_path(path)[0]) / "graph.json").is_file()
+    name = os.path.join(native.encode_path(path)[0], "graph.json")
+    return os.path.isfile(name)  # Path.is_file() raises if the name is too long
 
 
 def check_outside(path: native.Path) -> None:
