@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
@@ -48,23 +49,33 @@ _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
 
 
-class _Held(threading.local):
-    """Snapshots that a thread reads throughout, in blocks of :meth:`NativeLive.reading`."""
+class _Reading:
+    """Block of :meth:`NativeLive.reading`: a snapshot that it reads; None: the block has ended."""
 
-    snapshots: Mapping[NativeLive, NativeSnapshot] = {}
+    __slots__ = ("live", "snapshot")
+
+    def __init__(self, live: NativeLive, snapshot: NativeSnapshot | None) -> None:
+        self.live, self.snapshot = live, snapshot
 
 
-_held = _Held()
+#: Blocks that are open here, the innermost last. Coroutines have their own, though they share a
+#: thread. A block may end out of turn, or elsewhere (in a generator, in another thread), so that
+#: others among these have ended.
+_readings: ContextVar[tuple[_Reading, ...]] = ContextVar("aethergraph readings", default=())
+
+
+def _open_blocks() -> tuple[_Reading, ...]:
+    return tuple(one for one in _readings.get() if one.snapshot is not None)
 
 
 def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
     """Return what this thread reads throughout, for :func:`hold_snapshots` in another thread."""
-    return _held.snapshots
+    return {one.live: one.snapshot for one in _readings.get() if one.snapshot is not None}
 
 
 def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
     """Let this thread, which works for another one, read what the other does."""
-    _held.snapshots = held
+    _readings.set(tuple(_Reading(live, snapshot) for live, snapshot in held.items()))
 
 
 class NativeLive:
@@ -466,7 +477,14 @@ class NativeLive:
 
     def take(self) -> NativeSnapshot:
         """Take a snapshot of the last commit; inside :meth:`reading` return that of the block."""
-        return _held.snapshots.get(self) or self.take_last()
+        return self._read() or self.take_last()
+
+    def _read(self) -> NativeSnapshot | None:
+        """Return the snapshot of the innermost block of :meth:`reading`; None: there is none."""
+        for one in reversed(_readings.get()):
+            if one.live is self and one.snapshot is not None:
+                return one.snapshot
+        return None
 
     def take_last(self) -> NativeSnapshot:
         """Take a snapshot of the last commit, also inside :meth:`reading`."""
@@ -476,8 +494,8 @@ class NativeLive:
 
     @property
     def is_reading(self) -> bool:
-        """True in a block of :meth:`reading`, for its thread."""
-        return self in _held.snapshots
+        """True in a block of :meth:`reading`, for its thread or coroutine."""
+        return self._read() is not None
 
     def state_to_take(self) -> tuple[Any, dict[tuple[int, str], LiveBase]]:
         """Return what :meth:`take` would take a snapshot of: handle and bases.
@@ -492,17 +510,23 @@ class NativeLive:
 
     @contextmanager
     def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:
-        """Let this thread take the same snapshot throughout a block; None: the last commit's."""
-        before, own = _held.snapshots, snapshot or self.take_last()
-        _held.snapshots = {**before, self: own}
+        """Let this thread, or coroutine, take the same snapshot throughout a block.
+
+        Args:
+            snapshot: the snapshot; None: one of the last commit.
+        """
+        own = snapshot or self.take_last()
+        block = _Reading(self, own)
+        _readings.set((*_open_blocks(), block))
         try:
             yield own
         finally:
-            _held.snapshots = before
+            block.snapshot = None
+            _readings.set(_open_blocks())
 
     def describe(self, relation: int) -> LiveNumbers:
         """Return what :meth:`take` would show of a relation, without a snapshot."""
-        reading = _held.snapshots.get(self)
+        reading = self._read()
         if reading is not None:
             return LiveNumbers(*reading.describe(relation)[1:-1])
         if self.follow is not None:

@@ -44,7 +44,12 @@ class LiveGraph:
         """Make all changes of a ``with`` block one commit, or, after an exception, none of them.
 
         Other threads that write wait for the end of the block, which may be in another thread than
-        its beginning, as of a generator or a coroutine.
+        its beginning, as of a generator. Another coroutine of this thread cannot wait without
+        keeping this one from its end, and is refused.
+
+        Raises:
+            InvalidArgumentError: a transaction is open in this thread.
+            UnsupportedError: this copy of the graph can only read.
         """
         return self._store.transaction()
 
@@ -58,12 +63,14 @@ class LiveGraph:
 
     @contextmanager
     def reading(self, snapshot: Any = None) -> Iterator[Any]:
-        """Let this thread see one commit throughout a ``with`` block, whatever it asks for.
+        """Let this thread, or coroutine, see one commit throughout a ``with`` block.
 
-        Batches that are drawn by this thread are of that commit, too, with the rows of their nodes
-        and edges: ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any
-        loader, whose threads see what this one does when its first batch is asked for. Other
-        threads see what is last.
+        It sees that commit whatever it asks for. Batches that it draws are of that commit, too,
+        with the rows of their nodes and edges: ``with graph.reading(): for batch in loader`` holds
+        a commit for an epoch of any loader, whose threads see what this one does when its first
+        batch is asked for. Other threads and coroutines see what is last. Of blocks inside of each
+        other the innermost counts, of those of generators, which take turns, the one that began
+        last.
 
         Args:
             snapshot: the commit, a snapshot of this graph; None: the last one at the beginning.

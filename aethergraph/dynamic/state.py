@@ -28,6 +28,7 @@ from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.transaction import Transaction
+from aethergraph.dynamic.turns import Turn
 from aethergraph.dynamic.watermarks import SharedWatermark
 from aethergraph.errors import (
     ClosedError,
@@ -99,7 +100,7 @@ def _follower(store: LiveState) -> Callable[[], native.NativeLive | None]:
 def _forget_writers() -> None:
     """Make the stores of a forked child readers: its copy of a lock may be held for ever."""
     for store in _stores:
-        store.is_writer, store._lock, store._owner = False, threading.Lock(), None
+        store.is_writer, store._lock, store._turn = False, threading.Lock(), None
         store.journal = None
         if store._native is not None:
             store._native.follow = _follower(store)
@@ -227,10 +228,10 @@ class LiveState:
     ) -> None:
         self._native: native.NativeLive | None = live
         self.is_writer = is_writer
-        #: Turn of the thread ``_owner``. An RLock can be left only by the thread that took it, and
+        #: Held while :attr:`_turn` is. An RLock can be left only by the thread that took it, and
         #: a transaction in a generator or a pool of threads may end in another one.
         self._lock = threading.Lock()
-        self._owner: int | None = None
+        self._turn: Turn | None = None
         self._open: Transaction | None = None
         #: Log of the changes; None: the graph is in memory only.
         self.journal: Journal | None = None
@@ -408,17 +409,22 @@ class LiveState:
 
     @contextmanager
     def _taking_turns(self) -> Iterator[None]:
-        """Keep other threads out of a ``with`` block, which any thread may leave."""
-        me, lock = threading.get_ident(), self._lock
-        if self._owner == me:
+        """Keep other threads out of a ``with`` block, which any thread may leave.
+
+        Raises:
+            InvalidArgumentError: another coroutine of this thread is inside of one.
+        """
+        now, lock = self._turn, self._lock
+        if now is not None and now.is_mine():
             yield
             return
         lock.acquire()
-        self._owner = me
+        turn = self._turn = Turn()
         try:
             yield
         finally:
-            self._owner = None
+            turn.end()
+            self._turn = None
             lock.release()
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -170,7 +169,7 @@ class LiveStore(LiveState):
         if type(src) is not int or type(dst) is not int:
             src, dst = one_id(src, "src"), one_id(dst, "dst")  # cffi takes a numpy 3.7 for 3
         plain = attrs is None and weight is None and time is None and kind.is_plain
-        if plain and self._owner is None and self.is_writer:
+        if plain and self._turn is None and self.is_writer:
             lock = self._lock
             lock.acquire()  # a with statement takes twice as long, a tenth of the whole call
             try:
@@ -200,7 +199,8 @@ class LiveStore(LiveState):
             quick = quick and (self._open is None or kind.form.order == "time")
             quick = quick and _is_quick(kind, time, weight)
         if quick and self.is_writer:
-            lock = None if self._owner == get_ident() else self._lock
+            turn = self._turn
+            lock = None if turn is not None and turn.is_mine() else self._lock
             if lock is not None:
                 lock.acquire()
             try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -80,3 +82,55 @@ def test_what_is_no_commit_of_the_graph_is_refused(
     with pytest.raises(error, match=match), graph.reading(make(graph)):
         pass
     assert graph.num_edges == 100
+
+
+def test_blocks_that_end_out_of_turn_leave_nothing() -> None:
+    graph = live()
+
+    def held() -> Iterator[int]:
+        with graph.reading() as now:
+            yield now.num_edges
+
+    first = held()
+    assert next(first) == 100
+    graph.delete_edges([0], [0])
+    second = held()
+    assert next(second) == 100  # it began in the first one
+    first.close()
+    graph.delete_edges([1], [1])
+    assert graph.num_edges == 100
+    second.close()
+    assert graph.num_edges == 98 and graph.stats().snapshots == 0
+
+
+def test_a_block_may_end_in_another_thread() -> None:
+    graph = live()
+    block = graph.reading()
+    block.__enter__()
+    empty(graph)
+    assert graph.num_edges == 100
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(block.__exit__, None, None, None).result(timeout=60)
+    assert graph.num_edges == 0 and graph.stats().snapshots == 0
+
+
+def test_coroutines_hold_commits_of_their_own() -> None:
+    graph = live()
+    seen = []
+
+    async def read(last: int) -> None:
+        graph.delete_edges([last], [last])
+        with graph.reading():
+            before = graph.num_edges
+            for _ in range(3):
+                await asyncio.sleep(0.001)
+                graph.delete_edges([10 + len(seen)], [10 + len(seen)])
+                assert graph.num_edges == before
+                seen.append(before)
+
+    async def both() -> None:
+        await asyncio.gather(read(0), read(1))
+
+    asyncio.run(both())
+    assert sorted(set(seen)) == [98, 99] and len(seen) == 6
+    assert graph.num_edges == 92 and graph.stats().snapshots == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -99,3 +100,78 @@ def test_closing_in_a_transaction_is_refused_and_waits_for_others() -> None:
         graph.close()
     graph.insert_edge(1, 2)
     graph.close()
+
+
+def test_a_turn_is_not_that_of_a_later_thread_of_the_same_number() -> None:
+    graph = DynamicGraph(10, 16, huge_pages=False)
+    held: list[Any] = []
+
+    def begin() -> None:
+        held.append(graph.transaction())
+        held[0].__enter__()
+        graph.insert_edge(1, 2)
+
+    def run(call: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=call)
+        thread.start()
+        return thread
+
+    first = run(begin)
+    first.join(60)
+    numbers: set[int | None] = {first.ident}
+    others = [run(lambda: graph.insert_edge(3, 4)) for _ in range(20)]
+    numbers &= {thread.ident for thread in others}
+    assert numbers, "the system used no number again: the test shows nothing"
+    others[0].join(0.2)
+    assert all(thread.is_alive() for thread in others) and graph.num_edges == 0
+    assert not held[0].__exit__(KeyError, KeyError("no"), None)
+    for thread in others:
+        thread.join(60)
+    assert graph.num_edges == 1 and graph.has_edge(3, 4)
+
+
+def test_coroutines_are_refused_instead_of_mixed() -> None:
+    graph = DynamicGraph(10, 16, huge_pages=False)
+    refused = []
+
+    async def write(begun: asyncio.Event, ended: asyncio.Event) -> None:
+        with graph.transaction():
+            graph.insert_edge(1, 2)
+            begun.set()
+            await ended.wait()
+            graph.insert_edge(2, 3)
+
+    async def disturb(begun: asyncio.Event, ended: asyncio.Event) -> None:
+        await begun.wait()
+        changes: list[Callable[[], object]] = [
+            lambda: graph.insert_edge(3, 4),
+            lambda: graph.insert_edges([3], [4]),
+            lambda: graph.delete_edges([1], [2]),
+            lambda: graph.transaction().__enter__(),
+        ]
+        for change in changes:
+            with pytest.raises(InvalidArgumentError, match="another coroutine"):
+                change()
+            refused.append(change)
+        ended.set()
+
+    async def both() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(write(begun, ended), disturb(begun, ended))
+
+    asyncio.run(both())
+    assert len(refused) == 4
+    assert graph.num_edges == 2 and not graph.has_edge(3, 4)
+    graph.insert_edge(3, 4)
+    with graph.transaction():
+        graph.insert_edge(4, 5)
+    assert graph.num_edges == 4
+
+
+def test_two_graphs_in_turn() -> None:
+    one, other = (DynamicGraph(10, 16, huge_pages=False) for _ in range(2))
+    with one.transaction(), other.transaction():
+        one.insert_edges([1], [2])
+        other.insert_edge(1, 2)
+        one.insert_edge(2, 3)
+    assert one.num_edges == 2 and other.num_edges == 1

@@ -1,0 +1,53 @@
+"""Turn: whose turn it is to write."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+from aethergraph.errors import InvalidArgumentError
+
+__all__ = ["Turn"]
+
+
+class _Thread(threading.local):
+    """This thread, told from all others: the system uses the numbers of those that ended again."""
+
+    def __init__(self) -> None:
+        self.token = object()
+
+
+_thread = _Thread()
+#: Turns that began here. Coroutines have their own, though they share a thread.
+_turns: ContextVar[tuple[Turn, ...]] = ContextVar("aethergraph turns", default=())
+
+
+class Turn:
+    """Turn of one thread, or of one of its coroutines, from now until :meth:`end`, anywhere."""
+
+    __slots__ = ("_is_over", "_thread")
+
+    def __init__(self) -> None:
+        self._thread, self._is_over = _thread.token, False
+        _turns.set((*(one for one in _turns.get() if not one._is_over), self))
+
+    def is_mine(self) -> bool:
+        """Return whether it is the caller's turn; if not, another thread has it, or none any more.
+
+        Raises:
+            InvalidArgumentError: another coroutine of this thread has it; who waited for that one
+                would keep it from going on.
+        """
+        if self._thread is not _thread.token or self._is_over:
+            return False
+        if self in _turns.get():
+            return True
+        raise InvalidArgumentError(
+            "another coroutine of this thread is inside of a transaction, which waiting for it "
+            "would keep from its end: let one coroutine write, or share an asyncio.Lock"
+        )
+
+    def end(self) -> None:
+        """End it, in whichever thread it began."""
+        self._is_over = True
+        _turns.set(tuple(one for one in _turns.get() if not one._is_over))
