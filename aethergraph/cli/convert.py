@@ -14,9 +14,9 @@ from aethergraph.cli.live_copies import save_live
 from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
 from aethergraph.convert.api import convert
 from aethergraph.convert.result import ConvertResult
-from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["convert_command"]
 

@@ -26,8 +26,9 @@ from aethergraph.cli.terminal import (
     stdout,
 )  # fmt: skip
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph
-from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.streaming import Ingestor, IngestStats, Schema
 from aethergraph.streaming.address import open_source
 

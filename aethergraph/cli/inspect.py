@@ -24,7 +24,7 @@ from aethergraph.cli.terminal import (
 from aethergraph.columns import ColumnStore
 from aethergraph.columns.file import is_column_file
 from aethergraph.convert.readers.base import check_readable, read_beginning
-from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
@@ -32,6 +32,7 @@ from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.ids import IdMap
+from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.storage.opening import open_container
 
 __all__ = ["info_command", "verify_command"]

@@ -10,10 +10,11 @@ from typing import Any
 
 from aethergraph.cli.terminal import Stages
 from aethergraph.convert.outputs import check_outputs
-from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["ARENA_MB", "as_file", "save_live"]
 

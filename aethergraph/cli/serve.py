@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from aethergraph.cli.terminal import command, count, note, showing_metrics, size, stdout
-from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.protocols import RowSource
@@ -23,6 +22,7 @@ from aethergraph.remote.files import is_graph
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES
 from aethergraph.remote.listening import LOOPBACK
 from aethergraph.remote.server import check_grace
+from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["serve_command"]
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from aethergraph.convert.readers.base import PathLike
-from aethergraph.dynamic.directory import check_outside
 from aethergraph.errors import InvalidArgumentError, StorageError
+from aethergraph.storage.live_directory import check_outside
 
 __all__ = ["NpyWriter", "check_outputs", "storage_error"]
 

@@ -49,7 +49,7 @@ from aethergraph.errors import (
     VersionError,
 )
 
-__all__ = ["LiveDirectory", "check_outside", "commits", "is_live_directory"]
+__all__ = ["LiveDirectory", "commits"]
 
 T = TypeVar("T")
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -108,28 +108,6 @@ def _named(call: Call) -> Call:
             raise StorageError(error.errno or errno.EIO, text, path) from None
 
     return wrapped  # type: ignore[return-value]
-
-
-def is_live_directory(path: native.Path) -> bool:
-    """Return whether there is a live graph at ``path``."""
-    name = os.path.join(native.encode_path(path)[0], "graph.json")
-    return os.path.isfile(name)  # Path.is_file() raises if the name is too long
-
-
-def check_outside(path: native.Path) -> None:
-    """Raise unless a file can be written at ``path`` without mixing with those of a live graph.
-
-    Raises:
-        InvalidArgumentError: it would be in the directory of one; names it.
-    """
-    name = os.path.abspath(native.encode_path(path)[0])
-    for place in (name, os.path.realpath(name)):
-        folder = os.path.dirname(place)
-        if is_live_directory(folder):
-            raise InvalidArgumentError(
-                f"{name} would be a file in {folder}, which is the directory of a live graph and "
-                "takes no others: give a path outside of it"
-            )
 
 
 _locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()

@@ -336,14 +336,17 @@ class Journal(LogReader):
         try:
             for name, file in ids.items():
                 store.keys[name].save(str(self.directory.path / file), counts[name], memory)
+            below = Base(path, self._storage, self._budget, ends=ends)
         except BaseException:
             for file in (base, *ids.values()):
                 (self.directory.path / file).unlink(missing_ok=True)
             raise
-        state = {"lsn": lsn, "nodes": counts, "edge_ids": ends, "offsets": offsets}
+        state = {
+            "lsn": lsn, "fingerprint": below.fingerprint, "nodes": counts, "edge_ids": ends,
+            "offsets": offsets,
+        }  # fmt: skip
         self._make_current(base, {**state, "ids": ids} if ids else state)
         self._replace_base(base)
-        below = Base(path, self._storage, self._budget, ends=ends)
         store.sum_weights(below)  # which reads them: not while others wait
         with store.writing():
             store.live.release_journal(lsn + 1)

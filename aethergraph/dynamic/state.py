@@ -22,7 +22,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_flag, as_number
 from aethergraph.dynamic.base_graph import Base
-from aethergraph.dynamic.directory import LiveDirectory, check_outside
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, EdgeType, make_kinds, set_bases
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.keys import GrowingKeys
@@ -38,6 +38,7 @@ from aethergraph.errors import (
 )
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
+from aethergraph.storage.live_directory import check_outside
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
 if TYPE_CHECKING:

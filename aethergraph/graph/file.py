@@ -25,6 +25,7 @@ from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, Encode
 from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import choose_storage, copy_array, log
+from aethergraph.storage.live_directory import check_outside
 from aethergraph.storage.memory import format_size
 from aethergraph.storage.meta import (
     ArrayMeta,
@@ -407,6 +408,7 @@ class GraphWriter:
         self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None
     ) -> None:
         """Write all sections; ``guard`` watches the file that the arrays are mapped from."""
+        check_outside(path)
         with native.NativeWriter(path, native.CONTENT_GRAPH) as writer, native.reading(guard):
             write_meta(writer, self.meta)
             for kind, owner, content in self.sections:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, Protocol
 
 from aethergraph import _native as native
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
-from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.storage.meta import SectionTable
 from aethergraph.storage.opening import open_container
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text
-from aethergraph.dynamic.directory import is_live_directory
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable, Missing
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import RowSource
 from aethergraph.remote.graph_tables import GraphTypes, graph_tables
 from aethergraph.remote.row_files import open_rows
+from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.storage.npy import is_npy
 from aethergraph.storage.opening import open_container
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aethergraph import _native as native
 from aethergraph.dynamic import History
-from aethergraph.dynamic.directory import LiveDirectory, is_live_directory
+from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import AetherError, FileChangedError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
@@ -19,6 +19,7 @@ from aethergraph.remote.graph import open_graph
 from aethergraph.remote.samples.client import ServedSample
 from aethergraph.remote.samples.log import Answered, read_answers, sum_of
 from aethergraph.remote.samples.service import SampleService
+from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["Replayed", "check_replay", "replay"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -429,3 +430,29 @@ def test_an_interrupted_merge_goes_on_logging(
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=16, huge_pages=False)
     assert graph.num_edges == 3
     graph.close()
+
+
+def test_static_graphs_stay_out_of_a_live_directory(tmp_path: Path) -> None:
+    with DynamicGraph.open(tmp_path / "live", num_vertices=3) as graph:
+        graph.insert_edge(0, 1)
+        graph.merge()
+    static = Graph.from_edges(3, [0, 1], [1, 2])
+    typed = HeteroGraph.from_edges({("a", "to", "a"): ([0], [1])}, {"a": 2})
+    for write in (
+        lambda: static.save(tmp_path / "live" / "x.aeg"),
+        lambda: typed.save(tmp_path / "live" / "gen-000001.aeg"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match="the directory of a live graph"):
+            write()
+    with DynamicGraph.open(tmp_path / "live") as graph:
+        assert graph.num_edges == 1
+
+
+def test_another_file_in_the_place_of_a_merged_base_is_refused(tmp_path: Path) -> None:
+    with DynamicGraph.open(tmp_path / "live", num_vertices=3) as graph:
+        graph.insert_edge(0, 1)
+        base = Path(graph.merge())
+    Graph.from_edges(3, [1], [2]).save(tmp_path / "other.aeg")
+    shutil.copy(tmp_path / "other.aeg", base)
+    with pytest.raises(errors.FileChangedError, match="another"):
+        DynamicGraph.open(tmp_path / "live")
