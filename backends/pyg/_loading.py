@@ -46,6 +46,7 @@ from aethergraph.pyg._batch import (
     make_batch,
     make_typed_batch,
 )
+from aethergraph.pyg._epoch import Current, Epoch, EpochIterator
 from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg._order_mixin import OrderMixin
@@ -88,27 +89,6 @@ class _Positions:
 
     def __getitems__(self, numbers: list[int]) -> list[int]:
         return numbers
-
-
-class _Keeping:
-    """Iterator that keeps its loader alive; the wrapped iterator refers to the loader weakly.
-
-    It keeps ``at`` as well: the snapshot that worker processes read is this process's.
-    """
-
-    def __init__(self, loader: LoaderMixin, iterator: Iterator[Any], at: Any) -> None:
-        self._loader = loader
-        self._iterator = iterator
-        self._at = at
-
-    def __iter__(self) -> _Keeping:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._iterator)
-
-    def __len__(self) -> int:
-        return len(self._iterator)  # type: ignore[arg-type]
 
 
 def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -157,7 +137,7 @@ class LoaderMixin(OrderMixin, Profiled):
         snapshot: str = "batch",
     ) -> None:
         self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
-        self._at: Any = None
+        self._current = Current()
         self._counted = counted_types(data, store)
         self._names = names = names or Names()
         check_names(data, store, names, self.seed_fields)
@@ -166,7 +146,6 @@ class LoaderMixin(OrderMixin, Profiled):
         self.seed = check_seed(seed)
         self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
         self.num_sample_threads = check_count(num_sample_threads, "num_sample_threads", 1)
-        self._key: int | None = None
         self._shared_key = SharedCount()
 
     def _lighten(self) -> None:
@@ -201,7 +180,7 @@ class LoaderMixin(OrderMixin, Profiled):
                 generators.restore(now)
 
     def _iterate(self, position: Position, replayed: Any) -> Iterator[Any]:
-        graph = self._live_graph()
+        graph, at = self._live_graph(), None
         if self.snapshot == "epoch" and graph is not None:
             if self.persistent_workers:
                 raise InvalidArgumentError(
@@ -209,33 +188,31 @@ class LoaderMixin(OrderMixin, Profiled):
                     "the first epoch; take persistent_workers=False or snapshot='batch'"
                 )
             self._lsn = graph.lsn
-            self._at = graph.pinned()
+            at = graph.pinned()
         if self.seed is None:
             key = next_iteration_key(self.generator)
         else:
             key = mix_key(self.seed, position.epoch)
         self._numbers.begin(position, key, None if replayed is None else replayed["generators"])
-        self._key = key
         self._shared_key.value = key - (1 << 63)
         if self.persistent_workers and self._iterator is not None:
             # torch draws a seed for new workers. Draw one here too, so that the seed order of later
             # epochs does not depend on the kind of workers.
             torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-        iterator: Iterator[Any] = super().__iter__()  # type: ignore[misc]
-        store = self.data[1]
-        live = self._live_graph() is not None or getattr(store, "native_snapshot", None) is not None
-        if iterator is self._iterator or (live and self.num_workers):
-            return _Keeping(self, iterator, self._at)
-        return iterator
+        epoch = Epoch(key, at)
+        with self._current.within(epoch):
+            batches: Iterator[Any] = super().__iter__()  # type: ignore[misc]
+        return EpochIterator(batches, epoch, self._current, keeps=self)
 
     def _epoch_key(self) -> int | None:
-        """Return the key of the epoch.
+        """Return the key of the epoch that this thread makes a batch of.
 
         None means that the loader itself is not iterated, as in PyG's ``ZipLoader``.
         """
-        if self._key is not None and self.persistent_workers:
+        epoch = self._current.epoch
+        if epoch is not None and self.persistent_workers:  # which know the first epoch alone
             return self._shared_key.value + (1 << 63)
-        return self._key
+        return None if epoch is None else epoch.key
 
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
@@ -279,14 +256,19 @@ class LoaderMixin(OrderMixin, Profiled):
         """Return the graph if it changes, else None."""
         return getattr(self.data[1], "live_graph", None)
 
-    def _reading(self, commit: Any = None) -> AbstractContextManager[Any]:
-        """Let this thread sample and fetch at one commit: this, the epoch's, or the last one."""
+    def _epoch_commit(self) -> Any:
+        """Return the snapshot that the epoch of this thread's batch is of; None: there is none."""
+        epoch = self._current.epoch
+        return None if epoch is None else epoch.at
+
+    def _reading(self, commit: Any) -> AbstractContextManager[Any]:
+        """Let this thread sample and fetch at one commit; None: at the last one."""
         graph = self._live_graph()
-        return nullcontext() if graph is None else graph.reading(commit or self._at)
+        return nullcontext() if graph is None else graph.reading(commit)
 
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
-        with stage("batch"), self._reading():
+        with stage("batch"), self._reading(self._epoch_commit()):
             out = self._sample_staged(index, self._epoch_key())
             return self.filter_fn(out) if self.filter_per_worker else out
 
@@ -294,7 +276,7 @@ class LoaderMixin(OrderMixin, Profiled):
         with stage("sample"):
             return self._sample(self.input_data[as_index(index)], key)
 
-    def _samples_ahead(self, numbers: Iterable[Any]) -> Iterator[Any]:
+    def _samples_ahead(self, numbers: Iterable[Any]) -> PrefetchMap[Any, Any]:
         """Yield sampler outputs of ``numbers``, sampled and fetched in background threads."""
         store = None if self.transform_sampler_output is not None else self.data[0]
         planned = choose_columns(
@@ -327,15 +309,15 @@ class LoaderMixin(OrderMixin, Profiled):
         columns: EdgeColumns,
     ) -> PrefetchMap[Any, Any]:
         """Sample ``numbers`` in background threads, gather ``columns``, apply ``end`` to each."""
-        key, groups = self._epoch_key(), self._groups()
+        key, at, groups = self._epoch_key(), self._epoch_commit(), self._groups()
         if groups is None:
 
             def make(index: Any) -> Any:
-                with stage("batch"), self._reading():
+                with stage("batch"), self._reading(at):
                     return end(self._sample_staged(index, key))
 
             # Two threads of which the second is faster would see commits out of order.
-            settled = self._live_graph() is None or self._at is not None
+            settled = self._live_graph() is None or at is not None
             return prefetch_map(
                 make, numbers, num_threads=self.num_sample_threads, depth=depth, helping=settled
             )
@@ -351,7 +333,7 @@ class LoaderMixin(OrderMixin, Profiled):
             groups,
             num_seeds=self.batch_size or 1,
             columns=columns,
-            reading=self._reading,
+            reading=lambda commit: self._reading(at if commit is None else commit),
             depth=depth,
         )
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
+
 __all__ = ["PrefetchIterator", "pin"]
 
 
@@ -22,7 +24,7 @@ class PrefetchIterator:
     def __init__(
         self,
         loader: Any,
-        samples: Callable[[Iterator[Any]], Iterator[Any]],
+        samples: Callable[[Iterator[Any]], PrefetchMap[Any, Any]],
         finish: Callable[[Any], Any],
     ) -> None:
         self._loader = loader
@@ -40,6 +42,10 @@ class PrefetchIterator:
 
     def __len__(self) -> int:
         return len(self._loader)
+
+    def close(self) -> None:
+        """Stop running ahead."""
+        self._samples.close()
 
 
 def pin(data: Any) -> Any:

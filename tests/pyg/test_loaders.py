@@ -205,9 +205,10 @@ def test_seed_makes_a_run_independent_of_torchs_generator() -> None:
     assert_topology(wanted[0], expect(GRAPH, seeds, FANOUTS, loader_key(mix_key(9, 0), seeds)))
 
 
-def test_two_iterators_at_once() -> None:
+@pytest.mark.parametrize("prefetch_batches", [0, 2])
+def test_two_iterators_at_once(prefetch_batches: int) -> None:
     torch.manual_seed(1)
-    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=2)
+    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=2, prefetch_batches=prefetch_batches)
     first = iter(loader)
     found = [next(first)]
     second = list(loader)
@@ -215,6 +216,30 @@ def test_two_iterators_at_once() -> None:
     torch.manual_seed(1)
     assert_same_batches(found, list(loader))
     assert_same_batches(second, list(loader))
+
+
+@pytest.mark.parametrize("prefetch_batches", [0, 2])
+def test_iterators_in_threads(prefetch_batches: int) -> None:
+    loader = NeighborLoader(
+        GRAPH, FANOUTS, SEEDS, batch_size=2, seed=7, prefetch_batches=prefetch_batches
+    )
+    begun = [iter(loader) for _ in range(3)]
+    found: list[list[Any]] = [[] for _ in begun]
+    turn = threading.Barrier(len(begun))
+
+    def run(number: int) -> None:
+        for batch in begun[number]:
+            turn.wait(10)  # the others are in the middle of theirs
+            found[number].append(batch)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(begun))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    loader.set_epoch(0)
+    for batches in found:
+        assert_same_batches(batches, list(loader))
 
 
 # ---- prefetching -----------------------------------------------------------------------------
