@@ -21,7 +21,7 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
@@ -189,6 +189,8 @@ class LoaderMixin(OrderMixin, Profiled):
                 )
             self._lsn = graph.lsn
             at = graph.pinned()
+        if graph is not None and at is None and self.num_workers and not self.filter_per_worker:
+            self._check_transform()
         if self.seed is None:
             key = next_iteration_key(self.generator)
         else:
@@ -270,7 +272,43 @@ class LoaderMixin(OrderMixin, Profiled):
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
         with stage("batch"), self._reading(self._epoch_commit()):
             out = self._sample_staged(index, self._epoch_key())
-            return self.filter_fn(out) if self.filter_per_worker else out
+            return self.filter_fn(out) if self.filter_per_worker else self._for_later(out)
+
+    def _for_later(self, out: Any) -> Any:
+        """Return a sample whose rows may be fetched behind its block of :meth:`_reading`.
+
+        Of a graph that changes it knows its commit. A commit does not cross processes: a worker
+        fetches the rows, unless the process that iterates holds the epoch's commit.
+        """
+        graph = self._live_graph()
+        if graph is None:
+            return out
+        if get_worker_info() is None:
+            out._commit = graph.pinned()
+        elif self._epoch_commit() is None and tensors_of(self.data[0]).can_fetch_ahead:
+            self._check_transform()
+            out._fetched = fetch(self.data[0], out, self._names)
+        return out
+
+    def _reading_on(self, out: Any) -> AbstractContextManager[Any]:
+        """Let this thread fetch at the commit of a sample, where it still has rows to fetch."""
+        commit = out.__dict__.pop("_commit", None)
+        if commit is None:
+            commit = self._epoch_commit()
+        return nullcontext() if commit is None else self._reading(commit)
+
+    def _check_transform(self) -> None:
+        """Raise if rows would be fetched in another process, and at another commit, than sampled.
+
+        Raises:
+            InvalidArgumentError: says what to do.
+        """
+        if self.transform_sampler_output is not None:
+            raise InvalidArgumentError(
+                "transform_sampler_output with workers and filter_per_worker=False: this process "
+                "would fetch rows of a graph that changes later than the workers draw the edges; "
+                "take filter_per_worker=True, snapshot='epoch', or a snapshot of the graph"
+            )
 
     def _sample_staged(self, index: Any, key: int | None) -> Any:
         with stage("sample"):
@@ -286,11 +324,12 @@ class LoaderMixin(OrderMixin, Profiled):
         if not coming.num_samples:
             return self._outputs(numbers, self._fetch_ahead, self.prefetch_batches, coming.columns)
 
-        def finish(out: Any, plans: Any) -> Any:
-            return self._fetch_ahead(out)  # the plans live as long as the chunk does
+        def finish(out: Any, plans: Any) -> Any:  # the plans live as long as the chunk does
+            with self._reading_on(out):
+                return self._fetch_ahead(out)
 
         return planned_map(
-            self._outputs(numbers, lambda out: out, coming.num_samples, coming.columns),
+            self._outputs(numbers, self._for_later, coming.num_samples, coming.columns),
             planned.plan,
             finish,
             coming=coming,
@@ -344,23 +383,25 @@ class LoaderMixin(OrderMixin, Profiled):
         copied while the training thread does other things.
         """
         store = self.data[0]
-        if self.transform_sampler_output is None and tensors_of(store).can_fetch_ahead:
-            pins = self._pins()
-            with land_pinned(pins):
-                out._fetched = fetch(store, out, self._names)
-            if pins and self.custom_cls is None:
-                out._built = self._pinned(self._build(out))
+        if self.transform_sampler_output is not None or not tensors_of(store).can_fetch_ahead:
+            return self._for_later(out)
+        pins = self._pins()
+        with land_pinned(pins):
+            out._fetched = fetch(store, out, self._names)
+        if pins and self.custom_cls is None:
+            out._built = self._pinned(self._build(out))
         return out
 
     def filter_fn(self, out: Any) -> Any:
         """Make the batch: topology, node and edge tensors, and what PyG's loaders add."""
         data = out.__dict__.pop("_built", None)
-        if data is None:
-            data = self._build(out)
-        if self.transform is None:
-            return data
-        with stage("transform"):
-            return self.transform(data)
+        with self._reading_on(out):
+            if data is None:
+                data = self._build(out)
+            if self.transform is None:
+                return data
+            with stage("transform"):
+                return self.transform(data)
 
     def _build(self, out: Any) -> Any:
         """Make the batch, but for the user's ``transform``."""

@@ -87,7 +87,11 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         transform_sampler_output: applied to the ``SamplerOutput`` before features are fetched,
             where ``transform`` is; features are then not fetched ahead.
         directed: as in PyG.
-        filter_per_worker: with workers, fetch features there (default) or in the main process.
+        filter_per_worker: with workers, fetch features there (default) or in the main process. Of
+            a graph that changes workers fetch the rows either way, at the commit of the edges,
+            unless ``snapshot="epoch"`` lets both processes read the same commit. In the main
+            process rows of stores of other makers, and beside tensors that require grad, are those
+            of now.
         neighbor_sampler: a ready sampler; the arguments above that describe one are then unused.
             Or a function from the seeds of a batch, an int64 tensor [n] of global ids (for a typed
             graph ``{node type: ids}``), to a sample: a :class:`aethergraph.Subgraph` or
@@ -133,7 +137,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             weights (see the sampler); ``input_time`` where the graph has no times of its own, or
             has times of nodes and of edges, and ``time_attr`` does not say which; a
             ``neighbor_sampler`` that is neither a sampler nor a function, or that returns no
-            sample.
+            sample; when an epoch begins, of a graph that changes: ``snapshot="epoch"`` with
+            persistent workers, or ``transform_sampler_output`` in the main process of batches that
+            workers draw from commits of their own.
         OutOfRangeError: a seed that is no node; names position and value.
     """
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from aethergraph import DynamicGraph
-from aethergraph.pyg import NeighborLoader
+from aethergraph import DynamicGraph, FeatureStore
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.pyg import LinkNeighborLoader, NeighborLoader
 
 pytestmark = pytest.mark.pyg
 
@@ -55,7 +57,13 @@ def test_two_epochs_at_once() -> None:
 
 
 #: Options of loaders that sample here, each in another way.
-HERE: list[dict[str, Any]] = [{}, {"prefetch_batches": 0}, {"num_sample_threads": 3}]
+HERE: list[dict[str, Any]] = [
+    {},
+    {"prefetch_batches": 0},
+    {"prefetch_batches": 0, "filter_per_worker": False},
+    {"num_sample_threads": 3},
+    {"transform_sampler_output": lambda out: out},
+]
 
 
 def turned(graph: DynamicGraph, number: int) -> None:
@@ -124,6 +132,85 @@ def test_an_error_lets_go_of_the_commit_of_the_epoch(options: dict[str, Any]) ->
         next(batches)
     del caught  # with the frames that made the batch
     assert held(graph) == 0 and list(batches) == []
+
+
+# ---- rows of the commit of the edges ---------------------------------------------------------
+
+
+def step(graph: DynamicGraph, number: int) -> None:
+    """Commit edges to nodes 0 .. 39, all from node ``40 + number``, and rows of that number."""
+    nodes = np.arange(40)
+    with graph.transaction():
+        if number:
+            graph.delete_edges(np.full(40, 39 + number), nodes)
+        graph.insert_edges(np.full(40, 40 + number), nodes)
+        turned(graph, number)
+
+
+def stepping() -> DynamicGraph:
+    graph = DynamicGraph(100, 16, huge_pages=False)
+    graph.features = np.zeros((100, 1))
+    step(graph, 0)
+    return graph
+
+
+def make_nodes(graph: DynamicGraph, **options: Any) -> NeighborLoader:
+    return NeighborLoader(graph, [-1], torch.arange(40), batch_size=4, **options)
+
+
+def make_links(graph: DynamicGraph, **options: Any) -> LinkNeighborLoader:
+    links = torch.arange(40).repeat(2, 1)
+    return LinkNeighborLoader(graph, [-1], links, batch_size=4, **options)
+
+
+ELSEWHERE = [
+    pytest.param({"num_workers": 1, "filter_per_worker": one}, marks=pytest.mark.forks)
+    for one in (True, False)
+]
+
+
+@pytest.mark.parametrize("make", [make_nodes, make_links])
+@pytest.mark.parametrize("snapshot", ["batch", "epoch"])
+@pytest.mark.parametrize("options", [*HERE, *ELSEWHERE])
+def test_rows_are_of_the_commit_of_the_edges(
+    make: Any, snapshot: str, options: dict[str, Any]
+) -> None:
+    graph = stepping()
+    loader = make(graph, snapshot=snapshot, **options)
+    commits = set()
+    for number, batch in enumerate(loader):
+        (row,) = rows_seen([batch])
+        assert int(batch.n_id.max()) == 40 + row
+        commits.add(row)
+        step(graph, number + 1)
+    assert (commits == {0}) if snapshot == "epoch" else (len(commits) > 1)
+
+
+def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) -> None:
+    np.save(tmp_path / "z.npy", np.zeros((100, 200), np.float32))
+    rows = FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")
+    for snapshot in ("batch", "epoch"):
+        graph = stepping()
+        loader = make_nodes(graph, snapshot=snapshot, feature_source={"z": rows}, plan_ahead=3)
+        for number, batch in enumerate(loader):
+            assert rows_seen([batch]) == {int(batch.n_id.max()) - 40}
+            step(graph, number + 1)
+
+
+@pytest.mark.forks
+def test_a_transform_between_edges_and_rows_in_two_processes() -> None:
+    graph = stepping()
+    options: dict[str, Any] = {"num_workers": 1, "transform_sampler_output": lambda out: out}
+    with pytest.raises(InvalidArgumentError, match="take filter_per_worker=True, snapshot='epoch'"):
+        iter(make_nodes(graph, filter_per_worker=False, **options))
+    assert rows_seen(make_nodes(graph, **options)) == {0}
+    with graph.snapshot() as now:
+        assert rows_seen(make_nodes(now, filter_per_worker=False, **options)) == {0}
+    found = []
+    for batch in make_nodes(graph, filter_per_worker=False, snapshot="epoch", **options):
+        step(graph, len(found) + 1)
+        found.append(batch)
+    assert rows_seen(found) == {0}
 
 
 def test_seeds_give_their_times_in_any_unit() -> None:
