@@ -37,6 +37,8 @@ __all__ = ["Batch", "SubgraphLoader"]
 
 Ids = NDArray[np.int64]
 Plans = dict[int, GatherPlan]  # by id() of the store
+#: Positions of the seeds, their sample, and the graph as it was when that was drawn.
+Planned = tuple[Ids, SampledSubgraph, HomogeneousGraph]
 R = TypeVar("R")
 #: Most batches that are asked for by their numbers in one call.
 _MOST_NUMBERS = 1 << 20
@@ -321,13 +323,20 @@ class SubgraphLoader(Resumable, Profiled):
         if not coming.num_samples:
             return samples(self._assemble, self.prefetch)
 
-        def plan(made: Sequence[tuple[Ids, SampledSubgraph]]) -> Plans:
-            lists = [[getattr(sub, name) for _, sub in made] for name in ("node", "edge")]
+        def keep(index: Ids, subgraph: SampledSubgraph) -> Planned:
+            return index, subgraph, self.graph.pinned()  # the commit that was sampled
+
+        def plan(made: Sequence[Planned]) -> Plans:
+            lists = [[getattr(sub, name) for _, sub, _ in made] for name in ("node", "edge")]
             return {id(s): s.plan(lists[i >= len(self._node_stores)]) for i, s in coming.chosen}
 
+        def finish(made: Planned, plans: Plans) -> Batch:
+            index, subgraph, commit = made
+            with self.graph.reading(commit):
+                return self._assemble(index, subgraph, plans)
+
         return planned_map(
-            samples(lambda index, subgraph: (index, subgraph), coming.num_samples),
-            plan, lambda made, plans: self._assemble(*made, plans), coming=coming,
+            samples(keep, coming.num_samples), plan, finish, coming=coming,
             num_threads=self.num_threads, depth=self.prefetch,
         )  # fmt: skip
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from live_graphs import Writer
 
-from aethergraph import DynamicGraph, SubgraphLoader
+from aethergraph import DynamicGraph, FeatureStore, SubgraphLoader
 
 
 def live(nodes: int = 30, **options: Any) -> DynamicGraph:
@@ -49,6 +50,29 @@ def test_an_epoch_of_a_snapshot_is_of_its_commit() -> None:
         sub: Any = batch.subgraph
         assert snapshot.commit in writer.check(batch.seeds, sub.edge)
         np.testing.assert_array_equal(batch.x, rows[sub.node])
+
+
+@pytest.mark.parametrize("snapshot", ["batch", "epoch"])
+@pytest.mark.parametrize("plan_ahead", [0, 3])
+def test_rows_are_of_the_commit_of_the_edges(
+    tmp_path: Path, plan_ahead: int, snapshot: Any
+) -> None:
+    """Also where samples wait until the rows of several are planned."""
+    np.save(tmp_path / "z.npy", np.zeros((60, 200), np.float32))
+    source = {"z": FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
+    graph, seeds = live(60), np.arange(40)
+    graph.insert_edges(np.full(40, 40), seeds)
+    loader = SubgraphLoader(
+        graph, [-1], seeds, batch_size=4, snapshot=snapshot, feature_source=source,
+        plan_ahead=plan_ahead,
+    )  # fmt: skip
+    for number, batch in enumerate(loader):
+        assert batch.x is not None
+        assert np.unique(batch.x).tolist() == [batch.subgraph.node.max() - 40]
+        with graph.transaction():  # commit k: edges from node 40 + k, and rows of k
+            graph.delete_edges(np.full(40, 40 + number), seeds)
+            graph.insert_edges(np.full(40, 41 + number), seeds)
+            graph.update_nodes(np.arange(60), x=np.full((60, 1), number + 1))
 
 
 def test_the_graph_grows_between_epochs_and_during_one() -> None:
