@@ -60,7 +60,7 @@ class EpochIterator:
         batches: the iterator that makes them.
         epoch: theirs.
         current: the loader's.
-        keeps: what is to live as long: the loader, to which persistent iterators refer weakly.
+        keeps: what is to live until its end.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class EpochIterator:
         self._batches: Iterator[Any] | None = batches
         self._epoch: Epoch | None = epoch
         self._current = current
-        self._keeps = keeps
+        self._keeps: object = keeps
 
     def __iter__(self) -> EpochIterator:
         return self
@@ -93,7 +93,8 @@ class EpochIterator:
 
     def close(self) -> None:
         """Stop running ahead, and let go of the commit; no more batches come."""
-        batches, self._batches, self._epoch = self._batches, None, None
+        batches = self._batches
+        self._batches = self._epoch = self._keeps = None
         close: Callable[[], None] | None = getattr(batches, "close", None)
         if close is not None:
             close()

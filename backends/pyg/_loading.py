@@ -26,6 +26,7 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from aethergraph._checks.options import as_choice
+from aethergraph._native.live import held_snapshots
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
@@ -204,7 +205,10 @@ class LoaderMixin(OrderMixin, Profiled):
         epoch = Epoch(key, at)
         with self._current.within(epoch):
             batches: Iterator[Any] = super().__iter__()  # type: ignore[misc]
-        return EpochIterator(batches, epoch, self._current, keeps=self)
+        # Workers go on reading what this thread read when they began, as long as this process
+        # holds it. The loader itself is kept since persistent iterators refer to it weakly.
+        held = held_snapshots() if self.num_workers else None
+        return EpochIterator(batches, epoch, self._current, keeps=(self, held))
 
     def _epoch_key(self) -> int | None:
         """Return the key of the epoch that this thread makes a batch of.

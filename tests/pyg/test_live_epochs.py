@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aethergraph import DynamicGraph, FeatureStore
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, SnapshotExpiredError
 from aethergraph.pyg import LinkNeighborLoader, NeighborLoader
 
 pytestmark = pytest.mark.pyg
@@ -132,6 +132,42 @@ def test_an_error_lets_go_of_the_commit_of_the_epoch(options: dict[str, Any]) ->
         next(batches)
     del caught  # with the frames that made the batch
     assert held(graph) == 0 and list(batches) == []
+
+
+def rewrite(graph: DynamicGraph) -> None:
+    """Write until nothing is left of the commits that nobody holds."""
+    for number in range(1, 50):
+        turned(graph, number)
+        graph.delete_edges(np.arange(99), np.arange(1, 100))
+        graph.insert_edges(np.arange(99), np.arange(1, 100))
+        graph.reclaim()
+
+
+@pytest.mark.forks
+def test_workers_that_begin_in_a_block_of_reading_read_its_commit_to_the_end() -> None:
+    graph = live()
+    turned(graph, 0)
+    loader = NeighborLoader(graph, [2], batch_size=5, num_workers=1)
+    with graph.reading():
+        batches = iter(loader)
+        found = [next(batches)]
+    rewrite(graph)
+    found += batches
+    assert rows_seen(found) == {0} and len(found) == 20
+    assert held(graph) == 0
+    assert rows_seen(loader) == {49}
+
+
+@pytest.mark.forks
+def test_persistent_workers_that_began_in_a_block_of_reading_say_why_they_fail() -> None:
+    graph = live()
+    loader = NeighborLoader(graph, [2], batch_size=5, num_workers=1, persistent_workers=True)
+    with graph.reading():
+        assert len(list(loader)) == 20
+    rewrite(graph)
+    with pytest.raises(SnapshotExpiredError, match=r"behind the block of reading\(\)"):
+        list(loader)
+    loader._iterator = None  # ends the worker now
 
 
 # ---- rows of the commit of the edges ---------------------------------------------------------

@@ -7,7 +7,8 @@
 int ae_view_expired(const ae_view *s, aether_error *err) {
     return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
                        "the snapshot of commit %" PRIu64
-                       " was held too long, and its memory is in use again: take a new one, or raise the "
+                       " was held too long, or a worker process reads on behind the block of reading() "
+                       "that it began in, and its memory is in use again: take a new one, or raise the "
                        "greatest age of snapshots",
                        s->epoch);
 }
