@@ -30,9 +30,16 @@ class Owner(NamedTuple):
 
 
 def _started(pid: int) -> int:
-    """Return when a process started; see proc(5), field 22 of stat."""
+    """Return when a process started; see proc(5), field 22 of stat.
+
+    Raises:
+        FileNotFoundError: there is none, or it has ended and nobody has waited for it yet.
+    """
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return int(text.rpartition(")")[2].split()[19])
+    fields = text.rpartition(")")[2].split()  # from the third one on
+    if fields[0] in "ZXx" and int(fields[17]) <= 1:  # a main thread may end before the others
+        raise FileNotFoundError(pid)
+    return int(fields[19])
 
 
 class OpenFile(NamedTuple):

@@ -1,9 +1,12 @@
 /* Live graphs of other processes: attached, forked, killed while they read. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "live_helpers.h"
 #include "os/process.h"
@@ -332,6 +335,62 @@ TEST(processes_are_told_apart) {
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(!ae_process_alive((uint64_t)pid));
+}
+
+TEST(a_process_that_nobody_has_waited_for_is_dead) {
+    child c;
+    if (start(&c)) {
+        const uint64_t own = ae_process_self();
+        finish(write(c.done[1], &own, sizeof own) == sizeof own);
+    }
+    uint64_t process;
+    siginfo_t info;
+    CHECK_EQ(read(c.done[0], &process, sizeof process), sizeof process);
+    CHECK_EQ(waitid(P_PID, (id_t)c.pid, &info, WEXITED | WNOWAIT), 0);
+    CHECK_EQ(kill(c.pid, 0), 0); /* as if it lived */
+    CHECK(!ae_process_alive(process));
+    CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
+    CHECK(!ae_process_alive(process));
+}
+
+static child *of_thread;
+
+static void *outlive_the_main_thread(void *unused) {
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)getpid());
+    for (int tries = 0; tries < 2000 && !strstr(text, ") Z "); tries++) {
+        usleep(5000);
+        FILE *stat = fopen(path, "r");
+        if (!stat || !fgets(text, sizeof text, stat))
+            text[0] = '\0';
+        if (stat)
+            fclose(stat);
+    }
+    const uint64_t own = strstr(text, ") Z ") ? ae_process_self() : 0;
+    if (write(of_thread->done[1], &own, sizeof own) != sizeof own)
+        _exit(1);
+    hear(of_thread->go[0]);
+    _exit(0);
+    return unused;
+}
+
+/* The kernel says of such a process that it is a zombie; its threads write on. */
+TEST(a_process_whose_main_thread_has_ended_lives) {
+    child c;
+    if (start(&c)) {
+        pthread_t thread;
+        of_thread = &c;
+        if (pthread_create(&thread, NULL, outlive_the_main_thread, NULL) != 0)
+            _exit(1);
+        syscall(SYS_exit, 0); /* of this thread alone */
+    }
+    uint64_t process = 0;
+    CHECK_EQ(read(c.done[0], &process, sizeof process), sizeof process);
+    CHECK(process);
+    CHECK(ae_process_alive(process));
+    CHECK_EQ(kill(c.pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
+    CHECK(!ae_process_alive(process));
 }
 
 TEST_MAIN()

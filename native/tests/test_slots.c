@@ -518,6 +518,26 @@ TEST(a_stopped_writer_is_not_taken_for_a_dead_one) {
     aether_table_close(t);
 }
 
+/* Usually it is the process that would wait for its child that waits for the child's row. */
+TEST(a_killed_writer_that_nobody_has_waited_for_is_dead) {
+    aether_table *t = make(floats(ITEMS));
+    aether_error err;
+    float data[ITEMS];
+    siginfo_t info;
+    CHECK_EQ(put(t, 10, 1, 5, NULL), AETHER_OK);
+    const pid_t child = stay_inside(t, 10, SIGKILL);
+    CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    CHECK_CODE(get(t, 10, data, 0, &err), AETHER_E_TORN);
+    CHECK(strstr(err.message, "whose process ended"));
+    alarm(60); /* ends a put that waits for ever */
+    CHECK_EQ(put(t, 10, 2, 6, NULL), AETHER_OK);
+    alarm(0);
+    CHECK_OK(get(t, 10, data, AETHER_TABLE_CHECK, &err), err);
+    CHECK(is_row(data, 10, 2));
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    aether_table_close(t);
+}
+
 TEST(a_killed_writer_leaves_one_row_torn) {
     aether_table *t = make(floats(ITEMS));
     aether_error err;

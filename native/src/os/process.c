@@ -13,7 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define START_FIELD 22 /* of /proc/<pid>/stat, counted from 1 */
+/* Fields of /proc/<pid>/stat, counted from 1. */
+#define STATE_FIELD   3
+#define THREADS_FIELD 20
+#define START_FIELD   22
 
 static atomic_ullong self; /* 0: not known yet */
 
@@ -25,25 +28,41 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* Return when the process started, or 0 if that cannot be read. */
-static uint64_t start_of(uint32_t pid) {
+/* What the kernel tells of a process. */
+typedef struct told {
+    uint64_t start; /* 0: cannot be read */
+    bool ended;
+} told;
+
+/* A process that has ended stays until its parent asks for it, and takes signals like a living one: a
+ * zombie. So does a main thread that has ended before the others; those are counted. */
+static told look_at(uint32_t pid) {
     char path[32], text[1024];
+    told t = {0};
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
     if (size <= 0)
-        return 0;
+        return t;
     text[size] = '\0';
+    bool over = false;
     const char *at = strrchr(text, ')'); /* the second field is a name, with any characters */
-    for (int field = 2; at && field < START_FIELD; field++)
+    for (int field = STATE_FIELD; at && field <= START_FIELD; field++) {
         at = strchr(at + 1, ' ');
-    return at ? strtoull(at, NULL, 10) : 0;
+        if (at && field == STATE_FIELD)
+            over = at[1] == 'Z' || at[1] == 'X' || at[1] == 'x';
+        else if (at && field == THREADS_FIELD)
+            t.ended = over && strtoull(at, NULL, 10) <= 1;
+        else if (at && field == START_FIELD)
+            t.start = strtoull(at, NULL, 10);
+    }
+    return t;
 }
 
 static uint64_t word_of(uint32_t pid) {
-    return start_of(pid) << AE_PROCESS_PID_BITS | pid;
+    return look_at(pid).start << AE_PROCESS_PID_BITS | pid;
 }
 
 uint64_t ae_process_self(void) {
@@ -62,8 +81,8 @@ bool ae_process_alive(uint64_t process) {
     const uint32_t pid = ae_process_pid(process);
     bool alive = pid && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
     if (alive) {
-        const uint64_t start = start_of(pid);
-        alive = !start || start == process >> AE_PROCESS_PID_BITS;
+        const told t = look_at(pid);
+        alive = !t.ended && (!t.start || t.start == process >> AE_PROCESS_PID_BITS);
     }
     errno = saved;
     return alive;

@@ -20,7 +20,7 @@
 
 /* Return the word of this process; never 0. A forked child has a word of its own. */
 uint64_t ae_process_self(void);
-/* Return false if the process is known to have ended. */
+/* Return false if the process is known to have ended, though perhaps nobody has waited for it yet. */
 bool ae_process_alive(uint64_t process);
 
 static inline uint32_t ae_process_pid(uint64_t process) {

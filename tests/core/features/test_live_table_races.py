@@ -74,6 +74,26 @@ def test_a_row_that_a_living_writer_does_not_end(tmp_path: Any) -> None:
     assert len(table.gather([0, 2])) == 2
 
 
+def test_a_killed_writer_that_nobody_has_waited_for(tmp_path: Any) -> None:
+    """A parent puts before it asks for its child, which is there until then, as if it lived."""
+    table = filled(tmp_path / "x")
+    child = os.fork()
+    if not child:
+        take_row(table, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(errors.TornRowError, match="whose process ended"):
+            table.gather([1])
+        alarm = threading.Timer(30, os.kill, (os.getpid(), signal.SIGINT))
+        alarm.start()
+        table.put(1, rows_of(np.array([1]), 5)[0])
+        alarm.cancel()
+        assert (table.gather([1]) == rows_of(np.array([1]), 5)).all()
+    finally:
+        os.waitpid(child, 0)
+
+
 def test_ctrl_c_ends_waiting_for_a_writer(tmp_path: Any) -> None:
     table = filled(tmp_path / "x")
     take_row(table, 1)
