@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 
-def make_certificate(folder: Path, *addresses: str) -> tuple[Path, Path]:
-    """Return files of a certificate for localhost, 127.0.0.1 and ``addresses``, and of its key."""
+def make_certificate(folder: Path, *addresses: str, expired: bool = False) -> tuple[Path, Path]:
+    """Return files of a certificate for localhost, 127.0.0.1 and ``addresses``, and of its key.
+
+    One that has expired did so a day ago.
+    """
     key, certificate = folder / "key.pem", folder / "cert.pem"
     names = ["DNS:localhost", *(f"IP:{one}" for one in ("127.0.0.1", *addresses))]
     try:
@@ -19,6 +22,12 @@ def make_certificate(folder: Path, *addresses: str) -> tuple[Path, Path]:
              "-addext", f"subjectAltName={','.join(names)}"],
             check=True, capture_output=True,
         )  # fmt: skip
+        if expired:
+            subprocess.run(
+                ["openssl", "x509", "-in", str(certificate), "-signkey", str(key), "-days", "-1",
+                 "-out", str(certificate)],
+                check=True, capture_output=True,
+            )  # fmt: skip
     except FileNotFoundError:
         pytest.skip("no openssl to make a certificate: install it")
     return certificate, key

@@ -118,6 +118,19 @@ class Table(NamedTuple):
         return mine == its
 
 
+def _certificate_advice(code: int) -> str:
+    """Return what helps against what OpenSSL finds wrong with a certificate; see its x509_vfy.h."""
+    if code == 9:
+        return "correct the clock of this machine or the server's, or have it made anew"
+    if code == 10:
+        return "give the server a new one, or correct the clock of this machine"
+    if code in (62, 64):  # of a name, of an IP address
+        return "give a host in the URL that the certificate is for, or make one for this host"
+    if code in (2, 18, 19, 20, 21):  # nobody who is known has signed it
+        return "give ca= the file of the certificate that the server's own is signed by"
+    return "give the server another one, or ca= the file of the one that its own is signed by"
+
+
 class Connection:
     """Connection to a server that has said who it is.
 
@@ -141,6 +154,11 @@ class Connection:
         token = address.token()
         try:
             self._socket, name = address.connect(location)
+        except ssl.SSLCertVerificationError as error:
+            raise FormatError(
+                f"{location}: the server's certificate is not accepted: "
+                f"{error.verify_message.rstrip('.')}: {_certificate_advice(error.verify_code)}"
+            ) from error
         except ssl.SSLError as error:
             raise FormatError(
                 f"{location}: no TLS with this server: {error.reason or error}; ca= is the file of "

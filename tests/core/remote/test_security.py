@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import make_certificate
 from serving import WAIT, Client, comes
 
 from aethergraph.errors import AccessDeniedError, FormatError, ServerTimeoutError
@@ -127,7 +128,7 @@ def test_tls(x: Any, certificate: tuple[Path, Path], token_file: Path) -> None:
         source = open_source(f"{url}&ca={certificate[0]}")
         for _ in range(3):
             assert (source.gather(range(5000)) == x).all()
-        with pytest.raises(FormatError, match=r"no TLS with this server: .*CERTIFICATE_VERIFY"):
+        with pytest.raises(FormatError, match=r"not accepted: .*self.signed.*: give ca= the file"):
             open_source(f"{url}&ca=system")
         began = time.monotonic()
         with pytest.raises(FormatError, match="speaks TLS: give ca= in the URL"):
@@ -142,10 +143,32 @@ def test_a_name_that_the_certificate_has_not(
     x: Any, certificate: tuple[Path, Path], token_file: Path
 ) -> None:
     with FeatureServer(x, port=0, host="0.0.0.0", token=TOKEN, tls=certificate) as server:
-        with pytest.raises(FormatError, match="CERTIFICATE_VERIFY"):
+        with pytest.raises(
+            FormatError, match=r"not valid for '127\.0\.0\.2': give a host in the URL that the cert"
+        ):
             open_source(
                 f"tcp://127.0.0.2:{server.port}?ca={certificate[0]}&token_file={token_file}"
             )
+
+
+def test_a_certificate_that_has_expired(x: Any, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, expired=True)
+    with (
+        FeatureServer(x, port=0, tls=(certificate, key)) as server,
+        pytest.raises(FormatError, match="has expired: give the server a new one"),
+    ):
+        open_source(f"{server.address}?ca={certificate}")
+
+
+def test_a_certificate_of_another_signer(
+    x: Any, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other, _ = make_certificate(tmp_path)  # of the same name, with another key
+    with (
+        FeatureServer(x, port=0, tls=certificate) as server,
+        pytest.raises(FormatError, match=r"not accepted: .*: give ca= the file of the certificate"),
+    ):
+        open_source(f"{server.address}?ca={other}")
 
 
 def test_a_silent_client_holds_no_place_before_tls(
