@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from aethergraph._checks.options import as_choice, as_number, shown
 from aethergraph.errors import InvalidArgumentError
@@ -32,6 +32,8 @@ _OPTIONS = {
 }
 #: Room for the requests that are under way, so that sending them never waits for the server.
 _SEND_BYTES = 256 << 10
+#: What stands for itself in the path of a URL, beside letters and digits.
+_PLAIN = "/:@,=+&;!$'()*"
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Location:
 
     def __str__(self) -> str:
         if self.port is None:
-            return f"unix://{self.host}"
+            return f"unix://{quote(self.host, _PLAIN, errors='surrogateescape')}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"tcp://{host}:{self.port}"
 
@@ -146,6 +148,12 @@ def parse_address(url: Any) -> Address:
     """
     if not isinstance(url, str):
         raise InvalidArgumentError(f"url must be a text, got {type(url).__name__}")
+    for character in "#\n\r\t":  # urlsplit() would leave out what follows, or the character
+        if character in url:
+            raise InvalidArgumentError(
+                f"url = {shown(url)} has the character {character!r}: in a name or a path write "
+                f"%{ord(character):02X}"
+            )
     try:
         parts = urlsplit(url)
         query = parts.query.replace("+", "%2B")  # no form of a web page: a plus is a plus
@@ -184,11 +192,12 @@ def parse_address(url: Any) -> Address:
                 f"url = {shown(url)}: the option {option!r} means nothing for "
                 f"{parts.scheme}://, which has {known}: leave it out"
             )
-    path, name = unquote(parts.path), given.get("name", "")
+    name = given.get("name", "")
     if parts.scheme in ("tcp", "rdma"):
         locations = tuple(_location(one, url) for one in parts.netloc.split(","))
-        name = name or path.strip("/")
+        name = name or unquote(parts.path).strip("/")
     else:
+        path = unquote(parts.path, errors="surrogateescape")  # bytes, which need be no text
         if parts.netloc or not path.strip("/"):
             raise InvalidArgumentError(f"url = {shown(url)} is not {parts.scheme}:///PATH")
         locations = (Location(path, None),)
@@ -211,6 +220,10 @@ def _location(text: str, url: str) -> Location:
         host = port = None
     if not host or port is None or parts.username is not None:
         raise InvalidArgumentError(f"url = {shown(url)}: {shown(text)} is not HOST:PORT")
+    if port == 0:
+        raise InvalidArgumentError(
+            f"url = {shown(url)}: nobody listens at port 0: give the one that the server prints"
+        )
     return Location(host, port)
 
 
@@ -221,7 +234,9 @@ def split_unix(path: str, name: str) -> tuple[str, str]:
     socket_path, rest = path.rstrip("/"), ""
     while socket_path not in ("", "/"):
         if is_socket(socket_path):
-            return socket_path, rest
+            return socket_path, rest.encode(
+                errors="replace"
+            ).decode()  # tables have texts for names
         socket_path, last = os.path.split(socket_path)
         rest = f"{last}/{rest}" if rest else last
     return path, name

@@ -332,6 +332,9 @@ def test_bad_addresses() -> None:
         ("unix://h/path", "is not unix:///PATH"),
         ("unix:///", "is not unix:///PATH"),
         ("tcp://127.0.0.1:1?token_file=/no/such&timeout=1", "token_file"),
+        ("tcp://127.0.0.1:1/x#y", "has the character '#': in a name or a path write %23"),
+        ("unix:///tmp/a\nb", r"has the character '\\n': in a name or a path write %0A"),
+        ("tcp://127.0.0.1:0/x", "nobody listens at port 0"),
     ):
         with pytest.raises((InvalidArgumentError, StorageError), match=words):
             open_source(url)  # type: ignore[arg-type]
@@ -345,6 +348,17 @@ def test_a_plus_is_a_plus(tmp_path: Path, x: Any) -> None:
         asked = f"{tmp_path}/a+b%20c"
         source = open_source(f"unix://{asked}/s?name=x+y&token_file={asked}/token")
         assert (source.gather([3]) == x[[3]]).all()
+
+
+@pytest.mark.parametrize("name", ["a #?%41 b ", "new\nline", "100%", "é+&=;'", "\udcff"])
+def test_the_address_of_an_odd_path_is_a_url(tmp_path: Path, x: Any, name: str) -> None:
+    with FeatureServer({"x": x}, unix=tmp_path / name) as server:
+        assert "\n" not in server.address and " " not in server.address
+        for options in ("", "?map=no"):
+            with open_source(f"{server.address}/x{options}") as source:  # type: ignore[attr-defined]
+                assert (source.gather([3]) == x[[3]]).all()
+        with pytest.raises(InvalidArgumentError, match=r"\?"):
+            open_source(f"{server.address}/%FF")
 
 
 def test_remote_rows_are_for_reading(x: Any, server: FeatureServer) -> None:
