@@ -100,6 +100,8 @@ static bool write_group(put *p, uint64_t begin, uint32_t count, aether_task *tas
             return false;
         p->written += write_row(p, begin + k, rows[k], shard, sums[k]);
         ae_shard_unlock(shard);
+        if (ae_table_lost_stores(p->t))
+            break; /* so that no more rows are left torn */
     }
     return true;
 }
@@ -114,8 +116,9 @@ static int write_all(put *p, aether_task *task, aether_error *err) {
         ae_task_add(task, count);
         if (stop)
             return ae_error_set(err, AETHER_E_CANCELLED, "writing rows was cancelled");
-        if (ae_table_lost_stores(p->t))
-            return ae_table_check_stores(p->t, err);
+        if (ae_table_lost_stores(
+                p->t)) /* in which row nobody knows: the last store of one may be lost, too */
+            return ae_table_check_stores(p->t, p->ids, i, err);
     }
     return AETHER_OK;
 }
@@ -151,8 +154,10 @@ int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void
     put p = {.t = t, .ids = ids, .rows = rows, .versions = versions, .n = n};
     *written = 0;
     int rc = check(&p, size, err);
-    rc = rc ? rc : ae_table_check_stores(t, err);
     if (rc || !n)
+        return rc;
+    rc = ae_table_check_stores(t, ids, 0, err);
+    if (rc)
         return rc;
     p.now = ticks_now(t->info.tick);
     rc = write_all(&p, task, err);

@@ -366,25 +366,41 @@ int aether_table_check(const aether_table *t, aether_error *err) {
     return t->file.fd >= 0 ? ae_mapping_check(&t->file, t->name, err) : AETHER_OK;
 }
 
-/* Asking for the room of the page that was lost tells a full disk from other causes; a file that was cut
- * meanwhile stays as it is. */
-int ae_table_check_stores(const aether_table *t, aether_error *err) {
-    const int rc = aether_table_check(t, err);
-    if (rc || !ae_table_lost_stores(t))
-        return rc;
-    const int64_t at = ae_sigbus_damage(t->guard);
-    if (fallocate(t->file.fd, FALLOC_FL_KEEP_SIZE, at, 1) != 0 && (errno == ENOSPC || errno == EDQUOT))
-        return ae_error_os(
-            err, errno,
-            "'%s' has no room on its disk at byte %" PRId64
-            ", so what was put since may be lost: make room, open the table again and put it again",
-            t->name, at);
-    return ae_error_at(
-        err, AETHER_E_FILE_CHANGED, at, (int64_t)t->file.size,
-        "'%s' could not be written at byte %" PRId64
-        " (it shrank for a while, or its disk was full or failed), so what was put since may be lost: "
-        "open the table again and put it again",
-        t->name, at);
+/* Return whether a page cannot be written since the disk has no room for it. Asking for that tells it from
+ * other causes; a file that was cut meanwhile stays as it is. */
+static bool is_disk_full(const aether_table *t, int64_t at) {
+    return fallocate(t->file.fd, FALLOC_FL_KEEP_SIZE, at, 1) != 0 && (errno == ENOSPC || errno == EDQUOT);
+}
+
+int ae_table_check_stores(const aether_table *t, const int64_t *ids, uint64_t i, aether_error *err) {
+    aether_error why = {0};
+    struct stat st;
+    const int rc = aether_table_check(t, &why);
+    const bool lost = ae_table_lost_stores(t);
+    if (!rc && !lost)
+        return AETHER_OK;
+    char from[96];
+    const int64_t at = lost ? ae_sigbus_damage(t->guard) : why.position;
+    snprintf(from, sizeof from, "so row %" PRId64 " (ids[%" PRIu64 "]) and those after it may not be written",
+             ids[i], i);
+    if (rc && rc != AETHER_E_FILE_CHANGED)
+        return ae_error_at(err, rc, (int64_t)i, ids[i], "%s, %s", why.message, from);
+    if (rc && fstat(t->file.fd, &st) == 0 && (uint64_t)st.st_size < t->file.size)
+        return ae_error_at(err, AETHER_E_FILE_CHANGED, (int64_t)i, ids[i],
+                           "'%s' shrank from %" PRIu64 " to %" PRIu64
+                           " bytes while it was open, %s: rows behind its end are gone: restore the file or "
+                           "create the table anew, open it again and put them again",
+                           t->name, t->file.size, (uint64_t)st.st_size, from);
+    if (lost && is_disk_full(t, at))
+        return ae_error_at(err, AETHER_E_DISK_FULL, (int64_t)i, ids[i],
+                           "'%s' has no room on its disk at byte %" PRId64
+                           ", %s: make room, open the table again and put them again",
+                           t->name, at, from);
+    return ae_error_at(err, AETHER_E_FILE_CHANGED, (int64_t)i, ids[i],
+                       "'%s' could not be written at byte %" PRId64
+                       " (it shrank for a while, or its disk was full or failed), %s: open the table again "
+                       "and put them again",
+                       t->name, at, from);
 }
 
 int ae_table_refuse_ids(const aether_table *t, const int64_t *ids, uint64_t n, aether_error *err) {

@@ -47,8 +47,9 @@ static inline bool ae_table_lost_stores(const aether_table *t) {
     return ae_sigbus_damage(t->guard) >= 0;
 }
 
-/* Return AETHER_E_FILE_CHANGED or _DISK_FULL if the file was cut, or stores may have gone nowhere. */
-int ae_table_check_stores(const aether_table *t, aether_error *err);
+/* Return AETHER_E_FILE_CHANGED or _DISK_FULL if the file was cut, or stores may have gone nowhere. `err`
+ * names ids[i], from which on a put may have written nothing. */
+int ae_table_check_stores(const aether_table *t, const int64_t *ids, uint64_t i, aether_error *err);
 
 /* Fill `err` with the first of n ids that is no row. */
 int ae_table_refuse_ids(const aether_table *t, const int64_t *ids, uint64_t n, aether_error *err);

@@ -326,8 +326,12 @@ def test_a_file_that_is_cut_during_a_put_is_noticed(tmp_path: Path) -> None:
         return ""
 
     assert "shrank from" in in_child(put_until_cut)
-    with pytest.raises(errors.FileChangedError, match="shrank from"):
-        table.put(0, rows[0])
+    with pytest.raises(
+        errors.FileChangedError, match=r"row 7 \(ids\[0\]\) and those after"
+    ) as caught:
+        table.put(7, rows[0])
+    assert (caught.value.position, caught.value.value) == (0, 7)
+    assert "read" not in str(caught.value)
 
 
 def test_a_hole_on_a_full_disk_is_a_full_disk(tmp_path: Path) -> None:
@@ -357,7 +361,9 @@ def test_a_hole_on_a_full_disk_is_a_full_disk(tmp_path: Path) -> None:
 
         first, second, third = in_child(put_everywhere)
         assert "no room on its disk at byte 8192" in first
-        assert "make room, open the table again and put it again" in second
+        assert "so row 0 (ids[0]) and those after it may not be written: make room" in first
+        assert "make room, open the table again and put them again" in second
+        assert "row 10 (ids[0])" in second
         assert "could not be written at byte 8192" in third
         again = LiveFeatureTable.open(path, missing="zero")
         with pytest.raises(errors.TornRowError, match="row 0"):
