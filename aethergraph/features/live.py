@@ -379,9 +379,9 @@ class LiveFeatureTable(RowTable):
         Raises:
             OutOfRangeError: a row does not exist; names the first one and its position.
             InvalidArgumentError: the rows do not fit, or this handle cannot write.
-            FileChangedError: the file was made shorter, or its disk failed. Rows before ``position``
-                are written, unless they lie behind the file's end; of the others some may be, and
-                one be left torn. No later put of this handle is taken.
+            FileChangedError: the file was made shorter, or its disk failed. The rows before
+                ``position`` are written, unless they lie behind the file's end; of the others some
+                may be, and one be left torn. No later put of this handle is taken.
             DiskFullError: the file has a hole, say of a copy that left zeros out, and the disk no
                 room for it; the same holds, so make room and :meth:`open` the table again.
         """
@@ -538,7 +538,7 @@ def _check_missing(missing: Any, code: int) -> Any:
 
 
 def _as_versions(version: Any, count: int) -> NDArray[np.int64]:
-    if not getattr(version, "ndim", not hasattr(version, "__index__")):
+    if not getattr(version, "ndim", hasattr(version, "__len__") and not isinstance(version, str)):
         return np.full(count, as_count(version, "version"), np.int64)
     versions = as_ids(version, "version")
     if len(versions) != count:

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -398,8 +399,24 @@ TEST(foreign_files_are_refused) {
         const uint8_t wrong = header[at] ^ 0x10;
         CHECK_EQ(pwrite(fd, &wrong, 1, at), 1);
         const int rc = aether_table_open(path, 0, &t, &err);
-        CHECK_EQ(rc, at < 12 ? AETHER_E_FORMAT : at < 16 ? AETHER_E_VERSION : AETHER_E_CORRUPT);
+        CHECK_EQ(rc, at < 8 ? AETHER_E_FORMAT : at >= 12 && at < 16 ? AETHER_E_VERSION : AETHER_E_CORRUPT);
         CHECK_EQ(pwrite(fd, &header[at], 1, at), 1);
+    }
+    uint32_t order;
+    memcpy(&order, header + 8, sizeof order);
+    order = __builtin_bswap32(order);
+    CHECK_EQ(pwrite(fd, &order, sizeof order, 8), sizeof order);
+    CHECK_CODE(aether_table_open(path, 0, &t, &err), AETHER_E_FORMAT);
+    CHECK(strstr(err.message, "another byte order"));
+    CHECK_EQ(pwrite(fd, header, sizeof header, 0), sizeof header);
+    struct stat st;
+    CHECK_EQ(fstat(fd, &st), 0);
+    for (unsigned left = 8; left < 16; left += 2) { /* cut, and grown again */
+        CHECK_EQ(ftruncate(fd, left), 0);
+        CHECK_EQ(ftruncate(fd, st.st_size), 0);
+        CHECK_CODE(aether_table_open(path, 0, &t, &err), AETHER_E_CORRUPT);
+        CHECK(strstr(err.message, "is damaged") || left > 12);
+        CHECK_EQ(pwrite(fd, header, sizeof header, 0), sizeof header);
     }
     CHECK_EQ(ftruncate(fd, 100), 0);
     CHECK_CODE(aether_table_open(path, 0, &t, &err), AETHER_E_FORMAT);

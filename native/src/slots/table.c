@@ -84,8 +84,12 @@ static int examine(const ae_table_header *h, uint64_t file_size, const char *nam
     aether_error why;
     if (memcmp(h->magic, AE_TABLE_MAGIC, sizeof h->magic) != 0)
         return ae_error_set(err, AETHER_E_FORMAT, "'%s' is no table of live rows", name);
-    if (h->byte_order != AE_TABLE_BYTE_ORDER)
+    if (h->byte_order == __builtin_bswap32(AE_TABLE_BYTE_ORDER))
         return ae_error_set(err, AETHER_E_FORMAT, "'%s' has another byte order than this machine", name);
+    if (h->byte_order != AE_TABLE_BYTE_ORDER || !h->version)
+        return ae_error_set(
+            err, AETHER_E_CORRUPT,
+            "'%s': the header of the table is damaged, say of a file that was cut and grew again", name);
     if (h->version != AE_TABLE_VERSION)
         return ae_error_set(err, AETHER_E_VERSION,
                             "'%s' is a table of live rows of version %u, this library reads version %u", name,

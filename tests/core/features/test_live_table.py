@@ -310,6 +310,23 @@ def test_foreign_and_cut_files_are_refused(tmp_path: Path) -> None:
         LiveFeatureTable.create(tmp_path, ROWS, ITEMS)
 
 
+def test_a_file_that_was_cut_and_grew_again_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    LiveFeatureTable.create(path, ROWS, ITEMS).close()
+    size = path.stat().st_size
+    os.truncate(path, 10)
+    os.truncate(path, size)
+    with pytest.raises(errors.CorruptFileError, match="header of the table is damaged"):
+        LiveFeatureTable.open(path)
+
+
+@pytest.mark.parametrize("version", [1.5, "1", 2.0])
+def test_a_version_is_an_integer(version: Any) -> None:
+    table = LiveFeatureTable.create(None, ROWS, ITEMS)
+    with pytest.raises(errors.InvalidArgumentError, match="version must be an integer, got"):
+        table.put(1, rows_of(1)[0], version=version)
+
+
 def test_a_file_that_is_cut_during_a_put_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x"
     table = LiveFeatureTable.create(path, 20_000, 64, missing="zero")
