@@ -138,7 +138,13 @@ def serve_command(
         raise InvalidArgumentError(
             f"--tcp {tcp} is open to others: give --token-file and --tls, or listen at 127.0.0.1"
         )
+    if tls is not None and port is None:
+        raise InvalidArgumentError(
+            "--tls is of TCP, and --unix goes without: give --tcp, too, or leave it out"
+        )
     check_grace(grace)
+    if "" in (name or []):
+        raise InvalidArgumentError("--name is empty: give the table one, or leave it out")
     if log is not None and sample is None:
         raise InvalidArgumentError("--log is of samples: give --sample PLAN, too")
     if graph and not any(is_graph(path) for path in files):
@@ -151,6 +157,22 @@ def serve_command(
     if token_file is not None:
         _check_token(token_file)
     tables = _tables(files, name or [], graph, sample is not None, rdma, missing)
+    if shard != "0/1" and not tables:
+        raise InvalidArgumentError(
+            f"--shard {shard} is of rows, and none are served but with lists or samples: leave it "
+            "out"
+        )
+    live = _live(files, name or [], graph, sample is not None)
+    if not live:
+        for option, given, default in (
+            ("--lease", lease, LEASE_SECONDS),
+            ("--max-leases", max_leases, MOST_LEASES),
+        ):
+            if given != default:
+                raise InvalidArgumentError(
+                    f"{option} {given}: no lists of a live graph are served, whose commits would "
+                    "be held: leave it out"
+                )
     samples = _samples(files, name or [], sample)
     if log is not None and len(samples) > 1:
         raise InvalidArgumentError(
@@ -161,8 +183,7 @@ def serve_command(
         host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
         tls=tls, shard=_shard(shard), rdma=rdma, samples=samples,
-        log=log, graphs=_live(files, name or [], graph, sample is not None), lease=lease,
-        max_leases=max_leases,
+        log=log, graphs=live, lease=lease, max_leases=max_leases,
     )  # fmt: skip
     if sample is not None:
         sys.setswitchinterval(_SWITCH_SECONDS)

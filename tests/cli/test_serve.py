@@ -129,6 +129,23 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals)
         (("x.npy", "--graph"), 2, "--graph: none of the files is a graph"),
         (("x.npy", "--missing", "zero"), 2, "--missing zero: none of the files is a live table"),
         (("graph.aegd", "--missing", "nan"), 2, "--missing nan: none of the files is a live table"),
+        (("x.npy", "--name", ""), 2, "--name is empty"),
+        (
+            ("x.npy", "--unix", "s", "--tls", "cert.pem", "key.pem"),
+            2,
+            "--tls is of TCP, and --unix goes without",
+        ),
+        (
+            ("graph.aeg", "--sample", "plan.json", "--shard", "0/2"),
+            2,
+            "--shard 0/2 is of rows, and none are served",
+        ),
+        (("x.npy", "--lease", "5"), 2, "--lease 5.0: no lists of a live graph are served"),
+        (
+            ("graph.aegd", "--sample", "plan.json", "--max-leases", "5"),
+            2,
+            "--max-leases 5: no lists of a live graph are served",
+        ),
         (("x.npy", "--grace", "nan"), 2, "grace = nan is no time"),
         (("x.npy", "--grace", "-1"), 2, "grace = -1.0 is no time"),
     ],
