@@ -80,7 +80,7 @@ def replay(
         FormatError: the log is none.
     """
     name = native.encode_path(log)[0]
-    first: AetherError | None = None
+    first: _Made | None = None
     is_empty, untold = True, list[_Made]()
     for made in _replay(log, graph, arena_mb, check):
         if untold and not _is_missing_alike(made, untold[0]):
@@ -88,7 +88,7 @@ def replay(
             untold = []
         answered = made.answered
         if made.missing is not None:
-            first = first or made.missing
+            first = first or made
             if missing is not None:
                 missing(answered.line, made.missing)
             else:
@@ -100,8 +100,13 @@ def replay(
         yield ServedSample.of(answered.form, answered.request, made.content)
     if untold:
         warnings.warn(_warning(name, untold), stacklevel=2)
-    if is_empty and first is not None:
-        raise first
+    if is_empty and first is not None and first.missing is not None:
+        raise _named(first.missing, f"{name}, line {first.answered.line}")
+
+
+def _named(error: AetherError, where: str) -> AetherError:
+    """Return an error of the same kind whose text begins with a place."""
+    return type(error)(f"{where}: {error}", position=error.position, value=error.value)
 
 
 def _is_missing_alike(made: _Made, other: _Made) -> bool:

@@ -417,6 +417,20 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.returncode == 1 and "1 are others now" in done.stdout, done
 
 
+def test_a_seed_that_is_none_is_found_in_its_line(tmp_path: Path) -> None:
+    with make_live(tmp_path / "g.aegd") as graph:
+        graph.save(tmp_path / "g.aeg")
+    service = SampleService(tmp_path / "g.aeg", SamplePlan([5]))
+    log = tmp_path / "log"
+    with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
+        assert sampled(server) == 0
+    text, count = re.subn(r'"seeds": ?\[1', '"seeds": [99999', log.read_text())
+    assert count == 1
+    log.write_text(text)
+    with pytest.raises(OutOfRangeError, match=rf"^{re.escape(str(log))}, line 2: .*99999"):
+        list(replay(log, tmp_path / "g.aeg", missing=lambda *_: None))
+
+
 def run_replay(*args: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from aethergraph.cli import main; main()", "replay"]
     return subprocess.run([*command, *map(str, args)], capture_output=True, text=True, check=False)
