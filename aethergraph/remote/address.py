@@ -274,8 +274,10 @@ def read_token(path: str | Path) -> str:
     """
     try:
         token = Path(path).read_text().strip()
-    except (OSError, UnicodeError, ValueError) as error:
+    except OSError as error:  # names the file
         raise InvalidArgumentError(f"token_file: {error}") from None
+    except ValueError as error:
+        raise InvalidArgumentError(f"token_file: {path} holds no text: {error}") from None
     if not token:
         raise InvalidArgumentError(f"token_file: {path} is empty")
     return token

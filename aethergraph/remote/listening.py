@@ -33,6 +33,11 @@ def server_context(tls: Any) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(*tls)
+    except ssl.SSLError as error:  # whose texts are the library's own: [SSL] PEM lib
+        raise InvalidArgumentError(
+            f"tls = {shown(tls)}: {error}: the first is the file of the certificate, the "
+            "second that of its key, both in PEM"
+        ) from None
     except (OSError, TypeError, ValueError) as error:
         raise InvalidArgumentError(f"tls = {shown(tls)}: {error}") from None
     return context

@@ -13,7 +13,12 @@ import pytest
 from certificates import make_certificate
 from serving import WAIT, Client, comes
 
-from aethergraph.errors import AccessDeniedError, FormatError, ServerTimeoutError
+from aethergraph.errors import (
+    AccessDeniedError,
+    FormatError,
+    InvalidArgumentError,
+    ServerTimeoutError,
+)
 from aethergraph.remote import FeatureServer, open_source, wire
 from aethergraph.remote import server as server_module
 
@@ -149,6 +154,17 @@ def test_a_name_that_the_certificate_has_not(
             open_source(
                 f"tcp://127.0.0.2:{server.port}?ca={certificate[0]}&token_file={token_file}"
             )
+
+
+def test_files_of_tls_in_the_wrong_order(x: Any, certificate: tuple[Path, Path]) -> None:
+    with pytest.raises(InvalidArgumentError, match="the first is the file of the certificate"):
+        FeatureServer(x, port=0, tls=(certificate[1], certificate[0]))
+
+
+def test_a_token_that_is_no_text(x: Any, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidArgumentError, match=r"token_file: .*/binary holds no text"):
+        open_source(f"tcp://127.0.0.1:1?token_file={tmp_path}/binary")
 
 
 def test_a_certificate_that_has_expired(x: Any, tmp_path: Path) -> None:
