@@ -116,8 +116,8 @@ static int write_all(put *p, aether_task *task, aether_error *err) {
         ae_task_add(task, count);
         if (stop)
             return ae_error_set(err, AETHER_E_CANCELLED, "writing rows was cancelled");
-        if (ae_table_lost_stores(
-                p->t)) /* in which row nobody knows: the last store of one may be lost, too */
+        /* In which row nobody knows: the last store of one may be lost, too. */
+        if (ae_table_lost_stores(p->t))
             return ae_table_check_stores(p->t, p->ids, i, err);
     }
     return AETHER_OK;
