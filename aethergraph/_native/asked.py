@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph._native.core import ffi, lib, new_error, raise_error
 from aethergraph._native.signals import keep_interrupt
-from aethergraph.errors import FileChangedError, SnapshotExpiredError
+from aethergraph.errors import CancelledError, FileChangedError, SnapshotExpiredError
 
 __all__ = ["AskedLists"]
 
@@ -30,6 +30,7 @@ _DTYPES: Final = {
 _CODES: Final = (
     (FileChangedError, lib.AETHER_E_FILE_CHANGED),
     (SnapshotExpiredError, lib.AETHER_E_EXPIRED),
+    (CancelledError, lib.AETHER_E_CANCELLED),
 )
 
 

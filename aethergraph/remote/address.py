@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import socket
 import ssl
 import stat
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from aethergraph._checks.options import as_choice, as_number, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.remote import wire
+from aethergraph.remote.waiting import GLANCE, keep_waiting
 
 __all__ = ["Address", "Location", "is_socket", "parse_address", "read_token", "speaks_tls"]
 
@@ -95,7 +99,9 @@ class Address:
         return None if self.token_file is None else read_token(self.token_file).encode()
 
     def connect(self, location: Location) -> tuple[socket.socket, str]:
-        """Return a connected socket, with time-outs set, and the name of the table there.
+        """Return a connected socket, and the name of the table there.
+
+        Its time-outs are short: who uses it looks then whether to go on (waiting.py).
 
         Raises:
             OSError: nobody listens there, or TLS fails.
@@ -106,7 +112,8 @@ class Address:
             path, name = split_unix(location.host, name)
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         else:
-            sock = socket.create_connection((location.host, location.port), self.timeout)
+            sock = _connected(location, self.timeout)
+        glance = min(GLANCE, self.timeout)
         try:
             if location.port is None:
                 sock.settimeout(self.timeout)
@@ -116,10 +123,15 @@ class Address:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
             if location.port is not None and self.ca is not None:
                 # Python's TLS knows its own time-outs alone, and goes on after one of the system's.
-                return self._context(self.ca).wrap_socket(sock, server_hostname=location.host), name
+                sock.settimeout(glance)
+                sock = self._context(self.ca).wrap_socket(
+                    sock, server_hostname=location.host, do_handshake_on_connect=False
+                )
+                _shake_hands(sock, str(location), self.timeout)
+                return sock, name
             # Time-outs of the system's: one call for each piece, and not two.
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                sock.setsockopt(socket.SOL_SOCKET, option, wire.pack_seconds(self.timeout))
+                sock.setsockopt(socket.SOL_SOCKET, option, wire.pack_seconds(glance))
             sock.settimeout(None)
         except BaseException:
             sock.close()
@@ -248,6 +260,53 @@ def is_socket(path: str) -> bool:
         return stat.S_ISSOCK(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
+
+
+def _connected(location: Location, timeout: float) -> socket.socket:
+    """Return a socket that is connected to a host, at the first of its addresses that answers."""
+    failure = OSError(f"{location.host} has no address")
+    for family, kind, protocol, _, place in socket.getaddrinfo(
+        location.host, location.port, type=socket.SOCK_STREAM
+    ):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            _connect(sock, place, str(location), timeout)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+    try:
+        raise failure
+    finally:
+        del failure  # it refers to this frame
+
+
+def _connect(sock: socket.socket, place: Any, where: str, timeout: float) -> None:
+    until = time.monotonic() + timeout
+    sock.settimeout(min(GLANCE, timeout))
+    code = sock.connect_ex(place)
+    if code == errno.EAGAIN:  # not yet
+        keep_waiting(until, where)
+        ready = select.poll()
+        ready.register(sock, select.POLLOUT)
+        while not ready.poll(1000 * GLANCE):
+            keep_waiting(until, where)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _shake_hands(sock: ssl.SSLSocket, where: str, timeout: float) -> None:
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            sock.do_handshake()
+            return
+        except TimeoutError:
+            keep_waiting(until, where)
 
 
 def speaks_tls(location: Location, timeout: float) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_ids
-from aethergraph.errors import AetherError, ClosedError, InvalidArgumentError
+from aethergraph.errors import AetherError, CancelledError, ClosedError, InvalidArgumentError
 from aethergraph.remote import wire
 from aethergraph.remote.endpoint import Connection, Endpoint, rows_at_once, window
 
@@ -130,6 +130,9 @@ class RowsAhead:
                 connection.end(wire.GATHER, request, part, begin=begin)
                 self._asked.popleft()
                 self._ask()
+        except CancelledError:
+            self._drop()
+            raise
         except (AetherError, OSError, EOFError, wire.WireError):
             self._drop()
             return False

@@ -7,7 +7,7 @@
     thread ──┘                └─ ...        idle ones are kept; a forked child makes its own
 
 A connection that failed is gone, and what it was used for is done again over a new one: requests
-only read.
+only read. One that was left in the middle, as its thread's task was cancelled, is gone, too.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from aethergraph.errors import (
 )
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address, Location, speaks_tls
+from aethergraph.remote.waiting import check_cancelled, keep_waiting
 
 __all__ = ["Connection", "Endpoint", "Table", "rows_at_once", "window"]
 
@@ -246,8 +247,13 @@ class Connection:
     def begin(self, op: int, *parts: bytes | memoryview) -> int:
         """Send a request; return its number."""
         self._request = (self._request + 1) % 2**32
-        wire.send(self._socket, op, self._request, *parts)
+        wire.send(self._socket, op, self._request, *parts, waiting=self._wait_to_send)
         return self._request
+
+    def _wait_to_send(self, until: float) -> float:
+        until = until or time.monotonic() + self.patience
+        keep_waiting(until, self._where)
+        return until
 
     def end(
         self, op: int, request: int, out: memoryview | None, most: int = 0, begin: int = 0,
@@ -297,7 +303,7 @@ class Connection:
         request = self.begin(wire.ATTACH, wire.pack_attach(self.table.number, how))
         have, descriptor = b"", None
         if self._socket.family == socket.AF_UNIX:
-            have, descriptor = wire.receive_descriptor(self._socket, wire.HEADER.size)
+            have, descriptor = self._receive_descriptor()
             if not have:
                 raise ConnectionResetError(f"{self._where} ended the connection")
         try:
@@ -307,6 +313,14 @@ class Connection:
             if descriptor is not None:
                 os.close(descriptor)
             raise
+
+    def _receive_descriptor(self) -> tuple[bytes, int | None]:
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                return wire.receive_descriptor(self._socket, wire.HEADER.size)
+            except BlockingIOError:
+                keep_waiting(until, self._where)
 
     def is_open(self) -> bool:
         """Return whether the server is still there, as far as this side was told."""
@@ -329,12 +343,13 @@ class Connection:
             try:
                 count = self._socket.recv_into(view[done:], 0, self._flags)
             except (BlockingIOError, TimeoutError):  # of the system, or of TLS
-                raise TimeoutError(f"{self._where} did not answer in time") from None
+                keep_waiting(until, self._where)
+                continue
             if count == 0:
                 raise ConnectionResetError(f"{self._where} ended the connection")
             done += count
-            if done < len(view) and time.monotonic() > until:
-                raise TimeoutError(f"{self._where} did not answer in time")
+            if done < len(view):
+                keep_waiting(until, self._where)
 
     def gather(
         self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None = None,
@@ -460,6 +475,7 @@ class Endpoint:
 
         Raises:
             ServerTimeoutError: it could not be done in time.
+            CancelledError: ``task``, or the one that this thread works for, was cancelled.
         """
         until = time.monotonic() + self._address.timeout
         wait = 0.01
@@ -487,6 +503,7 @@ class Endpoint:
             self.waits += 1
             if task is not None:
                 task.check()
+            check_cancelled()
             time.sleep(wait * random.uniform(0.5, 1))  # clients of one server do not come at once
             wait = min(2 * wait, _MOST_WAIT)
 

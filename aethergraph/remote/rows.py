@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -135,6 +136,12 @@ class _Reader:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
         own = np.ascontiguousarray(ids, np.int64)
         check_rows(own, self.shape[0])
+        with nullcontext() if task is None else native.working_for(task):  # it ends waits, too
+            self._gather(own, out, out_code, task)
+
+    def _gather(
+        self, own: NDArray[np.int64], out: NDArray[Any], out_code: int, task: native.Task | None
+    ) -> None:
         if self.mapped is not None and self.mapped.gather(own, out, out_code, task):
             self.gathers += 1
             self.rows += len(own)

@@ -41,6 +41,7 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,22 +141,55 @@ def bytes_of(array: NDArray[Any]) -> memoryview:
 
 
 def send(
-    sock: socket.socket, op: int, request: int, *parts: bytes | memoryview, flags: int = 0
-) -> None:
-    """Send a frame whose body is ``parts``, without copying large ones."""
+    sock: socket.socket, op: int, request: int, *parts: bytes | memoryview, flags: int = 0,
+    waiting: Callable[[float], float] | None = None,
+) -> None:  # fmt: skip
+    """Send a frame whose body is ``parts``, without copying large ones.
+
+    Args:
+        sock: the socket.
+        op: operation.
+        request: number of the request.
+        parts: the body.
+        flags: 0 or ``ERROR``.
+        waiting: called each time that the socket has taken nothing for as long as its time-out
+            says, with what it returned before, at first 0; raises if it was too long. None: the
+            first time is.
+    """
     size = sum(map(len, parts))
     header = HEADER.pack(size, op, flags, 0, request)
     if size <= _SMALL:
-        sock.sendall(b"".join((header, *parts)))
+        _send_all(sock, b"".join((header, *parts)), waiting)
     elif isinstance(sock, ssl.SSLSocket):
         for part in (header, *parts):
-            sock.sendall(part)
+            _send_all(sock, part, waiting)
     else:
-        done = sock.sendmsg((header, *parts))
+        try:
+            done = sock.sendmsg((header, *parts))
+        except BlockingIOError:
+            if waiting is None:
+                raise
+            done = 0
         for part in (header, *parts):
             if done < len(part):
-                sock.sendall(memoryview(part)[done:])
+                _send_all(sock, memoryview(part)[done:], waiting)
             done = max(0, done - len(part))
+
+
+def _send_all(
+    sock: socket.socket, data: bytes | memoryview, waiting: Callable[[float], float] | None
+) -> None:
+    if waiting is None:
+        sock.sendall(data)
+        return
+    left, state = memoryview(data), 0.0
+    while len(left):
+        try:
+            done = sock.send(left)
+        except (BlockingIOError, TimeoutError):  # of the system, or of TLS, which has sent none
+            state = waiting(state)
+        else:
+            left, state = left[done:], 0.0
 
 
 def send_descriptor(

@@ -9,8 +9,8 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,16 @@ import numpy as np
 import pytest
 from serving import address_in, served
 
-from aethergraph import DynamicGraph, FeatureStore
-from aethergraph.errors import AetherError, FileChangedError, FormatError, ServerTimeoutError
+from aethergraph import DynamicGraph, FeatureStore, Graph
+from aethergraph import _native as native
+from aethergraph.errors import (
+    AetherError,
+    CancelledError,
+    FileChangedError,
+    FormatError,
+    ServerTimeoutError,
+)
+from aethergraph.loading import SubgraphLoader
 from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, wire
 
 pytestmark = pytest.mark.any_python
@@ -174,6 +182,121 @@ def test_a_server_that_stops_answering(
         process.send_signal(signal.SIGCONT)
         for one in sources:
             assert (one.gather([2]) == x[[2]]).all()
+
+
+@pytest.mark.parametrize("way", ["tcp", "tls", "unix", "shards", "planned", "lists"])
+def test_the_end_of_a_loader_does_not_wait_for_a_server(
+    tmp_path: Path, x: Any, certificate: tuple[Path, Path], way: str
+) -> None:
+    """Dropping it, and Ctrl-C, end the waits of its threads for a server that has stopped."""
+    rng = np.random.default_rng(1)
+    graph = Graph.from_edges(len(x), *rng.integers(0, len(x), (2, 40_000)))
+    np.save(tmp_path / "x.npy", x)
+    graph.save(tmp_path / "g.aeg")
+    path, places = tmp_path / "x.npy", [["--tcp", "127.0.0.1:0"]]
+    if way == "tls":
+        places[0] += ["--tls", *map(str, certificate)]
+    elif way == "unix":
+        places = [["--unix", f"{tmp_path}/s"]]
+    elif way == "shards":
+        places = [[*places[0], "--shard", f"{number}/2"] for number in range(2)]
+    elif way == "lists":
+        path, places = tmp_path / "g.aeg", [[*places[0], "--graph"]]
+    with ExitStack() as ends:
+        servers = [ends.enter_context(served(path, *place)) for place in places]
+        found = [address_in(line) for _, line in servers]
+        url = ",".join([found[0], *(one.removeprefix("tcp://") for one in found[1:])])
+        url += "?timeout=60" + {"tls": f"&ca={certificate[0]}", "unix": "&map=no"}.get(way, "")
+        local, process = graph, servers[-1][0]
+        if way == "lists":
+            local = open_graph(url)
+        else:
+            graph.node_attrs["x"] = open_source(url)
+        loader = SubgraphLoader(
+            local, [5, 5], batch_size=20, num_threads=2, prefetch=3,
+            plan_ahead=2 * (way == "planned"),
+        )  # fmt: skip
+        for interrupted in (False, True):
+            batches = iter(loader)
+            next(batches)
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            began = time.monotonic()
+            if interrupted:
+                with pytest.raises(KeyboardInterrupt), alarm(0.5):
+                    for _ in batches:
+                        pass
+            else:
+                time.sleep(0.5)
+                del batches
+            assert time.monotonic() - began < 10
+            assert not [one for one in threading.enumerate() if "prefetch" in one.name]
+            process.send_signal(signal.SIGCONT)
+        seen = 0
+        for batch in loader:
+            seen += len(batch.seeds)
+            if batch.x is not None:
+                assert (batch.x == x[batch.subgraph.node]).all()
+        assert seen == len(x)
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """Interrupt the block after some seconds, as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_waits_for_a_connection_end(x: Any, is_full: bool) -> None:
+    """Nobody takes the connection, or it is taken and nothing is said."""
+    task, found = native.Task(0), list[BaseException]()
+    with ExitStack() as ends:
+        listener = ends.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8 * is_full):  # more than the system keeps for it
+            other = ends.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(listener.getsockname())
+
+        def open_it() -> None:
+            native.cancel_with(task)
+            try:
+                open_source(f"tcp://127.0.0.1:{listener.getsockname()[1]}?timeout=60")
+            except AetherError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=open_it)
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+        began = time.monotonic()
+        task.cancel()
+        thread.join()
+        assert time.monotonic() - began < 10
+    assert [type(one) for one in found] == [CancelledError]
+
+
+def test_a_long_gather_ends_when_it_is_interrupted(tmp_path: Path) -> None:
+    """One of so many bytes runs in a thread of its own, which is told."""
+    np.save(tmp_path / "x.npy", np.zeros((2000, 1000)))
+    ids = np.arange(10_000) % 2000  # 80 MB
+    with served(tmp_path / "x.npy", "--tcp", "127.0.0.1:0") as (process, line):
+        source = open_source(f"{address_in(line)}?timeout=60")
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt), alarm(0.5):
+            source.gather(ids)
+        assert time.monotonic() - began < 10
 
 
 def test_replies_that_are_wrong(x: Any) -> None:
