@@ -133,6 +133,7 @@ class PrefetchIterator(Generic[T, R]):
         self._helping = helping
         self._slots: deque[_Slot] = deque()
         self._lock = threading.Lock()  # consumers in several threads take turns at ``items``
+        self._taking = 0  # consumers that wait for a result, or make it
         self._pid = os.getpid()
 
     def __iter__(self) -> PrefetchIterator[T, R]:
@@ -142,10 +143,17 @@ class PrefetchIterator(Generic[T, R]):
         if self._pid != os.getpid():
             raise ClosedError("a prefetching iterator cannot be used in a forked child: make a new")
         try:
-            return self._take() if self._num_threads else self._function(self._next_item())
+            if not self._num_threads:
+                return self._function(self._next_item())
+            begun = self._begin()
+            if begun is not None:
+                return self._take(begun[0], begun[1])
         except BaseException:
             self.close()
             raise
+        if not self._taking:  # else the last of them comes here later: results are being made
+            self.close()
+        raise StopIteration
 
     def _next_item(self) -> T:
         with self._lock:
@@ -153,15 +161,19 @@ class PrefetchIterator(Generic[T, R]):
                 raise StopIteration
             return next(self._items)
 
-    def _take(self) -> R:
+    def _begin(self) -> tuple[_Slot, _Workers | None] | None:
+        """Return the slot of the next result, for :meth:`_take`, and its workers; None: the end."""
         with self._lock:
             self._fill()
             if not self._slots:
-                raise StopIteration
+                return None
             slot = self._slots.popleft()
+            self._taking += 1
             if self._helping:
                 self._fill()  # so that there is something to help with
-            workers = self._workers
+            return slot, self._workers
+
+    def _take(self, slot: _Slot, workers: _Workers | None) -> R:
         if workers is not None:
             if not workers.threads:
                 _fill_slot(self._function, slot)
@@ -173,6 +185,7 @@ class PrefetchIterator(Generic[T, R]):
         if slot.error is not None:
             raise slot.error
         with self._lock:
+            self._taking -= 1  # not after an error, which closes the iterator
             self._fill()  # the threads stay busy while the consumer works on this result
         result: R = slot.result
         return result

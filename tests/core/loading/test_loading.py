@@ -17,6 +17,7 @@ from conftest import make_graph
 from core.strategies import assert_same_subgraph
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph._native.signals import thread_owner
 from aethergraph._parallel.prefetch import prefetch_iter
 from aethergraph.loading import BufferPool, SubgraphLoader, buffers, prefetch_map
 from aethergraph.loading.buffers import SMALL_BYTES, pool_of, size_class
@@ -180,6 +181,33 @@ def test_consumers_in_several_threads_share_the_results(num_threads: int) -> Non
         thread.join()
     assert sorted(itertools.chain(*taken)) == list(range(200))
     assert all(mine == sorted(mine) for mine in taken)
+
+
+@pytest.mark.parametrize(("num_threads", "helping"), [(2, False), (1, True)])
+def test_the_end_cancels_nothing_that_another_consumer_waits_for(
+    num_threads: int, helping: bool
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    taken: list[list[int]] = [[], []]
+
+    def make(i: int) -> int:
+        begun.set()
+        while i == 0 and not ended.wait(0.001):
+            owner = thread_owner()
+            if owner is not None:
+                owner.check()  # as native calls do
+        return i
+
+    shared = prefetch_map(make, range(2), num_threads=num_threads, depth=2, helping=helping)
+    slow, quick = (threading.Thread(target=mine.extend, args=(shared,)) for mine in taken)
+    slow.start()
+    assert begun.wait(60)
+    quick.start()
+    quick.join(60)  # it has met the end, while the first result is being made
+    ended.set()
+    slow.join(60)
+    assert taken == [[0], [1]]
+    assert prefetch_threads() == []
 
 
 def test_an_iterator_is_run_by_one_thread_ahead() -> None:
