@@ -15,7 +15,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -58,9 +57,14 @@ class RowsAhead:
         #: Requests under way: list, its rows, number of the request.
         self._asked: deque[tuple[int, int, int, int]] = deque()
         self._connection: Connection | None = None
-        with suppress(AetherError, OSError, EOFError, wire.WireError):
+        try:
             self._connection = endpoint.take()
             self._ask()
+        except CancelledError:
+            self._drop()
+            raise
+        except (AetherError, OSError, EOFError, wire.WireError):
+            self._drop()  # what was not asked for would count as received
 
     def _parts(self) -> Iterator[tuple[int, int, int]]:
         step = rows_at_once(self._row_bytes)

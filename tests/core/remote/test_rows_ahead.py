@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cut_connections import Relay
 
 from aethergraph import LiveFeatureTable
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
@@ -106,6 +107,21 @@ def test_a_server_that_is_started_again(table: Any, tmp_path: Path, when: int) -
             out = np.empty((len(ids), 40), np.float32)
             assert plan.gather_if_next(ids, out) and (out == table[ids]).all()
     server.close()
+
+
+def test_a_connection_that_breaks_when_a_plan_begins(table: Any) -> None:
+    """The first request of a plan goes to a server that has gone meanwhile."""
+    with FeatureServer(table, port=0) as server:
+        relay = Relay(server.port or 0)
+        with open_source(f"tcp://127.0.0.1:{relay.port}") as rows:
+            assert isinstance(rows, RemoteRows)
+            rows.gather([1])
+            relay.close_all()
+            relay.open()
+            plan = rows.plan([[3, 4]])
+            out = np.empty((2, 40), np.float32)
+            assert plan.gather_if_next(np.array([3, 4]), out) and (out == table[[3, 4]]).all()
+        relay.close()
 
 
 def test_threads_take_turns(table: Any) -> None:
