@@ -56,6 +56,8 @@ def test_files_without_checksum_are_read(path: Path, name: str) -> None:
     """Older builds wrote none; what cannot be is found in them, too."""
     before, fields = read(path, name), json.loads((path / name).read_text())
     del fields["checksum"]
+    if fields.pop("fingerprint", None):  # nor did they write that of a merged base
+        before = {key: value for key, value in before.items() if key != "fingerprint"}
     text = json.dumps(fields).encode()
     (path / name).write_bytes(text)
     assert read(path, name) == before
