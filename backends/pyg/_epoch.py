@@ -19,7 +19,7 @@ __all__ = ["Current", "Epoch", "EpochIterator"]
 
 
 class Epoch(NamedTuple):
-    """What all batches of an epoch have in common.
+    """Key and commit that all batches of an epoch have in common.
 
     Attributes:
         key: what their draws follow.
