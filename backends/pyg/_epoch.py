@@ -11,7 +11,7 @@ finishes one; the epoch of the batch is therefore known to the thread that asks 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -57,22 +57,28 @@ class EpochIterator:
     """Iterator over the batches of one epoch, which lets go of its commit at the end.
 
     Args:
+        loader: whose epoch it is; kept, since iterators of torch's may refer to it weakly.
         batches: the iterator that makes them.
         epoch: theirs.
         current: the loader's.
-        keeps: what is to live until its end.
+        held: what is to live until the end.
     """
 
     def __init__(
-        self, batches: Iterator[Any], epoch: Epoch, current: Current, keeps: object
+        self, loader: Sized, batches: Iterator[Any], epoch: Epoch, current: Current, held: object
     ) -> None:
+        self._loader = loader
         self._batches: Iterator[Any] | None = batches
         self._epoch: Epoch | None = epoch
         self._current = current
-        self._keeps: object = keeps
+        self._held: object = held
 
     def __iter__(self) -> EpochIterator:
         return self
+
+    def __len__(self) -> int:
+        """Return the number of batches of the epoch, as torch's iterators do."""
+        return len(self._loader)
 
     def __next__(self) -> Any:
         batches, epoch = self._batches, self._epoch
@@ -94,7 +100,7 @@ class EpochIterator:
     def close(self) -> None:
         """Stop running ahead, and let go of the commit; no more batches come."""
         batches = self._batches
-        self._batches = self._epoch = self._keeps = None
+        self._batches = self._epoch = self._held = None
         close: Callable[[], None] | None = getattr(batches, "close", None)
         if close is not None:
             close()

@@ -206,9 +206,9 @@ class LoaderMixin(OrderMixin, Profiled):
         with self._current.within(epoch):
             batches: Iterator[Any] = super().__iter__()  # type: ignore[misc]
         # Workers go on reading what this thread read when they began, as long as this process
-        # holds it. The loader itself is kept since persistent iterators refer to it weakly.
+        # holds it.
         held = held_snapshots() if self.num_workers else None
-        return EpochIterator(batches, epoch, self._current, keeps=(self, held))
+        return EpochIterator(self, batches, epoch, self._current, held)
 
     def _epoch_key(self) -> int | None:
         """Return the key of the epoch that this thread makes a batch of.

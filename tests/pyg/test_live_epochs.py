@@ -261,3 +261,11 @@ def test_seeds_give_their_times_in_any_unit() -> None:
             )
             (batch,) = loader
             assert batch.n_id.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, {"snapshot": "epoch"}])
+def test_an_iterator_knows_its_number_of_batches(options: dict[str, Any]) -> None:
+    loader = NeighborLoader(live(), [2], batch_size=30, **options)
+    batches = iter(loader)
+    assert len(batches) == len(loader) == 4
+    assert len(list(batches)) == len(batches) == 4
