@@ -246,9 +246,8 @@ def split_unix(path: str, name: str) -> tuple[str, str]:
     socket_path, rest = path.rstrip("/"), ""
     while socket_path not in ("", "/"):
         if is_socket(socket_path):
-            return socket_path, rest.encode(
-                errors="replace"
-            ).decode()  # tables have texts for names
+            name = rest.encode(errors="replace").decode()  # names of tables are texts
+            return socket_path, name
         socket_path, last = os.path.split(socket_path)
         rest = f"{last}/{rest}" if rest else last
     return path, name

@@ -15,7 +15,6 @@ that tells to load the graph again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,7 +205,7 @@ class Lease:
     ) -> None:  # fmt: skip
         """Set ``out[i]`` to row ``ids[i]`` of a table."""
         if len(ids):
-            with nullcontext() if task is None else native.working_for(task):  # it ends waits, too
+            with native.working_for(task):  # which ends waits, too
                 self.endpoint.run(lambda one: one.gather(ids, out, task, number).finish(), task)
 
     def close(self) -> None:

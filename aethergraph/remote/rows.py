@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -136,7 +135,7 @@ class _Reader:
         """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
         own = np.ascontiguousarray(ids, np.int64)
         check_rows(own, self.shape[0])
-        with nullcontext() if task is None else native.working_for(task):  # it ends waits, too
+        with native.working_for(task):  # which ends waits, too
             self._gather(own, out, out_code, task)
 
     def _gather(
