@@ -103,7 +103,7 @@ from aethergraph._native.lists import (
     id_bytes_for,
     id_dtype,
 )
-from aethergraph._native.live import NativeLive, insert_plain
+from aethergraph._native.live import NativeLive, Reading, insert_plain
 from aethergraph._native.live_journal import truncate_journal, verify_journal
 from aethergraph._native.live_rows import MISSING, MOST_DIMENSIONS, LiveSlots, SlotLayout
 from aethergraph._native.live_snapshots import (
@@ -245,6 +245,7 @@ __all__ = [
     "NativeRows",
     "PlanStats",
     "Ranks",
+    "Reading",
     "RowStats",
     "RowVersions",
     "NativeSample",

@@ -49,22 +49,34 @@ _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
 
 
-class _Reading:
-    """Block of :meth:`NativeLive.reading`: a snapshot that it reads; None: the block has ended."""
+class Reading:
+    """Block of :meth:`NativeLive.reading`: a snapshot that it reads; None: the block has ended.
+
+    It is no generator of contextlib, since one that an exception has left stays in a cycle of
+    references before Python 3.11, and would hold the snapshot.
+    """
 
     __slots__ = ("live", "snapshot")
 
     def __init__(self, live: NativeLive, snapshot: NativeSnapshot | None) -> None:
         self.live, self.snapshot = live, snapshot
 
+    def __enter__(self) -> NativeSnapshot | None:
+        _readings.set((*_open_blocks(), self))
+        return self.snapshot
+
+    def __exit__(self, *_: object) -> None:
+        self.snapshot = None
+        _readings.set(_open_blocks())
+
 
 #: Blocks that are open here, the innermost last. Coroutines have their own, though they share a
 #: thread. A block may end out of turn, or elsewhere (in a generator, in another thread), so that
 #: others among these have ended.
-_readings: ContextVar[tuple[_Reading, ...]] = ContextVar("aethergraph readings", default=())
+_readings: ContextVar[tuple[Reading, ...]] = ContextVar("aethergraph readings", default=())
 
 
-def _open_blocks() -> tuple[_Reading, ...]:
+def _open_blocks() -> tuple[Reading, ...]:
     return tuple(one for one in _readings.get() if one.snapshot is not None)
 
 
@@ -75,7 +87,7 @@ def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
 
 def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
     """Let this thread, which works for another one, read what the other does."""
-    _readings.set(tuple(_Reading(live, snapshot) for live, snapshot in held.items()))
+    _readings.set(tuple(Reading(live, snapshot) for live, snapshot in held.items()))
 
 
 class NativeLive:
@@ -508,21 +520,13 @@ class NativeLive:
             self._catch_up()
         return self._state[:2]
 
-    @contextmanager
-    def reading(self, snapshot: NativeSnapshot | None = None) -> Iterator[NativeSnapshot]:
-        """Let this thread, or coroutine, take the same snapshot throughout a block.
+    def reading(self, snapshot: NativeSnapshot | None = None) -> Reading:
+        """Let this thread, or coroutine, take the same snapshot throughout a ``with`` block.
 
         Args:
             snapshot: the snapshot; None: one of the last commit.
         """
-        own = snapshot or self.take_last()
-        block = _Reading(self, own)
-        _readings.set((*_open_blocks(), block))
-        try:
-            yield own
-        finally:
-            block.snapshot = None
-            _readings.set(_open_blocks())
+        return Reading(self, snapshot or self.take_last())
 
     def describe(self, relation: int) -> LiveNumbers:
         """Return what :meth:`take` would show of a relation, without a snapshot."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -61,8 +60,7 @@ class LiveGraph:
         """Return :meth:`snapshot`, for what must not see two commits."""
         return self.snapshot()
 
-    @contextmanager
-    def reading(self, snapshot: Any = None) -> Iterator[Any]:
+    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
         """Let this thread, or coroutine, see one commit throughout a ``with`` block.
 
         It sees that commit whatever it asks for. Batches that it draws are of that commit, too,
@@ -75,22 +73,14 @@ class LiveGraph:
         Args:
             snapshot: the commit, a snapshot of this graph; None: the last one at the beginning.
 
-        Yields:
-            The snapshot.
+        Returns:
+            A context manager that returns the snapshot.
 
         Raises:
             InvalidArgumentError: ``snapshot`` is none, or one of another graph.
             ClosedError: it was closed.
         """
-        now = self.snapshot() if snapshot is None else snapshot
-        taken = getattr(now, "native_snapshot", None)
-        if taken is None or taken.live is not self._store.live:
-            what = "a snapshot of another graph" if taken is not None else shown(snapshot)
-            raise InvalidArgumentError(
-                f"snapshot is {what}: give one of this graph, such as graph.snapshot()"
-            )
-        with self._store.live.reading(taken):
-            yield now
+        return _Reading(self, snapshot)
 
     @property
     def commit(self) -> int:
@@ -264,3 +254,28 @@ def _stream_name(source: Any) -> str:
     if name is None:
         raise InvalidArgumentError("source must be the name of a stream")
     return name
+
+
+class _Reading(AbstractContextManager[Any]):
+    """Block of :meth:`LiveGraph.reading`, which may be entered again, also inside of itself."""
+
+    def __init__(self, graph: LiveGraph, snapshot: Any) -> None:
+        self._graph, self._snapshot = graph, snapshot
+        self._open = list[native.Reading]()
+
+    def __enter__(self) -> Any:
+        now = self._graph.snapshot() if self._snapshot is None else self._snapshot
+        taken = getattr(now, "native_snapshot", None)
+        live = self._graph._store.live
+        if taken is None or taken.live is not live:
+            what = "a snapshot of another graph" if taken is not None else shown(now)
+            raise InvalidArgumentError(
+                f"snapshot is {what}: give one of this graph, such as graph.snapshot()"
+            )
+        block = live.reading(taken)
+        block.__enter__()
+        self._open.append(block)
+        return now
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.pop().__exit__(*exception)

@@ -38,11 +38,10 @@ def test_importing_is_quick_and_starts_no_threads(run_python: Callable[..., Any]
         before = set(sys.modules)
         import aethergraph
         assert threading.active_count() == 1
-        ours = sorted(set(sys.modules) - before)
-        print(len(ours))
+        print(len(set(sys.modules) - before))
         """
     )
-    assert int(done.stdout) < 140
+    assert int(done.stdout) < 160  # of which 30 to 45 are Python's
 
 
 def test_a_missing_native_core_is_explained(run_python: Callable[..., Any]) -> None:

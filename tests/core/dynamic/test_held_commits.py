@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -101,6 +102,31 @@ def test_blocks_that_end_out_of_turn_leave_nothing() -> None:
     assert graph.num_edges == 100
     second.close()
     assert graph.num_edges == 98 and graph.stats().snapshots == 0
+
+
+def test_an_exception_that_ends_a_block_leaves_no_snapshot() -> None:
+    graph = live()
+    gc.disable()
+    try:
+        with pytest.raises(ZeroDivisionError), graph.reading():
+            raise ZeroDivisionError
+        assert graph.stats().snapshots == 0
+    finally:
+        gc.enable()
+
+
+def test_a_block_may_be_entered_again() -> None:
+    graph = live()
+    block = graph.reading()
+    with block:
+        graph.delete_edges([0], [0])
+        with block as inner:
+            assert graph.num_edges == inner.num_edges == 100  # of the block outside
+    with block as last:
+        assert graph.num_edges == last.num_edges == 99
+    inner.close()
+    last.close()
+    assert graph.stats().snapshots == 0
 
 
 def test_a_block_may_end_in_another_thread() -> None:
