@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import tempfile
@@ -39,7 +40,7 @@ def run_killed(
     """Run a script again and again until it prints ``done``; kill it meanwhile.
 
     Args:
-        script: prints a line now and then, and ``done`` at its end.
+        script: prints a line of 2,000 characters now and then, and ``done`` at its end.
         args: its arguments.
         rng: draws when it is killed: up to 3 ms after one of its first lines.
         lines: it is killed before it has printed so many.
@@ -59,6 +60,8 @@ def run_killed(
             process = python.start([folder / "killed.py", *args], folder, folder / "printed")
             left = int(rng.integers(0, lines)) if kills < most else 10**9
             with open(folder / "printed") as printed:
+                # It waits for who reads its lines, which are long: it cannot be done meanwhile.
+                fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, 4096)
                 for line in printed:
                     is_done = line == "done\n"
                     left -= 1

@@ -310,9 +310,9 @@ class FeatureServer:
             rest = [*self._strangers, *self._connections]
             counts = list(self._counts)
             accepted, refused = self._accepted, self._refused
-        for one in rest:
-            for i, number in enumerate(one.counts):
-                counts[i] += number
+            for one in rest:  # their counts are moved to those above as they end
+                for i, number in enumerate(one.counts):
+                    counts[i] += number
         requests, rows, row_bytes, samples = counts
         return ServerStats(
             len(rest),

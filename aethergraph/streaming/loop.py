@@ -175,8 +175,8 @@ class Loop:
                 self._quiet.notify_all()
 
     def _fail(self, error: BaseException) -> None:
-        self.failure = error
         self._stats.state, self._stats.reason = "failed", str(error)
+        self.failure = error  # which others wait for, to look at the state
         tell = getattr(self.source, "failed", None)
         if tell is not None:
             tell(str(error) if isinstance(error, AetherError) else "the ingestor has failed")

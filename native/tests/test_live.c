@@ -183,13 +183,13 @@ TEST_ONE_THREAD(two_billion_nodes_take_memory_for_those_that_are_touched) {
     struct timespec from, to;
     uint64_t n;
     aether_error err = {0};
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
     aether_live *g = live_make((live_spec){.relation = {.num_src = 2000000000,
                                                         .num_dst = 2000000000,
                                                         .layouts = AETHER_LIVE_CSC,
                                                         .order = AETHER_ORDER_ID},
                                            .arena_bytes = UINT64_C(8) << 30});
-    clock_gettime(CLOCK_MONOTONIC, &to);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
     CHECK((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 < 500);
     CHECK_OK(aether_live_insert(g, 0, &edges, NULL, &n, &err), err);
     CHECK_EQ(n, 3);

@@ -79,7 +79,7 @@ def emit(event, **values): print(json.dumps({"event": event, **values}), flush=T
 emit("ready")
 while graph.num_nodes < 1000: time.sleep(0.01)
 emit("round", seconds=0.5, accuracy=0.9, frozen=None, loss=1.0, batches_per_second=10.0, nodes=9)
-time.sleep(0.5)
+time.sleep(3)
 emit("round", seconds=1, accuracy=0.8, frozen=0.25, loss=1.0, batches_per_second=20.0, nodes=19)
 emit("done")
 """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from serving import Client, address_in, served
+from serving import Client, address_in, comes, served
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
@@ -74,6 +75,16 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
         assert (process.returncode, err) == (0, "") and "ended: 1 row" in out
 
 
+def is_refused(url: str) -> bool:
+    """Return whether nobody listens there."""
+    host, _, port = url.removeprefix("tcp://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 30).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 @pytest.mark.any_python
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals) -> None:
@@ -84,10 +95,11 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals)
         wire.send(client.socket, wire.GATHER, 2, *wire.pack_gather(0, ids))
         client.socket.recv(1)
         process.terminate()
+        assert comes(lambda: is_refused(address_in(line)))  # the first signal has been taken
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1)
+            process.wait(0.5)
         process.send_signal(second)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "") and "ended: " in out
 
 

@@ -119,7 +119,8 @@ def test_every_section(tmp_path: Path) -> None:
     assert "gather x" in [row[0] for row in found["stages"].rows]
 
 
-def test_ingest_is_seen(tmp_path: Path) -> None:
+def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph.observe.place._PATIENCE", 60.0)
     (tmp_path / "edges.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
     path = tmp_path / "edges.jsonl"
     path.write_text("".join(json.dumps({"u": n % 10, "v": 1}) + "\n" for n in range(100)))

@@ -229,7 +229,7 @@ def test_iterators_in_threads(prefetch_batches: int) -> None:
 
     def run(number: int) -> None:
         for batch in begun[number]:
-            turn.wait(10)  # the others are in the middle of theirs
+            turn.wait(60)  # the others are in the middle of theirs
             found[number].append(batch)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(len(begun))]
@@ -866,7 +866,7 @@ def test_rows_land_in_pinned_memory_and_the_rest_is_copied_in_the_background(
 
     def mark(batch: Data) -> Data:
         seen.append(threading.current_thread())
-        time.sleep(0.01)  # a consumer that waits for a batch would make it
+        time.sleep(0.1)  # a consumer that waits for a batch would make it
         return batch
 
     loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=4, seed=5, transform=mark)

@@ -328,7 +328,7 @@ for number in range(graph.offsets("s").get(0, 0), 150):
         graph.set_offset("s", 0, number + 1)
     if number % 50 == 12:
         graph.merge()
-    print(number, flush=True)
+    print(str(number).ljust(2000), flush=True)
 graph.close()
 print("done", flush=True)
 """

@@ -111,9 +111,9 @@ def test_ctrl_c_ends_waiting_for_a_writer(name: str, tmp_path: Any, request: Any
     signal.signal(signal.SIGINT, interrupt)
     gc.disable()  # Python ignores what a handler raises inside of a finalizer
     request.addfinalizer(gc.enable)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     begun = time.monotonic()
     try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         getattr(table, name)([0, 1], *args)
         pytest.fail(f"nothing ended the wait; signals were taken in {where}")
     except KeyboardInterrupt:

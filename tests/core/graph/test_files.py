@@ -300,8 +300,8 @@ def test_ctrl_c_stops_a_long_save(run_python: Callable[..., Any], tmp_path: Path
         signal.signal(signal.SIGINT, signal.default_int_handler)
         store = FeatureStore.from_array(np.zeros((1 << 20, 64), np.float32))
         timer = threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
         try:
+            timer.start()
             for _ in range(1000):
                 store.save(sys.argv[1])
         except KeyboardInterrupt:

@@ -254,11 +254,11 @@ def test_closing_stops_the_threads() -> None:
         ran.append(i)
         return i
 
-    with prefetch_map(slow, range(1000), num_threads=2, depth=50) as results:
+    with prefetch_map(slow, range(1000), num_threads=2, depth=500) as results:
         assert next(results) == 0
         assert len(prefetch_threads()) == 2
     assert prefetch_threads() == []
-    assert len(ran) < 20
+    assert len(ran) < 400
     assert list(results) == []
     results.close()
     results = prefetch_map(slow, range(1000), num_threads=1, depth=2)
@@ -306,9 +306,9 @@ def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
         from aethergraph.loading import prefetch_map
         signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
         begin = time.time()
         try:
+            timer.start()
             for _ in prefetch_map(time.sleep, [0.4] * 100, num_threads=1, depth=2):
                 pass
         except KeyboardInterrupt:

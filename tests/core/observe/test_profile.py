@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -83,9 +84,9 @@ def test_work_of_a_thread_ahead(files: Path) -> None:
     own = {part.name: part for part in found.of("iterating")}
     ahead = {part.name: part for part in found.of("ahead")}
     assert own["your step"].seconds >= 6 * STEP
-    # One of each may have begun before.
-    assert ahead["sampling"].seconds >= 5 * SAMPLE
-    assert ahead["gathering slow"].seconds >= 5 * GATHER
+    # One of each may have begun before, and one have ended.
+    assert ahead["sampling"].seconds >= 4 * SAMPLE
+    assert ahead["gathering slow"].seconds >= 4 * GATHER
     assert ahead["idle"].seconds < 0.5 * found.seconds
     # The step is hidden behind the work ahead; two batches may have been ready.
     assert found.seconds >= 4 * (SAMPLE + GATHER)
@@ -245,7 +246,7 @@ def test_nobody_looks_on_afterwards(files: Path) -> None:
 def test_table_and_picture(files: Path, tmp_path: Path) -> None:
     found = slow_loader(files).profile(2, warmup=0)
     lines = str(found).splitlines()
-    assert lines[0].startswith("2 batches in 0.") and lines[0].endswith("ms each")
+    assert re.fullmatch(r"2 batches in \d+\.\d+ s: .*ms each", lines[0])
     assert lines[1].split() == ["the", "thread", "that", "iterates", "ms/batch", "share"]
     heads = [line for line in lines if not line.startswith("  ")]
     assert heads[2].startswith("threads ahead: 1")

@@ -222,7 +222,8 @@ def test_answers_that_are_no_snapshots(runtime: Path) -> None:
 
 
 def test_one_that_does_not_listen_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aethergraph.observe.publishing._PATIENCE", 0.2)
+    monkeypatch.setattr("aethergraph.observe.publishing._PATIENCE", 1.0)
+    monkeypatch.setattr("aethergraph.observe.place._PATIENCE", 60.0)
     big = {"metrics": {"x": "y" * (8 << 20)}}
     monkeypatch.setattr("aethergraph.observe.snapshot", lambda: big)
     observe.enable()
@@ -232,7 +233,7 @@ def test_one_that_does_not_listen_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
         idle.connect(str(folder() / f"{os.getpid()}.sock"))
         began = time.monotonic()
         assert observe.ask(os.getpid()) == big  # in its turn
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
 
 
 def test_processes_that_cannot_be(runtime: Path) -> None:

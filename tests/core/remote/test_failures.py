@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(ServerTimeoutError, match=rf"{place} was not reached within 0.3 s"):
             open_source(f"{place}?timeout=0.3")
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 20
     assert issubclass(ServerTimeoutError, TimeoutError)
 
 
@@ -112,9 +113,16 @@ def test_killed_in_a_frame_and_started_again(tmp_path: Path) -> None:
     assert not wrong and source.stats().retries > 0
 
 
-def test_a_server_that_is_there_for_a_moment(x: Any) -> None:
+def test_a_server_that_is_there_for_a_moment(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that has waited long comes again soon enough to find it."""
-    port = free_port()
+    port, waits = free_port(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr("aethergraph.remote.endpoint.time", clock)
     found: list[Any] = []
     waiting = threading.Thread(
         target=lambda: found.append(open_source(f"tcp://127.0.0.1:{port}?timeout=20").gather([3]))
@@ -122,9 +130,9 @@ def test_a_server_that_is_there_for_a_moment(x: Any) -> None:
     waiting.start()
     time.sleep(2)  # a wait that doubles has become long
     with FeatureServer(x, port=port) as server:
-        time.sleep(0.3)
-        assert server.stats().accepted == 1
         waiting.join()
+        assert server.stats().accepted == 1
+    assert len(waits) > 10 and max(waits) <= 0.1
     assert (found[0] == x[[3]]).all()
 
 
@@ -167,8 +175,8 @@ def test_a_server_that_stops_answering(
         tmp_path / "x.npy", "--tcp", "127.0.0.1:0", "--tls", *certificate, "--unix", tmp_path / "s"
     ) as (process, line):  # fmt: skip
         sources = [
-            open_source(f"{address_in(line)}?timeout=1&ca={certificate[0]}"),
-            open_source(f"unix://{tmp_path}/s?timeout=1&map=no"),
+            open_source(f"{address_in(line)}?timeout=3&ca={certificate[0]}"),
+            open_source(f"unix://{tmp_path}/s?timeout=3&map=no"),
         ]
         for one in sources:
             one.gather([1])
@@ -178,7 +186,7 @@ def test_a_server_that_stops_answering(
             began = time.monotonic()
             with pytest.raises(ServerTimeoutError, match="did not answer in time"):
                 one.gather([1])
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
         process.send_signal(signal.SIGCONT)
         for one in sources:
             assert (one.gather([2]) == x[[2]]).all()

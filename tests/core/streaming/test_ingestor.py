@@ -163,7 +163,7 @@ ingestor = Ingestor(graph, source, batch=37, linger=0, dead_letter=folder + "/ba
 commit = ingestor._commit
 def noted(**options):
     commit(**options)
-    print(ingestor.stats().commits, flush=True)
+    print(str(ingestor.stats().commits).ljust(2000), flush=True)
     if ingestor.stats().commits % 50 == 7:
         graph.merge()
 ingestor._commit = noted

@@ -80,7 +80,7 @@ ingestor = Ingestor(graph, source, batch=100, linger=0)
 commit = ingestor._commit
 def noted(**options):
     commit(**options)
-    print("commit", flush=True)
+    print("commit".ljust(2000), flush=True)
 ingestor._commit = noted
 ingestor.run()
 graph.close()
@@ -127,7 +127,7 @@ def test_paused_partitions_and_skew(broker: Broker, topic: str) -> None:
 def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> None:
     graph = small()
     with pytest.raises(errors.SourceError, match=f"topic '{topic}' at .*there is no such topic"):
-        Ingestor(graph, kafka_source(topic, broker.address, JSON, timeout=3)).run()
+        Ingestor(graph, kafka_source(topic, broker.address, JSON, timeout=10)).run()
     broker.make_topic(topic, 2)
     with pytest.raises(errors.SourceError, match="there is no partition 5, but 2 partitions"):
         kafka_source(topic, broker.address, JSON, partitions=[0, 5]).open({})
@@ -135,7 +135,7 @@ def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> No
         kafka_source(topic, broker.address, JSON).open({2: 5})
     nowhere = f"127.0.0.1:{free_port()}"
     with pytest.raises(ConnectionError, match=f"at {nowhere}: no broker answers: .*refused"):
-        with Ingestor(graph, kafka_source(topic, nowhere, JSON, timeout=2)):
+        with Ingestor(graph, kafka_source(topic, nowhere, JSON, timeout=5)):
             pass
     assert graph.commit == DynamicGraph(2, 8).commit  # nothing was committed
 

@@ -271,7 +271,7 @@ ingestor = Ingestor(graph, FileSource(file, schema, follow=False), batch=29, lin
 commit = ingestor._commit
 def noted(**options):
     commit(**options)
-    print(ingestor.stats().commits, flush=True)
+    print(str(ingestor.stats().commits).ljust(2000), flush=True)
     if ingestor.stats().commits % 40 == 7:
         graph.merge()
 ingestor._commit = noted

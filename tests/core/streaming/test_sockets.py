@@ -97,7 +97,8 @@ def test_rows_come_and_are_acknowledged(tmp_path: Path) -> None:
     graph.close()
 
 
-def test_senders_are_told_why_the_ingestor_ended() -> None:
+def test_senders_are_told_why_the_ingestor_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushed, "_FAREWELL", 60.0)
     source = SocketSource("events", SCHEMA)
     ingestor = Ingestor(small(), source).start()
     good, bad = Sender(source.port, 0), Sender(source.port, 20_000)  # no such node
@@ -255,10 +256,10 @@ def test_a_greeting_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None
         with socket.create_connection(("127.0.0.1", source.port), timeout=WAIT) as one:
             began = time.monotonic()
             with suppress(OSError):
-                for _ in range(100):  # byte by byte: none of them is late
+                for _ in range(1000):  # byte by byte: none of them is late
                     one.sendall(b" ")
                     time.sleep(0.05)
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 20
             with suppress(ConnectionError):
                 assert b"next" not in one.recv(100)
     finally:
@@ -318,7 +319,7 @@ def test_closed_during_a_handshake(certificate: tuple[Path, Path]) -> None:
     time.sleep(0.05)
     began = time.monotonic()
     source.close()
-    assert time.monotonic() - began < 5  # a handshake may take ten seconds
+    assert time.monotonic() - began < 9  # a handshake may take ten seconds
     assert not any(thread.is_alive() for thread in source._threads)
     for one in waiting:
         with suppress(ConnectionError):

@@ -20,10 +20,11 @@ EDGES = Schema.struct([("u", "<u4"), ("v", "<u4")], src="u", dst="v")
 
 def read(source: UdpSource, seconds: float = 0.2) -> list[tuple[int, int, list[int]]]:
     """Return (stream, sequence, values) of each datagram, however many come at once."""
-    found = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        for one in source.poll(0.02) or ():
+    found, quiet = [], 0
+    while quiet < max(3, seconds / 0.02):  # a busy system delivers late
+        polled = source.poll(0.02) or ()
+        quiet = 0 if polled else quiet + 1
+        for one in polled:
             assert one.offsets is not None and one.following == one.offsets[-1] + 1
             values = one.columns["src"]
             for sequence in np.unique(one.offsets):
