@@ -90,7 +90,7 @@ class NativeSnapshot:
         :meth:`NativeLive.reading`.
         """
         handle, bases = self.live.state_to_take()
-        if self._rests is None or self._rests() is not handle:
+        if handle is None or self._rests is None or self._rests() is not handle:
             return False
         err = new_error()
         code = lib.aether_snapshot_renew(self._handle, err)

@@ -71,6 +71,22 @@ def test_merging_and_reopening_go_on_elsewhere(tmp_path: Path) -> None:
         sampler.sample([0], key=1)
 
 
+def test_a_block_reads_what_a_merge_has_made(tmp_path: Path) -> None:
+    """The sampler rests over memory that the merge has given up."""
+    graph = DynamicGraph.open(tmp_path / "g", 50, 64, durability="none", huge_pages=False)
+    grown(graph, 1)
+    sampler = NeighborSampler(graph, [4, 3])
+    first = sampler.sample(range(50), key=1)
+    graph.merge()
+    gc.collect()
+    graph.stats()
+    assert not graph._store.live._former
+    with graph.reading():
+        same(sampler.sample(range(50), key=1), first)
+    same(sampler.sample(range(50), key=1), first)
+    graph.close()
+
+
 def test_samples_of_a_pinned_commit_leave_its_snapshot_alone() -> None:
     graph = DynamicGraph(50, 64, order="time")
     grown(graph, 1)
