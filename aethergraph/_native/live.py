@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -50,19 +51,22 @@ insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_
 
 
 class Reading:
-    """Block of :meth:`NativeLive.reading`: a snapshot that it reads; None: the block has ended.
+    """Block of :meth:`NativeLive.reading`; it ends when its ``with`` does, or nobody holds it.
 
     It is no generator of contextlib, since one that an exception has left stays in a cycle of
     references before Python 3.11, and would hold the snapshot.
+
+    Attributes:
+        snapshot: what it reads; None: it has ended.
     """
 
-    __slots__ = ("live", "snapshot")
+    __slots__ = ("__weakref__", "snapshot")
 
-    def __init__(self, live: NativeLive, snapshot: NativeSnapshot | None) -> None:
-        self.live, self.snapshot = live, snapshot
+    def __init__(self, snapshot: NativeSnapshot) -> None:
+        self.snapshot: NativeSnapshot | None = snapshot
 
     def __enter__(self) -> NativeSnapshot | None:
-        _readings.set((*_open_blocks(), self))
+        _readings.set((*_open_blocks(), weakref.ref(self)))
         return self.snapshot
 
     def __exit__(self, *_: object) -> None:
@@ -72,22 +76,34 @@ class Reading:
 
 #: Blocks that are open here, the innermost last. Coroutines have their own, though they share a
 #: thread. A block may end out of turn, or elsewhere (in a generator, in another thread), so that
-#: others among these have ended.
-_readings: ContextVar[tuple[Reading, ...]] = ContextVar("aethergraph readings", default=())
+#: others among these have ended. One that Ctrl-C has kept from its end is held by nobody.
+_readings: ContextVar[tuple[weakref.ref[Reading], ...]] = ContextVar(
+    "aethergraph readings", default=()
+)
+#: Blocks of :func:`hold_snapshots`, which this thread holds itself.
+_own_readings: ContextVar[tuple[Reading, ...]] = ContextVar("aethergraph own readings", default=())
 
 
-def _open_blocks() -> tuple[Reading, ...]:
-    return tuple(one for one in _readings.get() if one.snapshot is not None)
+def _open_blocks() -> tuple[weakref.ref[Reading], ...]:
+    return tuple(one for one in _readings.get() if _snapshot_of(one) is not None)
+
+
+def _snapshot_of(block: weakref.ref[Reading]) -> NativeSnapshot | None:
+    found = block()
+    return None if found is None else found.snapshot
 
 
 def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
     """Return what this thread reads throughout, for :func:`hold_snapshots` in another thread."""
-    return {one.live: one.snapshot for one in _readings.get() if one.snapshot is not None}
+    snapshots = [_snapshot_of(one) for one in _readings.get()]
+    return {one.live: one for one in snapshots if one is not None}
 
 
 def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
     """Let this thread, which works for another one, read what the other does."""
-    _readings.set(tuple(Reading(live, snapshot) for live, snapshot in held.items()))
+    blocks = tuple(Reading(snapshot) for snapshot in held.values())
+    _own_readings.set(blocks)
+    _readings.set(tuple(weakref.ref(one) for one in blocks))
 
 
 class NativeLive:
@@ -300,6 +316,11 @@ class NativeLive:
 
     # ---- writing -----------------------------------------------------------------------------
 
+    @property
+    def last_commit(self) -> int:
+        """Number of the last commit of this handle's memory."""
+        return int(lib.aether_live_last_commit(self._handle))
+
     def begin(self) -> None:
         """Begin a transaction."""
         self._check(lib.aether_live_begin(self._handle, self._err))
@@ -494,8 +515,9 @@ class NativeLive:
     def _read(self) -> NativeSnapshot | None:
         """Return the snapshot of the innermost block of :meth:`reading`; None: there is none."""
         for one in reversed(_readings.get()):
-            if one.live is self and one.snapshot is not None:
-                return one.snapshot
+            found = _snapshot_of(one)
+            if found is not None and found.live is self:
+                return found
         return None
 
     def take_last(self) -> NativeSnapshot:
@@ -526,7 +548,7 @@ class NativeLive:
         Args:
             snapshot: the snapshot; None: one of the last commit.
         """
-        return Reading(self, snapshot or self.take_last())
+        return Reading(snapshot or self.take_last())
 
     def describe(self, relation: int) -> LiveNumbers:
         """Return what :meth:`take` would show of a relation, without a snapshot."""

@@ -257,13 +257,17 @@ def _stream_name(source: Any) -> str:
 
 
 class _Reading(AbstractContextManager[Any]):
-    """Block of :meth:`LiveGraph.reading`, which may be entered again, also inside of itself."""
+    """Block of :meth:`LiveGraph.reading`, for one ``with`` statement."""
 
     def __init__(self, graph: LiveGraph, snapshot: Any) -> None:
         self._graph, self._snapshot = graph, snapshot
-        self._open = list[native.Reading]()
+        self._block: native.Reading | None = None
 
     def __enter__(self) -> Any:
+        if self._block is not None:
+            raise InvalidArgumentError(
+                "this block of reading() has begun before: call reading() again for another one"
+            )
         now = self._graph.snapshot() if self._snapshot is None else self._snapshot
         taken = getattr(now, "native_snapshot", None)
         live = self._graph._store.live
@@ -272,10 +276,15 @@ class _Reading(AbstractContextManager[Any]):
             raise InvalidArgumentError(
                 f"snapshot is {what}: give one of this graph, such as graph.snapshot()"
             )
-        block = live.reading(taken)
-        block.__enter__()
-        self._open.append(block)
+        self._block = block = live.reading(taken)
+        try:
+            block.__enter__()
+        except BaseException:  # Ctrl-C
+            block.__exit__()
+            raise
         return now
 
     def __exit__(self, *exception: object) -> None:
-        self._open.pop().__exit__(*exception)
+        assert self._block is not None
+        self._snapshot = None
+        self._block.__exit__(*exception)

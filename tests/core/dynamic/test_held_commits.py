@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -115,18 +117,42 @@ def test_an_exception_that_ends_a_block_leaves_no_snapshot() -> None:
         gc.enable()
 
 
-def test_a_block_may_be_entered_again() -> None:
+def test_a_block_is_of_one_with_statement() -> None:
     graph = live()
     block = graph.reading()
     with block:
         graph.delete_edges([0], [0])
-        with block as inner:
-            assert graph.num_edges == inner.num_edges == 100  # of the block outside
-    with block as last:
-        assert graph.num_edges == last.num_edges == 99
-    inner.close()
-    last.close()
-    assert graph.stats().snapshots == 0
+        assert graph.num_edges == 100
+        with pytest.raises(InvalidArgumentError, match="has begun before"), block:
+            pass
+        assert graph.num_edges == 100
+    with pytest.raises(InvalidArgumentError, match="has begun before"), block:
+        pass
+    assert graph.num_edges == 99 and graph.stats().snapshots == 0
+
+
+def test_a_block_that_nobody_can_end_has_ended() -> None:
+    """Ctrl-C may come between the beginning of a block and its ``with``."""
+    graph = live()
+    block = graph.reading()
+    block.__enter__()
+    empty(graph)
+    assert graph.num_edges == 100
+    del block
+    assert graph.num_edges == 0 and graph.stats().snapshots == 0
+
+
+def test_a_block_that_has_ended_holds_no_graph() -> None:
+    graph = live()
+    block = graph.reading()
+    block.__enter__()
+    context = contextvars.copy_context()  # as that of a task which goes on
+    block.__exit__(None, None, None)
+    gone = weakref.ref(graph._store.live._handle)
+    graph.close()
+    del graph, block
+    gc.collect()
+    assert gone() is None, context
 
 
 def test_a_block_may_end_in_another_thread() -> None:
