@@ -415,18 +415,21 @@ class LiveState:
         Raises:
             InvalidArgumentError: another coroutine of this thread is inside of one.
         """
-        now, lock = self._turn, self._lock
+        now = self._turn
         if now is not None and now.is_mine():
             yield
             return
-        lock.acquire()
-        turn = self._turn = Turn()
+        turn = Turn()
         try:
-            yield
+            # Ctrl-C may raise wherever Python code is called: nothing is between lock and release.
+            with self._lock:
+                self._turn = turn
+                try:
+                    yield
+                finally:
+                    turn.is_over, self._turn = True, None
         finally:
             turn.end()
-            self._turn = None
-            lock.release()
 
     def close(self) -> None:
         """Drop the store's own references, whatever fails; snapshots keep theirs.

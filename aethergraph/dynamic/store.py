@@ -117,15 +117,17 @@ class LiveStore(LiveState):
             with self._undoing(self._open):
                 yield self._open
             return
-        self.live.begin()
-        opened = self._open = Transaction()
+        opened = self._open = Transaction(self.live.last_commit)
         try:
-            with stage("transaction"), self._undoing(opened):
-                yield opened
-                with stage("commit"):
-                    for show in opened.show:
-                        show()
-                    self.live.commit()
+            with stage("transaction"):
+                with self._undoing(opened):
+                    self.live.begin()
+                    yield opened
+                    with stage("commit"):
+                        for show in opened.show:
+                            show()
+                        opened.is_ending = True
+                        self.live.commit()
                 for call in opened.after:
                     call()
         finally:
@@ -144,6 +146,12 @@ class LiveStore(LiveState):
     def _undo(self, opened: Transaction, error: BaseException) -> None:
         # A child that was forked inside of the block leaves its parent's rows alone.
         if opened.failure is not None or not self.is_writer:
+            return
+        is_over = opened.is_ending and self.live.last_commit > opened.begun
+        if is_over and not isinstance(error, AetherError):
+            # Ctrl-C has come when the commit could be seen already.
+            for call in opened.after:
+                call()
             return
         opened.failure = error
         for undo in reversed(opened.undo):

@@ -15,6 +15,8 @@ __all__ = ["Transaction"]
 class Transaction:
     """Changes of the open transaction, besides those of the native graph."""
 
+    #: Number of the last commit when it began.
+    begun: int
     #: Take back each change of rows and offsets.
     undo: list[Callable[[], None]] = field(default_factory=list)
     #: Let readers of the commit see changed rows. Not before the end: a native change that fails
@@ -24,6 +26,8 @@ class Transaction:
     after: list[Callable[[], None]] = field(default_factory=list)
     #: Number of nodes that were added, by node type.
     added: Counter[str] = field(default_factory=Counter)
+    #: True from the moment on that the native graph may have committed it.
+    is_ending: bool = False
     #: Error that has undone it already.
     failure: BaseException | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from contextvars import ContextVar
 
 from aethergraph.errors import InvalidArgumentError
@@ -18,18 +19,28 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-#: Turns that began here. Coroutines have their own, though they share a thread.
-_turns: ContextVar[tuple[Turn, ...]] = ContextVar("aethergraph turns", default=())
+#: Turns that began here, as long as somebody has them. Coroutines have their own, though they share
+#: a thread.
+_turns: ContextVar[tuple[weakref.ref[Turn], ...]] = ContextVar("aethergraph turns", default=())
+
+
+def _open_turns() -> tuple[weakref.ref[Turn], ...]:
+    turns = ((one, one()) for one in _turns.get())
+    return tuple(one for one, turn in turns if turn is not None and not turn.is_over)
 
 
 class Turn:
-    """Turn of one thread, or of one of its coroutines, from now until :meth:`end`, anywhere."""
+    """Turn of one thread, or of one of its coroutines, from now until :meth:`end`, anywhere.
 
-    __slots__ = ("_is_over", "_thread")
+    Attributes:
+        is_over: True from the moment on that others may have theirs.
+    """
+
+    __slots__ = ("__weakref__", "_thread", "is_over")
 
     def __init__(self) -> None:
-        self._thread, self._is_over = _thread.token, False
-        _turns.set((*(one for one in _turns.get() if not one._is_over), self))
+        self._thread, self.is_over = _thread.token, False
+        _turns.set((*_open_turns(), weakref.ref(self)))
 
     def is_mine(self) -> bool:
         """Return whether it is the caller's turn; if not, another thread has it, or none any more.
@@ -38,9 +49,9 @@ class Turn:
             InvalidArgumentError: another coroutine of this thread has it; who waited for that one
                 would keep it from going on.
         """
-        if self._thread is not _thread.token or self._is_over:
+        if self._thread is not _thread.token or self.is_over:
             return False
-        if self in _turns.get():
+        if any(one() is self for one in _turns.get()):
             return True
         raise InvalidArgumentError(
             "another coroutine of this thread is inside of a transaction, which waiting for it "
@@ -49,5 +60,5 @@ class Turn:
 
     def end(self) -> None:
         """End it, in whichever thread it began."""
-        self._is_over = True
-        _turns.set(tuple(one for one in _turns.get() if not one._is_over))
+        self.is_over = True
+        _turns.set(_open_turns())
