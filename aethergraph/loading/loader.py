@@ -21,7 +21,7 @@ from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.feature_sources import FeatureSources, open_feature_source
 from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.planned import choose_plans, planned_map
+from aethergraph.loading.planned import at_commits, choose_plans, planned_map
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
 from aethergraph.loading.shares import LastRound, RankShare
@@ -120,8 +120,9 @@ class SubgraphLoader(Resumable, Profiled):
             that the cache of attributes with ``storage="uring"`` knows the coming rows: see
             :meth:`aethergraph.FeatureStore.plan`. Useful if the batches ask for more rows than the
             cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
-            edge. 0, the default: no plan. The batches are equal either way. Short rows of a graph
-            with ``storage="uring"`` are read for several batches anyway, as its budget allows.
+            edge. 0, the default: no plan. The batches are equal either way; those of a plan are of
+            one commit. Short rows of a graph with ``storage="uring"`` are read for several batches
+            anyway, as its budget allows.
         num_threads: background threads; 0 does everything in the caller's thread, which else
             makes a batch too where it would wait for one. With ``storage="uring"`` there are two,
             one that reads and one that completes batches, or none.
@@ -289,8 +290,8 @@ class SubgraphLoader(Resumable, Profiled):
             index = index_of(number)
             return index, self._sample(index, mix_key(self.seed, epoch, number))
 
-        def make(number: int, end: Callable[[Ids, SampledSubgraph], R]) -> R:
-            with stage("batch"), self.graph.reading(at):  # rows of the commit that was sampled
+        def make(number: int, commit: Any, end: Callable[[Ids, SampledSubgraph], R]) -> R:
+            with stage("batch"), self.graph.reading(commit):  # rows of the commit that was sampled
                 return end(*sample(number))
 
         own = as_two_step(self.sampler)
@@ -304,8 +305,9 @@ class SubgraphLoader(Resumable, Profiled):
             end: Callable[[Ids, SampledSubgraph], R], depth: int
         ) -> PrefetchIterator[Any, R]:
             if own is None or groups is None:
+                commits = at_commits(numbers, at, self.graph.pinned, coming.num_samples)
                 return prefetch_map(
-                    lambda number: make(number, end), numbers,
+                    lambda one: make(*one, end), commits,
                     num_threads=self.num_threads, depth=depth, helping=helping,
                 )  # fmt: skip
 

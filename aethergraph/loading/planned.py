@@ -11,7 +11,7 @@ of samples, others for as many samples as the graph's budget has room for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -20,10 +20,12 @@ from aethergraph._tracepoints import stage
 from aethergraph.protocols import RowSource
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups, SamplesAhead
 
-__all__ = ["Coming", "choose_plans", "planned_map"]
+__all__ = ["Coming", "at_commits", "choose_plans", "planned_map"]
 
 S = TypeVar("S")
 P = TypeVar("P")
+T = TypeVar("T")
+C = TypeVar("C")
 R = TypeVar("R")
 
 
@@ -69,6 +71,27 @@ def choose_plans(
     rest = [(i, store) for i, store, column in numbered if column and id(column) not in grouped]
     memory = groups.reserve_ahead(num_seeds) if rest else None
     return Coming(0 if memory is None else memory.count, rest, columns, memory)
+
+
+def at_commits(
+    items: Iterable[T], at: C | None, take: Callable[[], C] | None, num_samples: int
+) -> Iterator[tuple[T, C | None]]:
+    """Yield the items, each with the commit that its sample is to be of; None: that of its moment.
+
+    Samples that wait for a plan hold their commits, and a live graph has few snapshots to give. So
+    those of one plan are of one commit, as those of a group are.
+
+    Args:
+        items: one for each sample.
+        at: the commit of all of them, if they have one.
+        take: takes a snapshot of the last commit; None: nothing changes.
+        num_samples: samples planned at a time; 0: nothing is planned.
+    """
+    commit = at
+    for number, item in enumerate(items):
+        if at is None and take is not None and num_samples and number % num_samples == 0:
+            commit = take()
+        yield item, commit
 
 
 class _Chunk(Generic[S, P]):

@@ -36,7 +36,7 @@ from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.epoch import Delivery, Position
 from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.planned import planned_map
+from aethergraph.loading.planned import at_commits, planned_map
 from aethergraph.loading.profiled import Profiled
 from aethergraph.pyg._batch import (
     as_data,
@@ -333,7 +333,9 @@ class LoaderMixin(OrderMixin, Profiled):
                 return self._fetch_ahead(out)
 
         return planned_map(
-            self._outputs(numbers, self._for_later, coming.num_samples, coming.columns),
+            self._outputs(
+                numbers, self._for_later, coming.num_samples, coming.columns, coming.num_samples
+            ),
             planned.plan,
             finish,
             coming=coming,
@@ -350,19 +352,28 @@ class LoaderMixin(OrderMixin, Profiled):
         end: Callable[[Any], Any],
         depth: int,
         columns: EdgeColumns,
+        planned: int = 0,
     ) -> PrefetchMap[Any, Any]:
-        """Sample ``numbers`` in background threads, gather ``columns``, apply ``end`` to each."""
+        """Sample ``numbers`` in background threads, gather ``columns``, apply ``end`` to each.
+
+        So many as are ``planned`` at a time have one commit.
+        """
         key, at, groups = self._epoch_key(), self._epoch_commit(), self._groups()
         if groups is None:
+            graph = self._live_graph()
 
-            def make(index: Any) -> Any:
-                with stage("batch"), self._reading(at):
+            def make(one: tuple[Any, Any]) -> Any:
+                index, commit = one
+                with stage("batch"), self._reading(commit):
                     return end(self._sample_staged(index, key))
 
-            # Two threads of which the second is faster would see commits out of order.
-            settled = self._live_graph() is None or at is not None
             return prefetch_map(
-                make, numbers, num_threads=self.num_sample_threads, depth=depth, helping=settled
+                make,
+                at_commits(numbers, at, None if graph is None else graph.pinned, planned),
+                num_threads=self.num_sample_threads,
+                depth=depth,
+                # Two threads of which the second is faster would see commits out of order.
+                helping=graph is None or at is not None,
             )
 
         def prepare(index: Any) -> tuple[Steps, Any]:

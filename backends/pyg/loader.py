@@ -105,7 +105,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         num_sample_threads: background threads that sample and fetch ahead. The thread that
             iterates helps where it would wait, unless batches must come from ascending commits.
         plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
-            of tensors with ``storage="uring"`` knows which rows come; see
+            of tensors with ``storage="uring"`` knows which rows come, all of one commit; see
             :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
         feature_source: where ``x`` comes from instead of the graph: the address of a server
             (:func:`aethergraph.remote.open_source`), a source of rows, or an array; or a dict of

@@ -233,6 +233,24 @@ def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) ->
             step(graph, number + 1)
 
 
+def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
+    """There are fewer snapshots than samples that a plan may have."""
+    np.save(tmp_path / "z.npy", np.zeros((100, 200), np.float32))
+    rows = FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")
+    graph = stepping()
+    loader = NeighborLoader(
+        graph, [-1], torch.arange(40).repeat(15), batch_size=1, feature_source={"z": rows},
+        plan_ahead=200,
+    )  # fmt: skip
+    found = []
+    for number, batch in enumerate(loader):
+        assert graph.stats().snapshots <= 8
+        found += rows_seen([batch])
+        if number < 50:
+            step(graph, number + 1)
+    assert found == sorted(found) and found[:200] == [0] * 200 and 2 <= len(set(found)) <= 3
+
+
 @pytest.mark.forks
 def test_a_transform_between_edges_and_rows_in_two_processes() -> None:
     graph = stepping()

@@ -75,6 +75,26 @@ def test_rows_are_of_the_commit_of_the_edges(
             graph.update_nodes(np.arange(60), x=np.full((60, 1), number + 1))
 
 
+def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
+    """There are fewer snapshots than samples that a plan may have."""
+    np.save(tmp_path / "z.npy", np.zeros((30, 200), np.float32))
+    source = {"z": FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
+    graph = live(30)
+    loader = SubgraphLoader(
+        graph, [-1], np.arange(30).repeat(20), batch_size=1, feature_source=source,
+        plan_ahead=200, num_threads=2,
+    )  # fmt: skip
+    commits = []
+    for number, batch in enumerate(loader):
+        assert graph.stats().snapshots <= 8  # of two plans, and of threads
+        assert batch.x is not None
+        commits.append(float(batch.x.max()))
+        if number < 10:
+            graph.update_nodes(np.arange(30), x=np.full((30, 1), number + 1))
+    assert commits == sorted(commits) and 2 <= len(set(commits)) <= 3
+    assert commits[:200] == [0.0] * 200
+
+
 def test_the_graph_grows_between_epochs_and_during_one() -> None:
     graph = live(10)
     loader = SubgraphLoader(graph, [-1], batch_size=4)
