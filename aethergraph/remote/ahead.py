@@ -65,6 +65,9 @@ class RowsAhead:
             raise
         except (AetherError, OSError, EOFError, wire.WireError):
             self._drop()  # what was not asked for would count as received
+        except BaseException:
+            self._drop()
+            raise
 
     def _parts(self) -> Iterator[tuple[int, int, int]]:
         step = rows_at_once(self._row_bytes)

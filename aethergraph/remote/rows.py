@@ -239,11 +239,11 @@ class _Part:
             with at_places(self.places):
                 connection = self._endpoint.take()
                 self._begun = connection, connection.gather(self._ids, self._rows, self._task)
-        except AetherError:
-            raise
-        except (OSError, EOFError):
-            if connection is not None:
+        except BaseException as error:
+            if connection is not None and self._begun is None:
                 connection.close()
+            if isinstance(error, AetherError) or not isinstance(error, (OSError, EOFError)):
+                raise
 
     def receive(self) -> bool:
         """Receive the next reply; return whether more are due on this connection."""
