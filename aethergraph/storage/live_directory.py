@@ -11,9 +11,8 @@ __all__ = ["check_outside", "is_live_directory"]
 
 
 def is_live_directory(path: native.Path) -> bool:
-    """Return whether there is a live graph at ``path``."""
-    name = os.path.join(native.encode_path(path)[0], "graph.json")
-    return os.path.isfile(name)  # Path.is_file() raises if the name is too long
+    """Return whether there is a live graph at ``path``, though it may be damaged."""
+    return _has(native.encode_path(path)[0], "graph.json")
 
 
 def check_outside(path: native.Path) -> None:
@@ -25,8 +24,12 @@ def check_outside(path: native.Path) -> None:
     name = os.path.abspath(native.encode_path(path)[0])
     for place in (name, os.path.realpath(name)):
         folder = os.path.dirname(place)
-        if is_live_directory(folder):
+        if _has(folder, "graph.json") and _has(folder, "CURRENT"):  # not any file of one name
             raise InvalidArgumentError(
                 f"{name} would be a file in {folder}, which is the directory of a live graph and "
                 "takes no others: give a path outside of it"
             )
+
+
+def _has(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))  # Path.is_file() raises for long names
