@@ -446,6 +446,8 @@ def test_static_graphs_stay_out_of_a_live_directory(tmp_path: Path) -> None:
             write()
     with DynamicGraph.open(tmp_path / "live") as graph:
         assert graph.num_edges == 1
+    (tmp_path / "graph.json").write_text('{"nodes": []}')  # of networkx, say
+    static.save(tmp_path / "x.aeg")
 
 
 def test_another_file_in_the_place_of_a_merged_base_is_refused(tmp_path: Path) -> None:
