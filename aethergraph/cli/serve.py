@@ -6,8 +6,9 @@ import gc
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +33,8 @@ _SAMPLES = "Samples"
 #: Seconds that a thread may keep the interpreter while others want it: Python's own, 5 ms, would be
 #: seen in the slowest answers.
 _SWITCH_SECONDS = 0.0005
+#: Seconds between two looks for a signal that another thread has taken.
+_LOOK = 0.2
 #: Letters of a token that nobody goes through all of.
 _TOKEN_LETTERS = 16
 
@@ -198,7 +201,7 @@ def serve_command(
         with showing_metrics():
             server.start()
             _say(f"serving {', '.join(server.names)} at {' and '.join(server.addresses)}")
-            signals.get()
+            _next(signals)
             _close(server, grace, signals)
     finally:
         for number, handler in before.items():
@@ -223,10 +226,21 @@ def _close(server: FeatureServer, grace: float, signals: SimpleQueue[int | None]
         signals.put(None)
 
     threading.Thread(target=close, daemon=True, name="aethergraph close").start()
-    if signals.get() is not None:
+    if _next(signals) is not None:
         server.close(0)
     if failed:
         raise failed[0]
+
+
+def _next(signals: SimpleQueue[int | None]) -> int | None:
+    """Return the next signal; None: the server has closed.
+
+    Any thread of the process may take a signal from the system, such as one that begins another;
+    the main thread, where its handler runs, does not wake up then.
+    """
+    while True:
+        with suppress(Empty):
+            return signals.get(timeout=_LOOK)
 
 
 def _say(text: str) -> None:

@@ -271,7 +271,13 @@ class FeatureServer:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server is closed, by another thread; return whether it is."""
-        return self._ended.wait(timeout)
+        if timeout is not None:
+            return self._ended.wait(timeout)
+        # A thread that serves may take a signal from the system: its handler, such as that of
+        # Ctrl-C, runs when this one wakes up.
+        while not self._ended.wait(_LOOK):
+            pass
+        return True
 
     def __enter__(self) -> FeatureServer:
         return self.start()

@@ -80,7 +80,7 @@ def is_refused(url: str) -> bool:
     host, _, port = url.removeprefix("tcp://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), 30).close()
-    except ConnectionRefusedError:
+    except ConnectionError:  # reset: it has ended in this moment
         return True
     return False
 
