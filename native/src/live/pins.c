@@ -152,8 +152,8 @@ void ae_pin_release(ae_pin *pin) {
 
 void ae_pins_publish(ae_word *committed, bool fences) {
     if (fences)
-        atomic_exchange_explicit(committed, atomic_load_explicit(committed, memory_order_relaxed),
-                                 memory_order_seq_cst);
+        /* Adding 0: threads that only count come here beside the writer, whose commit must stand. */
+        atomic_fetch_add_explicit(committed, 0, memory_order_seq_cst);
     else
         ae_membarrier();
 }
