@@ -251,18 +251,23 @@ TEST(a_forked_child_is_refused) {
     int status = 0;
     REQUIRE_OK(create(&c, 0, true, &g, &err), err);
     CHECK_OK(insert(g, 1000, &state, &err), err);
+    aether_snapshot *resting = live_pin(g);
+    aether_snapshot_rest(resting);
     const pid_t child = fork();
     if (child == 0) {
         aether_snapshot *s;
         int good =
             aether_snapshot_take(g, &s, &err) == AETHER_E_UNSUPPORTED && s == NULL && err.value == getppid();
+        good &= aether_snapshot_renew(resting, &err) == AETHER_E_UNSUPPORTED && err.value == getppid();
+        aether_snapshot_release(resting);
         aether_live_close(g);
         good = good && c.releases == 0;
         _exit(good ? 7 : 8);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
     CHECK_OK(insert(g, 1000, &state, &err), err);
-    aether_snapshot_release(live_pin(g));
+    CHECK_OK(aether_snapshot_renew(resting, &err), err);
+    aether_snapshot_release(resting);
     aether_live_close(g);
     CHECK_EQ(c.releases, LISTS);
 }

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "os/membarrier.h"
+#include "os/process.h"
 
 #define ARENA_STEP ((uint64_t)256 << 10)
 #define CONTROL    0 /* descriptors */
@@ -182,6 +183,15 @@ int ae_graph_check_bases(const ae_graph *g, aether_error *err) {
                                "relation %" PRIu32 " is over a base: call aether_live_set_base() first",
                                g->lists[i].relation);
     return AETHER_OK;
+}
+
+int ae_graph_check_shared(const ae_graph *g, uint64_t owner, aether_error *err) {
+    if (!g->given.reserve || owner == ae_process_self())
+        return AETHER_OK;
+    return ae_error_at(err, AETHER_E_UNSUPPORTED, -1, (int64_t)ae_process_pid(owner),
+                       "the edges of this live graph are in memory that process %" PRIu32
+                       " does not share: read it there, or create it without memory of its own",
+                       ae_process_pid(owner));
 }
 
 int ae_graph_check_relation(const ae_graph *g, uint32_t relation, aether_error *err) {

@@ -48,6 +48,10 @@ static inline ae_lists *ae_graph_lists(const ae_graph *g, uint32_t relation, uin
 /* Fail with AETHER_E_INVALID while the base of a relation is not known. */
 int ae_graph_check_bases(const ae_graph *g, aether_error *err);
 
+/* Fail with AETHER_E_UNSUPPORTED if the arena is a user's memory, of `owner`, which this process does not
+ * share: a forked child has a copy that stays behind. */
+int ae_graph_check_shared(const ae_graph *g, uint64_t owner, aether_error *err);
+
 /* Fail with AETHER_E_RANGE unless there is such a relation. */
 int ae_graph_check_relation(const ae_graph *g, uint32_t relation, aether_error *err);
 

@@ -240,12 +240,8 @@ int aether_live_reclaim(aether_live *g, aether_error *err) {
 
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err) {
     *out = NULL;
-    if (g->graph.given.reserve && g->owner != ae_process_self())
-        return ae_error_at(err, AETHER_E_UNSUPPORTED, -1, (int64_t)ae_process_pid(g->owner),
-                           "the edges of this live graph are in memory that process %" PRIu32
-                           " does not share: read it there, or create it without memory of its own",
-                           ae_process_pid(g->owner));
-    return ae_snapshot_create(&g->graph, out, err);
+    const int rc = ae_graph_check_shared(&g->graph, g->owner, err);
+    return rc ? rc : ae_snapshot_create(&g->graph, out, err);
 }
 
 int ae_live_check_ids(const char *name, const int64_t *ids, uint64_t n, uint64_t count, aether_error *err) {

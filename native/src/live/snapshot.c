@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/task.h"
 #include "live/view.h"
+#include "os/process.h"
 #include "topology/arrays.h"
 
 #define AHEAD        24 /* roots to prefetch ahead, as in topology/arrays.c */
@@ -193,6 +194,7 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
     s->graph = graph;
+    s->owner = ae_process_self();
     s->num_views = graph->num_lists;
     s->counts = (ae_counts *)(void *)((uint8_t *)s + views);
     rc = ae_pin_take(&graph->pins, graph->control.committed, graph->control.fences, &s->pin, &s->epoch, err);
@@ -216,19 +218,28 @@ static void set_pin(aether_snapshot *s, ae_pin *pin, const ae_pin *of_views) {
         s->views[i].pin = of_views;
 }
 
+/* A forked child has its parent's snapshots, too; the slot of one may have become another one's of the child.
+ */
+static bool has_pin(const aether_snapshot *s) {
+    return s->owner == ae_process_self() && ae_pin_is_own(s->pin);
+}
+
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
     if (!s->pin) {
         const ae_graph *g = s->graph;
         ae_pin *pin;
-        const int rc = ae_pin_take(&g->pins, g->control.committed, g->control.fences, &pin, &s->epoch, err);
+        int rc = ae_graph_check_shared(g, s->owner, err);
+        if (!rc)
+            rc = ae_pin_take(&g->pins, g->control.committed, g->control.fences, &pin, &s->epoch, err);
         if (rc)
             return rc;
+        s->owner = ae_process_self();
         set_pin(s, pin, pin);
         show_all(s);
         return AETHER_OK;
     }
     const ae_control *c = &s->graph->control;
-    if (!ae_pin_is_own(s->pin))
+    if (!has_pin(s))
         return ae_error_set(
             err, AETHER_E_UNSUPPORTED,
             "the snapshot was taken by another process, the parent of this one: take one here");
@@ -240,7 +251,7 @@ int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
 void aether_snapshot_release(aether_snapshot *s) {
     if (!s)
         return;
-    if (s->pin)
+    if (s->pin && has_pin(s))
         ae_pin_release(s->pin);
     free(s);
 }
@@ -248,7 +259,8 @@ void aether_snapshot_release(aether_snapshot *s) {
 void aether_snapshot_rest(aether_snapshot *s) {
     if (!s->pin)
         return;
-    ae_pin_release(s->pin);
+    if (has_pin(s))
+        ae_pin_release(s->pin);
     set_pin(s, NULL, &nobodys);
 }
 

@@ -39,7 +39,8 @@ typedef struct ae_view {
 
 struct aether_snapshot {
     const ae_graph *graph;
-    ae_pin *pin; /* NULL: it rests */
+    ae_pin *pin;    /* NULL: it rests */
+    uint64_t owner; /* process that has the pin, or had it last */
     uint64_t epoch;
     uint64_t lsn; /* of that commit in the log */
     uint32_t num_views;
