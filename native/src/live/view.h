@@ -32,12 +32,10 @@ static inline int ae_view_check(const ae_view *s, aether_error *err) {
 
 /* ---- lists ---- */
 
-/* Return `bytes` of the arena from unit `ref` on, or NULL if they do not exist. */
+/* Return `bytes` of the arena from unit `ref` on, or NULL if they have not been taken by now. */
 static inline const void *ae_view_at(const ae_view *s, ae_ref ref, uint64_t bytes) {
-    const uint64_t offset = (uint64_t)ref * AE_UNIT;
-    return bytes <= s->arena->memory.size && offset <= s->arena->memory.size - bytes
-               ? s->arena->memory.data + offset
-               : NULL;
+    const uint64_t offset = (uint64_t)ref * AE_UNIT, end = ae_arena_taken(s->arena);
+    return bytes <= end && offset <= end - bytes ? s->arena->memory.data + offset : NULL;
 }
 
 /* The same for what a position of the view's commit leads to. */
