@@ -14,7 +14,7 @@ static uint64_t mend(ae_writer *w, uint32_t node, uint64_t credit) {
         return 0;
     ae_directory *d = ae_blocks_directory(w, head);
     const uint32_t blocks = ae_head_length(head) / AE_WEIGHT_SUMS_BLOCK;
-    const uint32_t known = ae_directory_summed(d)->blocks, kept = known < blocks ? known : blocks;
+    const uint32_t known = ae_sums_known(w, d), kept = known < blocks ? known : blocks;
     const uint64_t rest = (uint64_t)(blocks - kept) * AE_WEIGHT_SUMS_BLOCK;
     ae_edit e;
     const uint64_t most = ae_directory_summed(d)->sums || credit > FIRST ? credit : FIRST;

@@ -153,6 +153,11 @@ bool ae_sums_own(ae_writer *w, ae_directory *d, uint32_t kept, uint32_t blocks) 
     return true;
 }
 
+uint32_t ae_sums_known(const ae_writer *w, ae_directory *d) {
+    const ae_summed *s = ae_directory_summed(d);
+    return s->sums ? lesser(s->blocks, sums_at(w, s->sums)->room) : 0;
+}
+
 bool ae_sums_are_full(const ae_writer *w, uint64_t head) {
     const ae_summed *s = ae_directory_summed(ae_blocks_directory(w, head));
     return s->blocks == AE_SUMMED_ALL && ae_head_length(head) / BLOCK > sums_at(w, s->sums)->room;

@@ -43,6 +43,8 @@ void ae_sums_break(ae_writer *w, uint32_t node, uint64_t head, uint32_t from, ui
 /* Give a directory of the transaction a block of sums that is the transaction's, with room for `blocks`. The
  * first `kept` sums are copied. Return false without memory. */
 bool ae_sums_own(ae_writer *w, ae_directory *d, uint32_t kept, uint32_t blocks);
+/* Return how many sums of a directory are good. */
+uint32_t ae_sums_known(const ae_writer *w, ae_directory *d);
 /* Write the sums of blocks [from, to) of a list; return the first that could not be made, for an extent that
  * is far. */
 uint32_t ae_sums_make(const ae_writer *w, ae_directory *d, uint32_t from, uint32_t to);
