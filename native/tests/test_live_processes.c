@@ -327,6 +327,7 @@ TEST(processes_are_told_apart) {
     const uint64_t self = ae_process_self();
     CHECK_EQ(ae_process_pid(self), getpid());
     CHECK(ae_process_alive(self));
+    CHECK(ae_process_alive(ae_process_pid(self))); /* it could not read when it had started */
     CHECK(!ae_process_alive(self + (UINT64_C(1) << AE_PROCESS_PID_BITS))); /* the pid, started later */
     const pid_t pid = fork();
     if (pid == 0)

@@ -82,7 +82,8 @@ bool ae_process_alive(uint64_t process) {
     bool alive = pid && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
     if (alive) {
         const told t = look_at(pid);
-        alive = !t.ended && (!t.start || t.start == process >> AE_PROCESS_PID_BITS);
+        const uint64_t start = process >> AE_PROCESS_PID_BITS; /* 0: it could not read its own */
+        alive = !t.ended && (!t.start || !start || t.start == start);
     }
     errno = saved;
     return alive;
