@@ -35,6 +35,7 @@ void ae_shared_set_hooks(const ae_shared_hooks *h) {
 static uint8_t *reserve(uint64_t size) {
     if (size < AE_SHARED_HUGE)
         return NULL;
+    size = (size + PAGE - 1) / PAGE * PAGE; /* or what is behind it could not be given back */
     uint8_t *room =
         mmap(NULL, size + AE_SHARED_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
