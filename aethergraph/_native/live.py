@@ -43,6 +43,9 @@ from aethergraph.errors import UnsupportedError
 
 T = TypeVar("T")
 
+#: Seconds between two looks of a reader for former memory that nobody reads any more.
+_LOOK_SECONDS = 1.0
+
 #: Looked up once: a call for each edge is made of such steps.
 _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 #: ``insert_plain(handle, relation, src, dst, err)`` returns the id of the edge, or the code of an
@@ -221,8 +224,14 @@ class NativeLive:
         """Tell readers in other processes that the graph goes on elsewhere."""
         self._check(lib.aether_live_retire(former, self._err))
 
+    def begin_child(self, follow: Callable[[], NativeLive | None]) -> None:
+        """Become a reader, in a forked child: its copy of a lock may be held for ever."""
+        self.follow, self._following = follow, threading.Lock()
+
     def _catch_up(self) -> None:
-        """Let a reader go on where the graph does."""
+        """Let a reader go on where the graph does, and give up memory where it was."""
+        if self._former:
+            self.drop_former(_LOOK_SECONDS)
         if self.follow is None or not lib.aether_live_is_retired(self._handle):
             return
         with self._following:

@@ -104,7 +104,7 @@ def _forget_writers() -> None:
         store.is_writer, store._lock, store._turn = False, threading.Lock(), None
         store.journal = None
         if store._native is not None:
-            store._native.follow = _follower(store)
+            store._native.begin_child(_follower(store))
 
 
 os.register_at_fork(after_in_child=_forget_writers)

@@ -325,7 +325,10 @@ def test_bases_that_do_not_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.forks
-def test_a_merge_frees_memory_and_readers_follow(tmp_path: Path) -> None:
+def test_a_merge_frees_memory_and_readers_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aethergraph._native.live._LOOK_SECONDS", 0)
     rng = np.random.default_rng(5)
     graph = DynamicGraph.open(tmp_path / "g", NODES, arena_mb=16, order="time", huge_pages=False)
     graph.features = rng.random((NODES, 3), np.float32)
@@ -356,6 +359,9 @@ def test_a_merge_frees_memory_and_readers_follow(tmp_path: Path) -> None:
     del snapshot, expected
     gc.collect()
     assert graph.stats().oldest_commit == now.commit
+    for one in (attached, unpickled):  # without being asked for numbers
+        assert one.in_neighbors(3).tolist() == graph.in_neighbors(3).tolist()
+        assert not one._store.live._former
     child = os.fork()
     if child == 0:
         graph.snapshot()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import weakref
 from pathlib import Path
@@ -84,6 +86,24 @@ def test_a_block_reads_what_a_merge_has_made(tmp_path: Path) -> None:
     with graph.reading():
         same(sampler.sample(range(50), key=1), first)
     same(sampler.sample(range(50), key=1), first)
+    graph.close()
+
+
+@pytest.mark.forks
+def test_a_fork_in_the_middle_of_following_a_merge(tmp_path: Path) -> None:
+    """The child has a copy of the lock that a thread of its parent had."""
+    graph = DynamicGraph.open(tmp_path / "g", 50, 64, durability="none", huge_pages=False)
+    grown(graph, 1)
+    reader = DynamicGraph.attach(tmp_path / "g")
+    graph.merge()
+    graph.insert_edge(1, 2)
+    with reader._store.live._following:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(0 if reader.num_edges == reader.snapshot().num_edges > 0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert reader.num_edges == graph.num_edges
     graph.close()
 
 
