@@ -10,6 +10,7 @@ import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 
 import dgl.storages
 from aethergraph._checks.options import as_flag
+from aethergraph._native.live import held_snapshots, hold_snapshots
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_device, land_pinned, seed_ids
@@ -52,7 +54,7 @@ def _threads() -> ThreadPool:
 
 
 class Fetch:
-    """Read of rows in progress.
+    """Read of rows in progress, at the commit that this thread holds of a graph that changes.
 
     Args:
         read: function that returns the rows.
@@ -60,6 +62,12 @@ class Fetch:
     """
 
     def __init__(self, read: Callable[[], Tensor], ahead: bool) -> None:
+        held = held_snapshots() if ahead else {}
+        if held:
+            # A context of this read alone: the thread of the pool must not hold them for longer.
+            context = copy_context()
+            context.run(hold_snapshots, held)
+            read = functools.partial(context.run, read)
         self._future: Future[Tensor] | None = _threads().submit(read) if ahead else None
         self._read = read
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import dgl
@@ -21,6 +24,7 @@ from live_graphs import (
 )
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
+from aethergraph._parallel.threads import ThreadPool
 from aethergraph.dgl import (
     DataLoader,
     GraphStorage,
@@ -249,6 +253,37 @@ def test_the_graph_grows_between_epochs() -> None:
     rows = dict(zip(second[0].tolist(), second[2][0].srcdata["x"].tolist(), strict=True))
     assert rows == {0: [5.0], 1: [0.0], 30: [7.0]}
     assert storage.num_nodes() == 31 and storage.num_edges() == 2
+
+
+class ReadingPool:
+    """Stands for the pool of threads that read rows: its threads are faster than the caller."""
+
+    def submit(self, read: Callable[[], Any]) -> Future[Any]:
+        with ThreadPool(1, "reads") as pool:
+            return pool.submit(read)
+
+
+@pytest.mark.parametrize("make", [DataLoader, StockLoader])
+def test_rows_and_edges_are_of_the_commit_that_the_caller_holds(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aethergraph.dgl.features._threads", ReadingPool)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    graph = changing()
+    storage, sampler = GraphStorage(graph), NeighborSampler([-1], prefetch_node_feats=["x"])
+    loader = make(storage, torch.arange(30), sampler, batch_size=8)
+
+    def epoch() -> list[Any]:
+        found = []
+        for number, (_, _, (block,)) in enumerate(loader):
+            found.append((block.num_edges(), block.srcdata["x"].unique().tolist()))
+            graph.insert_edges(np.arange(30), np.full(30, number))
+            graph.update_nodes(np.arange(30), x=np.full((30, 1), number + 1.0))
+        return found
+
+    with graph.reading():
+        assert epoch() == [(0, [0.0])] * 4
+    assert epoch()[0] == (120, [4.0])
 
 
 # ---- several types -------------------------------------------------------------------------------
