@@ -143,7 +143,8 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         self.keep_orig_edges = False
         self._exclude = _check_exclude(exclude, self.graph)
         self._true_negatives = bool(true_negatives)
-        self._negatives: dict[EdgeType, NegativeLinks] = {}
+        #: Numbers of nodes at both ends, and what draws among them.
+        self._negatives: dict[EdgeType, tuple[tuple[int, int], NegativeLinks]] = {}
         self._set_seed(seed)
         self._current()  # a wrong argument shows now
 
@@ -330,20 +331,24 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         return links.draw(ends, neg_sampling, generator, (source, target))
 
     def _negative_links(self, kind: EdgeType) -> NegativeLinks:
-        if kind not in self._negatives:
+        ends = kind[0], kind[2]
+        num_nodes = self.graph.num_nodes  # of a live graph those of the commit of this batch
+        counts = num_nodes[ends[0]], num_nodes[ends[1]]
+        made = self._negatives.get(kind)
+        if made is None or made[0] != counts:
             nodes = []
-            for name in (kind[0], kind[2]):
+            for name, count in zip(ends, counts, strict=True):
                 times = self._current().node_times(name)
                 by_time = None if times is None else NodesByTime(native.time_keys(times.array))
-                nodes.append(NegativeNodes(self.graph.num_nodes[name], by_time))
+                nodes.append(NegativeNodes(count, by_time))
             if self._true_negatives and kind not in self.graph:
                 raise InvalidArgumentError(
                     f"true_negatives: the graph holds no edges of {kind!r}, so that every pair "
                     "would do; put them into the graph, or take true_negatives=False"
                 )
             edges = self.graph[kind] if self._true_negatives else None
-            self._negatives[kind] = NegativeLinks(nodes[0], nodes[1], edges)
-        return self._negatives[kind]
+            made = self._negatives[kind] = counts, NegativeLinks(nodes[0], nodes[1], edges)
+        return made[1]
 
     def _targets(self, kind: EdgeType, src: Ids, dst: Ids) -> dict[EdgeType, Ids]:
         """Find the edges that are seed links, or reverses of seed links, by edge type."""

@@ -182,7 +182,8 @@ class NeighborSampler(NeighborSamplerBase):
         self._walk: Walk | None = None
         #: Options and their walker, in one attribute, since threads may share the sampler.
         self._made: tuple[Any, Walker] | None = None
-        self._negatives: NegativeLinks | None = None
+        #: Number of nodes, and what draws among them: one attribute, which threads replace.
+        self._negatives: tuple[int, NegativeLinks] | None = None
         self.num_threads = num_threads
         self.num_neighbors = num_neighbors
         self.subgraph_type = subgraph_type
@@ -435,15 +436,17 @@ class NeighborSampler(NeighborSamplerBase):
         return self._negative_links().draw(ends, neg_sampling, generator, (until, until))
 
     def _negative_links(self) -> NegativeLinks:
-        if self._negatives is None:
-            walk = self._current_walk()
+        walk = self._current_walk()
+        count = walk.graph.num_nodes  # of a live graph that of the commit of this batch
+        made = self._negatives
+        if made is None or made[0] != count:
             by_time = None
             if walk.times is not None and walk.times.of_nodes:
                 by_time = NodesByTime(native.time_keys(walk.times.array))
-            nodes = NegativeNodes(walk.graph.num_nodes, by_time)
+            nodes = NegativeNodes(count, by_time)
             edges = walk.graph if self._true_negatives else None
-            self._negatives = NegativeLinks(nodes, nodes, edges)
-        return self._negatives
+            made = self._negatives = count, NegativeLinks(nodes, nodes, edges)
+        return made[1]
 
     # ---- the rest --------------------------------------------------------------------------
 

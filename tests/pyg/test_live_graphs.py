@@ -23,6 +23,7 @@ from live_graphs import (
 )
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.loader import NeighborLoader as StockNeighborLoader
+from torch_geometric.sampler import NegativeSampling
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroNeighborSampler
 from aethergraph import FeatureStore as Rows
@@ -389,3 +390,31 @@ def test_stock_samplers_of_lists_are_told_of_gaps_in_the_ids() -> None:
     with pytest.raises(UnsupportedError, match="ids without gaps: take NeighborLoader"):
         StockNeighborLoader(as_stores(graph), [2], input_nodes=torch.arange(5))
     assert len(list(NeighborLoader(graph, [2], batch_size=10))) == 2
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_negatives_are_nodes_of_the_commit_of_their_batch(is_typed: bool) -> None:
+    graph: Any = DynamicGraph(20, 8, max_nodes=3000)
+    links: Any = torch.arange(20), torch.arange(20)
+    if is_typed:
+        graph = DynamicHeteroGraph({"user": 20, "post": 30}, [VOTES], 8, max_nodes=3000)
+        links = VOTES, links
+    loader = LinkNeighborLoader(
+        graph, [0], links, batch_size=20, neg_sampling=NegativeSampling("binary", 5), seed=3
+    )
+
+    def largest() -> list[int]:
+        (batch,) = loader
+        stores = [batch[name] for name in ("user", "post")] if is_typed else [batch]
+        return [int(store.n_id.max()) for store in stores]
+
+    assert max(largest()) < 30
+    old = graph.snapshot()
+    if is_typed:
+        graph["user"].add(2000)
+        graph["post"].add(2000)
+    else:
+        graph.add_nodes(2000)
+    assert min(largest()) > 100
+    with graph.reading(old):
+        assert max(largest()) < 30
