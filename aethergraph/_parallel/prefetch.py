@@ -176,7 +176,8 @@ class PrefetchIterator(Generic[T, R]):
     def _take(self, slot: _Slot, workers: _Workers | None) -> R:
         if workers is not None:
             if not workers.threads:
-                _fill_slot(self._function, slot)
+                if slot.ready.locked():  # else it has an error of the items
+                    _fill_slot(self._function, slot)
             elif self._helping:
                 self._help(workers, slot)
         if not slot.ready.acquire(blocking=False):
@@ -222,7 +223,8 @@ class PrefetchIterator(Generic[T, R]):
             if self._workers is None:
                 self._workers = _Workers(self._function, self._num_threads)
             self._slots.append(slot)
-            self._workers.queue.put(slot)
+            if self._workers.threads:  # else nobody would take it from there
+                self._workers.queue.put(slot)
 
     def close(self) -> None:
         """Stop running ahead: drop waiting items, and wait for calls in progress."""

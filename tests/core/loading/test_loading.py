@@ -7,6 +7,7 @@ import itertools
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,22 +82,6 @@ def test_a_consumer_that_is_busy_is_left_alone() -> None:
     assert sum(found[1:]) < 5, "the thread had every result but the first ready"
 
 
-def test_an_interrupt_while_helping_comes_at_once() -> None:
-    interrupted = threading.Event()
-
-    def make(i: int) -> int:
-        if threading.current_thread() is threading.main_thread():
-            interrupted.set()
-            raise KeyboardInterrupt
-        assert interrupted.wait(60)
-        return i
-
-    results = prefetch_map(make, range(100), depth=5, helping=True)
-    with pytest.raises(KeyboardInterrupt):
-        next(results)
-    assert list(results) == [] and prefetch_threads() == []
-
-
 @pytest.mark.parametrize("num_threads", THREADS)
 @pytest.mark.parametrize("helping", [False, True])
 def test_an_exception_comes_at_its_place(num_threads: int, helping: bool) -> None:
@@ -162,6 +147,62 @@ def test_results_are_let_go() -> None:
     with prefetch_map(make, range(20), num_threads=1, depth=2) as results:
         for _ in results:
             assert len(alive) <= 4
+
+
+class Held:
+    """Stands for the rows or the commit of a batch; an instance can be referred to weakly."""
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_results_are_let_go_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_threads(monkeypatch)
+    held = weakref.WeakSet[Held]()
+
+    def make(i: int) -> Held:
+        result = Held()
+        held.add(result)
+        return result
+
+    for _ in prefetch_map(make, range(20), depth=3):
+        assert len(held) <= 2
+
+
+def test_an_exception_of_the_items_comes_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_threads(monkeypatch)
+
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise ZeroDivisionError
+
+    found = []
+    with pytest.raises(ZeroDivisionError):
+        for value in prefetch_map(lambda i: i, items(), depth=2):
+            found.append(value)
+    assert found == [0, 1, 2]
+
+
+def test_an_interrupt_while_threads_begin_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, begun = threading.Thread.start, list[threading.Thread]()
+
+    def interrupt(thread: threading.Thread) -> None:
+        start(thread)
+        begun.append(thread)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(prefetch_map(abs, range(9), num_threads=3))
+    assert len(begun) == 2
+    for thread in begun:
+        thread.join(20)
+    assert prefetch_threads() == []
 
 
 @pytest.mark.parametrize("num_threads", THREADS)
