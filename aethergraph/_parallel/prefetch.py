@@ -73,6 +73,21 @@ def _work(
 
 class _Workers:
     """Threads of one iterator, as many as the system grants.
+def _raise_error(slot: _Slot) -> None:
+    """Raise the error of a slot, which lets go of it.
+
+    The error refers to the frames that it went through and these to the slot: in a circle they
+    would keep rows and commits of the batch until the garbage collector comes.
+    """
+    error = slot.error
+    slot.error = None
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error
+
+
 
     They refer to the queue and the function, not to the iterator, so that it can be collected.
     """
@@ -183,8 +198,7 @@ class PrefetchIterator(Generic[T, R]):
         if not slot.ready.acquire(blocking=False):
             with stage("wait"):
                 slot.ready.acquire()
-        if slot.error is not None:
-            raise slot.error
+        _raise_error(slot)
         with self._lock:
             self._taking -= 1  # not after an error, which closes the iterator
             self._fill()  # the threads stay busy while the consumer works on this result
@@ -223,13 +237,16 @@ class PrefetchIterator(Generic[T, R]):
             if self._workers is None:
                 self._workers = _Workers(self._function, self._num_threads)
             self._slots.append(slot)
+            if slot is wanted:
+                return
             if self._workers.threads:  # else nobody would take it from there
                 self._workers.queue.put(slot)
 
     def close(self) -> None:
         """Stop running ahead: drop waiting items, and wait for calls in progress."""
         self._items = None
-        for slot in self._slots:
+        dropped = list(self._slots)
+        for slot in dropped:
             slot.cancelled = True
         self._slots.clear()
         workers = self._workers
@@ -260,6 +277,8 @@ def prefetch_map(
 
     ``items`` is read by the consumer's thread, ``function`` runs in the others (if ``helping``, in
     both). An exception of either is raised in place of its result, and ends the iteration. Closing,
+        for slot in dropped:
+            slot.error = None  # see _raise_error
     dropping, or leaving a ``with`` block stops the threads.
 
     Args:

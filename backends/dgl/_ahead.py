@@ -55,8 +55,12 @@ class Coming:
     def finish(self) -> Any:
         """Return the result of the batch; once, and in the order of the batches."""
         if self.batch is None:
-            assert self._error is not None
-            raise self._error
+            error, self._error = self._error, None
+            assert error is not None
+            try:
+                raise error
+            finally:
+                del error  # or it would keep itself, by this frame, and the graph with it
         drawn = self._walk.draw(self.batch) if self.samples is None else next(self.samples)
         return end_steps(self._steps, drawn)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,6 +201,22 @@ def test_errors_stay_with_their_batch(path: Path) -> None:
                 assert next(iterator)[1].tolist() == list(range(10 * number, 10 * number + 10))
         with pytest.raises(StopIteration):
             next(iterator)
+
+
+def test_an_error_holds_nothing_when_it_is_gone(path: Path) -> None:
+    seeds = torch.tensor([NUM_NODES])
+    gc.collect()
+    gc.disable()
+    try:
+        graph = load(path, "uring")
+        loader = DataLoader(GraphStorage(graph), seeds, NeighborSampler([3], seed=1), batch_size=1)
+        with pytest.raises(errors.OutOfRangeError):
+            list(loader)
+        held = weakref.ref(graph)
+        del graph, loader
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_loaders_that_are_dropped_leave_the_budget(path: Path) -> None:

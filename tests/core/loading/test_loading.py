@@ -153,6 +153,39 @@ class Held:
     """Stands for the rows or the commit of a batch; an instance can be referred to weakly."""
 
 
+@pytest.mark.parametrize("num_threads", [0, 1])
+@pytest.mark.parametrize("helping", [False, True])
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_an_error_holds_nothing_when_it_is_gone(
+    num_threads: int, helping: bool, is_dropped: bool
+) -> None:
+    held = weakref.WeakSet[Held]()
+    has_failed = threading.Event()
+
+    def fail(i: int) -> int:
+        if i == 0:
+            return i
+        rows = Held()
+        held.add(rows)
+        has_failed.set()
+        raise KeyError("rows")
+
+    gc.collect()
+    gc.disable()
+    try:
+        results = prefetch_map(fail, range(9), num_threads=num_threads, depth=2, helping=helping)
+        assert next(results) == 0
+        if not is_dropped:
+            with pytest.raises(KeyError):
+                next(results)
+        elif num_threads:
+            assert has_failed.wait(60)
+        results.close()
+        assert not held
+    finally:
+        gc.enable()
+
+
 def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
