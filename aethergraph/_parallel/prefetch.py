@@ -29,7 +29,7 @@ from aethergraph._parallel.threads import start_thread
 from aethergraph._tracepoints import stage
 from aethergraph.errors import ClosedError, InvalidArgumentError
 
-__all__ = ["PrefetchIterator", "prefetch_iter", "prefetch_map"]
+__all__ = ["PrefetchIterator", "call_in_epoch", "prefetch_iter", "prefetch_map"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,10 +49,25 @@ class _Slot:
         self.ready.acquire()
 
 
+def call_in_epoch(function: Callable[[T], R], item: T) -> R:
+    """Return ``function(item)``, whose StopIteration must not end an epoch as if it were over.
+
+    Raises:
+        RuntimeError: for a StopIteration, as from a generator (PEP 479), unless the function is
+            ``next``.
+    """
+    try:
+        return function(item)
+    except StopIteration as error:
+        if function is next:
+            raise
+        raise RuntimeError("a function that makes batches raised StopIteration") from error
+
+
 def _fill_slot(function: Callable[[Any], Any], slot: _Slot) -> None:
     if not slot.cancelled:
         try:
-            slot.result = function(slot.item)
+            slot.result = call_in_epoch(function, slot.item)
         except BaseException as error:
             slot.error = error
     slot.ready.release()
@@ -159,7 +174,7 @@ class PrefetchIterator(Generic[T, R]):
             raise ClosedError("a prefetching iterator cannot be used in a forked child: make a new")
         try:
             if not self._num_threads:
-                return self._function(self._next_item())
+                return call_in_epoch(self._function, self._next_item())
             begun = self._begin()
             if begun is not None:
                 return self._take(begun[0], begun[1])

@@ -28,7 +28,7 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 from aethergraph._checks.options import as_choice
 from aethergraph._native.live import held_snapshots
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
-from aethergraph._parallel.prefetch import prefetch_map
+from aethergraph._parallel.prefetch import call_in_epoch, prefetch_map
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.random_seeds import SharedCount, check_seed
 from aethergraph._torch.tensors import land_pinned
@@ -315,8 +315,9 @@ class LoaderMixin(OrderMixin, Profiled):
             )
 
     def _sample_staged(self, index: Any, key: int | None) -> Any:
+        seeds = self.input_data[as_index(index)]
         with stage("sample"):
-            return self._sample(self.input_data[as_index(index)], key)
+            return call_in_epoch(lambda given: self._sample(given, key), seeds)
 
     def _samples_ahead(self, numbers: Iterable[Any]) -> PrefetchMap[Any, Any]:
         """Yield sampler outputs of ``numbers``, sampled and fetched in background threads."""
@@ -416,14 +417,14 @@ class LoaderMixin(OrderMixin, Profiled):
             if self.transform is None:
                 return data
             with stage("transform"):
-                return self.transform(data)
+                return call_in_epoch(self.transform, data)
 
     def _build(self, out: Any) -> Any:
         """Make the batch, but for the user's ``transform``."""
         with stage("build"):
             fetched = out.__dict__.pop("_fetched", None)
             if self.transform_sampler_output is not None:
-                out = self.transform_sampler_output(out)
+                out = call_in_epoch(self.transform_sampler_output, out)
             store, order = self.data[0], self._sampler().edge_permutation
             if fetched is None:
                 fetched = fetch(store, out, self._names)

@@ -290,6 +290,17 @@ def test_transforms_run_in_the_thread_that_iterates() -> None:
     assert threads == {threading.get_ident()}
 
 
+@pytest.mark.parametrize("name", ["transform", "transform_sampler_output"])
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}])
+def test_a_transform_does_not_end_the_epoch(name: str, workers: dict[str, Any]) -> None:
+    def stop(value: Any) -> Any:
+        return next(iter(()))
+
+    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, **{name: stop}, **workers)
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        next(iter(loader))
+
+
 def test_transform_sampler_output_comes_before_features() -> None:
     def drop(out: SamplerOutput) -> SamplerOutput:
         out.node = out.node[: out.num_sampled_nodes[0]]

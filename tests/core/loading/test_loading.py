@@ -186,6 +186,19 @@ def test_an_error_holds_nothing_when_it_is_gone(
         gc.enable()
 
 
+@pytest.mark.parametrize("num_threads", THREADS)
+def test_a_function_does_not_end_the_iteration(num_threads: int) -> None:
+    def stop(i: int) -> int:
+        return next(iter([i] * (i < 3)))
+
+    found = []
+    with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
+        for value in prefetch_map(stop, range(10), num_threads=num_threads):
+            found.append(value)
+    assert found == [0, 1, 2]
+    assert isinstance(caught.value.__context__, StopIteration)
+
+
 def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
