@@ -73,21 +73,6 @@ def _fill_slot(function: Callable[[Any], Any], slot: _Slot) -> None:
     slot.ready.release()
 
 
-def _work(
-    function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task, held: Any
-) -> None:
-    cancel_with(task)
-    hold_snapshots(held)
-    while True:
-        slot = queue.get()
-        if slot is None:
-            return
-        _fill_slot(function, slot)
-        del slot  # only the consumer decides how long a result lives
-
-
-class _Workers:
-    """Threads of one iterator, as many as the system grants.
 def _raise_error(slot: _Slot) -> None:
     """Raise the error of a slot, which lets go of it.
 
@@ -103,6 +88,21 @@ def _raise_error(slot: _Slot) -> None:
         del error
 
 
+def _work(
+    function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task, held: Any
+) -> None:
+    cancel_with(task)
+    hold_snapshots(held)
+    while True:
+        slot = queue.get()
+        if slot is None:
+            return
+        _fill_slot(function, slot)
+        del slot  # only the consumer decides how long a result lives
+
+
+class _Workers:
+    """Threads of one iterator, as many as the system grants.
 
     They refer to the queue and the function, not to the iterator, so that it can be collected.
     """
@@ -113,13 +113,18 @@ def _raise_error(slot: _Slot) -> None:
         self.task = Task(0)
         self.threads: list[threading.Thread] = []
         _running.add(self)
-        for _ in range(num_threads):
-            thread = start_thread(
-                _work, "aethergraph-prefetch", function, self.queue, self.task, held_snapshots()
-            )
-            if thread is None:
-                break
-            self.threads.append(thread)
+        try:
+            for _ in range(num_threads):
+                thread = start_thread(
+                    _work, "aethergraph-prefetch", function, self.queue, self.task, held_snapshots()
+                )
+                if thread is None:
+                    break
+                self.threads.append(thread)
+        except BaseException:  # Ctrl-C; one more thread may have begun, which is not listed yet
+            self.queue.put(None)
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End the threads: cancel their native calls and wait for them."""
@@ -163,6 +168,7 @@ class PrefetchIterator(Generic[T, R]):
         self._helping = helping
         self._slots: deque[_Slot] = deque()
         self._lock = threading.Lock()  # consumers in several threads take turns at ``items``
+        self._closed = False
         self._taking = 0  # consumers that wait for a result, or make it
         self._pid = os.getpid()
 
@@ -231,6 +237,8 @@ class PrefetchIterator(Generic[T, R]):
                 workers.queue.put(None)
                 return
             _fill_slot(self._function, slot)
+            if slot is wanted:
+                return
             if slot.error is not None and not isinstance(slot.error, Exception):
                 raise slot.error  # an interrupt is for this moment
 
@@ -249,16 +257,17 @@ class PrefetchIterator(Generic[T, R]):
                 slot.ready.release()
                 self._slots.append(slot)
                 return
+            if self._closed:  # by another thread, while this item was read
+                return
             if self._workers is None:
                 self._workers = _Workers(self._function, self._num_threads)
             self._slots.append(slot)
-            if slot is wanted:
-                return
             if self._workers.threads:  # else nobody would take it from there
                 self._workers.queue.put(slot)
 
     def close(self) -> None:
         """Stop running ahead: drop waiting items, and wait for calls in progress."""
+        self._closed = True
         self._items = None
         dropped = list(self._slots)
         for slot in dropped:
@@ -268,6 +277,8 @@ class PrefetchIterator(Generic[T, R]):
         self._workers = None
         if workers is not None:
             workers.stop()
+        for slot in dropped:
+            slot.error = None  # see _raise_error
 
     def __enter__(self) -> PrefetchIterator[T, R]:
         return self
@@ -292,8 +303,6 @@ def prefetch_map(
 
     ``items`` is read by the consumer's thread, ``function`` runs in the others (if ``helping``, in
     both). An exception of either is raised in place of its result, and ends the iteration. Closing,
-        for slot in dropped:
-            slot.error = None  # see _raise_error
     dropping, or leaving a ``with`` block stops the threads.
 
     Args:

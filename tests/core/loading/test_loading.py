@@ -82,6 +82,22 @@ def test_a_consumer_that_is_busy_is_left_alone() -> None:
     assert sum(found[1:]) < 5, "the thread had every result but the first ready"
 
 
+def test_an_interrupt_while_helping_comes_at_once() -> None:
+    interrupted = threading.Event()
+
+    def make(i: int) -> int:
+        if threading.current_thread() is threading.main_thread():
+            interrupted.set()
+            raise KeyboardInterrupt
+        assert interrupted.wait(60)
+        return i
+
+    results = prefetch_map(make, range(100), depth=5, helping=True)
+    with pytest.raises(KeyboardInterrupt):
+        next(results)
+    assert list(results) == [] and prefetch_threads() == []
+
+
 @pytest.mark.parametrize("num_threads", THREADS)
 @pytest.mark.parametrize("helping", [False, True])
 def test_an_exception_comes_at_its_place(num_threads: int, helping: bool) -> None:
@@ -231,6 +247,27 @@ def test_an_exception_of_the_items_comes_without_threads(monkeypatch: pytest.Mon
         for value in prefetch_map(lambda i: i, items(), depth=2):
             found.append(value)
     assert found == [0, 1, 2]
+
+
+def test_closing_while_another_thread_reads_the_items() -> None:
+    is_read, is_closed = threading.Event(), threading.Event()
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        yield 0
+        is_read.set()
+        assert is_closed.wait(60)
+        yield 1
+
+    results = prefetch_map(abs, items(), num_threads=1, depth=1)
+    consumer = threading.Thread(target=taken.extend, args=(results,))
+    consumer.start()
+    assert is_read.wait(60)
+    results.close()
+    is_closed.set()
+    consumer.join(60)
+    assert taken == [0]
+    assert prefetch_threads() == []
 
 
 def test_an_interrupt_while_threads_begin_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
