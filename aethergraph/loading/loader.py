@@ -248,8 +248,14 @@ class SubgraphLoader(Resumable, Profiled):
         return self.graph
 
     def __iter__(self) -> Iterator[Batch]:
+        at = self._pin()
         position = self._begin()
-        return Delivery(self._run(position.epoch, position.numbers()), position)
+        self._lsn = getattr(at, "lsn", None)
+        return Delivery(self._run(position.epoch, position.numbers(), at), position)
+
+    def _pin(self) -> Any:
+        """Return the graph at the commit of all batches of an epoch; None: each has its own."""
+        return self.graph.pinned() if self.snapshot == "epoch" else None
 
     def batches_at(self, epoch: int, numbers: Iterable[int]) -> Iterator[Batch]:
         """Return batches of an epoch by their numbers, which may come from any rank and twice.
@@ -274,17 +280,14 @@ class SubgraphLoader(Resumable, Profiled):
                     f"numbers[{at}] = {number} is not in 0..{self._total - 1}",
                     position=at, value=number,
                 )  # fmt: skip
-        return self._run(as_integer(epoch, "epoch"), iter(chosen))
+        return self._run(as_integer(epoch, "epoch"), iter(chosen), self._pin())
 
-    def _run(self, epoch: int, numbers: Iterator[int]) -> PrefetchIterator[Any, Batch]:
-        """Return the batches ``numbers`` of an epoch, made ahead."""
+    def _run(self, epoch: int, numbers: Iterator[int], at: Any) -> PrefetchIterator[Any, Batch]:
+        """Return the batches ``numbers`` of an epoch, made ahead, at the commit of :meth:`_pin`."""
         order = self._batches.order(mix_key(self.seed, epoch))
 
         def index_of(number: int) -> Ids:
             return self._batches.index(order, number)
-
-        self._lsn = getattr(self.graph, "lsn", None) if self.snapshot == "epoch" else None
-        at = self.graph.pinned() if self.snapshot == "epoch" else None
 
         def sample(number: int) -> tuple[Ids, SampledSubgraph]:
             index = index_of(number)

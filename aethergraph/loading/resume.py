@@ -102,10 +102,13 @@ class Resumable:
             InvalidArgumentError: it is no state, or that of a loader with other arguments or of
                 another graph; names the first that differs. The loader stays as it was.
         """
+        graph = self._told_graph
+        commit = None
+        if getattr(self, "snapshot", "batch") == "epoch" and getattr(graph, "is_live", False):
+            commit = graph.pinned().lsn  # of the next epoch, not of one that may be running
         epoch, following, order = check_state(
-            state, self._arguments(), self._tell_graph(), self._total,
-            getattr(self, "snapshot", "batch") == "epoch",
-        )  # fmt: skip
+            state, self._arguments(), describe_graph(graph), self._total, commit
+        )
         self._check_order(order)
         first = self._share._replace(rank=0)
         if following and not first.count(self._total, following):

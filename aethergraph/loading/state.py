@@ -49,7 +49,7 @@ def make_state(epoch: int, following: int, order: Any, arguments: Told, graph: T
 
 
 def check_state(
-    state: Any, arguments: Told, graph: Told, total: int, one_commit: bool = False
+    state: Any, arguments: Told, graph: Told, total: int, commit: int | None = None
 ) -> tuple[int, int, Any]:
     """Return epoch, next batch and order of a state that fits a loader.
 
@@ -58,7 +58,8 @@ def check_state(
         arguments: of the loader, as :func:`describe` gives them.
         graph: of the loader, as :func:`describe_graph` gives it.
         total: number of batches of an epoch.
-        one_commit: all batches of an epoch are of one commit of a graph that changes.
+        commit: of a graph that changes, the one that all batches of the next epoch are of; None:
+            each has its own.
 
     Raises:
         InvalidArgumentError: it is no state of a loader, or that of a loader with other arguments
@@ -85,9 +86,9 @@ def check_state(
             "whole log"
         )
     epoch, following = (as_count(state[part], f"state[{part!r}]") for part in ("epoch", "next"))
-    if one_commit and following and was != last:
+    if commit is not None and following and was != commit:
         raise InvalidArgumentError(
-            f"the state is of an epoch of commit {was} of the graph, which is at {last}: "
+            f"the state is of an epoch of commit {was} of the graph, which is at {commit}: "
             "snapshot='epoch' goes on at the same commit only; take states between epochs"
         )
     if following > total:

@@ -188,8 +188,8 @@ class LoaderMixin(OrderMixin, Profiled):
                     "snapshot='epoch' with persistent_workers: workers would keep the commit of "
                     "the first epoch; take persistent_workers=False or snapshot='batch'"
                 )
-            self._lsn = graph.lsn
             at = graph.pinned()
+            self._lsn = at.lsn
         if graph is not None and at is None and self.num_workers and not self.filter_per_worker:
             self._check_transform()
         if self.seed is None:

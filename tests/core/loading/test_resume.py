@@ -230,6 +230,25 @@ def test_live_graphs_are_told_by_directory_and_commit(tmp_path: Path) -> None:
             loader.load_state_dict(state)
 
 
+def test_an_epoch_of_one_commit_goes_on_at_that_commit_only(tmp_path: Path) -> None:
+    with DynamicGraph.open(tmp_path / "a.aegd", COUNT) as live:
+        live.insert_edges(np.arange(COUNT - 1), np.arange(1, COUNT))
+        loader = make_loader(live, snapshot="epoch")
+        batches = iter(loader)
+        next(batches)
+        state, old = loader.state_dict(), live.snapshot()
+        live.insert_edges([1], [3])
+        with pytest.raises(InvalidArgumentError, match=r"an epoch of commit 1 .* which is at 2"):
+            loader.load_state_dict(state)  # though its own epoch is of the commit of the state
+        list(loader.batches_at(0, [3]))  # of the last commit
+        assert loader.state_dict() == state
+        with live.reading(old):
+            other = make_loader(live, snapshot="epoch")
+            other.load_state_dict(state)
+            assert len(list(islice(other, 2))) == 2
+            assert other.state_dict()["graph"] == state["graph"]
+
+
 def test_aligned_batches_go_on_too() -> None:
     parts = np.arange(1000) // 50
     running = partition_aligned_batches(parts, 64, seed=5)
