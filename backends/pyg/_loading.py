@@ -172,7 +172,10 @@ class LoaderMixin(OrderMixin, Profiled):
         now = generators.states()
         if replayed is not None:
             self._set_sampler_epoch(replayed["sampler_epoch"])
-            generators.restore(replayed["generators"])
+            if not position.start and all(map(torch.equal, now, replayed["generators"])):
+                replayed = None  # nothing was drawn yet: the generators go on from here
+            else:
+                generators.restore(replayed["generators"])
         self._begun = self._tell_generators()
         try:
             return Delivery(self._iterate(position, replayed), position, self.num_workers > 0)

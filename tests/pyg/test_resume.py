@@ -109,6 +109,22 @@ def test_a_loader_goes_on_after_every_batch(make: Any, order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("is_other", [False, True])
+def test_no_epoch_comes_twice_after_a_state_between_two(order: str, is_other: bool) -> None:
+    options = {"batch_size": 31, "shuffle": True, **ORDERS[order]}
+    torch.manual_seed(1)
+    loader = of_nodes(**options)
+    epochs = [drawn(loader) for _ in range(3)]
+    torch.manual_seed(1)
+    loader = of_nodes(**options)
+    assert_same(drawn(loader), epochs[0])
+    other = of_nodes(**options) if is_other else loader
+    other.load_state_dict(saved(loader.state_dict()))  # torch's generator is as it was then
+    assert_same(drawn(other), epochs[1])
+    assert_same(drawn(other), epochs[2])
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_go_on_where_threads_were(order: str, persistent: bool) -> None:
     options = {"batch_size": 12, "shuffle": True, **ORDERS[order]}
