@@ -90,12 +90,16 @@ class OrderedSeeds(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         assert self._position is not None
+        # Now, since another epoch may begin before the first batch of this one is asked for.
+        return self._batches_of(self._position, self._key)
+
+    def _batches_of(self, position: Position, key: int) -> Iterator[Any]:
         info = get_worker_info()
         first, step = (0, 1) if info is None else (info.id, info.num_workers)
-        order = self.batches.order(self._key)
-        for number in itertools.islice(self._position.numbers(), first, None, step):
+        order = self.batches.order(key)
+        for number in itertools.islice(position.numbers(), first, None, step):
             seeds = self._pick(self.batches.index(order, number))
-            yield KeyedSeeds(seeds, mix_key(self._key, number)) if self._keyed else seeds
+            yield KeyedSeeds(seeds, mix_key(key, number)) if self._keyed else seeds
 
     def _pick(self, index: Any) -> Any:
         """Return the ids at positions ``index``; of many types those that are there."""

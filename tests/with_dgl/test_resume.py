@@ -104,6 +104,17 @@ def test_a_loader_goes_on_with_other_workers(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", KINDS)
+def test_two_epochs_at_once(make: Any) -> None:
+    options = {"batch_size": 8, "shuffle": True, "seed": 3}
+    whole, running = make(**options), make(**options)
+    epochs = [drawn(whole) for _ in range(2)]
+    first, second = iter(running), iter(running)
+    assert plain(next(second)) == epochs[1][0]
+    assert drawn(first) == epochs[0]
+    assert drawn(second) == epochs[1][1:]
+
+
+@pytest.mark.parametrize("make", KINDS)
 def test_the_union_of_the_ranks_is_the_epoch(make: Any) -> None:
     options = {"batch_size": 8, "shuffle": True, "seed": 3}
     wanted = drawn(make(**options))
