@@ -129,7 +129,8 @@ class Position:
 class Delivery(Generic[R]):
     """Iterator over the batches of an epoch that counts what it has given out.
 
-    Batches that were made ahead and not asked for do not count.
+    Batches that were made ahead and not asked for do not count. One that has failed counts as soon
+    as a later one is given out, or the epoch has ended behind it: until then it would come again.
 
     Args:
         batches: the iterator that makes them.
@@ -141,6 +142,7 @@ class Delivery(Generic[R]):
         self._batches = batches
         self._position = position
         self._in_workers = in_workers
+        self._failed = 0  # batches since the last one that was given out
 
     def __iter__(self) -> Delivery[R]:
         return self
@@ -148,16 +150,25 @@ class Delivery(Generic[R]):
     def __next__(self) -> R:
         try:
             batch: R = next(self._batches)
+        except StopIteration:
+            if self._position.delivered + self._failed >= len(self):  # else an error has ended it
+                self._count(self._failed)
+            raise
         except Exception as error:
-            if not self._in_workers or isinstance(error, StopIteration):
+            self._failed += 1
+            if not self._in_workers:
                 raise
             # Torch raises what a worker has raised in a frame that keeps it in a variable. In this
             # circle the iterator would wait for the garbage collector, and torch would then take 5
             # seconds to end each worker. Of these frames nobody learns anything: the message has
             # the worker's.
             raise error.with_traceback(None) from None
-        self._position.delivered += 1
+        self._count(self._failed + 1)
         return batch
+
+    def _count(self, number: int) -> None:
+        self._position.delivered += number
+        self._failed = 0
 
     def __len__(self) -> int:
         return self._position._share.count(self._position.total, self._position.start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from aethergraph.pyg import (
 
 pytestmark = pytest.mark.pyg
 
+FORK = {"num_workers": 1, "multiprocessing_context": "fork"}
 LINKS = torch.arange(140).reshape(2, 70)
 
 
@@ -106,6 +108,29 @@ def test_a_loader_goes_on_after_every_batch(make: Any, order: str) -> None:
         if done == 2:
             assert_same(drawn(other), epochs[2])
         torch.set_rng_state(generator)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prefetch_batches": 0}, FORK, {**FORK, "filter_per_worker": True}],
+)
+def test_a_batch_that_has_failed_counts_when_a_later_one_comes(options: dict[str, Any]) -> None:
+    def fail(batch: Any) -> Any:
+        if {60, 149} & set(batch.n_id[: batch.batch_size].tolist()):
+            raise OSError("no such row")
+        return batch
+
+    loader = of_nodes(batch_size=30, transform=fail, **options)
+    batches, found = iter(loader), []
+    for _ in range(5):
+        with suppress(OSError):
+            next(batches)
+        found.append(loader.state_dict()["next"])
+    assert found == [1, 2, 2, 4, 4]
+    with pytest.raises(StopIteration):
+        next(batches)
+    state = loader.state_dict()
+    assert (state["epoch"], state["next"]) == (1, 0)
 
 
 @pytest.mark.parametrize("order", ORDERS)
