@@ -71,7 +71,7 @@ class Batches:
         self.total = count // batch_size if drop_last else -(-count // batch_size)
         self._length = run_length(batch_size, mix)
         self.partitions: Partitions | None = None
-        self._mix = mix
+        self._mix = int(mix)  # as states describe it
         if partitions is not None:
             if not shuffle:
                 raise InvalidArgumentError("partitions need shuffle=True: their seeds are mixed")

@@ -203,6 +203,12 @@ def test_other_fanouts_and_graphs_are_refused(graph: Graph) -> None:
         make_loader(other).load_state_dict(state)
 
 
+def test_a_number_of_numpy_is_that_number(graph: Graph) -> None:
+    parts = np.arange(COUNT) // 25
+    state = make_loader(graph, partitions=parts, mix=np.int64(4)).state_dict()
+    make_loader(graph, partitions=parts, mix=4).load_state_dict(state)
+
+
 # ---- live graphs -----------------------------------------------------------------------------
 
 
