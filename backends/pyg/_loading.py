@@ -166,8 +166,9 @@ class LoaderMixin(OrderMixin, Profiled):
         self._set_next_epoch(check_count(epoch, "epoch", 0))
 
     def __iter__(self) -> Iterator[Any]:
+        at = self._take_commit()  # before an epoch is counted, as it may raise
         position, replayed = self._begin(), self._order_state
-        self._order_state = None
+        self._order_state, self._lsn = None, getattr(at, "lsn", None)
         generators = self._numbers.generators
         now = generators.states()
         if replayed is not None:
@@ -178,23 +179,28 @@ class LoaderMixin(OrderMixin, Profiled):
                 generators.restore(replayed["generators"])
         self._begun = self._tell_generators()
         try:
-            return Delivery(self._iterate(position, replayed), position, self.num_workers > 0)
+            return Delivery(self._iterate(position, replayed, at), position, self.num_workers > 0)
         finally:
             if replayed is not None:  # the numbers were drawn when the epoch began
                 generators.restore(now)
 
-    def _iterate(self, position: Position, replayed: Any) -> Iterator[Any]:
-        graph, at = self._live_graph(), None
-        if self.snapshot == "epoch" and graph is not None:
+    def _take_commit(self) -> Any:
+        """Return the graph at the commit of all batches of an epoch; None: each has its own."""
+        graph = self._live_graph()
+        if graph is None:
+            return None
+        if self.snapshot == "epoch":
             if self.persistent_workers:
                 raise InvalidArgumentError(
                     "snapshot='epoch' with persistent_workers: workers would keep the commit of "
                     "the first epoch; take persistent_workers=False or snapshot='batch'"
                 )
-            at = graph.pinned()
-            self._lsn = at.lsn
-        if graph is not None and at is None and self.num_workers and not self.filter_per_worker:
+            return graph.pinned()
+        if self.num_workers and not self.filter_per_worker:
             self._check_transform()
+        return None
+
+    def _iterate(self, position: Position, replayed: Any, at: Any) -> Iterator[Any]:
         if self.seed is None:
             key = next_iteration_key(self.generator)
         else:

@@ -313,6 +313,18 @@ def test_an_epoch_of_one_commit_is_not_gone_on_with_at_another(tmp_path: Path) -
     live.close()
 
 
+def test_an_epoch_that_is_refused_is_not_counted() -> None:
+    live = DynamicGraph(60, 8)
+    live.insert_edges(np.arange(600) % 60, np.arange(600) // 10)
+    options: dict[str, Any] = {"batch_size": 10, "seed": 1, **FORK}
+    options["filter_per_worker"] = False
+    loader = NeighborLoader(live, [1], transform_sampler_output=lambda out: out, **options)
+    with pytest.raises(InvalidArgumentError, match="transform_sampler_output with workers"):
+        iter(loader)
+    loader.transform_sampler_output = None
+    assert_same(drawn(loader), drawn(NeighborLoader(live, [1], **options)))
+
+
 # ---- torchdata -------------------------------------------------------------------------------
 
 
