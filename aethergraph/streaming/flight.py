@@ -2,7 +2,7 @@ r"""FlightSource: rows that programs send by Arrow Flight's DoPut.
 
 A stream of DoPut, whose descriptor is a path of one part, the number of the partition::
 
-    server   {"next": 1200}                    number of the row to send next
+    server   {"next": 1200, "on_disk": 1000}   row to send next; those before 1000 are on disk
     client   record batch  {"first": 1200}     rows 1200 ...; the metadata may be left out
     server   {"next": 1700}                    rows before 1700 are on disk
              {"error": "..."}                  no more are taken, as the ingestor has failed
@@ -78,14 +78,17 @@ class FlightSource(PushedSource):
         client = pyarrow.flight.connect("grpc://localhost:8815")
         partition = pyarrow.flight.FlightDescriptor.for_path("0")
         writer, answers = client.do_put(partition, table.schema)
-        following = json.loads(answers.read().to_pybytes())["next"]   # the row to begin with
-        writer.write_table(table.slice(following))
+        begin = json.loads(answers.read().to_pybytes())
+        writer.write_table(table.slice(begin["next"]))                # the row to begin with
         writer.done_writing()
-        while following < len(table):
-            following = json.loads(answers.read().to_pybytes())["next"]   # on disk up to here
+        on_disk = begin["on_disk"]
+        while on_disk < len(table):
+            on_disk = json.loads(answers.read().to_pybytes())["next"]     # on disk up to here
 
-    A client keeps rows until it hears that they are on disk, and sends them again after a broken
-    connection, from the number that it is told. If the ingestor fails, it hears ``{"error": why}``.
+    A client keeps rows until it hears that they are on disk, and goes on after a broken connection
+    with the row ``"next"`` that it is told. Rows before it may not be on disk yet: those before
+    ``"on_disk"`` are, and of the others it hears. If the ingestor fails, it hears
+    ``{"error": why}``.
     One stream sends a partition; a newer one takes its place.
 
     Args:

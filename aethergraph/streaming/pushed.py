@@ -8,7 +8,8 @@
 
 A row has the number that follows the one before in its partition, whoever sent that. A sender is
 told the number to begin with, and the one behind the last row that is on disk; it keeps rows until
-then. So each row is in the graph once, whichever side is killed.
+then. So each row is in the graph once, whichever side is killed. After a broken connection the two
+differ: rows that came before are here, and need not be sent again, but may not be on disk yet.
 """
 
 from __future__ import annotations
@@ -219,12 +220,14 @@ class PushedSource(SchemaSource):
                 other.is_current = False
             self._senders = self._senders.difference(before) | {one}
             one.partition = partition
-            one.told = self._next.setdefault(partition, 0)
+            # Rows of the one before that wait are this one's now: it hears once they are on disk.
+            following = one.end_row = self._next.setdefault(partition, 0)
+            one.told = on_disk = self._on_disk.get(partition, 0)
             self._read.setdefault(partition, 0)
             self._changed.notify_all()
         for other in before:
             other.leave()
-        one.say(next=one.told)
+        one.say(next=following, on_disk=on_disk)
         one.telling = threading.Thread(target=self._tell, args=(one,), daemon=True)
         one.telling.start()
         return None

@@ -3,13 +3,14 @@ r"""SocketSource: rows that programs send over TCP, as Arrow IPC streams.
 A connection, as lines of JSON and then Arrow::
 
     client   {"token": "...", "partition": 0}\n          who it is, and what it sends
-    server   {"next": 1200}\n                            number of the row to send next
+    server   {"next": 1200, "on_disk": 1000}\n           row to send next; which are on disk
     client   Arrow IPC stream                            rows 1200, 1201, ...
     server   {"next": 1700}\n ...                        rows before 1700 are on disk
              {"error": "..."}\n                          and the end
 
 A client keeps rows until the server says that they are on disk, and after a broken connection sends
-from "next" on. So each row is in the graph once, whichever side is killed.
+from "next" on. Rows before that which are not on disk yet are here; the server says when they are.
+So each row is in the graph once, whichever side is killed.
 """
 
 from __future__ import annotations
@@ -132,14 +133,18 @@ class SocketSource(PushedSource):
         file = socket.create_connection(("localhost", 9000)).makefile("rwb")
         file.write(b'{"partition": 0}\n')
         file.flush()
-        following = json.loads(file.readline())["next"]        # the row to begin with
+        begin = json.loads(file.readline())
         with pyarrow.ipc.new_stream(file, table.schema) as stream:
-            stream.write_table(table.slice(following))
+            stream.write_table(table.slice(begin["next"]))     # the row to begin with
         file.flush()
+        on_disk = begin["on_disk"]
+        while on_disk < len(table):
+            on_disk = json.loads(file.readline())["next"]      # on disk up to here
 
     The server says ``{"next": n}`` once the rows before n are on disk. A client keeps rows until
-    then, and sends them again after a broken connection, from the number that it is told. If the
-    ingestor fails, it says ``{"error": why}`` and ends.
+    then, and goes on after a broken connection with the row ``"next"`` that it is told. Rows before
+    it may not be on disk yet: those before ``"on_disk"`` are, and of the others it hears. If the
+    ingestor fails, the server says ``{"error": why}`` and ends.
 
     Args:
         name: name under which the graph keeps the offsets.

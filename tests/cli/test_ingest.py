@@ -206,7 +206,7 @@ def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
             )
             partition = flight.FlightDescriptor.for_path("0")
             writer, answers = client.do_put(partition, rows.schema, call)
-            assert json.loads(answers.read().to_pybytes()) == {"next": 0}
+            assert json.loads(answers.read().to_pybytes()) == {"next": 0, "on_disk": 0}
             writer.write_table(rows)
             assert json.loads(answers.read().to_pybytes()) == {"next": 2}
         finally:

@@ -50,14 +50,18 @@ class Sender:
             pa.schema([("u", pa.int64()), ("v", pa.int64())]),
             flight.FlightCallOptions(headers=headers, timeout=WAIT),
         )
-        self.next = self.hear()
+        begin = self.hear_all()
+        self.next, self.on_disk = begin["next"], begin["on_disk"]
 
-    def hear(self) -> int:
+    def hear_all(self) -> dict[str, int]:
         said = self.reader.read()
         if said is None:  # the error is told at the end
             self.writer.close()
             raise AssertionError("nothing was said")
-        return int(json.loads(said.to_pybytes())["next"])
+        return {name: int(number) for name, number in json.loads(said.to_pybytes()).items()}
+
+    def hear(self) -> int:
+        return self.hear_all()["next"]
 
     def send(self, end: int, size: int = 100, begin: int | None = None) -> None:
         first = self.next if begin is None else begin
@@ -72,9 +76,10 @@ class Sender:
 
     def told(self, number: int) -> int:
         """Wait until the server says that rows up to a number are on disk."""
-        while self.next < number:
-            self.next = self.hear()
-        return self.next
+        while self.on_disk < number:
+            self.on_disk = self.hear()
+        self.next = max(self.next, self.on_disk)
+        return self.on_disk
 
     def close(self) -> None:
         with suppress(pa.ArrowException):
@@ -183,6 +188,25 @@ def test_clients_and_servers_that_break_off() -> None:
     assert sorted(dst.tolist()) == list(range(2000)) and not src.any()
 
 
+def test_who_comes_again_hears_of_the_rows_that_were_sent_before() -> None:
+    source = FlightSource("events", SCHEMA)
+    source.open({})
+    try:
+        first = Sender(source.port, 0)
+        first.send(10)
+        assert [one.following for one in source.poll(WAIT) or ()] == [10]
+        first.client.close()
+        again = Sender(source.port, 0)
+        assert (again.next, again.on_disk) == (10, 0)
+        again.writer.done_writing()  # there is nothing left to send
+        source.acknowledge({0: 10})
+        assert again.told(10) == 10
+        assert again.reader.read() is None  # and then it ends
+        again.close()
+    finally:
+        source.close()
+
+
 def test_a_slow_reader_makes_clients_wait() -> None:
     source = FlightSource("events", SCHEMA)
     source.open({})
@@ -226,7 +250,7 @@ def test_a_newer_stream_takes_the_place(monkeypatch: pytest.MonkeyPatch) -> None
         descriptor = flight.FlightDescriptor.for_path("0")
         table = pa.table({"u": [1], "v": [2]})
         writer, reader = second.client.do_put(descriptor, table.schema)
-        assert json.loads(reader.read().to_pybytes()) == {"next": 10}
+        assert json.loads(reader.read().to_pybytes()) == {"next": 10, "on_disk": 0}
         with pytest.raises(pa.ArrowException, match="another stream sends partition 0"):
             second.send(11)
             while True:

@@ -25,6 +25,8 @@ from aethergraph.testing import SourceContract
 pa = pytest.importorskip("pyarrow")
 WAIT = 60
 SCHEMA = Schema.arrow(src="u", dst="v")
+#: What a client of a partition is told that nobody has sent yet.
+FIRST = {"next": 0, "on_disk": 0}
 
 
 def small() -> DynamicGraph:
@@ -51,7 +53,7 @@ class Sender:
 
     def told(self, number: int) -> int:
         """Wait until the server says that rows up to a number are on disk."""
-        last = self.answer["next"]
+        last = self.answer["on_disk"]
         while last < number:
             last = json.loads(self.file.readline())["next"]
         return last
@@ -84,13 +86,13 @@ def test_rows_come_and_are_acknowledged(tmp_path: Path) -> None:
     with Ingestor(graph, source):
         senders = [Sender(source.port, number) for number in range(3)]
         for sender in senders:
-            assert sender.answer == {"next": 0}
+            assert sender.answer == FIRST
             sender.send(500)
         for sender in senders:
             assert sender.told(500) == 500
         assert graph.num_edges == 1500  # what was acknowledged is there
         again = Sender(source.port, 1)
-        assert again.answer == {"next": 500}
+        assert again.answer == {"next": 500, "on_disk": 500}
         again.send(700)
         assert again.told(700) == 700
     assert graph.offsets("events") == {0: 500, 1: 700, 2: 500}
@@ -128,6 +130,27 @@ def test_clients_and_servers_that_break_off(tmp_path: Path) -> None:
                 sender.close()  # perhaps before all has been read
     src, dst, _ = graph.snapshot().edge_list()
     assert sorted(dst.tolist()) == list(range(3000)) and not src.any()
+
+
+def test_who_comes_again_hears_of_the_rows_that_were_sent_before() -> None:
+    source = SocketSource("events", SCHEMA)
+    source.open({})
+    try:
+        first = Sender(source.port, 0)
+        first.send(10)
+        assert [one.following for one in source.poll(WAIT) or ()] == [10]
+        first.close()
+        again = Sender(source.port, 0)
+        assert again.answer == {"next": 10, "on_disk": 0}
+        again.socket.shutdown(socket.SHUT_WR)  # there is nothing left to send
+        source.acknowledge({0: 4})
+        assert json.loads(again.file.readline()) == {"next": 4}
+        source.acknowledge({0: 10})
+        assert again.told(10) == 10
+        assert again.file.readline() == b""  # and then it ends
+        again.close()
+    finally:
+        source.close()
 
 
 def test_a_slow_reader_makes_clients_wait() -> None:
@@ -176,7 +199,7 @@ def test_strangers_are_refused(greeting: bytes, message: str) -> None:
                 one.sendall(greeting)
             with suppress(ConnectionError):  # it may end before all was sent
                 assert message in json.loads(one.makefile("rb").readline())["error"]
-        assert Sender(source.port, 0, token="secret").answer == {"next": 0}
+        assert Sender(source.port, 0, token="secret").answer == FIRST
         assert source.poll(0) == []
     finally:
         source.close()
@@ -216,7 +239,7 @@ def test_messages_are_not_larger_than_allowed() -> None:
             many.send(300, 300)
         assert "a message of 4800 bytes, where 4096" in json.loads(many.file.readline())["error"]
         few = Sender(source.port, 0)
-        assert few.answer == {"next": 0}
+        assert few.answer == FIRST
         few.send(300, 200)
         found = 0
         while found < 300:
@@ -237,10 +260,10 @@ def test_strangers_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         silent = [socket.create_connection(address, timeout=WAIT) for _ in range(10)]
         senders = [Sender(source.port, number, token="t") for number in range(2)]
-        assert [one.answer for one in senders] == [{"next": 0}] * 2
+        assert [one.answer for one in senders] == [FIRST] * 2
         third = Sender(source.port, 2, token="t")
         assert third.answer == {"error": "there are 2 senders already, and not more at once"}
-        assert Sender(source.port, 1, token="t").answer == {"next": 0}  # in place of the one before
+        assert Sender(source.port, 1, token="t").answer == FIRST  # in place of the one before
         assert [one.recv(1) for one in silent[:7]] == [b""] * 7  # the oldest were ended
         for one in silent:
             one.close()
@@ -301,7 +324,7 @@ def test_too_many_are_told_so_in_tls(
     source.open({})
     try:
         first = Sender(source.port, 0, trusting)
-        assert first.answer == {"next": 0}
+        assert first.answer == FIRST
         assert "there are 1 senders already" in Sender(source.port, 1, trusting).answer["error"]
     finally:
         source.close()
