@@ -11,7 +11,7 @@ This module and columns.py are the only ones of streams that look into what a li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
@@ -30,6 +30,7 @@ from aethergraph.streaming.columns import (
     Array,
     Column,
     Ids,
+    find_timed,
     read_flags,
     read_integers,
     read_keys,
@@ -62,8 +63,10 @@ class Changes:
     times: Ids | None
     weights: Array | None
     attrs: dict[str, Array] = field(default_factory=dict)
-    #: Times of all records that have one, for the watermark.
+    #: Times for the watermark, where records bring some; those of records without one say nothing.
     event_times: Ids | None = None
+    #: Records that have a time, bool [n]; None: all of them, if there are event times.
+    timed: NDArray[np.bool_] | None = None
     #: Number of each record.
     offsets: Ids | None = None
     #: Keys by end, where nodes have keys: ``src`` and ``dst`` are places in them until they are
@@ -79,8 +82,23 @@ class Changes:
         return Changes(
             self.kind, self.src[kept], cut(self.dst), cut(self.delete), cut(self.times),
             cut(self.weights), {name: rows[kept] for name, rows in self.attrs.items()},
-            cut(self.event_times), cut(self.offsets), self.keys,
+            cut(self.event_times), cut(self.timed), cut(self.offsets), self.keys,
         )  # fmt: skip
+
+    @property
+    def newest(self) -> int | None:
+        """Largest time of those records that have one; None: none has."""
+        times = self.event_times
+        if times is not None and self.timed is not None:
+            times = times[self.timed]
+        return int(times.max()) if times is not None and len(times) else None
+
+    def where_time(self, wrong: Callable[[Ids], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """Return the records whose time is one that ``wrong`` names; those without one are not."""
+        if self.event_times is None:
+            return np.zeros(len(self), bool)
+        found = wrong(self.event_times)
+        return found if self.timed is None else found & self.timed
 
     def __len__(self) -> int:
         return len(self.src)
@@ -325,7 +343,9 @@ class Target:
             tables = self._node_tables(kind)
             attrs = self._read_attrs(column, tables, np.ones(len(rows), bool))
             times = self._read_versions(kind, column)
-            return Changes(kind, nodes, None, None, times, None, attrs, None, offsets, (keys, None))
+            return Changes(
+                kind, nodes, None, None, times, None, attrs, None, None, offsets, (keys, None)
+            )
         form = self.form(kind)
         src, src_keys = self._read_ends(column, "src", kind[0])
         dst, dst_keys = self._read_ends(column, "dst", kind[2])
@@ -338,8 +358,9 @@ class Target:
         attrs = self._read_attrs(column, form.attrs, inserted)
         kept = times if form.has_time else None
         return Changes(
-            kind, src, dst, delete, kept, weights, attrs, times, offsets, (src_keys, dst_keys)
-        )
+            kind, src, dst, delete, kept, weights, attrs, times, find_timed(column, inserted),
+            offsets, (src_keys, dst_keys),
+        )  # fmt: skip
 
     def _read_versions(self, kind: str, column: Column) -> Ids | None:
         """Return the times of records of nodes, which are versions of the rows they bring."""

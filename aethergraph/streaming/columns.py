@@ -180,6 +180,31 @@ def read_times(
     return found
 
 
+def find_timed(column: Column, needed: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Return which records have a time; None: all that have a column of times.
+
+    Args:
+        column: the records.
+        needed: records that need a time: they have one, or are refused.
+    """
+    values = column.values("time")
+    if values is None or needed.all():
+        return None
+    if values.dtype.kind == "M":
+        there = ~np.isnat(values)
+    elif values.dtype == object:
+        there = np.array([_is_time(value) for value in values.tolist()], bool)
+    else:
+        return None
+    return there | needed
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value is there, and is not the time that numpy has for none."""
+    moment = as_moment(value)
+    return value is not None and (moment is None or not np.isnat(moment))
+
+
 def _plain_times(unit: str) -> str:
     return (
         "the graph's times are plain numbers: give numbers, or make it with "

@@ -292,8 +292,7 @@ class Loop:
             kept = self._sort_out_late(records, one)
             if len(kept):
                 pending.changes.append(kept)
-                if kept.event_times is not None:
-                    newest.append(int(kept.event_times.max()))
+                newest.append(kept.newest)
         pending.largest[records.partition] = max(
             (one for one in newest if one is not None), default=None
         )
@@ -337,9 +336,9 @@ class Loop:
         name = records.fields.get("time", "time")
         label = "time" if name == "time" else f"{name} (time)"
         for one in changes:
-            times = one.event_times
-            if times is not None and int(times.max()) > limit:
-                wrong = times > limit
+            newest = one.newest
+            if newest is not None and newest > limit:
+                wrong = one.where_time(lambda times: times > limit)
                 bad += _letters(records, one, wrong, lambda at: f"{label} {self._bound.why(at)}")
                 one = one.only(~wrong)
             if len(one):
@@ -351,7 +350,7 @@ class Loop:
         now = self._times.watermark
         if now is None or changes.event_times is None:
             return changes
-        late = changes.event_times < now
+        late = changes.where_time(lambda times: times < now)
         count = int(late.sum())
         self._pending.late += count
         if not count or self._late == "insert":

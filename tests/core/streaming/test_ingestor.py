@@ -407,6 +407,25 @@ def test_late_records(tmp_path: Path) -> None:
             assert again.stats().late == 1
 
 
+def test_deletions_without_a_time_are_neither_late_nor_old(tmp_path: Path) -> None:
+    graph, source = timed(), MemorySource("s")
+    source.append(src=[1, 1], dst=[2, 3], time=[100, 110])
+    source.append(src=[1], dst=[2], time=[None], delete=[True])
+    source.append(src=[1, 1], dst=[3, 4], time=[None, 90], delete=[True, False])
+    source.end()
+    stats = Ingestor(graph, source, batch=1, late="dead_letter", dead_letter=tmp_path / "bad").run()
+    assert (stats.edges, stats.deleted, stats.bad, stats.late) == (2, 2, 0, 1)
+    assert [one["offset"] for one in letters(tmp_path / "bad")] == [4]
+    assert graph.num_edges == 0 and graph.watermark == 110
+    dated = small(edge_time="datetime64[s]", layout="csc")
+    source = MemorySource("t")
+    gone = np.array(["NaT", "2020-01-01"], "datetime64[s]")
+    source.append(src=[1, 2], dst=[2, 2], time=gone, delete=[True, True])
+    source.end()
+    assert Ingestor(dated, source).run().deleted == 0  # there were no such edges
+    assert dated.watermark == gone[1].astype(int)
+
+
 def test_the_watermark_waits_for_the_slowest_and_not_for_the_idle() -> None:
     graph, source = timed(), MemorySource("s")
     source.append(0, src=[1], dst=[0], time=[100])
