@@ -185,16 +185,32 @@ class Ingestor(Loop):
 
         What can fail at the beginning fails here: a source that cannot be reached, for instance.
         """
-        self._open()
-        if self._gives_way:
-            self._pauses = _PAUSE
-            at_once = getattr(self.source, "at_once", None)
-            if at_once is not None:
-                self.source.at_once = min(at_once, _TURN)  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._run_in_thread, name=f"ingest {self._name}")
-        self._thread.daemon = True
-        self._thread.start()
+        self._check_new()
+        try:
+            self._open()
+            if self._gives_way:
+                self._pauses = _PAUSE
+                at_once = getattr(self.source, "at_once", None)
+                if at_once is not None:
+                    self.source.at_once = min(at_once, _TURN)  # type: ignore[attr-defined]
+            self._thread = threading.Thread(target=self._run_in_thread, name=f"ingest {self._name}")
+            self._thread.daemon = True
+            self._thread.start()
+        except BaseException as error:
+            self._end_thread(error)
+            raise
         return self
+
+    def _end_thread(self, error: BaseException) -> None:
+        """End what :meth:`start` began: Ctrl-C may come when the thread runs, or is about to."""
+        if self._claim.acquire(blocking=False):  # it will not read any more
+            self._abandon(error)
+            if self._stats.state == "new":
+                self._claim.release()  # the stream was another's: this may be tried again
+            return
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def run(self) -> IngestStats:
         """Ingest in this thread until the source ends or :meth:`stop` is called.
@@ -206,8 +222,13 @@ class Ingestor(Loop):
             RecordError: a record is bad and there is no dead letter file, or there are too many.
             SourceError: the source cannot be reached, or has lost records.
         """
-        self._open()
-        self._loop()
+        self._check_new()
+        try:
+            self._open()
+            self._loop()
+        except BaseException as error:
+            self._abandon(error)
+            raise
         return self.stats()
 
     def stop(self) -> None:

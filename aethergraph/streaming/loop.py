@@ -100,6 +100,8 @@ class Loop:
         self._lag: dict[int, int] = {}
         self._lag_at = 0.0
         self._stopping = threading.Event()
+        #: Taken for good by the thread that is to read; or by who began that, and was interrupted.
+        self._claim = threading.Lock()
         self._pauses = 0.0
         self._quiet = threading.Condition()
         self._rounds = 0
@@ -113,9 +115,12 @@ class Loop:
         #: Error that ended it.
         self.failure: BaseException | None = None
 
-    def _open(self) -> None:
+    def _check_new(self) -> None:
         if self._stats.state != "new" or self._stopping.is_set():
             raise ClosedError("an ingestor runs once: make another one")
+
+    def _open(self) -> None:
+        """Take the stream. Whatever ends this, the caller calls :meth:`_abandon`."""
         self.graph.store.begin_stream(self._name, self)
         offsets = self.graph.offsets(self._name)
         self._behind = dict(offsets)
@@ -124,23 +129,38 @@ class Loop:
         watermark = saved.pop(WATERMARK, None)
         self._times.restore(saved, watermark)
         self._watermark = watermark
-        try:
-            if self._dead_letter is not None:
-                self._letters = DeadLetters(self._dead_letter, self._name, offsets)
-            check = getattr(self.source, "check_marks", None)
-            if check is not None:
-                check(self.graph.offsets(_marks_of(self._name)))
-            self.source.open(offsets)
-            self._ask_lag(force=True)
-            if self._cut is not None:
-                self._cuts = Cuts(self._cut, self._name, offsets)
-        except BaseException as error:
-            self._fail(error)
-            self.graph.store.end_stream(self._name, self)
-            self.source.close()
-            raise
+        if self._dead_letter is not None:
+            self._letters = DeadLetters(self._dead_letter, self._name, offsets)
+        check = getattr(self.source, "check_marks", None)
+        if check is not None:
+            check(self.graph.offsets(_marks_of(self._name)))
+        self.source.open(offsets)
+        self._ask_lag(force=True)
+        if self._cut is not None:
+            self._cuts = Cuts(self._cut, self._name, offsets)
         self._note_commit()
         self._stats.state = "running"
+
+    @property
+    def _has_stream(self) -> bool:
+        return self.graph.store.streams.get(self._name) is self
+
+    def _abandon(self, error: BaseException) -> None:
+        """Give up a stream that this has taken, and does not read, so that others can take it."""
+        if not self._has_stream:  # it is another's, or the loop has given it up already
+            return
+        try:
+            self._fail(error)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self.graph.store.end_stream(self._name, self)
+        self.source.close()
+        if self._letters is not None:
+            self._letters.close()
+        with self._quiet:
+            self._quiet.notify_all()
 
     def _note_commit(self) -> None:
         """Note where the graph is, and keep it if that is asked for."""
@@ -152,7 +172,8 @@ class Loop:
 
     def _run_in_thread(self) -> None:
         with suppress(BaseException):  # kept in .failure
-            self._loop()
+            if self._claim.acquire(blocking=False):
+                self._loop()
 
     def _loop(self) -> None:
         try:
@@ -166,13 +187,7 @@ class Loop:
             self._fail(error)
             raise
         finally:
-            with suppress(ClosedError):
-                self.graph.store.end_stream(self._name, self)
-            self.source.close()
-            if self._letters is not None:
-                self._letters.close()
-            with self._quiet:
-                self._quiet.notify_all()
+            self._release()
 
     def _fail(self, error: BaseException) -> None:
         self._stats.state, self._stats.reason = "failed", str(error)

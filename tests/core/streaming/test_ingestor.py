@@ -601,6 +601,50 @@ def test_a_stream_is_taken_by_one_ingestor() -> None:
         one.start()
 
 
+def test_an_error_at_the_beginning_leaves_the_stream_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, source = small(), MemorySource("s")
+    start = threading.Thread.start
+
+    def no_room(*_: object) -> None:
+        raise errors.LimitError("no snapshot more")
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    def interrupted_loop(_: Ingestor) -> None:
+        raise KeyboardInterrupt
+
+    def begin(**options: Any) -> Ingestor:
+        return Ingestor(graph, source, **options).start()
+
+    for owner, name, what, error, call in (
+        (DynamicGraph, "snapshot", no_room, errors.LimitError, lambda: begin(cut=10, keep=2)),
+        (threading.Thread, "start", no_thread, RuntimeError, begin),
+        (threading.Thread, "start", interrupted, KeyboardInterrupt, begin),
+        (Ingestor, "_loop", interrupted_loop, KeyboardInterrupt, Ingestor(graph, source).run),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, what)
+            with pytest.raises(error):
+                call()
+        for thread in threading.enumerate():
+            if thread.name == "ingest s":
+                thread.join(WAIT)
+                assert not thread.is_alive()
+        with pytest.raises(errors.ClosedError):
+            source.poll(0)
+        with Ingestor(graph, source) as ingestor:
+            source.append(src=[1], dst=[2])
+            ingestor.drain(WAIT)
+    assert graph.num_edges == 4
+
+
 def test_times_that_the_graph_does_not_keep(tmp_path: Path) -> None:
     path, fields = tmp_path / "e", {"src": "u", "dst": "v", "time": "t"}
     path.write_text('{"u": 1, "v": 2, "t": 70}\n')
