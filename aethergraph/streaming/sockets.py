@@ -15,6 +15,7 @@ So each row is in the graph once, whichever side is killed.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import io
 import json
@@ -42,6 +43,8 @@ __all__ = ["SocketSource"]
 _LINE, _GREETING = 1 << 16, 10.0
 #: Bytes that are read at once.
 _BUFFER = 1 << 18
+#: Seconds to wait where the process can have no more files, until some are closed.
+_FULL = 0.1
 #: Connections at once that have not said so yet. More are ended, the oldest ones.
 _STRANGERS = 64
 
@@ -222,8 +225,13 @@ class SocketSource(PushedSource):
         while True:
             try:
                 client, _ = server.accept()
-            except OSError:  # it was closed
-                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    time.sleep(_FULL)  # until a connection has ended
+                    continue
+                if error.errno in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
+                    continue
+                return  # it was closed
             one = _Connection(socket=client)
             with self._changed:
                 if self._server is not server:
@@ -234,7 +242,11 @@ class SocketSource(PushedSource):
                 oldest = self._strangers.pop(0) if len(self._strangers) > _STRANGERS else None
             if oldest is not None:
                 oldest.leave()
-            self._begin(self._serve, one)
+            try:
+                self._begin(self._serve, one)
+            except RuntimeError:  # no further thread
+                self._forget(one)
+                client.close()
 
     def _serve(self, one: _Connection) -> None:
         try:

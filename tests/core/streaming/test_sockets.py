@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import ssl
@@ -308,6 +309,37 @@ def test_a_client_that_does_not_listen_holds_up_nobody(monkeypatch: pytest.Monke
         hearing.set()
         assert deaf.told(10) == 10
     assert graph.num_edges == 20
+
+
+def test_a_refused_connection_or_thread_ends_that_one_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, real = SocketSource("events", SCHEMA), socket.socket.accept
+    problems = [OSError(errno.EMFILE, "too many"), OSError(errno.ECONNABORTED, "gone")]
+
+    def accept(listener: socket.socket) -> Any:
+        if problems:
+            raise problems.pop()
+        return real(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    monkeypatch.setattr(sockets, "_FULL", 0)
+    source.open({})
+    try:
+        assert Sender(source.port, 0).answer == FIRST and not problems
+        begin = source._begin
+
+        def refuse(*_: Any) -> None:
+            source._begin = begin  # type: ignore[method-assign]
+            raise RuntimeError("can't start new thread")
+
+        source._begin = refuse  # type: ignore[method-assign]
+        with socket.create_connection(("127.0.0.1", source.port), timeout=WAIT) as one:
+            assert one.recv(1) == b""
+        assert Sender(source.port, 0).answer == FIRST
+        assert not source._strangers
+    finally:
+        source.close()
 
 
 @pytest.fixture(scope="module")
