@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from aethergraph._checks.arrays import as_count
@@ -18,14 +19,13 @@ __all__ = ["MemorySource"]
 
 @dataclass
 class _Part:
-    """Records of a partition, and the number of them up to the end of each piece."""
+    """Pieces of a partition, each with the number of records up to its end."""
 
-    chunks: list[Records] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    pieces: list[tuple[Records, int]] = field(default_factory=list)
 
     @property
     def count(self) -> int:
-        return self.ends[-1] if self.ends else 0
+        return self.pieces[-1][1] if self.pieces else 0
 
 
 class MemorySource:
@@ -70,8 +70,9 @@ class MemorySource:
             if self._ended:
                 raise ClosedError(f"the source {self.name!r} was ended")
             part = self._parts.setdefault(number, _Part())
-            part.chunks.append(added)
-            part.ends.append(part.count + added.count)
+            # In one step, wherever Ctrl-C comes: else all later records had wrong numbers.
+            piece = added, part.count + added.count
+            part.pieces.append(piece)
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -114,9 +115,9 @@ class MemorySource:
         part, begin = self._parts[partition], self._places.get(partition, 0)
         if partition in self._paused or begin >= part.count:
             return None
-        number = bisect.bisect_right(part.ends, begin)
-        chunk, first = part.chunks[number], part.ends[number] - part.chunks[number].count
-        end = min(begin + self._most, part.ends[number])
+        number = bisect.bisect_right(part.pieces, begin, key=itemgetter(1))
+        chunk, behind = part.pieces[number]
+        first, end = behind - chunk.count, min(begin + self._most, behind)
         self._places[partition] = end
         some = slice(begin - first, end - first)
         return Records(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ingesting import edges, kills_timeout, most_kills, run_killed
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
-from aethergraph.streaming import FileSource, Ingestor, MemorySource, Records, Schema
+from aethergraph.streaming import FileSource, Ingestor, MemorySource, Records, Schema, memory
 
 WAIT = 60
 
@@ -599,6 +599,26 @@ def test_a_stream_is_taken_by_one_ingestor() -> None:
     one.stop()
     with pytest.raises(errors.ClosedError, match="runs once"):
         one.start()
+
+
+def test_an_interrupted_append_shifts_no_later_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, count, calls = MemorySource("s"), memory._Part.count, [0]
+    source.append(src=[1, 1], dst=[2, 3])
+
+    def interrupted(part: memory._Part) -> int:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise KeyboardInterrupt
+        return count.fget(part)  # type: ignore[attr-defined, no-any-return]
+
+    monkeypatch.setattr(memory._Part, "count", property(interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        source.append(src=[4], dst=[5])
+    source.append(src=[6, 7], dst=[8, 9])
+    source.end()
+    graph = small()
+    Ingestor(graph, source).run()
+    assert edges(graph) == [(1, 2), (1, 3), (6, 8), (7, 9)] and graph.offsets("s") == {0: 4}
 
 
 def test_an_error_at_the_beginning_leaves_the_stream_to_others(
