@@ -296,8 +296,9 @@ class PushedSource(SchemaSource):
                     batch = batch.slice(skipped)
                     columns = {name: values[skipped:] for name, values in columns.items()}
             if batch.num_rows:
-                self._next[one.partition] = one.end_row = end
+                # First what can fail: a sender must not be told to go on behind rows that are lost.
                 waiting.append(self._records(batch, columns, one.partition, begin, end))
+                self._next[one.partition] = one.end_row = end
             one.end_row = max(one.end_row, end)
             self._changed.notify_all()
             return True

@@ -154,6 +154,28 @@ def test_who_comes_again_hears_of_the_rows_that_were_sent_before() -> None:
         source.close()
 
 
+def test_rows_that_cannot_be_taken_in_are_asked_for_again() -> None:
+    source = SocketSource("events", SCHEMA)
+    source.open({})
+    try:
+        records = source._records
+
+        def refuse(*_: Any) -> Any:
+            source._records = records  # type: ignore[method-assign]
+            raise errors.OutOfMemoryError("no room")
+
+        source._records = refuse  # type: ignore[method-assign]
+        first = Sender(source.port, 0)
+        first.send(10)
+        assert json.loads(first.file.readline()) == {"error": "no room"}
+        again = Sender(source.port, 0)
+        assert again.answer == FIRST
+        again.send(10)
+        assert [(one.count, one.following) for one in source.poll(WAIT) or ()] == [(10, 10)]
+    finally:
+        source.close()
+
+
 def test_a_slow_reader_makes_clients_wait() -> None:
     source = SocketSource("events", SCHEMA)
     source.open({})
