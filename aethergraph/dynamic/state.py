@@ -408,6 +408,16 @@ class LiveState:
         """True after :meth:`close`."""
         return self._native is None
 
+    @property
+    def has_turn(self) -> bool:
+        """True if the caller is inside of a transaction: all others that write wait for it.
+
+        Raises:
+            InvalidArgumentError: another coroutine of this thread is.
+        """
+        now = self._turn
+        return now is not None and now.is_mine()
+
     @contextmanager
     def _taking_turns(self) -> Iterator[None]:
         """Keep other threads out of a ``with`` block, which any thread may leave.
@@ -415,8 +425,7 @@ class LiveState:
         Raises:
             InvalidArgumentError: another coroutine of this thread is inside of one.
         """
-        now = self._turn
-        if now is not None and now.is_mine():
+        if self.has_turn:
             yield
             return
         turn = Turn()

@@ -18,10 +18,7 @@ from aethergraph._checks.options import as_choice, as_flag, as_text, is_name
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import cap_times
-from aethergraph.errors import (
-    InvalidArgumentError,
-    SnapshotExpiredError,
-)
+from aethergraph.errors import ClosedError, InvalidArgumentError, SnapshotExpiredError
 from aethergraph.streaming.arguments import as_ahead, as_bound, as_latest, as_seconds, as_span
 from aethergraph.streaming.changes import Target
 from aethergraph.streaming.event_time import EventTime, TimeBound
@@ -34,6 +31,9 @@ __all__ = ["IngestStats", "Ingestor"]
 #: Where other threads are to have their turn: most records that are taken in one, and the seconds
 #: between two. A thread that waits for Python has it only if this one really sleeps.
 _TURN, _PAUSE = 1000, 1e-4
+#: Seconds between two looks whether a thread has ended. A signal that another thread takes ends no
+#: wait without a limit.
+_LOOK = 0.2
 
 
 class Ingestor(Loop):
@@ -209,8 +209,7 @@ class Ingestor(Loop):
                 self._claim.release()  # the stream was another's: this may be tried again
             return
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._wait_for_thread()
 
     def run(self) -> IngestStats:
         """Ingest in this thread until the source ends or :meth:`stop` is called.
@@ -232,11 +231,30 @@ class Ingestor(Loop):
         return self.stats()
 
     def stop(self) -> None:
-        """End after the commit of what was read; raise the error that ended it before, if any."""
+        """End after the commit of what was read; raise the error that ended it before, if any.
+
+        Raises:
+            InvalidArgumentError: the caller is inside of a transaction, which the commit waits for.
+        """
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            self._check_turn("stop()")
         self._stopping.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._wait_for_thread()
         self.check()
+
+    def _check_turn(self, call: str) -> None:
+        if self._thread is not threading.current_thread() and self.graph.store.has_turn:
+            raise InvalidArgumentError(
+                f"{call} inside a transaction waits for a commit, which waits for the transaction: "
+                "call it after its end"
+            )
+
+    def _wait_for_thread(self) -> None:
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            while thread.is_alive():
+                thread.join(_LOOK)
 
     def check(self) -> None:
         """Raise the error that ended the thread, if there was one."""
@@ -248,12 +266,15 @@ class Ingestor(Loop):
 
         Raises:
             TimeoutError: they are not after ``timeout`` seconds; says why.
+            ClosedError: the ingestor was not started, or was stopped before that.
+            InvalidArgumentError: the caller is inside of a transaction, which they wait for.
         """
+        self._check_turn("drain()")
         until = None if timeout is None else time.monotonic() + timeout
         with self._quiet:
             first = self._rounds
-            while self._rounds < first + 2 and self._stats.state not in ("ended", "stopped"):
-                self.check()
+            while self._rounds < first + 2 and self._stats.state != "ended":
+                self._check_reads()
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     why = f", {self._stats.reason}" if self._stats.reason else ""
@@ -264,11 +285,21 @@ class Ingestor(Loop):
                 self._quiet.wait(0.1 if left is None else min(left, 0.1))
         self.check()
 
+    def _check_reads(self) -> None:
+        """Raise where it would be in vain to wait for records."""
+        self.check()
+        if self._stats.state == "new":
+            raise ClosedError(f"{self._name}: nothing is read yet, call start() first")
+        if self._stats.state == "stopped":
+            raise ClosedError(f"{self._name}: the ingestor was stopped, records may be left")
+
     def __enter__(self) -> Ingestor:
+        self._check_turn("with Ingestor(...)")  # else its end would wait for ever
         return self.start()
 
     def __exit__(self, kind: Any, *_: object) -> None:
         try:
+            self._stopping.set()  # also where nobody can wait for it here
             self.stop()
         except BaseException:
             if kind is None:  # else the error of the block is the one to be seen
@@ -309,7 +340,9 @@ class Ingestor(Loop):
             timeout: seconds to wait; None: as long as it takes.
 
         Raises:
-            InvalidArgumentError: no cut is at these offsets.
+            InvalidArgumentError: no cut is at these offsets; or it was not reached, and the caller
+                is inside of a transaction, which that commit waits for.
+            ClosedError: the ingestor was not started.
             SnapshotExpiredError: a later one was asked for before.
             TimeoutError: the cut was not reached in time; says what it waits for.
         """
@@ -323,7 +356,9 @@ class Ingestor(Loop):
         place, until = sum(wanted.values()), None if timeout is None else time.monotonic() + timeout
         with self._quiet:
             while not self._kept or sum(self._kept[-1][0].values()) < place:
-                self.check()
+                self._check_turn("snapshot()")
+                if self._stats.state != "stopped":
+                    self._check_reads()
                 left = None if until is None else until - time.monotonic()
                 if self._stats.state in ("ended", "stopped") or (left is not None and left <= 0):
                     raise TimeoutError(

@@ -601,6 +601,44 @@ def test_a_stream_is_taken_by_one_ingestor() -> None:
         one.start()
 
 
+def test_waiting_inside_a_transaction_is_refused() -> None:
+    graph, source = small(), MemorySource("s")
+    cut = Ingestor(graph, MemorySource("cut"), cut=10, keep=2)
+    with Ingestor(graph, source) as ingestor, cut:
+        with graph.transaction():
+            source.append(src=[1], dst=[2])
+            for call in (
+                ingestor.stop,
+                lambda: ingestor.drain(WAIT),
+                lambda: cut.snapshot({0: 10}, WAIT),
+                Ingestor(graph, MemorySource("t")).__enter__,
+            ):
+                with pytest.raises(errors.InvalidArgumentError, match="inside a transaction"):
+                    call()
+            assert ingestor.stats().state == "running"
+        ingestor.drain(WAIT)
+        assert graph.num_edges == 1
+    with graph.transaction():
+        ingestor.stop()  # it has ended: there is nothing to wait for
+
+
+def test_nobody_waits_for_an_ingestor_that_does_not_read() -> None:
+    graph, source = small(), MemorySource("s")
+    ingestor = Ingestor(graph, source, cut=10, keep=1)
+    for call in (ingestor.drain, lambda: ingestor.snapshot({0: 10})):
+        with pytest.raises(errors.ClosedError, match=r"call start\(\) first"):
+            call()
+
+    class Stopped(MemorySource):
+        def poll(self, timeout: float) -> Any:
+            other.stop()  # while somebody waits, or before
+            return super().poll(0)
+
+    other = Ingestor(graph, Stopped("other"))
+    with pytest.raises(errors.ClosedError, match="was stopped, records may be left"):
+        other.start().drain(WAIT)
+
+
 def test_an_interrupted_append_shifts_no_later_record(monkeypatch: pytest.MonkeyPatch) -> None:
     source, count, calls = MemorySource("s"), memory._Part.count, [0]
     source.append(src=[1, 1], dst=[2, 3])
