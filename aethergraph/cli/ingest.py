@@ -153,6 +153,8 @@ def ingest_command(
 ) -> None:
     """Take records of a stream into a live graph, each of them once, until Ctrl-C.
 
+    What was read is committed then; a second Ctrl-C does not wait for that.
+
     Killed at any moment and run again, it goes on where the graph is. Other processes read the
     graph meanwhile: DynamicGraph.attach(DIRECTORY).
 
@@ -246,12 +248,17 @@ def _open_graph(
 
 
 def _watch(ingestor: Ingestor) -> IngestStats:
-    """Run an ingestor, and show how it goes, until it ends or is interrupted."""
+    """Run an ingestor, and show how it goes, until it ends or is interrupted.
+
+    The first signal lets it make its last commit; the second does not wait for that.
+    """
     console = stderr()
     stopping = False
 
     def stop(*_: object) -> None:
         nonlocal stopping
+        if stopping:  # what is waited for may never come, such as a source that does not answer
+            raise KeyboardInterrupt
         stopping = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

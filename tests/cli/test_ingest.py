@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
 from aethergraph.cli.app import app
+from aethergraph.cli.ingest import _watch
+from aethergraph.streaming import IngestStats
 
 runner = CliRunner()
 MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
@@ -94,6 +96,24 @@ def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path) -> None:
             assert "1,000 records" in out
     with DynamicGraph.open(graph, arena_mb=64) as found:
         assert found.num_edges == 3000
+
+
+def test_a_second_signal_ends_what_the_first_one_waits_for() -> None:
+    class Hanging:
+        def start(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        def stats(self) -> IngestStats:
+            return IngestStats(state="running")
+
+        def stop(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            raise AssertionError("it went on")
+
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt):
+        _watch(Hanging())  # type: ignore[arg-type]
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_kafka(tmp_path: Path, schema: Path) -> None:
