@@ -297,6 +297,8 @@ class _BytesFile(_File):
     """File of which a record is some bytes."""
 
     _file: Any = None
+    #: Size of the file when all that was left of it was no whole record.
+    _read_to: int = -1
 
     def _marked_bytes(self) -> int:
         return min(self.place, _MARKED) if self._is_growing else _MARKED
@@ -305,9 +307,11 @@ class _BytesFile(_File):
         if self.is_done:
             return 0
         try:
-            return max(0, self.path.stat().st_size - self.place)
+            size = self.path.stat().st_size
         except OSError:
             return 0
+        # The beginning of a record is none yet: nobody must wait for it.
+        return 0 if size == self._read_to else max(0, size - self.place)
 
     def _block(self, place: int, size: int) -> bytes:
         """Return bytes from a place on, at most ``size``."""
@@ -327,8 +331,9 @@ class _BytesFile(_File):
                 raise
             raise self._error(f"{error.strerror}") from None
 
-    def _end(self, left: int) -> None:
-        """Note that nothing is there now but ``left`` bytes, which are no whole record."""
+    def _end(self, place: int, left: int) -> None:
+        """Note that nothing is behind a place now but ``left`` bytes, which are no whole record."""
+        self._read_to = place + left
         if left and not self.is_followed:
             warnings.warn(
                 f"{self.path}: {left} bytes at its end are left, as the record has no end yet: end "
@@ -375,7 +380,7 @@ class _TextFile(_BytesFile):
             if end:
                 return block[:end]
             if at_end:
-                self._end(len(block))
+                self._end(place, len(block))
                 return b""
             size *= 8
             if size > _LONGEST:
@@ -430,7 +435,7 @@ class _StructFile(_BytesFile):
                 self.place += len(block)
                 bad = BadRecord(begin, f"has {len(block)} bytes where records have {size}", block)
                 return Records(self.partition, self.place, {}, bad=[bad])
-            self._end(len(block))
+            self._end(begin, len(block))
             return None
         self.place += count * size
         columns = decoder.columns(block[: count * size], self._schema.fields)

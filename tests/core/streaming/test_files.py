@@ -73,6 +73,18 @@ def test_an_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
     assert ends(graph) == [1, 22]
 
 
+def test_nobody_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1) + line(1, 22)[:-3])
+    with Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
+        ingestor.drain(WAIT)
+        assert ends(graph) == [1] and not ingestor.stats().lag
+        with open(path, "a") as file:
+            file.write(line(1, 22)[-3:])
+        ingestor.drain(WAIT)
+        assert ends(graph) == [1, 22]
+
+
 def test_a_folder_that_fills_by_renaming(tmp_path: Path) -> None:
     graph, names = small(), ["b", "a", "d", "c"]
     with Ingestor(graph, FileSource(tmp_path, JSON, interval=0.001, pattern="*.jsonl")) as ingestor:
