@@ -159,6 +159,7 @@ class KafkaSource(SchemaSource):
             return None
         from confluent_kafka import KafkaException, Message
 
+        self._refresh()  # also where there is always something to read
         try:
             # The first one is waited for, the others are taken as far as they are there.
             messages = self._consumer.consume(1, max(timeout, 0.001))
@@ -170,7 +171,6 @@ class KafkaSource(SchemaSource):
             if self._error is not None:
                 self._judge(self._error)
                 self._look_again()
-            self._refresh()
             return []
         good = self._without_errors(messages)
         if not good:
@@ -277,22 +277,27 @@ class KafkaSource(SchemaSource):
                 raise self._failed("there is no such topic")
             time.sleep(0.1)  # it may have been made just now
 
-    def _assign(self, partitions: Iterable[int], offsets: Mapping[int, int]) -> None:
-        """Begin to read partitions where the graph goes on."""
+    def _assign(
+        self, partitions: Iterable[int], offsets: Mapping[int, int], *, are_new: bool = False
+    ) -> None:
+        """Begin to read partitions where the graph goes on; new ones only if they answer."""
         from confluent_kafka import KafkaException, TopicPartition
 
         added = []
         for partition in sorted(partitions):
             try:
-                first, end = self._range(partition)
+                first, end = self._range(partition, timeout=_LOOK if are_new else None)
             except KafkaException as error:
+                if are_new:
+                    continue  # its leader is not there yet: there will be another look
                 raise self._failed(f"partition {partition}: {_text(error)}") from None
             place = offsets.get(partition, first if self._start == "earliest" else end)
             if place < first:
                 place = self._pass_gap(partition, place, first)
             self._next[partition] = place
             added.append(TopicPartition(self.topic, partition, place))
-        self._consumer.incremental_assign(added)
+        if added:
+            self._consumer.incremental_assign(added)
         self._refreshed = time.monotonic()
 
     def _refresh(self) -> None:
@@ -309,7 +314,7 @@ class KafkaSource(SchemaSource):
             return  # there will be another look
         new = set(topics[self.topic].partitions) - set(self._next)
         if new:  # none of their messages has been had
-            self._assign(new, dict.fromkeys(new, 0))
+            self._assign(new, dict.fromkeys(new, 0), are_new=True)
 
     def _look_again(self) -> None:
         """Ask the brokers, now and then, whether they are there again: with nothing new to read."""

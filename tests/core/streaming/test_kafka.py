@@ -16,7 +16,7 @@ from ingesting import edges, kills_timeout, most_kills, run_killed
 from kafka_broker import JSON, Broker, free_port, kafka_source, records, running_broker
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, KafkaSource, Schema
+from aethergraph.streaming import Ingestor, KafkaSource, Schema, kafka
 from aethergraph.testing import SourceContract
 
 WAIT = 60
@@ -122,6 +122,49 @@ def test_paused_partitions_and_skew(broker: Broker, topic: str) -> None:
     Ingestor(graph, source, batch=500, max_skew=100, idle=1000).run()
     assert edges(graph) == [(u, v) for u in range(3) for v in range(5000)]
     assert any(paused)
+
+
+def test_new_partitions_of_a_busy_topic_are_found(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    class Busy:
+        """Consumer that always has something to read."""
+
+        def __init__(self, real: Any) -> None:
+            self.real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+        def consume(self, count: int, timeout: float) -> Any:
+            found = self.real.consume(count, timeout)
+            while count == 1 and not any(one.error() is None for one in found):
+                found = self.real.consume(count, 1)
+            return found
+
+    broker.make_topic(topic, 2)
+    source = kafka_source(topic, broker.address)
+    monkeypatch.setattr(kafka, "_REFRESH", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "_find_partitions", lambda _: {0})
+        source.open({})
+    source._consumer, ranges = Busy(source._consumer), source._range
+    problems = [KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))]
+
+    def find(partition: int, **options: Any) -> tuple[int, int]:
+        if partition == 1 and problems:
+            raise problems.pop()
+        return ranges(partition, **options)
+
+    monkeypatch.setattr(source, "_range", find)
+    try:
+        for number, known in ((0, {0}), (1, {0, 1})):
+            broker.send(topic, 0, records(0, number, number + 1))
+            assert source.poll(0.01) and set(source.lag()) == known
+    finally:
+        source.close()
 
 
 def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> None:
