@@ -85,6 +85,11 @@ class Cuts:
         return frozenset(p for p in self._ends if self._has_come(p))
 
     @property
+    def held(self) -> frozenset[int]:
+        """Partitions with records that were not taken yet."""
+        return frozenset(p for p, records in self._held.items() if records)
+
+    @property
     def missing(self) -> list[int]:
         """Partitions that the round waits for, ascending."""
         return sorted(p for p in self._ends if not self._has_come(p) and p not in self._ended)

@@ -205,7 +205,11 @@ class Loop:
         if found and self._pauses:
             time.sleep(self._pauses)
         for one in found or ():
-            self._take(one) if self._cuts is None else self._cuts.add(one)
+            if self._cuts is None:
+                self._take(one)
+            else:
+                self._cuts.add(one)
+                self._times.observe(one.partition, None)  # it is not idle, however slow the cut is
         self._note_stalled()
         due = time.monotonic() - pending.since >= self._linger
         full = pending.records >= self._batch or due or found is None
@@ -464,7 +468,8 @@ class Loop:
         return frozenset(self._lag) | frozenset(self._times.largest)
 
     def _busy(self) -> frozenset[int]:
-        return frozenset(partition for partition, left in self._lag.items() if left > 0)
+        held = frozenset[int]() if self._cuts is None else self._cuts.held
+        return held.union(partition for partition, left in self._lag.items() if left > 0)
 
     def _pause(self) -> None:
         """Pause the partitions that are too far ahead, and those only."""

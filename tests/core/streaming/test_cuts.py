@@ -231,6 +231,30 @@ def test_it_waits_for_the_slowest_and_says_for_which() -> None:
         ingestor.failure = None
 
 
+def test_a_slow_partition_is_not_idle() -> None:
+    source, now = MemorySource("s", most=100), [0.0]
+    graph = DynamicGraph(NODES, 8, order="time", edge_time="int64", huge_pages=False)
+    source.append(0, src=[1] * 100, dst=[2] * 100, time=np.arange(100))
+    source.append(1, src=[1] * 300, dst=[2] * 300, time=np.arange(1000, 1300))
+    ingestor = Ingestor(graph, source, cut=100, idle=1)
+    ingestor._times._clock = lambda: now[0]
+    ingestor._open()
+    for _ in range(3):
+        ingestor._step()
+    assert graph.num_edges == 200 and ingestor.watermark == 99
+    for number in range(5):
+        now[0] += 0.6
+        source.append(0, src=[1], dst=[2], time=[100 + number])
+        ingestor._step()
+        assert ingestor.watermark == 99
+    now[0] += 60  # what is held comes into the graph before later records of the other
+    ingestor._step()
+    assert ingestor.watermark == 99
+    source.end()
+    ingestor._loop()
+    assert graph.num_edges == 405
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
