@@ -133,7 +133,8 @@ class MemorySource:
 
     def lag(self) -> dict[int, int]:
         """Return the number of records of each partition that were not read yet."""
-        return {p: part.count - self._places.get(p, 0) for p, part in self._parts.items()}
+        with self._changed:  # append() may add a partition
+            return {p: part.count - self._places.get(p, 0) for p, part in self._parts.items()}
 
     def ended(self) -> set[int]:
         """Return the partitions that will give nothing any more."""

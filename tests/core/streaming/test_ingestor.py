@@ -639,6 +639,23 @@ def test_nobody_waits_for_an_ingestor_that_does_not_read() -> None:
         other.start().drain(WAIT)
 
 
+def test_a_partition_may_be_added_while_others_are_counted() -> None:
+    class Appending(dict[int, int]):
+        def get(self, *args: Any) -> Any:
+            adding = threading.Thread(
+                target=source.append, args=(7,), kwargs={"src": [], "dst": []}
+            )
+            adding.start()
+            adding.join(0.05)  # it waits for its turn
+            return super().get(*args)
+
+    source = MemorySource("s")
+    for partition in range(3):
+        source.append(partition, src=[1], dst=[2])
+    source._places = Appending()
+    assert source.lag() == {0: 1, 1: 1, 2: 1}
+
+
 def test_an_interrupted_append_shifts_no_later_record(monkeypatch: pytest.MonkeyPatch) -> None:
     source, count, calls = MemorySource("s"), memory._Part.count, [0]
     source.append(src=[1, 1], dst=[2, 3])
