@@ -427,12 +427,14 @@ class Loop:
         wait, most = _WAITS
         while True:
             try:
+                marks = dict(self._marks)
                 with self.graph.transaction():
                     counts = self._target.write(pending.changes)
                     for partition, following in pending.offsets.items():
                         self.graph.set_offset(self._name, partition, following)
-                        self._save_mark(partition)
+                        self._save_mark(partition, marks)
                     self._save_times(pending.largest)
+                self._marks = marks  # only now: an undone commit has written none
                 return counts
             except OutOfMemoryError as error:
                 if self._stats.state != "full":
@@ -444,13 +446,13 @@ class Loop:
                 self.graph.reclaim()
                 self._paused = self._known()
 
-    def _save_mark(self, partition: int) -> None:
+    def _save_mark(self, partition: int, marks: dict[int, int]) -> None:
         """Keep what the records of a partition are known by, where the source has that."""
         give = getattr(self.source, "mark", None)
         found = None if give is None else give(partition)
-        if found is not None and self._marks.get(partition) != found:
+        if found is not None and marks.get(partition) != found:
             self.graph.set_offset(_marks_of(self._name), partition, found)
-            self._marks[partition] = found
+            marks[partition] = found
 
     def _save_times(self, partitions: Iterable[int]) -> None:
         """Keep the largest times and the watermark with the edges."""

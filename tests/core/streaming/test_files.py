@@ -288,6 +288,25 @@ def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
         Ingestor(DynamicGraph(9, 8), FileSource(path, schema, name="n", follow=False)).run()
 
 
+def test_the_mark_of_a_file_is_there_after_a_commit_that_was_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1))
+    ingestor = Ingestor(graph, FileSource(path, JSON, follow=False))
+    save, full = ingestor._save_times, [errors.OutOfMemoryError("full")]
+
+    def save_times(partitions: Any) -> None:
+        if full:
+            raise full.pop()
+        save(partitions)
+
+    monkeypatch.setattr(ingestor, "_save_times", save_times)
+    ingestor.run()
+    assert ends(graph) == [1] and not full
+    assert len(graph.offsets("e.jsonl#mark")) == 1
+
+
 def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     path.touch()
