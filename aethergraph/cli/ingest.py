@@ -244,6 +244,12 @@ def _open_graph(
         )
     if list(LiveDirectory(path).description()["num_nodes"]) == ["node"]:
         return DynamicGraph.open(path, num_nodes, **options, **new)
+    given = [name for name, value in {"num_nodes": num_nodes, **new}.items() if value is not None]
+    if given:
+        raise InvalidArgumentError(
+            f"--{given[0].replace('_', '-')} is for a graph of one type, and that in {path} has "
+            "several: leave it out"
+        )
     return DynamicHeteroGraph.open(path, **options)
 
 

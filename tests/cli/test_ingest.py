@@ -67,6 +67,11 @@ def test_typed_graphs(tmp_path: Path) -> None:
     said = ae("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
               "--until-end")  # fmt: skip
     assert "2 edges" in said
+    for name, value in (("num-nodes", 10), ("order", "id"), ("edge-time", "int64"),
+                        ("edge-weight", "float32")):  # fmt: skip
+        said = ae("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
+                  "--until-end", f"--{name}", value, code=2)  # fmt: skip
+        assert f"--{name} is for a graph of one type" in said
 
 
 @pytest.mark.any_python
