@@ -104,6 +104,8 @@ class KafkaSource(SchemaSource):
         self._next: dict[int, int] = {}
         #: Number of the message that each partition ended before, when its end was reached.
         self._ends: dict[int, int] = {}
+        #: Number behind the last message that came while its partition was paused.
+        self._dropped: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
         self._refreshed = self._looked = 0.0
         self._error: Any = None
@@ -148,7 +150,7 @@ class KafkaSource(SchemaSource):
                     f"the graph has had records of partition {partition}, which is not there any "
                     "more: was the topic made anew?"
                 )
-        self._ends = {}
+        self._ends, self._dropped = {}, {}
         self._assign(found if self._wanted is None else self._wanted, offsets)
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
@@ -180,9 +182,10 @@ class KafkaSource(SchemaSource):
         offsets = np.fromiter(map(Message.offset, good), np.int64, len(good))
         found = []
         for partition in np.unique(partitions).tolist():
-            if partition in self._paused:
-                continue  # it was on its way already, and comes again
             rows = np.flatnonzero(partitions == partition)
+            if partition in self._paused:  # it was on its way already, and comes again
+                self._dropped[partition] = int(offsets[rows[-1]]) + 1
+                continue
             rows = rows[offsets[rows] >= self._next[partition]]
             if len(rows):
                 some = map(good.__getitem__, rows.tolist())
@@ -233,15 +236,23 @@ class KafkaSource(SchemaSource):
         for partition, place in self._next.items():
             # As of the last fetch: to ask would wait behind the fetch that waits for more.
             end = self._range(partition, cached=True)[1]
-            least = 0 if self._ends.get(partition) == place else 1
-            found[partition] = max(least, end - place)
+            ended = self._end_reached(partition)
+            found[partition] = max(1, end - place) if ended is None else max(0, end - ended)
         return found
 
     def ended(self) -> set[int]:
         """Return the partitions that will give nothing any more, as their ends were reached."""
         if not self._stops:
             return set()
-        return {p for p, place in self._next.items() if self._ends.get(p) == place}
+        return {p for p in self._next if self._end_reached(p) is not None}
+
+    def _end_reached(self, partition: int) -> int | None:
+        """Return where a partition ended behind all that was read; None: messages may be left.
+
+        It may end behind the next number: that a transaction was committed has a number, too.
+        """
+        place, ended = self._next[partition], self._ends.get(partition, -1)
+        return ended if ended >= place >= self._dropped.get(partition, 0) else None
 
     def close(self) -> None:
         """Leave the brokers."""

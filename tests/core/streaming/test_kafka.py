@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -165,6 +166,32 @@ def test_new_partitions_of_a_busy_topic_are_found(
             assert source.poll(0.01) and set(source.lag()) == known
     finally:
         source.close()
+
+
+@pytest.mark.parametrize("cut", [None, 5])
+def test_messages_of_transactions_leave_nothing_to_wait_for(
+    broker: Broker, topic: str, cut: int | None
+) -> None:
+    from confluent_kafka import Producer
+
+    broker.make_topic(topic, 1)
+    options = {"bootstrap.servers": broker.address, "transactional.id": topic}
+    producer, graph = Producer(options), small()
+    producer.init_transactions(WAIT)
+    with Ingestor(graph, kafka_source(topic, broker.address)) as ingestor:
+        for number in range(2):
+            producer.begin_transaction()
+            for one in records(0, 5 * number, 5 * number + 5):
+                producer.produce(topic, one, partition=0)
+            producer.commit_transaction(WAIT)  # which is a record that nobody reads
+            until = time.monotonic() + WAIT
+            while graph.num_edges < 5 * number + 5 and time.monotonic() < until:
+                time.sleep(0.01)
+            ingestor.drain(WAIT)
+            assert graph.num_edges == 5 * number + 5 and ingestor.stats().lag == {0: 0}
+    whole = small()
+    Ingestor(whole, kafka_source(topic, broker.address, stop_at_end=True), cut=cut).run()
+    assert whole.num_edges == 10
 
 
 def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> None:
