@@ -388,10 +388,11 @@ class LiveStore(LiveState):
         }
         with self.writing(), self._changing() as opened:
             before, begin = keys.tiers, self._count_now(node_type)
+            # First: Ctrl-C behind the change would leave keys in the index that no node has.
+            opened.undo.append(lambda: setattr(keys, "tiers", before))
             added = keys.add(block, begin)
             count = len(added.new)
             if count:
-                opened.undo.append(lambda: setattr(keys, "tiers", before))
                 first = {name: values[added.first] for name, values in rows.items()}
                 for name, one in tables.items():
                     first.setdefault(name, np.zeros((count, *one.row_shape), one.dtype))
