@@ -137,7 +137,7 @@ class LogReader:
                 ids = np.frombuffer(content, np.int64, count, at)
                 if table.num_free < count:
                     table.reclaim(0)  # nobody reads while a log is replayed
-                table.change(ids, _rows_in(content, at + 8 * count, table, count), 0)
+                table.change(ids, _rows_in(content, at + 8 * count, table, count), 0, [])
             else:
                 raise ValueError(f"kind {kind}")
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from aethergraph.features.table import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.storage.other_process import OpenFile
 
-__all__ = ["GrowingRows", "RowChange"]
+__all__ = ["GrowingRows"]
 
 Ids = NDArray[np.int64]
 #: Rows that may have been changed and be read at the same time, of each attribute.
@@ -46,13 +46,6 @@ class _Superseded:
 
     commit: int
     slots: NDArray[np.uint32]
-
-
-class RowChange(NamedTuple):
-    """Functions that :meth:`GrowingRows.change` leaves to be called: one of both."""
-
-    show: Callable[[], None]
-    undo: Callable[[], None]
 
 
 class GrowingRows:
@@ -191,18 +184,26 @@ class GrowingRows:
         self._added[ids - self.num_base] = rows
 
     def change(
-        self, ids: Ids, rows: NDArray[Any], commit: int, *, hidden: bool = False
-    ) -> RowChange:
+        self,
+        ids: Ids,
+        rows: NDArray[Any],
+        commit: int,
+        undo: list[Callable[[], None]],
+        *,
+        hidden: bool = False,
+    ) -> Callable[[], None]:
         """Link new versions of the rows ``ids``, distinct, which readers of ``commit`` will see.
 
         Args:
             ids: the rows.
             rows: what they become.
             commit: number of the commit.
-            hidden: nobody sees them before :meth:`RowChange.show`.
+            undo: gets a function that takes the change back, to be called for the last change
+                first, whether :meth:`change` has returned or not.
+            hidden: nobody sees them before the change is shown.
 
         Returns:
-            What shows the change, and what takes it back, the last change first.
+            A function that shows the change.
 
         Raises:
             LimitError: too many versions are still being read.
@@ -212,20 +213,22 @@ class GrowingRows:
         self._commit[slots] = _HIDDEN if hidden else commit
         before = self._slot[ids]
         self._before[slots] = before
-        self._slot[ids] = slots
         superseded = _Superseded(commit, before[before != 0])
-        self._superseded.append(superseded)
 
         def show() -> None:
             self._commit[slots] = commit
 
-        def undo() -> None:
+        def take_back() -> None:
             self._slot[ids] = before
             # In place of theirs. Readers may be on their way through them, also those of the
             # commit, whose number the undone transaction has used up.
             superseded.slots, superseded.commit = slots, commit + 1
 
-        return RowChange(show, undo)
+        # First: Ctrl-C behind the next lines would leave versions linked that are used again.
+        undo.append(take_back)
+        self._superseded.append(superseded)
+        self._slot[ids] = slots
+        return show
 
     def reclaim(self, oldest: int) -> None:
         """Use the versions again that no reader of commit ``oldest`` or later needs."""

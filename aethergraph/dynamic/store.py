@@ -449,9 +449,9 @@ class LiveStore(LiveState):
             for name, values in rows.items():
                 if tables[name].num_free < len(last):
                     tables[name].reclaim(self.live.count().oldest_commit)
-                change = tables[name].change(nodes[last], values[last], commit, hidden=True)
-                opened.undo.append(change.undo)
-                opened.show.append(change.show)
+                opened.show.append(
+                    tables[name].change(nodes[last], values[last], commit, opened.undo, hidden=True)
+                )
                 if self.journal is not None:
                     self.journal.log_changed_rows(node_type, name, nodes[last], values[last])
 

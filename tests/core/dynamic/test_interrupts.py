@@ -163,3 +163,20 @@ def test_keys_are_added_whole_or_not_at_all_and_only_once(tmp_path: Path) -> Non
     graph.close()
     with DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS) as again:
         assert keys_of(again) == found
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
+def test_rows_of_an_interrupted_update_are_nobody_elses() -> None:
+    for at in range(1, 1000):
+        graph = make(None)
+        graph.update_nodes([1], x=ROW)
+        was_cut = interrupted(lambda graph=graph: graph.update_nodes([1], x=2 * ROW), at)
+        found = graph.node_attrs["x"].gather([1])[0, 0]
+        assert found in (1, 2), at
+        for _ in range(40):  # versions that nobody reads are used again
+            graph.update_nodes([2], x=-ROW)
+        assert graph.node_attrs["x"].gather([1])[0, 0] == found, at
+        if not was_cut:
+            break
+    else:
+        pytest.fail("the change never went through")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,12 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
     kept = {0: now}
     for step in range(1, data.draw(st.integers(1, 25))):
         commit, oldest = max(kept) + 1, min(kept)
-        undo, changed = [], list(now)
+        undo: list[Callable[[], None]] = []
+        changed = list(now)
         for _ in range(data.draw(st.integers(0, 3))):
             ids = data.draw(st.lists(st.integers(0, count - 1), unique=True))
             new = [step + i / 10 for i in ids]
-            undo.append(rows.change(np.array(ids, np.int64), np.array(new), commit).undo)
+            rows.change(np.array(ids, np.int64), np.array(new), commit, undo)
             for i, value in zip(ids, new, strict=True):
                 changed[i] = value
         if data.draw(st.booleans()):
