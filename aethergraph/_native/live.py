@@ -208,20 +208,23 @@ class NativeLive:
             )  # fmt: skip
         return cls(out[0], relations)
 
-    def become(self, other: NativeLive) -> Any:
-        """Go on in the memory of another graph; snapshots that are held stay as they are.
+    @property
+    def memory(self) -> Any:
+        """Handle of the memory that the graph is in now, for :meth:`retire`."""
+        return self._handle
 
-        Returns:
-            The former handle, for :meth:`retire`.
-        """
-        former = self._handle
-        self._former.append(former)
+    def become(self, other: NativeLive) -> None:
+        """Go on in the memory of another graph; snapshots that are held stay as they are."""
+        self._former.append(self._handle)
         self._handle, self.relations, self._state = other._handle, other.relations, other._state
         self.plain = None if self._state[1] else (self._handle, self._err)
-        return former
 
     def retire(self, former: Any) -> None:
-        """Tell readers in other processes that the graph goes on elsewhere."""
+        """Tell readers in other processes that the graph goes on elsewhere.
+
+        Args:
+            former: :attr:`memory` before :meth:`become`.
+        """
         self._check(lib.aether_live_retire(former, self._err))
 
     def begin_child(self, follow: Callable[[], NativeLive | None]) -> None:

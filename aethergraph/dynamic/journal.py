@@ -382,18 +382,28 @@ class Journal(LogReader):
             commit: its number.
         """
         live = self._store.live
+        former, fresh = live.memory, None
         last, last_lsn = live.take_last().commit, live.lsn
-        live.close_journal()
+        live.flush()  # if the disk fails here, the log goes on as it is
         try:
+            live.close_journal()
             fresh = self._replayed(base, counts, lsn, commit, last)
+            live.become(fresh)
+            self._show_memory(live, former)
         except BaseException as error:
+            if live.memory is not former:
+                self._show_memory(live, former)  # Ctrl-C: readers would stay with the former lists
+                raise
+            if fresh is not None:
+                fresh.close_journal()
             self._log_on(live, last_lsn)
             if not isinstance(error, AetherError):
                 raise
             # There is no room for both, say. The base is good; the lists leave memory another time.
             log.warning("%s: merged, but the lists stay in memory: %s", self.directory.path, error)
-            return
-        former = live.become(fresh)
+
+    def _show_memory(self, live: native.NativeLive, former: Any) -> None:
+        """Tell those who attach, and those who read already, that the lists are elsewhere now."""
         self.publish()
         live.retire(former)
 
@@ -404,8 +414,8 @@ class Journal(LogReader):
         first = commit
         while True:
             fresh = self._store.make_lists(base, counts, first)
-            fresh.open_journal(*self._log, lsn + 1, _leave_note)
             try:
+                fresh.open_journal(*self._log, lsn + 1, _leave_note)
                 found = fresh.take_last().commit
                 if found >= last:
                     fresh.release_journal(lsn + 1)  # the segment of what the base has is used again
@@ -420,6 +430,8 @@ class Journal(LogReader):
     def _log_on(self, live: native.NativeLive, lsn: int) -> None:
         """Log changes again after commit ``lsn``; refuse them if that fails."""
         try:
+            with suppress(InvalidArgumentError):  # it is closed, unless Ctrl-C came before that
+                live.close_journal()
             live.open_journal(*self._log, lsn + 1, _leave_note)
         except BaseException:
             self._store.is_writer = False

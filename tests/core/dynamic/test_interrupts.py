@@ -180,3 +180,30 @@ def test_rows_of_an_interrupted_update_are_nobody_elses() -> None:
             break
     else:
         pytest.fail("the change never went through")
+
+
+#: Functions that a merge closes and opens the log with, and goes on in other memory.
+OF_LOG = ("_check", "_show_memory", "become", "close_journal", "open_journal", "publish", "retire")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
+@pytest.mark.parametrize(("names", "step"), [((), 60), (OF_LOG, 1)])
+def test_after_an_interrupted_merge_changes_go_into_the_log(
+    names: tuple[str, ...], step: int, tmp_path: Path
+) -> None:
+    graph = make(tmp_path / "g.aegd")
+    number, at, was_cut = 0, 1, True
+    while was_cut:
+        number, before = number + 1, graph.lsn
+        graph.insert_edges([number % 10], [number // 10 % 10])
+        was_cut = interrupted(graph.merge, at, names)
+        graph.insert_edges([5], [6])
+        graph.delete_edges([5], [6])
+        assert graph.lsn == before + 3, at
+        at += step
+        if number % 10 == 0 or not was_cut:
+            found = state_of(graph)
+            graph.close()
+            graph = DynamicGraph.open(tmp_path / "g.aegd", durability="none", **OPTIONS)
+            assert state_of(graph) == found, at
+    graph.close()
