@@ -183,7 +183,7 @@ class LiveGraph:
         self._store.set_offset(name, as_count(partition, "partition"), following)
 
     def offsets(self, source: str) -> dict[int, int]:
-        """Return the number of the next record of each partition of a stream.
+        """Return the number of the next record of each partition of a stream, as committed.
 
         Raises:
             UnsupportedError: this copy of the graph can only read; offsets are the writer's.

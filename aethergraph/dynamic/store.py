@@ -119,17 +119,15 @@ class LiveStore(LiveState):
             return
         opened = self._open = Transaction(self.live.last_commit)
         try:
-            with stage("transaction"):
-                with self._undoing(opened):
-                    self.live.begin()
-                    yield opened
-                    with stage("commit"):
-                        for show in opened.show:
-                            show()
-                        opened.is_ending = True
-                        self.live.commit()
-                for call in opened.after:
-                    call()
+            with stage("transaction"), self._undoing(opened):
+                self.live.begin()
+                yield opened
+                with stage("commit"):
+                    for show in opened.show:
+                        show()
+                    opened.is_ending = True
+                    self.live.commit()
+                self._end_commit(opened)
         finally:
             self._open = None
             self._reclaim()
@@ -149,15 +147,21 @@ class LiveStore(LiveState):
             return
         is_over = opened.is_ending and self.live.last_commit > opened.begun
         if is_over and not isinstance(error, AetherError):
-            # Ctrl-C has come when the commit could be seen already.
-            for call in opened.after:
-                call()
+            self._end_commit(opened)  # Ctrl-C has come when the commit could be seen already
             return
         opened.failure = error
         for undo in reversed(opened.undo):
             undo()
         with suppress(AetherError):  # the failure has undone the native part already
             self.live.abort()
+
+    def _end_commit(self, opened: Transaction) -> None:
+        """Do what follows a commit that can be seen; perhaps again, after Ctrl-C in it."""
+        if opened.offsets:
+            # Another object in one step: other threads may be going through the former one.
+            self.offsets = {**self.offsets, **opened.offsets}
+        for call in opened.after:
+            call()
 
     def _reclaim(self) -> None:
         """Let go of versions of rows and of former lists that no snapshot can ask for any more."""
@@ -531,16 +535,7 @@ class LiveStore(LiveState):
         """Note the number of the next record of a stream, in the commit of those before it."""
         place, number = (source, partition), as_count(following, "following")
         with self.writing(), self._changing() as opened:
-            before = self.offsets.get(place)
-            self.offsets[place] = number
-
-            def undo() -> None:
-                if before is None:
-                    del self.offsets[place]
-                else:
-                    self.offsets[place] = before
-
-            opened.undo.append(undo)
+            opened.offsets[place] = number
             if self.journal is not None:
                 self.journal.log_offset(source, partition, number)
 

@@ -17,11 +17,13 @@ class Transaction:
 
     #: Number of the last commit when it began.
     begun: int
-    #: Take back each change of rows and offsets.
+    #: Take back each change of rows and keys.
     undo: list[Callable[[], None]] = field(default_factory=list)
     #: Let readers of the commit see changed rows. Not before the end: a native change that fails
     #: undoes the lists at once, under the number of the commit, and those rows come back later.
     show: list[Callable[[], None]] = field(default_factory=list)
+    #: Offsets of streams, which others see once they see the commit.
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     #: What is done once the commit can be seen.
     after: list[Callable[[], None]] = field(default_factory=list)
     #: Number of nodes that were added, by node type.

@@ -56,6 +56,22 @@ def test_it_is_the_least_of_all_streams_and_survives(tmp_path: Path) -> None:
         _ = again.watermark
 
 
+def test_offsets_are_seen_with_their_commit() -> None:
+    graph = make()
+    graph.set_offset("clicks", 0, 3)
+    going_through = iter(graph._store.offsets.items())  # as another thread may
+    with graph.transaction():
+        graph.set_offset("clicks", 0, 7)
+        graph.set_offset("clicks", 1, 4)
+        assert graph.offsets("clicks") == {0: 3}
+    assert graph.offsets("clicks") == {0: 7, 1: 4}
+    assert [number for _, number in going_through] == [3]
+    with pytest.raises(ZeroDivisionError), graph.transaction():
+        graph.set_offset("clicks", 0, 9)
+        raise ZeroDivisionError
+    assert graph.offsets("clicks") == {0: 7, 1: 4}
+
+
 @pytest.mark.parametrize("time", [1.5, None, 2**62, -(2**62)])
 def test_what_is_no_time(time: Any) -> None:
     graph = make()
