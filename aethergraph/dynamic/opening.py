@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.journal import Journal
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import FileChangedError, InvalidArgumentError
+from aethergraph.errors import AetherError, FileChangedError, InvalidArgumentError
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
 from aethergraph.ids.columns import read_key_types
@@ -107,10 +108,15 @@ def open_store(
             store, directory, how.durability, how.interval_ms, how.storage, how.memory_budget,
             how.progress,
         )  # fmt: skip
+        return wrap(store)
     except BaseException:
+        if made is not None:
+            # Whoever keeps the exception, such as a notebook, has the store in its frames, and
+            # the log would stay locked.
+            with suppress(AetherError):
+                made[0].live.close_journal()
         directory.unlock()
         raise
-    return wrap(store)
 
 
 def describe(

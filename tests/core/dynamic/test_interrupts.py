@@ -207,3 +207,20 @@ def test_after_an_interrupted_merge_changes_go_into_the_log(
             graph = DynamicGraph.open(tmp_path / "g.aegd", durability="none", **OPTIONS)
             assert state_of(graph) == found, at
     graph.close()
+
+
+def test_an_open_that_was_interrupted_leaves_no_log_locked(tmp_path: Path) -> None:
+    make(tmp_path / "g.aegd").close()
+    kept: list[BaseException] = []  # as by a notebook, with all that was made
+
+    def attempt() -> None:
+        try:
+            DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS)
+        except BaseException as error:
+            kept.append(error)
+            raise
+
+    assert interrupted(attempt, 1, ("publish",))
+    with DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS) as graph:
+        graph.insert_edge(1, 2)
+    assert kept
