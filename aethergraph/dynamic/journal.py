@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -189,6 +189,8 @@ class Journal(LogReader):
         )  # fmt: skip
         store.path, store.uuid = str(directory.path), directory.uuid.hex()
         self._merging = threading.Lock()
+        #: Thread that holds it.
+        self._merger: int | None = None
         #: Last base that this session has written, and those before it that are still there.
         self._written: str | None = None
         self._superseded = list[str]()
@@ -254,7 +256,7 @@ class Journal(LogReader):
             # A snapshot that is held keeps the lists, and would keep the log locked.
             stack.callback(live.close_journal)
             live.flush()
-            with self._merging:
+            with self._alone():
                 directory.write_json("CURRENT", {**directory.current(), "closed": live.lsn})
 
     # ---- writing -----------------------------------------------------------------------------
@@ -310,9 +312,32 @@ class Journal(LogReader):
         """Write the graph as of now to a new base, and give up the log before; return its path.
 
         Changes go on meanwhile; another call waits.
+
+        Raises:
+            InvalidArgumentError: inside of a transaction, or of ``progress``.
         """
-        with self._merging:
+        # Before the wait: another merge waits for the end of this thread's transaction.
+        with self._store.writing():
+            if self._store.in_transaction:
+                raise InvalidArgumentError("merge() inside a transaction: call it after its end")
+        self.check_not_merging("merge()")
+        with self._alone():
             return self._checkpoint(progress, memory)
+
+    def check_not_merging(self, what: str) -> None:
+        """Raise InvalidArgumentError if this thread is merging, and would wait for itself."""
+        if self._merger == threading.get_ident():
+            raise InvalidArgumentError(f"{what} inside the progress= of merge(): call it after it")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads from merging in a ``with`` block."""
+        with self._merging:
+            self._merger = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._merger = None
 
     def _checkpoint(self, progress: native.Progress | None, memory: int | str) -> str:
         from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
@@ -320,8 +345,6 @@ class Journal(LogReader):
 
         store = self._store
         with store.writing():
-            if store.in_transaction:
-                raise InvalidArgumentError("merge() inside a transaction: call it after its end")
             taken, lsn = store.live.take_last(), store.live.lsn
             offsets = [[list(place), number] for place, number in store.offsets.items()]
             # Here: attributes that begin or end from now on are in the log.

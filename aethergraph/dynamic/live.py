@@ -147,7 +147,7 @@ class LiveGraph:
         Raises:
             UnsupportedError: the graph has no directory, or this copy of it can only read.
             InvalidArgumentError: too little memory, and names the least; or a transaction is open
-                in this thread.
+                in this thread, or ``progress`` has called this.
             DiskFullError, StorageError: the base cannot be written.
             SnapshotExpiredError: it took longer than ``max_snapshot_age``.
             OutOfMemoryError: memory for its buffers is not there.

@@ -444,11 +444,14 @@ class LiveState:
         """Drop the store's own references, whatever fails; snapshots keep theirs.
 
         Raises:
-            InvalidArgumentError: a transaction is open; then nothing is closed.
+            InvalidArgumentError: a transaction is open, or this thread is merging; then nothing is
+                closed.
         """
         with self._taking_turns():  # after the transactions of other threads
             if self._open is not None:
                 raise InvalidArgumentError("close() inside a transaction: call it after its end")
+            if self.journal is not None:
+                self.journal.check_not_merging("close()")
             journal, self.journal = self.journal, None
         try:
             if journal is not None:

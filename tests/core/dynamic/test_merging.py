@@ -413,6 +413,33 @@ def test_a_base_that_lists_are_still_over_stays(
         assert below not in names and last in names and len(names) == 2
 
 
+def test_what_a_merge_would_wait_for_itself_in(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g", 10)
+    graph.insert_edges(*pair(np.arange(10)))
+    asked, told, refused = threading.Event(), threading.Event(), list[str]()
+
+    def progress(done: int, total: int) -> None:
+        for call in (graph.close, graph.merge):
+            with pytest.raises(errors.InvalidArgumentError, match="inside the progress= of") as e:
+                call()
+            refused.append(str(e.value))
+        asked.set()
+        assert told.wait(60)
+
+    merging = threading.Thread(target=graph.merge, args=(progress,))
+    with graph.transaction():
+        merging.start()  # it waits for the end of this
+        with pytest.raises(errors.InvalidArgumentError, match="inside a transaction"):
+            graph.merge()
+    assert asked.wait(60)
+    with graph.transaction(), pytest.raises(errors.InvalidArgumentError, match="inside a transac"):
+        graph.merge()  # while the other one waits
+    told.set()
+    merging.join()
+    assert refused
+    graph.close()
+
+
 def test_attaching_beside_merges(tmp_path: Path) -> None:
     stop, counts = threading.Event(), [0]
     with DynamicGraph.open(tmp_path / "g", 50, 16) as graph:
