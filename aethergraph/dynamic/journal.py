@@ -84,8 +84,8 @@ class LogReader:
         self._of, self.directory = weakref.ref(store), directory
         current = directory.current()
         self.base: str | None = current.get("base")
-        #: Files of rows that the log names, by node type and attribute.
-        self._row_files: dict[str, str] = {}
+        #: Files of rows that the log names. Opening reads each, also those that others replaced.
+        self._row_files = set[str]()
         if self.base is not None:
             self._restore(current)
         #: What ``CURRENT`` said.
@@ -125,7 +125,7 @@ class LogReader:
             path = self.directory.path / header["file"]
             origin = {"file": header["file"]}
             self._begin(header["type"], header["name"], FeatureStore.load(path), origin)
-            self._row_files[f"{header['type']}/{header['name']}"] = header["file"]
+            self._row_files.add(header["file"])
         elif kind == _ROWS_END:
             del store.node_rows[header["type"]][header["name"]]
         else:
@@ -209,7 +209,7 @@ class Journal(LogReader):
                 raise CorruptFileError(
                     f"{directory.path}: {count} nodes of type {name!r} have {keys.end} keys"
                 )
-        used = {self.base or "", *self._row_files.values(), *current.get("ids", {}).values()}
+        used = {self.base or "", *self._row_files, *current.get("ids", {}).values()}
         directory.remove_others(used)
         store.journal = self
         store.watermark.show(store.offsets)
@@ -285,7 +285,7 @@ class Journal(LogReader):
         self.directory.sync()
         rows.origin = {"file": file}
         self._note(_ROWS_BEGIN, {"type": node_type, "name": name, "file": file})
-        self._row_files[f"{node_type}/{name}"] = file
+        self._row_files.add(file)
 
     def log_rows_end(self, node_type: str, name: str) -> None:
         """Log that an attribute ends."""

@@ -416,6 +416,23 @@ def test_ending_an_attribute_that_there_is_not_leaves_no_trace(tmp_path: Path) -
     graph.close()
 
 
+def test_rows_that_were_replaced_stay_as_long_as_the_log_names_them(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.node_attrs["y"] = np.zeros(NODES)
+    graph.node_attrs["y"] = np.ones(NODES)
+    for _ in range(3):  # each opening reads the whole log, and removes files that nobody needs
+        graph.close()
+        graph = DynamicGraph.open(tmp_path / "g", huge_pages=False)
+        assert graph.node_attrs["y"].gather([1]).tolist() == [1]
+    graph.merge()
+    for _ in range(2):
+        graph.close()
+        graph = DynamicGraph.open(tmp_path / "g", huge_pages=False)
+        assert graph.node_attrs["y"].gather([1]).tolist() == [1]
+    assert not list((tmp_path / "g").glob("rows-*"))
+    graph.close()
+
+
 def test_what_the_system_refuses_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "g", tmp_path / ("a" * 300)):
