@@ -249,14 +249,19 @@ class Journal(LogReader):
 
     def close(self) -> None:
         """Wait until all commits are on disk, and let another process write, whatever fails."""
-        live, directory = self._store.live, self.directory
-        with ExitStack() as stack:
-            stack.callback(directory.unlock)
-            stack.callback(directory.withdraw)
-            # A snapshot that is held keeps the lists, and would keep the log locked.
-            stack.callback(live.close_journal)
-            live.flush()
-            with self._alone():
+        with self._alone():
+            store, directory = self._store, self.directory
+            if store.journal is not self:
+                return  # another thread has closed it
+            live = store.live
+            with ExitStack() as stack:
+                # Last: if Ctrl-C comes before this, another call closes what is still open.
+                stack.callback(store.forget)
+                stack.callback(directory.unlock)
+                stack.callback(directory.withdraw)
+                # A snapshot that is held keeps the lists, and would keep the log locked.
+                stack.callback(live.close_journal)
+                live.flush()
                 directory.write_json("CURRENT", {**directory.current(), "closed": live.lsn})
 
     # ---- writing -----------------------------------------------------------------------------

@@ -450,14 +450,17 @@ class LiveState:
         with self._taking_turns():  # after the transactions of other threads
             if self._open is not None:
                 raise InvalidArgumentError("close() inside a transaction: call it after its end")
-            if self.journal is not None:
-                self.journal.check_not_merging("close()")
-            journal, self.journal = self.journal, None
-        try:
+            journal = self.journal
             if journal is not None:
-                journal.close()
-        finally:
-            self._native = None
+                journal.check_not_merging("close()")
+        if journal is None:
+            self.forget()
+        else:
+            journal.close()
+
+    def forget(self) -> None:
+        """Drop the references to log and lists; the log is closed."""
+        self.journal = self._native = None
 
     @property
     def time_unit(self) -> str | None:

@@ -16,6 +16,7 @@ import pytest
 
 import aethergraph
 from aethergraph import DynamicGraph
+from aethergraph.dynamic.directory import LiveDirectory
 
 PACKAGE = str(Path(aethergraph.__file__).parent)
 ROW = np.ones((1, 1), np.float32)
@@ -224,3 +225,23 @@ def test_an_open_that_was_interrupted_leaves_no_log_locked(tmp_path: Path) -> No
     with DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS) as graph:
         graph.insert_edge(1, 2)
     assert kept
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
+def test_a_close_that_was_interrupted_is_done_by_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "g.aegd"
+    make(path).close()
+    for at in range(1, 100):
+        graph = DynamicGraph.open(path, **OPTIONS)
+        graph.insert_edge(at % 10, 1)
+        last = graph.lsn
+        was_cut = interrupted(graph.close, at, ("close", "check_not_merging", "_store"))
+        graph.close()
+        assert graph.closed
+        found = LiveDirectory(path)
+        assert found.writer() is None and found.published() is None
+        assert found.current()["closed"] == last, at
+        if not was_cut:
+            break
+    else:
+        pytest.fail("it was never closed")
