@@ -132,11 +132,14 @@ class LiveFeatureTable(RowTable):
         if version_unit is not None:
             tick = _TICKS[as_choice(version_unit, get_args(VersionUnit), "version_unit")]
         made_code = native.dtype_code("float32") if scale else code
+        # All before the file is made, which would be in the way of the next attempt.
         _check_missing(missing, made_code)
+        as_flag(check, "check")
+        is_huge = as_flag(huge_pages, "huge_pages")
         slots = native.LiveSlots.create(
             path, count, extents, code, is_scaled=scale is not None, tick=tick
         )
-        if as_flag(huge_pages, "huge_pages"):
+        if is_huge:
             slots.use_huge_pages()
         return cls._over(slots, missing, check)
 

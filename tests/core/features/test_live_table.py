@@ -245,6 +245,13 @@ def test_a_file_keeps_its_rows(tmp_path: Path) -> None:
         LiveFeatureTable.create(path, ROWS, ITEMS)
 
 
+@pytest.mark.parametrize("wrong", [{"check": "yes"}, {"huge_pages": "yes"}])
+def test_arguments_are_checked_before_the_file_is_made(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=next(iter(wrong))):
+        LiveFeatureTable.create(tmp_path / "t.aet", 10, 4, **wrong)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("in_file", [False, True])
 def test_pickles_and_children_see_changes(in_file: bool, tmp_path: Path) -> None:
     table = LiveFeatureTable.create(
