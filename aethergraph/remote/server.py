@@ -219,21 +219,22 @@ class FeatureServer:
                 self.port = found[0].getsockname()[1]
             if self._unix is not None:
                 found.append(listen_unix(self._unix))
-        except BaseException:
+            if self._rdma:
+                self._answers.open_slots()
+            with self._lock:
+                self._listeners = found
+                self._ended.clear()
             for one in found:
-                one.close()
+                self._begin(self._accept, one)
+            self._unwatched = threading.Event()
+            threading.Thread(
+                target=self._watch, args=(self._unwatched,), daemon=True, name="aethergraph watch"
+            ).start()
+        except BaseException:  # also Ctrl-C: nobody would answer those who connect
+            with self._lock:
+                self._listeners = found
+            self.close(0)
             raise
-        if self._rdma:
-            self._answers.open_slots()
-        with self._lock:
-            self._listeners = found
-            self._ended.clear()
-        for one in found:
-            self._begin(self._accept, one)
-        self._unwatched = threading.Event()
-        threading.Thread(
-            target=self._watch, args=(self._unwatched,), daemon=True, name="aethergraph watch"
-        ).start()
         return self
 
     def close(self, grace: float = 10.0) -> None:
@@ -254,20 +255,22 @@ class FeatureServer:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
-        if listeners and self._unix is not None:
+        if self._unix is not None and any(one.family == socket.AF_UNIX for one in listeners):
             with suppress(OSError):
                 os.unlink(self._unix)
-        for connection in open_ones:
-            connection.stop(socket.SHUT_RD)  # what has come before can still be read
-        for thread in list(self._threads):
-            thread.join(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
-        with self._lock:
-            open_ones = [*self._strangers, *self._connections]
-        for connection in open_ones:
-            connection.stop(socket.SHUT_RDWR)
-        self._answers.close()
-        self._unwatched.set()
-        self._ended.set()
+        try:
+            for connection in open_ones:
+                connection.stop(socket.SHUT_RD)  # what has come before can still be read
+            for thread in list(self._threads - {threading.current_thread()}):  # of a source's own
+                thread.join(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
+        finally:
+            with self._lock:
+                open_ones = [*self._strangers, *self._connections]
+            for connection in open_ones:
+                connection.stop(socket.SHUT_RDWR)
+            self._answers.close()
+            self._unwatched.set()
+            self._ended.set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server is closed, by another thread; return whether it is."""

@@ -148,6 +148,42 @@ def test_sigterm_ends_in_good_order(tmp_path: Path, x: Any) -> None:
         assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("what", ["_begin", "_watch"])
+def test_a_start_that_fails_listens_nowhere(
+    what: str, tmp_path: Path, x: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    server = FeatureServer({"x": x}, port=free_port(), unix=tmp_path / "s")
+    with monkeypatch.context() as patch:
+        if what == "_begin":
+            patch.setattr(FeatureServer, what, interrupt)
+        else:  # when all threads but this one have begun
+            patch.setattr(FeatureServer, what, property(interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            server.start()
+    assert not (tmp_path / "s").exists()
+    with server:
+        for address in server.addresses:
+            with open_source(address) as rows:
+                assert (rows.gather(np.array([1])) == x[1:2]).all()
+
+
+def test_a_source_of_its_own_may_close_a_server() -> None:
+    class Rows:
+        shape, dtype_name, num_rows = (5, 2), "float32", 5
+
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            server.close(0)
+            return np.zeros((len(ids), 2), np.float32)
+
+    with FeatureServer({"x": Rows()}, port=0) as server:
+        with pytest.raises(AetherError), open_source(f"{server.address}?timeout=0.5") as rows:
+            rows.gather(np.array([1]))
+        assert server.wait(60)
+
+
 def test_other_rows_are_refused(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
     server = FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=0).start()
