@@ -174,6 +174,7 @@ class History:
         store.uuid = directory.uuid.hex()
         restore_keys(store, directory, current, found.get("ids", {}), None)
         self._store, self._reader = store, LogReader(store, directory)
+        store.watermark.show(store.offsets)
 
     def _go_on(self, until: int) -> None:
         """Do the commits up to ``until`` again."""
@@ -202,6 +203,7 @@ class History:
                 raise
             for kind in store.kinds.values():
                 collect_values(store, kind, before)
+            store.watermark.show(store.offsets)
         elif self._last:  # what is shown has a number, also if nothing was done again
             store.live.replay(
                 str(self._directory.path), self._directory.uuid, self._last + 1, self._last,
