@@ -51,9 +51,15 @@ def _release(
 
 
 class NativeSnapshot:
-    """One commit of a live graph, kept until the last user of this object is gone."""
+    """One commit of a live graph, kept until the last user of this object is gone.
 
-    __slots__ = ("__weakref__", "_address", "_bases", "_handle", "_numbers", "_rests", "live")
+    Attributes:
+        watermark: a tuple of that of the graph before this was taken; None: nobody has noted it.
+    """
+
+    __slots__ = (
+        "__weakref__", "_address", "_bases", "_handle", "_numbers", "_rests", "live", "watermark",
+    )  # fmt: skip
 
     def __init__(self, live: NativeLive) -> None:
         out, err = ffi.new("aether_snapshot **"), new_error()
@@ -62,6 +68,7 @@ class NativeSnapshot:
         if code:
             raise_error(code, err)
         self.live = live
+        self.watermark: tuple[int | None] | None = None
         self._numbers: dict[int, LiveCommit] = {}
         self._address = int(ffi.cast("uintptr_t", out[0]))
         _handles[self._address] = handle
@@ -79,7 +86,7 @@ class NativeSnapshot:
         Nobody may be reading it or its topologies.
         """
         lib.aether_snapshot_rest(self._handle)
-        self._bases = {}
+        self._bases, self.watermark = {}, None
         self._numbers.clear()
         self._rests = weakref.ref(_handles.pop(self._address))
 

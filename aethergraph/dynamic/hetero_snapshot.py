@@ -20,6 +20,7 @@ from aethergraph.dynamic.snapshot import (
     edge_values,
     fill_edges,
     fill_nodes,
+    take_commit,
 )
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import ClosedError, UnsupportedError
@@ -38,8 +39,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        self._watermark = store.watermark.time  # before the commit, which has what it speaks of
-        taken = store.live.take() if snapshot is None else snapshot
+        taken, self._watermark = take_commit(store, snapshot)
         self._store, self._taken = store, taken
         self._commit = taken.commit
         nodes = {name: NodeParts(store.count_nodes(name, taken)) for name in store.node_rows}

@@ -109,6 +109,20 @@ def commit_before(since: Any, now: native.NativeSnapshot) -> int:
     return int(taken.commit)
 
 
+def take_commit(
+    store: LiveStore, snapshot: native.NativeSnapshot | None
+) -> tuple[native.NativeSnapshot, int | None]:
+    """Return a native snapshot, that which is given or one of now, and its watermark.
+
+    One that was taken earlier, perhaps by a block of ``reading()``, keeps the watermark of then.
+    """
+    now = store.watermark.time  # before the commit, which has what it speaks of
+    taken = store.live.take() if snapshot is None else snapshot
+    if taken.watermark is None:
+        taken.watermark = (now,)
+    return taken, taken.watermark[0]
+
+
 class OneCommit:
     """Base of snapshots of one type and of many: their commit, and how it is written to a file."""
 
@@ -228,8 +242,7 @@ class Snapshot(OneCommit, StoredGraph):
     _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        self._watermark = store.watermark.time  # before the commit, which has what it speaks of
-        taken = store.live.take() if snapshot is None else snapshot
+        taken, self._watermark = take_commit(store, snapshot)
         (kind,) = store.kinds.values()
         numbers = taken.describe(kind.number)
         self._store, self._kind = store, kind

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
+from aethergraph.dynamic import HeteroSnapshot, History, Snapshot
 from aethergraph.loading import SubgraphLoader
 from aethergraph.streaming import Ingestor, MemorySource
 
@@ -54,6 +55,35 @@ def test_it_is_the_least_of_all_streams_and_survives(tmp_path: Path) -> None:
     again.close()
     with pytest.raises(errors.ClosedError):
         _ = again.watermark
+
+
+def test_a_snapshot_keeps_the_watermark_of_its_commit() -> None:
+    graph = make()
+    unknown = graph.snapshot()
+    graph.set_watermark("clicks", 5)
+    with graph.reading() as now:
+        graph.set_watermark("clicks", 50)
+        again = graph.snapshot()
+        assert again.commit == now.commit and again.watermark == now.watermark == 5
+    assert graph.snapshot().watermark == 50
+    assert Snapshot(graph.store, unknown.native_snapshot).watermark is None
+    assert HeteroSnapshot.of(now).watermark == 5
+
+
+def test_of_the_past(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.set_watermark("clicks", 5)
+    first = graph.lsn
+    graph.set_watermark("clicks", 50)
+    graph.close()
+    with History(tmp_path / "g", 16) as history:
+        assert history.at(first).watermark == 5
+        assert history.last().watermark == 50
+    graph = make(tmp_path / "g")
+    graph.merge()
+    graph.close()
+    with History(tmp_path / "g", 16) as history:
+        assert history.last().watermark == 50
 
 
 def test_offsets_are_seen_with_their_commit() -> None:
