@@ -12,7 +12,7 @@ the number of the commit to come, before the lists' commit makes it the last one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -476,10 +476,9 @@ class LiveStore(LiveState):
                     raise InvalidArgumentError(
                         f"node_attrs[{shown(name)}] = None ends an attribute, and there is none"
                     )
-                if self.journal is not None:
-                    self.journal.log_rows_end(node_type, name)
-                del self.node_rows[node_type][name]
-                self._publish()
+                with self._logging(lambda: self.node_rows[node_type].pop(name, None)):
+                    if self.journal is not None:
+                        self.journal.log_rows_end(node_type, name)
                 return
             if not is_name(name):
                 raise InvalidArgumentError(
@@ -506,10 +505,9 @@ class LiveStore(LiveState):
             rows = GrowingRows(shape, dtype_name, room, base if given is None else None)
             if given is not None:  # in shared memory other processes have it, too
                 rows.put(0, given)
-            if self.journal is not None:
-                self.journal.log_rows_begin(node_type, name, base, rows)
-            self.node_rows[node_type][name] = rows
-            self._publish()
+            with self._logging(lambda: self.node_rows[node_type].update({name: rows})):
+                if self.journal is not None:
+                    self.journal.log_rows_begin(node_type, name, base, rows)
 
     def _begin_live_rows(self, node_type: str, name: str, rows: RowSource, count: int) -> None:
         """Begin an attribute of rows that change by themselves, at least one for each node."""
@@ -523,6 +521,23 @@ class LiveStore(LiveState):
                 f"node_attrs[{name!r}] has {rows.num_rows} rows, but num_nodes = {count}"
             )
         self.node_sources[node_type][name] = rows
+
+    @contextmanager
+    def _logging(self, change: Callable[[], object]) -> Iterator[None]:
+        """Change the attributes that there are behind a ``with`` block that logs it.
+
+        After Ctrl-C that comes when the log has it, too.
+        """
+        last = self.live.lsn
+        try:
+            yield
+            change()
+            self._publish()
+        except BaseException:
+            if self.live.lsn > last:
+                change()
+                self._publish()
+            raise
 
     def _publish(self) -> None:
         """Tell who attaches from now on of the attributes that there are."""

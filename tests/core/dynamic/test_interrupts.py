@@ -245,3 +245,27 @@ def test_a_close_that_was_interrupted_is_done_by_the_next_one(tmp_path: Path) ->
             break
     else:
         pytest.fail("it was never closed")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
+def test_attributes_are_there_if_the_log_says_so(tmp_path: Path) -> None:
+    names = ("_check", "_note", "log_rows_begin", "log_rows_end", "note", "publish", "update")
+    graph = make(tmp_path / "g.aegd")
+
+    def assign(name: str, rows: Any) -> None:
+        graph.node_attrs[name] = rows
+
+    for rows in (np.ones(10), None):
+        for at in range(1, 100):
+            if rows is None:
+                graph.node_attrs[f"end{at}"] = np.ones(10)
+            name = f"{'end' if rows is None else 'begin'}{at}"
+            if not interrupted(lambda name=name, rows=rows: assign(name, rows), at, names):
+                break
+        else:
+            pytest.fail("it never went through")
+    found = set(graph.node_attrs)
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS) as again:
+        assert set(again.node_attrs) == found
+    assert {"begin1", "end1"} & found == {"end1"}
