@@ -183,7 +183,7 @@ def test_killed_anywhere_each_record_is_there_once(tmp_path: Path, durability: s
     number, wanted, poison = 0, [], []
     for name in "abc":
         lines = []
-        for _ in range(max(1500, 120 * most_kills())):  # more commits than kills need
+        for _ in range(max(1500, 200 * most_kills())):  # more commits than kills need
             if rng.random() < 0.02:
                 lines.append(f'{{"u": {number}, oh no}}')
                 poison.append(lines[-1])
