@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import ssl
+import time
 from typing import Any
 
 from aethergraph._checks.options import shown
@@ -13,11 +14,15 @@ from aethergraph.errors import InvalidArgumentError, StorageError
 from aethergraph.remote import wire
 from aethergraph.remote.address import is_socket
 
-__all__ = ["LOOPBACK", "REPLY_SECONDS", "listen", "listen_unix", "server_context", "set_options"]
+__all__ = [
+    "LOOPBACK", "REPLY_SECONDS", "accept", "listen", "listen_unix", "server_context", "set_options",
+]  # fmt: skip
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 #: Seconds that a reply may take to be read.
 REPLY_SECONDS = 60.0
+#: Seconds to wait where there are no more files.
+_FULL = 0.1
 #: Seconds of silence before a client is asked whether it is there, between questions, and how many.
 _KEEPALIVE = (("KEEPIDLE", 30), ("KEEPINTVL", 10), ("KEEPCNT", 3))
 
@@ -58,6 +63,21 @@ def listen(host: str, port: int) -> socket.socket:
         sock.close()
         raise StorageError(f"{host}:{port}: {error}") from None
     return sock
+
+
+def accept(listener: socket.socket) -> socket.socket | None:
+    """Wait for the next connection; return None once the listener was closed.
+
+    Where the process can have no more files, it waits until some are closed.
+    """
+    while True:
+        try:
+            return listener.accept()[0]
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                time.sleep(_FULL)
+            elif error.errno not in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
+                return None
 
 
 def listen_unix(path: str) -> socket.socket:

@@ -12,7 +12,6 @@ interpreter's lock. What it is told is in ``answers.py``.
 
 from __future__ import annotations
 
-import errno
 import hmac
 import os
 import secrets
@@ -44,6 +43,7 @@ from aethergraph.remote.answers import Answers, expect
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES, Leases
 from aethergraph.remote.listening import (
     LOOPBACK,
+    accept,
     listen,
     listen_unix,
     server_context,
@@ -343,16 +343,7 @@ class FeatureServer:
             self._threads = {one for one in self._threads if one.is_alive()} | {thread}
 
     def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                    time.sleep(0.1)  # until a connection has ended
-                    continue
-                if error.errno in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
-                    continue
-                return  # it was closed
+        while (client := accept(listener)) is not None:
             one = Peer(client)
             with self._lock:
                 if listener not in self._listeners:

@@ -29,6 +29,7 @@ import numpy as np
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_text, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, LimitError, SourceError
+from aethergraph.remote.listening import LOOPBACK
 from aethergraph.storage.memory import parse_size
 from aethergraph.streaming.decode import Table, arrow_columns
 from aethergraph.streaming.records import Records
@@ -40,7 +41,6 @@ __all__ = ["MOST_SENDERS", "LimitedFile", "PushedSource", "Sender"]
 _WAITING, MOST_SENDERS = 16, 256
 #: Seconds that closing waits for senders to hear what is on disk.
 _FAREWELL = 1.0
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ class PushedSource(SchemaSource):
         max_message: int | str,
     ) -> None:
         check_listener(name, schema, "arrow")
-        if host not in _LOOPBACK and (token is None or tls is None):
+        if host not in LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
                 "127.0.0.1"

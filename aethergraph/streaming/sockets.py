@@ -15,7 +15,6 @@ So each row is in the graph once, whichever side is killed.
 
 from __future__ import annotations
 
-import errno
 import hmac
 import io
 import json
@@ -34,6 +33,7 @@ from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import shown
 from aethergraph.errors import AetherError, InvalidArgumentError
+from aethergraph.remote.listening import accept
 from aethergraph.streaming.pushed import LimitedFile, PushedSource, Sender
 from aethergraph.streaming.schema import Schema
 
@@ -43,8 +43,6 @@ __all__ = ["SocketSource"]
 _LINE, _GREETING = 1 << 16, 10.0
 #: Bytes that are read at once.
 _BUFFER = 1 << 18
-#: Seconds to wait where the process can have no more files, until some are closed.
-_FULL = 0.1
 #: Connections at once that have not said so yet. More are ended, the oldest ones.
 _STRANGERS = 64
 
@@ -222,16 +220,7 @@ class SocketSource(PushedSource):
         self._threads = {one for one in self._threads if one.is_alive()} | {thread}
 
     def _accept(self, server: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = server.accept()
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                    time.sleep(_FULL)  # until a connection has ended
-                    continue
-                if error.errno in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
-                    continue
-                return  # it was closed
+        while (client := accept(server)) is not None:
             one = _Connection(socket=client)
             with self._changed:
                 if self._server is not server:

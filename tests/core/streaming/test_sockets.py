@@ -345,7 +345,7 @@ def test_a_refused_connection_or_thread_ends_that_one_alone(
         return real(listener)
 
     monkeypatch.setattr(socket.socket, "accept", accept)
-    monkeypatch.setattr(sockets, "_FULL", 0)
+    monkeypatch.setattr("aethergraph.remote.listening._FULL", 0)
     source.open({})
     try:
         assert Sender(source.port, 0).answer == FIRST and not problems
