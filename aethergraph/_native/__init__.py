@@ -103,8 +103,9 @@ from aethergraph._native.lists import (
     id_bytes_for,
     id_dtype,
 )
-from aethergraph._native.live import NativeLive, Reading, insert_plain
+from aethergraph._native.live import NativeLive, insert_plain
 from aethergraph._native.live_journal import truncate_journal, verify_journal
+from aethergraph._native.live_reading import Reading
 from aethergraph._native.live_rows import MISSING, MOST_DIMENSIONS, LiveSlots, SlotLayout
 from aethergraph._native.live_snapshots import (
     LiveTopology,

@@ -4,6 +4,7 @@
 
     NativeLive ──insert, delete, commit──> lists in shared memory
         ├── take() ──> live_snapshots.py, one commit of all relations
+        ├── reading() ──> live_reading.py, the same one throughout a block
         └── open_journal() ──> live_journal.py, commits that were logged, done again
     live_types.py   edge types, bases and numbers of them
 """
@@ -13,10 +14,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from aethergraph._checks.arrays import empty
 from aethergraph._native.core import Ids, ffi, lib, new_error, raise_error
 from aethergraph._native.guards import reading
 from aethergraph._native.live_journal import Notes
+from aethergraph._native.live_reading import Reading, held_snapshot
 from aethergraph._native.live_snapshots import NativeSnapshot
 from aethergraph._native.live_types import (
     LIVE_LAYOUTS,
@@ -51,62 +51,6 @@ _insert_one, _NULL = lib.aether_live_insert_one, ffi.NULL
 #: ``insert_plain(handle, relation, src, dst, err)`` returns the id of the edge, or the code of an
 #: error. Handle and err are :attr:`NativeLive.plain`; a method would be a tenth of the whole call.
 insert_plain: Callable[[Any, int, int, int, Any], int] = lib.aether_live_insert_plain
-
-
-class Reading:
-    """Block of :meth:`NativeLive.reading`; it ends when its ``with`` does, or nobody holds it.
-
-    It is no generator of contextlib, since one that an exception has left stays in a cycle of
-    references before Python 3.11, and would hold the snapshot.
-
-    Attributes:
-        snapshot: what it reads; None: it has ended.
-    """
-
-    __slots__ = ("__weakref__", "snapshot")
-
-    def __init__(self, snapshot: NativeSnapshot) -> None:
-        self.snapshot: NativeSnapshot | None = snapshot
-
-    def __enter__(self) -> NativeSnapshot | None:
-        _readings.set((*_open_blocks(), weakref.ref(self)))
-        return self.snapshot
-
-    def __exit__(self, *_: object) -> None:
-        self.snapshot = None
-        _readings.set(_open_blocks())
-
-
-#: Blocks that are open here, the innermost last. Coroutines have their own, though they share a
-#: thread. A block may end out of turn, or elsewhere (in a generator, in another thread), so that
-#: others among these have ended. One that Ctrl-C has kept from its end is held by nobody.
-_readings: ContextVar[tuple[weakref.ref[Reading], ...]] = ContextVar(
-    "aethergraph readings", default=()
-)
-#: Blocks of :func:`hold_snapshots`, which this thread holds itself.
-_own_readings: ContextVar[tuple[Reading, ...]] = ContextVar("aethergraph own readings", default=())
-
-
-def _open_blocks() -> tuple[weakref.ref[Reading], ...]:
-    return tuple(one for one in _readings.get() if _snapshot_of(one) is not None)
-
-
-def _snapshot_of(block: weakref.ref[Reading]) -> NativeSnapshot | None:
-    found = block()
-    return None if found is None else found.snapshot
-
-
-def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
-    """Return what this thread reads throughout, for :func:`hold_snapshots` in another thread."""
-    snapshots = [_snapshot_of(one) for one in _readings.get()]
-    return {one.live: one for one in snapshots if one is not None}
-
-
-def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
-    """Let this thread, which works for another one, read what the other does."""
-    blocks = tuple(Reading(snapshot) for snapshot in held.values())
-    _own_readings.set(blocks)
-    _readings.set(tuple(weakref.ref(one) for one in blocks))
 
 
 class NativeLive:
@@ -522,15 +466,7 @@ class NativeLive:
 
     def take(self) -> NativeSnapshot:
         """Take a snapshot of the last commit; inside :meth:`reading` return that of the block."""
-        return self._read() or self.take_last()
-
-    def _read(self) -> NativeSnapshot | None:
-        """Return the snapshot of the innermost block of :meth:`reading`; None: there is none."""
-        for one in reversed(_readings.get()):
-            found = _snapshot_of(one)
-            if found is not None and found.live is self:
-                return found
-        return None
+        return held_snapshot(self) or self.take_last()
 
     def take_last(self) -> NativeSnapshot:
         """Take a snapshot of the last commit, also inside :meth:`reading`."""
@@ -541,7 +477,7 @@ class NativeLive:
     @property
     def is_reading(self) -> bool:
         """True in a block of :meth:`reading`, for its thread or coroutine."""
-        return self._read() is not None
+        return held_snapshot(self) is not None
 
     def state_to_take(self) -> tuple[Any, dict[tuple[int, str], LiveBase]]:
         """Return what :meth:`take` would take a snapshot of: handle and bases.
@@ -564,7 +500,7 @@ class NativeLive:
 
     def describe(self, relation: int) -> LiveNumbers:
         """Return what :meth:`take` would show of a relation, without a snapshot."""
-        reading = self._read()
+        reading = held_snapshot(self)
         if reading is not None:
             return LiveNumbers(*reading.describe(relation)[1:-1])
         if self.follow is not None:

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from aethergraph._checks.arrays import as_integer
-from aethergraph._native.live import held_snapshots, hold_snapshots
+from aethergraph._native.live_reading import held_snapshots, hold_snapshots
 from aethergraph._native.tasks import Task, cancel_with
 from aethergraph._parallel.threads import start_thread
 from aethergraph._tracepoints import stage

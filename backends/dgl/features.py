@@ -19,7 +19,7 @@ from torch import Tensor
 
 import dgl.storages
 from aethergraph._checks.options import as_flag
-from aethergraph._native.live import held_snapshots, hold_snapshots
+from aethergraph._native.live_reading import held_snapshots, hold_snapshots
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_device, land_pinned, seed_ids

@@ -26,7 +26,7 @@ from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
 from aethergraph._checks.options import as_choice
-from aethergraph._native.live import held_snapshots
+from aethergraph._native.live_reading import held_snapshots
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import call_in_epoch, prefetch_map
 from aethergraph._torch.iteration import next_iteration_key

@@ -1,0 +1,77 @@
+"""Blocks of ``reading()``: what this thread, or coroutine, sees of live graphs throughout."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aethergraph._native.live import NativeLive
+    from aethergraph._native.live_snapshots import NativeSnapshot
+
+
+class Reading:
+    """Block of :meth:`NativeLive.reading`; it ends when its ``with`` does, or nobody holds it.
+
+    It is no generator of contextlib, since one that an exception has left stays in a cycle of
+    references before Python 3.11, and would hold the snapshot.
+
+    Attributes:
+        snapshot: what it reads; None: it has ended.
+    """
+
+    __slots__ = ("__weakref__", "snapshot")
+
+    def __init__(self, snapshot: NativeSnapshot) -> None:
+        self.snapshot: NativeSnapshot | None = snapshot
+
+    def __enter__(self) -> NativeSnapshot | None:
+        _readings.set((*_open_blocks(), weakref.ref(self)))
+        return self.snapshot
+
+    def __exit__(self, *_: object) -> None:
+        self.snapshot = None
+        _readings.set(_open_blocks())
+
+
+#: Blocks that are open here, the innermost last. Coroutines have their own, though they share a
+#: thread. A block may end out of turn, or elsewhere (in a generator, in another thread), so that
+#: others among these have ended. One that Ctrl-C has kept from its end is held by nobody.
+_readings: ContextVar[tuple[weakref.ref[Reading], ...]] = ContextVar(
+    "aethergraph readings", default=()
+)
+#: Blocks of :func:`hold_snapshots`, which this thread holds itself.
+_own_readings: ContextVar[tuple[Reading, ...]] = ContextVar("aethergraph own readings", default=())
+
+
+def _open_blocks() -> tuple[weakref.ref[Reading], ...]:
+    return tuple(one for one in _readings.get() if _snapshot_of(one) is not None)
+
+
+def _snapshot_of(block: weakref.ref[Reading]) -> NativeSnapshot | None:
+    found = block()
+    return None if found is None else found.snapshot
+
+
+def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
+    """Return what this thread reads throughout, for :func:`hold_snapshots` in another thread."""
+    snapshots = [_snapshot_of(one) for one in _readings.get()]
+    return {one.live: one for one in snapshots if one is not None}
+
+
+def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
+    """Let this thread, which works for another one, read what the other does."""
+    blocks = tuple(Reading(snapshot) for snapshot in held.values())
+    _own_readings.set(blocks)
+    _readings.set(tuple(weakref.ref(one) for one in blocks))
+
+
+def held_snapshot(live: NativeLive) -> NativeSnapshot | None:
+    """Return what the innermost block reads of a live graph; None: there is none."""
+    for one in reversed(_readings.get()):
+        found = _snapshot_of(one)
+        if found is not None and found.live is live:
+            return found
+    return None
