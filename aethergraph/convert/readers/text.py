@@ -47,6 +47,7 @@ from aethergraph.convert.readers.text_lines import (
     split_records,
     squeeze_blanks,
 )
+from aethergraph.convert.readers.text_quotes import Marks, find_marks, without_comments
 from aethergraph.convert.readers.text_values import (
     DATE,
     LOGICAL,
@@ -64,7 +65,6 @@ _SEARCH_BYTES = 64 << 10  # a bad block is searched for its bad line in parts of
 
 _MOST_COLUMNS = 1 << 20
 
-_COMMENT_LINE = re.compile(rb"(?m)^[ \t]*[#%][^\n]*")
 _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
 _QUOTED = re.compile(r'"[^"]*"')
 _EMPTY_LINE = re.compile(rb"(?m)^[ \t]*\r?\n")
@@ -293,9 +293,9 @@ class TextTable:
     ) -> tuple[bytes, list[str], list[str] | None, int]:
         """Read the first block, the fields of two data lines, and the end of the first line."""
         self._delimiter = as_delimiter(delimiter) if delimiter is not None else ","
-        self._quotes = False
+        self._quotes: bytes | None = None  # delimiter of fields that may be quoted
         data = b""
-        for block in BlockReader(self.path, quotes=False):
+        for block in BlockReader(self.path, quotes=None):
             data += block.copy()
             if len(self._data_lines(data)) >= 2:
                 break
@@ -309,7 +309,7 @@ class TextTable:
             # A file of one column: take the first candidate, which fits the file's name best.
             single = candidates[0] if len(candidates) > 2 else candidates[-1]
             self._delimiter = next((d for d in candidates if d in text), single)
-        self._quotes = self._delimiter != " "
+        self._quotes = self._delimiter.encode() if self._delimiter != " " else None
         second = self._split(lines[1][0]) if len(lines) > 1 else None
         return data, self._split(first), second, end
 
@@ -357,7 +357,7 @@ class TextTable:
         if plain is not None:
             return plain
         if block.has(b"#") or block.has(b"%"):
-            block = Block.of(_COMMENT_LINE.sub(b"", block.copy()), block.line)
+            block = Block.of(without_comments(block.copy(), self._quotes), block.line)
         if block.is_blank():
             return [_as_numbers(one, np.empty(0, one.dtype)) for one in fields]
         delimiter = self._delimiter
@@ -375,7 +375,7 @@ class TextTable:
             ),
             "parse_options": pacsv.ParseOptions(
                 delimiter=delimiter,
-                quote_char='"' if self._quotes and block.has(b'"') else False,
+                quote_char='"' if self._quotes is not None and block.has(b'"') else False,
                 newlines_in_values=False,
             ),
         }
@@ -451,9 +451,10 @@ class TextTable:
         self, data: bytes, line: int, fields: Sequence[Field], cause: Exception
     ) -> NoReturn:
         """Find the first bad line of a block and raise the error that names it."""
+        marks = find_marks(data, self._quotes)
         start = 0
         while start < len(data):
-            end = self._cut(data, start)
+            end = _line_end(data, start + _SEARCH_BYTES, marks)
             part = data[start:end]
             try:
                 self._parse(Block.of(part), fields)
@@ -463,16 +464,8 @@ class TextTable:
             start = end
         raise InputError(self.path, f"cannot be parsed: {cause}") from None
 
-    def _cut(self, data: bytes, start: int) -> int:
-        end = start
-        while end < len(data):
-            end = data.find(b"\n", min(end + _SEARCH_BYTES, len(data))) + 1 or len(data)
-            if not self._quotes or data.count(b'"', start, end) % 2 == 0:
-                break
-        return end
-
     def _explain_lines(self, part: bytes, line: int, fields: Sequence[Field]) -> None:
-        for number, values in self._records(_COMMENT_LINE.sub(b"", part)):
+        for number, values in self._records(without_comments(part, self._quotes)):
             if len(values) != self.num_columns:
                 raise InputError(
                     self.path,
@@ -513,6 +506,13 @@ class _SameThread:
 
     def shutdown(self, wait: bool, cancel_futures: bool) -> None:
         pass
+
+
+def _line_end(data: bytes, at: int, marks: Marks) -> int:
+    """Return where the line at a position ends, outside of quotes."""
+    while (end := data.find(b"\n", at) + 1) and marks.quotes_before(end) % 2:
+        at = end
+    return end or len(data)
 
 
 def _key(column: int) -> str:

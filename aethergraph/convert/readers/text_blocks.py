@@ -26,6 +26,7 @@ from aethergraph.convert.readers.base import (
     is_compressed,
     reading_error,
 )
+from aethergraph.convert.readers.text_quotes import last_line_end
 
 __all__ = ["Block", "BlockReader", "count_byte"]
 
@@ -95,13 +96,14 @@ class BlockReader:
 
     Args:
         path: the file, or a URL.
-        quotes: a ``"`` opens a field that may hold line ends; blocks never end inside one.
+        quotes: delimiter of fields that may be quoted and hold line ends: blocks never end inside
+            such a field; None: there are no quotes.
 
     Raises:
         InputError: damaged compression, binary or UTF-16 content, a line beyond 64 MiB.
     """
 
-    def __init__(self, path: PathLike, quotes: bool) -> None:
+    def __init__(self, path: PathLike, quotes: bytes | None) -> None:
         self._path = path
         self._quotes = quotes
         self._size = check_readable(path)
@@ -127,9 +129,8 @@ class BlockReader:
                     break
                 start = self._check_start(buffer, fill) if first else 0
                 first = False
-                cut = buffer.rfind(b"\n", len(carry), fill) + 1
-                # An odd number of quotes: a quoted field continues after the cut.
-                if cut == 0 or (self._quotes and _ends_inside_quotes(buffer, cut)):
+                cut = self._cut(buffer, start, len(carry), fill)
+                if cut == 0:
                     self._check_length(fill, line)
                     carry = bytes(memoryview(buffer)[start:fill])
                     continue
@@ -146,6 +147,14 @@ class BlockReader:
             if len(buffer) >= size:
                 return buffer
         return bytearray(size + (64 << 10))
+
+    def _cut(self, buffer: bytearray, start: int, read: int, fill: int) -> int:
+        """Return where the last whole line ends; 0 if no line ends behind ``read``."""
+        cut = buffer.rfind(b"\n", read, fill) + 1
+        if cut == 0 or self._quotes is None or buffer.find(b'"', start, cut) < 0:
+            return cut
+        length = last_line_end(bytes(memoryview(buffer)[start:fill]), self._quotes)
+        return start + length if length else 0
 
     def _fill(self, stream: Any, into: memoryview) -> int:
         try:
@@ -178,10 +187,6 @@ def count_byte(buffer: bytes | bytearray, start: int, stop: int, value: int) -> 
     """Count a byte; many times faster than ``bytes.count`` where the byte is frequent."""
     part = np.frombuffer(buffer, np.uint8, stop - start, start)
     return int(np.count_nonzero(part == value))
-
-
-def _ends_inside_quotes(buffer: bytearray, stop: int) -> bool:
-    return buffer.find(b'"', 0, stop) >= 0 and count_byte(buffer, 0, stop, ord('"')) % 2 == 1
 
 
 def _decompressed(path: PathLike, raw: IO[bytes]) -> Any:

@@ -1,0 +1,139 @@
+"""Quotes and comments of text tables: what is a row, what is part of a field, what is skipped."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from core.strategies import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aethergraph.convert import InputError, read_edges
+from aethergraph.convert.readers import text_blocks
+from aethergraph.convert.readers.text_quotes import find_marks, last_line_end, without_comments
+
+
+def edges_of(path: Path, text: str | bytes) -> list[tuple[int, int]]:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    table = read_edges(path, threads=1)
+    return list(zip(table.src.tolist(), table.dst.tolist(), strict=True))
+
+
+@pytest.fixture(params=[16, 64, 1 << 20])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", request.param)
+    return int(request.param)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("mark", ["#", "%", " #"])
+def test_a_line_of_a_quoted_field_is_no_comment(mark: str, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    text = f'src,dst,note\n0,1,"a\n{mark} b"\n2,3,"c"\n# "x\n4,5,"d\n\n{mark} ""e""\n"\n6,7,e\n'
+    assert edges_of(path, text) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert edges_of(path, text.replace("\n", "\r\n")) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    with pytest.raises(InputError, match="line 11, column 2"):
+        edges_of(path, text + "8,x,f\n")
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("stray", ['# 5" disks\n', '0,1,5" disk\n', '# a,"b\n', '0,1, "x\n'])
+def test_a_quote_that_opens_no_field(
+    stray: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not join the lines behind it: the file may be of any length."""
+    monkeypatch.setattr(text_blocks, "_MAX_LINE_BYTES", 400)
+    rows = [(i, i + 1) for i in range(1, 100)]
+    text = "src,dst,note\n" + stray + "".join(f"{u},{v},x\n" for u, v in rows)
+    text += '7,8,"two\nlines"\n' + stray
+    row = [(0, 1)] if stray[0] == "0" else []
+    assert edges_of(tmp_path / "e.csv", text) == [*row, *rows, (7, 8), *row]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_comment_ends_at_every_line_end(end: str, tmp_path: Path) -> None:
+    text = end.join(["# made by x", "0,1", " # y", "1,2", "% z", ""])
+    assert edges_of(tmp_path / "e.csv", text) == [(0, 1), (1, 2)]
+    assert edges_of(tmp_path / "e.csv", text.replace("by x" + end, "by x\r")) == [(0, 1), (1, 2)]
+
+
+# ---- against a machine that reads one character after the other ----------------------------------
+
+
+def states(text: str) -> Iterator[str]:
+    """Yield for every character what it is part of: a comment, a quoted field, or anything else."""
+    state, line_begins, field_begins = "plain", True, True
+    for at, one in enumerate(text):
+        if state == "quoted":
+            yield state
+            if one == '"':
+                state = "quote in quoted"
+            continue
+        if state == "quote in quoted":
+            if one == '"':
+                state = "quoted"
+                yield state
+                continue
+            state = "plain"
+        if one in "\r\n":
+            state, line_begins, field_begins = "plain", True, True
+            yield "end"
+            continue
+        if line_begins and text[at:].lstrip(" \t")[:1] in ("#", "%"):
+            state = "comment"
+        elif field_begins and one == '"' and state == "plain":
+            state = "quoted"
+        line_begins, field_begins = False, one == ","
+        yield state
+
+
+@settings(examples(500))
+@given(st.text('",#\n\r x', max_size=40))
+def test_marks_are_those_of_a_slow_machine(text: str) -> None:
+    data = text.encode()
+    found = list(states(text))
+    marks = find_marks(data, b",")
+    comments = {at for begin, end in marks.comments for at in range(begin, end)}
+    assert comments == {at for at, state in enumerate(found) if state == "comment"}
+    kept = "".join(one for one, state in zip(text, found, strict=True) if state != "comment")
+    assert without_comments(data, b",") == kept.encode()
+    ends = [at + 1 for at, one in enumerate(text) if one == "\n" and found[at] == "end"]
+    assert last_line_end(data, b",") == max(ends, default=0)
+
+
+@settings(examples(100))
+@given(st.text('",#\n\r x', max_size=40))
+def test_without_quotes_every_line_may_be_a_comment(text: str) -> None:
+    plain = text.replace('"', "x")
+    assert without_comments(text.encode(), None).count(b"#") == sum(
+        one == "#" and state != "comment" for one, state in zip(plain, states(plain), strict=True)
+    )
+
+
+@settings(examples(150))
+@given(
+    notes=st.lists(st.tuples(st.text('",#%\n x', max_size=12), st.booleans()), max_size=12),
+    comment=st.text('",# x', max_size=8),
+    block=st.sampled_from([16, 64, 1 << 20]),
+)
+def test_what_the_csv_module_writes(
+    notes: list[tuple[str, bool]],
+    comment: str,
+    block: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Rows with notes of any text, some of them behind a comment."""
+    file = io.StringIO()
+    file.write("src,dst,note\n9,9,\n")
+    writer = csv.writer(file, lineterminator="\n")
+    for number, (note, commented) in enumerate(notes):
+        file.write(f"#{comment}\n" if commented else "")
+        writer.writerow([number, number + 1, note])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_blocks, "BLOCK_BYTES", block)
+        found = edges_of(tmp_path_factory.mktemp("csv") / "e.csv", file.getvalue())
+    assert found == [(9, 9), *((number, number + 1) for number in range(len(notes)))]
