@@ -12,9 +12,12 @@ from core.strategies import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aethergraph.convert import InputError, read_edges
+from aethergraph.convert import InputError, read_edges, read_labels
 from aethergraph.convert.readers import text_blocks
+from aethergraph.convert.readers.nodes import FeatureColumns, iter_rows
 from aethergraph.convert.readers.text_quotes import find_marks, last_line_end, without_comments
+
+EDGES = [(0, 1), (1, 2)]
 
 
 def edges_of(path: Path, text: str | bytes) -> list[tuple[int, int]]:
@@ -59,6 +62,47 @@ def test_a_comment_ends_at_every_line_end(end: str, tmp_path: Path) -> None:
     text = end.join(["# made by x", "0,1", " # y", "1,2", "% z", ""])
     assert edges_of(tmp_path / "e.csv", text) == [(0, 1), (1, 2)]
     assert edges_of(tmp_path / "e.csv", text.replace("by x" + end, "by x\r")) == [(0, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("mark", ["#", "%"])
+def test_a_row_is_not_taken_for_a_comment(mark: str, tmp_path: Path) -> None:
+    """A table whose first column holds tags: a comment would be an edge that is lost."""
+    path = tmp_path / "e.csv"
+    advice = rf"line 4: begins with '{mark}' as comments do, but could be a row: quote its first"
+    head, row = f"tag,src,dst\n{mark} tags, from A to B\n", f"{mark}a,1,2\n"
+    with pytest.raises(InputError, match=advice):
+        edges_of(path, head + "b,0,1\n" + row)
+    assert edges_of(path, head + "b,0,1\n" + row.replace(f"{mark}a", f'"{mark}a"')) == EDGES
+    path.write_text(row + "b,0,1\n")
+    with pytest.raises(InputError, match=r"line 1: .*else delete it"):
+        read_edges(path, src=1, dst=2)
+    with pytest.raises(InputError, match=r"line 2: .*begin it with another character"):
+        edges_of(tmp_path / "e.txt", f"tag src dst\n{mark}a 0 1\nb 1 2\n")
+    path.write_text(f"tag,x,y\n{mark}a,1.5,2\nb,3,4\n")
+    with pytest.raises(InputError, match="line 2: "):
+        list(iter_rows(path, FeatureColumns(chosen=["x", "y"])))
+
+
+@pytest.mark.parametrize(
+    "comment", ["# 7,8", "# end, of file", "#tag,src,dst", "# written by a sheet,,", "#,,", "# 1"]
+)
+def test_what_can_be_no_row_is_a_comment(comment: str, tmp_path: Path) -> None:
+    text = f"src,dst,t\n0,1,5\n{comment}\n1,2,6\n{comment}\n"
+    assert edges_of(tmp_path / "e.csv", text) == EDGES
+    assert edges_of(tmp_path / "e.csv", f"0,1\n{comment}\n1,2\n") == EDGES
+    text = f"{comment}\ntag,src,dst\na,0,1\n{comment}\nb,1,2\n"
+    assert edges_of(tmp_path / "e.csv", text) == EDGES
+    assert read_edges(tmp_path / "e.csv", attrs=["a=src"]).attrs["a"].dtype == "int64"
+
+
+def test_a_comment_behind_an_empty_line_is_no_value(tmp_path: Path) -> None:
+    path = tmp_path / "y.csv"
+    for end in ("\n", "\r\n"):
+        path.write_bytes(end.join(["label", "5", "6", "", "# end", " % of it", "", ""]).encode())
+        assert read_labels(path).tolist() == [5, 6]
+        path.write_bytes(end.join(["label", "5", "", "# end", "7"]).encode())
+        with pytest.raises(InputError, match=r"line 3, .*is missing \(an empty line\)"):
+            read_labels(path)
 
 
 # ---- against a machine that reads one character after the other ----------------------------------
