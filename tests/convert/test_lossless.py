@@ -388,6 +388,30 @@ def test_dates_need_a_unit(tmp_path: Path) -> None:
     assert found[0] == np.datetime64("2001-03-05T10:00:00")
 
 
+@pytest.mark.parametrize(
+    "date", ["9999-12-31", "0001-01-01", "2300-01-01T00:00:00", "1677-09-20", "2262-04-12T00:00:00"]
+)
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_dates_beyond_nanoseconds_are_refused(date: str, zone: str, tmp_path: Path) -> None:
+    """They became others, centuries away, with older versions of pyarrow, such as 17."""
+    path = tmp_path / "e.csv"
+    zoned = zone if "T" in date else "T00:00:00" + zone if zone else ""
+    path.write_text(f"src,dst,t\n0,1,2020-01-01T00:00:00{zone}\n1,2,{date}{zoned}\n")
+    with pytest.raises(InputError, match=r"line 3, column 3 .t.: .* does not fit in 'ns', 1677-09"):
+        read_edges(path, time="t", time_unit="ns")
+    found = read_edges(path, time="t", time_unit="us").time
+    assert found is not None and found[1] == np.datetime64(date)
+
+
+def test_a_date_of_another_one_is_found() -> None:
+    from aethergraph.convert.readers.text_values import overflows
+
+    texts = pa.array(["2020-01-01T00:30:00+02:00", "9999-12-31"])
+    kept = np.array(["2019-12-31T22:30", "2019-01-01"], "M8[ns]")
+    assert not overflows(kept[:1], texts[:1])
+    assert overflows(np.array([kept[0], np.datetime64("1816-03-29")], "M8[ns]"), texts)
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_integers_may_count_a_unit(suffix: str, tmp_path: Path) -> None:
     path = timed(tmp_path / f"e.{suffix}", [5, 6, 7, 8])

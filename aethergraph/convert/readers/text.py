@@ -55,6 +55,7 @@ from aethergraph.convert.readers.text_values import (
     explain_value,
     is_value,
     looks_like_header,
+    overflows,
 )
 
 __all__ = ["TextTable"]
@@ -402,6 +403,8 @@ class TextTable:
         for one, kind in zip(fields, kinds, strict=True):
             array = _as_numbers(one, found[one.column, kind])
             _check_values(one, array)
+            if "[ns" in kind and overflows(array, self._texts(one, clean, options)):
+                raise BadBlock
             self._check_exact(one, array, kind, clean, options)
             arrays.append(array)
         return arrays

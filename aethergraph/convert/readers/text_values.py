@@ -7,11 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph.convert.readers.base import INT64_MAX, MAP_NAMES, Field, explain_id
 from aethergraph.convert.readers.exact import explain_text_change
 
-__all__ = ["DATE", "LOGICAL", "arrow_type_of", "explain_value", "is_value", "looks_like_header"]
+__all__ = [
+    "DATE",
+    "LOGICAL",
+    "arrow_type_of",
+    "explain_value",
+    "is_value",
+    "looks_like_header",
+    "overflows",
+]
 
 _INTEGER = re.compile(r"-?[0-9]+")
 NUMBER = re.compile(
@@ -59,13 +68,31 @@ def _explain_date(one: Field, kind: str, text: str) -> str | None:
         column_types={"t": arrow_type_of(kind)}, null_values=[], strings_can_be_null=False
     )
     names = pacsv.ReadOptions(column_names=["t"])
+    what = f"the {one.role} {text[:80]!r}"
+    too_far = f"{what} does not fit in 'ns', 1677-09-21 to 2262-04-11: --time-unit us keeps it"
     try:
-        pacsv.read_csv(pa.py_buffer(f"{text}\n".encode()), names, convert_options=options)
+        found = pacsv.read_csv(
+            pa.py_buffer(f"{text}\n".encode()), names, convert_options=options
+        ).column("t")
     except pa.ArrowInvalid:
+        if "[ns" in kind and DATE.match(text) and not "1677" < text[:4] < "2262":
+            return too_far
         zone = "with" if "tz=" in kind else "without"
-        shown = f"the {one.role} {text[:80]!r} is not a date in {one.unit!r}"
+        shown = f"{what} is not a date in {one.unit!r}"
         return f"{shown}, such as 2001-03-05 or 2001-03-05T10:20:30, {zone} a time zone"
-    return None
+    return too_far if "[ns" in kind and overflows(found.to_numpy(), pa.array([text])) else None
+
+
+def overflows(times: NDArray[Any], texts: Any) -> bool:
+    """Return whether a date is another one in ns than in its text: 584 years away, or more.
+
+    Older versions of pyarrow, such as 17, take dates beyond the range of ns for such ones.
+    """
+    import pyarrow.compute as pc
+
+    years = pc.utf8_slice_codeunits(texts, 0, 4).cast("int64").to_numpy()
+    found = times.astype("M8[Y]").astype(np.int64) + 1970
+    return bool((np.abs(found - years) > 1).any())  # a time zone may move it to the next year
 
 
 def _date_hint(one: Field, text: str) -> str:
