@@ -41,6 +41,7 @@ from aethergraph.convert.readers.edge_plan import (
     WeightType,
     attr_specs,
 )
+from aethergraph.convert.readers.first_file import FirstFile, Table, ZoneCheck
 from aethergraph.convert.readers.npy_edges import NpyTable
 from aethergraph.convert.readers.parquet import ParquetTable
 from aethergraph.convert.readers.text import TextTable
@@ -65,7 +66,6 @@ __all__ = [
 Array: TypeAlias = npt.NDArray[Any]
 #: Position in the inputs: (file number, chunks read of this file).
 Position: TypeAlias = tuple[int, int]
-Table: TypeAlias = TextTable | ParquetTable | NpyTable | GlTable
 _ID_NAMES = (
     ("src", "dst"),
     ("source", "target"),
@@ -163,9 +163,10 @@ def read_edges(
     """Read edges into memory: 16 bytes per edge, more for weights, times and attributes.
 
     Args:
-        paths: one file or several of one form, patterns such as ``edges-*.csv``, or URLs that
-            fsspec opens: CSV, TSV, blank-separated text (also .gz, .bz2, .zst, .lz4), Parquet,
-            .npy of shape [2, E] or [E, 2], or .gl of GraphZero (which has its number of nodes).
+        paths: one file or several, which have the columns of the first; patterns such as
+            ``edges-*.csv``, or URLs that fsspec opens: CSV, TSV, blank-separated text (also .gz,
+            .bz2, .zst, .lz4), Parquet, .npy of shape [2, E] or [E, 2], or .gl of GraphZero (which
+            has its number of nodes).
         src: column of source ids, by name or number from 0. Default for both ends: columns with
             well-known names (src/dst, source/target, from/to, u/v, ...), else the first two.
         dst: column of destination ids; given if and only if ``src`` is.
@@ -298,6 +299,8 @@ class EdgeReader:
         self._done = 0
         self._dtypes: list[NumberType] | None = None  # weight, time, attrs: fixed by file 1
         self._time_unit = plan.time_unit  # None: fixed by file 1
+        self._first: FirstFile | None = None
+        self._zones = ZoneCheck()
         self.notes: list[str] = []
         self.unused: tuple[str, ...] = ()
         self.num_nodes = 0  # largest number that the files themselves give
@@ -362,13 +365,12 @@ class EdgeReader:
         return EdgeChunk(arrays[0], arrays[1], weight, time, attrs)
 
     def _fields(self, table: Table) -> list[Field]:
-        src, dst = self._id_columns(table)
+        src, dst, *columns = self._columns(table)
         limit = self._plan.num_nodes
         ids = [
             Field("source id", src, "int64", is_id=True, limit=limit),
             Field("destination id", dst, "int64", is_id=True, limit=limit),
         ]
-        columns = [self._select(table, *chosen) for chosen in self._plan.selectors()]
         if self._dtypes is None:
             self._dtypes = self._choose_dtypes(table, columns)
             self._choose_unit(table, columns)
@@ -378,6 +380,7 @@ class EdgeReader:
                 for c in range(table.num_columns)
                 if c not in used
             )
+        self._check_zone(table, columns)
         return ids + self._value_fields(columns)
 
     def _choose_unit(self, table: Table, columns: Sequence[int]) -> None:
@@ -386,12 +389,19 @@ class EdgeReader:
         column = columns[0 if self._plan.weight is None else 1]
         if self._time_unit is None and self._plan.time_type != "float64":
             self._time_unit = table.time_unit(column)
-        zone = table.time_zone(column)
-        if zone not in (None, "UTC"):
-            self.notes.append(
-                f"times of column {table.column_name(column)} are kept in UTC; their time zone, "
-                f"{zone}, is not"
-            )
+
+    def _check_zone(self, table: Table, columns: Sequence[int]) -> None:
+        if self._plan.time is None or self._time_unit is None:
+            return
+        column = columns[0 if self._plan.weight is None else 1]
+        self._zones.check(table, column, self._time_unit)
+        zone = table.time_zone(column) if isinstance(table, ParquetTable) else None
+        note = (
+            f"times of column {table.column_name(column)} are kept in UTC; their time zone, "
+            f"{zone}, is not"
+        )
+        if zone not in (None, "UTC") and note not in self.notes:
+            self.notes.append(note)
 
     def _value_fields(self, columns: Sequence[int]) -> list[Field]:
         fields = []
@@ -428,6 +438,23 @@ class EdgeReader:
     def _select(self, table: Table, selector: ColumnSelector, role: str) -> int:
         return select_column(table.path, selector, table.names, table.num_columns, role)
 
+    def _columns(self, table: Table) -> list[int]:
+        """Find the columns of sources, destinations and values; the first file decides."""
+        if self._first is not None:
+            guess = self._plan.src is None
+            known = known_ends(table.path, table.peek_names()) if guess else None
+            self._first.settle_header(table, known)
+            columns = self._first.columns_of(table, known)
+            if columns is not None:
+                return columns
+        values = self._plan.selectors()
+        columns = [*self._id_columns(table), *(self._select(table, *chosen) for chosen in values)]
+        if self._first is None:
+            chosen = [self._plan.src, self._plan.dst, *(selector for selector, _ in values)]
+            by_number = all(isinstance(s, int) or (s or "").isdecimal() for s in chosen)
+            self._first = FirstFile(table, columns, by_number)
+        return columns
+
     def _id_columns(self, table: Table) -> tuple[int, int]:
         """Find the columns of source and destination; also decides whether there is a header."""
         plan = self._plan
@@ -440,6 +467,8 @@ class EdgeReader:
             table.require_header()
         if plan.src is None or plan.dst is None:
             src, dst, guessed = _known_id_columns(table)
+            if guessed and self._first is not None:
+                src, dst = self._first.ends_of(table) or (src, dst)
             table.settle_header([src, dst])
             if guessed and self._dtypes is None and table.names is not None:
                 names = (table.names[src], table.names[dst])

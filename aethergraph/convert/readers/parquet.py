@@ -101,6 +101,12 @@ class ParquetTable:
         kind = self._types[column]
         return str(kind.tz) if pat.is_timestamp(kind) and kind.tz is not None else None
 
+    def has_zone(self, column: int, unit: str) -> bool | None:
+        """Return whether a column of timestamps has a time zone; None for days and numbers."""
+        if self.time_unit(column) in (None, "D"):
+            return None
+        return self.time_zone(column) is not None
+
     def is_double(self, column: int) -> bool:
         """Return whether the column holds 64-bit floats, or lists of them."""
         import pyarrow.types as pat

@@ -254,6 +254,13 @@ class TextTable:
         row = self._second if self.names is not None else self._first
         return row[column] if row is not None and column < len(row) else ""
 
+    def has_zone(self, column: int, unit: str) -> bool | None:
+        """Return whether the first of the dates has a time zone; None for days and numbers."""
+        first = self._first_value(column).strip()
+        if unit == "D" or not DATE.match(first):
+            return None
+        return _ZONE.search(first[10:]) is not None
+
     def _arrow_type(self, one: Field) -> str:
         """Return the type to parse a field as; its first value tells booleans and dates."""
         first = self._first_value(one.column)
@@ -262,7 +269,8 @@ class TextTable:
         if one.unit is not None and DATE.match(first.strip()):
             if one.unit == "D":
                 return "date32"
-            return f"timestamp[{one.unit}{', tz=UTC' if _ZONE.search(first.strip()[10:]) else ''}]"
+            zone = ", tz=UTC" if self.has_zone(one.column, one.unit) else ""
+            return f"timestamp[{one.unit}{zone}]"
         return one.dtype
 
     def _check_times(self, fields: Sequence[Field]) -> None:
