@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from aethergraph import errors
 from aethergraph._checks.options import shown
 from aethergraph._native.core import ARRAY_DTYPES, Path, ffi, lib, new_error, raise_error
 from aethergraph._native.memory import address_of, view_memory
-from aethergraph._native.tasks import Task, lend
+from aethergraph._native.tasks import Task, lend, run_task
+
+T = TypeVar("T", bound="NewFile")
 
 CONTENT_GRAPH: Final[int] = lib.AETHER_CONTENT_GRAPH
 CONTENT_FEATURES: Final[int] = lib.AETHER_CONTENT_FEATURES
@@ -214,12 +216,18 @@ class NativeWriter:
     """Writer of a container beside ``path``, which :meth:`commit` renames over ``path``.
 
     As a context manager the writer commits on success and leaves nothing behind on failure.
+
+    Args:
+        path: the file to write.
+        content: kind of the content.
+        files: set that puts the file in place, in place of leaving the ``with`` block.
     """
 
-    __slots__ = ("_err", "_writer", "path")
+    __slots__ = ("_err", "_files", "_writer", "path")
 
-    def __init__(self, path: Path, content: int) -> None:
+    def __init__(self, path: Path, content: int, files: FileSet | None = None) -> None:
         self._writer: Any = None
+        self._files = files
         text, encoded = encode_path(path)
         self.path = text
         self._err = new_error()
@@ -264,6 +272,10 @@ class NativeWriter:
         writer = self._live()
         self._check(lib.aether_writer_put(writer, section, data, size, lend(task, size), self._err))
 
+    def finish(self) -> None:
+        """Make the file complete and durable: what is left for :meth:`commit` is the rename."""
+        self._check(lib.aether_writer_finish(self._live(), self._err))
+
     def commit(self) -> None:
         """Make the file durable and put it in place."""
         writer, self._writer = self._live(), None
@@ -279,10 +291,7 @@ class NativeWriter:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self.abort()
+        _leave(self, self._files, kind is None)
 
     def __del__(self) -> None:
         self.abort()
@@ -291,13 +300,15 @@ class NativeWriter:
 class NativeReplacement:
     """File of any content, written beside ``path`` and renamed over ``path`` at the end.
 
-    As a context manager it commits on success and leaves nothing behind on failure.
+    As a context manager it commits on success and leaves nothing behind on failure; ``files`` as
+    in :class:`NativeWriter`.
     """
 
-    __slots__ = ("_err", "_handle", "_size", "path")
+    __slots__ = ("_err", "_files", "_handle", "_size", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: FileSet | None = None) -> None:
         self._handle: Any = None
+        self._files = files
         self._size = 0
         text, encoded = encode_path(path)
         self.path = text
@@ -322,11 +333,16 @@ class NativeReplacement:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            handle, self._handle = self._handle, None
-            self._check(lib.aether_replace_commit(handle, self._err))
-        else:
-            self.abort()
+        _leave(self, self._files, kind is None)
+
+    def finish(self) -> None:
+        """Make the file durable: what is left for :meth:`commit` is the rename."""
+        self._check(lib.aether_replace_sync(self._handle, self._err))
+
+    def commit(self) -> None:
+        """Make the file durable and put it in place."""
+        handle, self._handle = self._handle, None
+        self._check(lib.aether_replace_commit(handle, self._err))
 
     def abort(self) -> None:
         """Remove the unfinished file; does nothing after a commit."""
@@ -336,3 +352,62 @@ class NativeReplacement:
 
     def __del__(self) -> None:
         self.abort()
+
+
+class NewFile(Protocol):
+    """File that is written under another name."""
+
+    def finish(self) -> None:
+        """Make the file complete and durable; once more does no harm."""
+
+    def commit(self) -> None:
+        """Put the finished file in place."""
+
+    def abort(self) -> None:
+        """Remove the file, if it is not in place."""
+
+
+class FileSet:
+    """New files that are put in place together: all are finished before the first is renamed.
+
+    As a context manager it removes those that were not put in place.
+    """
+
+    def __init__(self) -> None:
+        self._files: list[NewFile] = []
+
+    def add(self, file: T) -> T:
+        """Take charge of a file, and return it."""
+        self._files.append(file)
+        return file
+
+    def commit(self) -> None:
+        """Put all files in place, in the order they were added.
+
+        Ctrl-C is raised when all are: in a thread, since it would part them here.
+        """
+        for file in self._files:
+            file.finish()
+        run_task(lambda task: self._rename())
+
+    def _rename(self) -> None:
+        for file in self._files:
+            file.commit()
+        self._files.clear()
+
+    def __enter__(self) -> FileSet:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        for file in self._files:
+            file.abort()
+
+
+def _leave(file: NativeWriter | NativeReplacement, files: FileSet | None, done: bool) -> None:
+    """End a ``with`` block of a file: put it in place, or leave that to ``files``."""
+    if not done:
+        file.abort()
+    elif files is None:
+        file.commit()
+    else:
+        files.add(file).finish()

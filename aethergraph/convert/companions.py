@@ -39,6 +39,7 @@ from aethergraph.convert.readers.npy import read_npy_form
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureStore
 from aethergraph.features.bfloat16 import first_lost
+from aethergraph.features.files import save_rows
 
 __all__ = ["CompanionFiles", "Companions"]
 
@@ -238,8 +239,14 @@ class Companions:
                 raise InputError(path, f"{rows:,} rows of {what} for {nodes:,} nodes (by {why})")
         return nodes
 
-    def commit_features(self, result: Outcome) -> None:
-        """Put the features in place, and enter them into ``result``."""
+    def finish(self, result: Outcome, files: native.FileSet) -> None:
+        """Write features and labels, which ``files`` puts in place; enter them into ``result``."""
+        self._finish_features(result, files)
+        if self._labels is not None:
+            files.add(self._labels).finish()
+            result.labels = self._labels_name
+
+    def _finish_features(self, result: Outcome, files: native.FileSet) -> None:
         if self._store is None:
             return
         result.feature_shape = self._store.shape
@@ -250,17 +257,10 @@ class Companions:
         as_it_is = self._dtype is None or self._dtype == self._store.dtype_name
         if self._writer is not None and as_it_is and self._features_name.endswith(".npy"):
             self._store.close()
-            self._writer.commit()
+            files.add(self._writer).finish()
             return
         progress = self._show("Writing features", "B")
-        self._store.save(self._features_name, dtype=self._dtype, progress=progress)
-
-    def commit_labels(self, result: Outcome) -> None:
-        """Put the labels in place, and enter them into ``result``."""
-        if self._labels is None:
-            return
-        self._labels.commit()
-        result.labels = self._labels_name
+        save_rows(self._features_name, self._store, self._dtype, progress, files)
 
 
 def _check_narrowing(path: PathLike, store: FeatureStore, dtype: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from aethergraph import _native as native
 from aethergraph.convert.edge_table import drop_duplicates, with_reverses
 from aethergraph.convert.external.journal import left_behind
 from aethergraph.convert.form import GraphForm
@@ -11,6 +12,7 @@ from aethergraph.convert.readers.edges import EdgeTable, read_planned
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages
 from aethergraph.graph import Graph
+from aethergraph.graph.file import GraphWriter
 
 __all__ = ["convert_in_memory"]
 
@@ -23,7 +25,7 @@ def convert_in_memory(
     form = request.form
     result = ConvertResult(request.output, layout=form.layout)
     clock = Clock(result.seconds)
-    with ExitStack() as stack:
+    with ExitStack() as stack, native.FileSet() as files:
         table = read_planned(
             request.files,
             request.plan,
@@ -44,9 +46,14 @@ def convert_in_memory(
         graph = _build(table, form, result, show)
         del table
         clock.lap("build")
-        companions.commit_features(result)
-        companions.commit_labels(result)
-        graph.save(request.output, compress=form.compress, progress=show("Writing graph", "B"))
+        companions.finish(result, files)
+        writer = GraphWriter.of_one(graph._live(), form.compress)
+        native.run_long(
+            lambda task: writer.write(request.output, None, task, files),
+            show("Writing graph", "B"),
+            writer.size,
+        )
+        files.commit()
         clock.lap("write")
     folder = left_behind(request.output)
     if folder is not None:

@@ -28,7 +28,7 @@ from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.convert.external.driver import kept_if_useful
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.inputs import input_state
-from aethergraph.convert.outputs import check_outputs
+from aethergraph.convert.outputs import PlacedFile, check_outputs
 from aethergraph.convert.readers.base import (
     InputError,
     ProgressFn,
@@ -42,7 +42,6 @@ from aethergraph.convert.readers.edges import known_ends
 from aethergraph.convert.readers.text_lines import as_delimiter
 from aethergraph.convert.request import Request
 from aethergraph.convert.result import Clock, ConvertResult, Stages
-from aethergraph.convert.typed.build import place_ids
 from aethergraph.convert.typed.columns import ColumnReader, share_times, zone_of
 from aethergraph.convert.typed.edges import TableEdges, read_weights
 from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
@@ -252,12 +251,14 @@ class KeyedJob:
                 result.notes.append(f"{dropped:,} duplicate edges dropped")
             clock.lap("build")
             self._check_inputs()
+            files = stack.enter_context(native.FileSet())
+            assert result.ids is not None
+            files.add(PlacedFile(nodes.ids_path, result.ids))
+            beside = {f"{_NODE}.ids": fingerprint_of(nodes.ids_path)}
+            build.write(self._request.output, values.zone, beside, files)
             state["placed"] = True
             journal.record(**state)
-            assert result.ids is not None
-            place_ids(nodes.ids_path, result.ids)
-            beside = {f"{_NODE}.ids": fingerprint_of(result.ids)}
-            build.write(self._request.output, values.zone, beside)
+            files.commit()
             clock.lap("write")
 
     def _join(

@@ -1,4 +1,4 @@
-"""Writing of .npy files piece by piece; they appear complete or not at all."""
+"""Writing of outputs, which appear complete or not at all: .npy files, and finished work files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import fcntl
 import glob
 import os
+import shutil
 import tempfile
 from types import TracebackType
 from typing import IO, Any
@@ -18,7 +19,7 @@ from aethergraph.convert.readers.base import PathLike
 from aethergraph.errors import InvalidArgumentError, StorageError
 from aethergraph.storage.live_directory import check_outside
 
-__all__ = ["NpyWriter", "check_outputs", "storage_error"]
+__all__ = ["NpyWriter", "PlacedFile", "check_outputs", "storage_error"]
 
 _HEADER_BYTES = 192  # fixed, so that the number of rows can be filled in at the end
 
@@ -144,6 +145,55 @@ class NpyWriter:
             + text.encode("latin1").ljust(room - 1)
             + b"\n"
         )
+
+
+class PlacedFile:
+    """Work file that is put in place; it also stays where it is, for a build that goes on.
+
+    Both are one file with two names, where the file system has these.
+
+    Args:
+        source: the work file, in a folder beside the output.
+        path: the output.
+    """
+
+    def __init__(self, source: str, path: str) -> None:
+        self._source = source
+        self._path = path
+        self._temporary = f"{source}.placed"  # it goes with the other work files
+        self._is_finished = False
+
+    def finish(self) -> None:
+        """Give the file its second name, and make it durable."""
+        if self._is_finished:
+            return
+        try:
+            self._unlink()
+            try:
+                os.link(self._source, self._temporary)
+            except OSError:  # such as FAT, and some that are mounted over a network
+                shutil.copyfile(self._source, self._temporary)
+            with open(self._temporary, "rb+") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise storage_error(error, self._path) from None
+        self._is_finished = True
+
+    def commit(self) -> None:
+        """Rename the second name to the output."""
+        try:
+            os.replace(self._temporary, self._path)
+        except OSError as error:
+            raise storage_error(error, self._path) from None
+
+    def abort(self) -> None:
+        """Remove the second name."""
+        with contextlib.suppress(OSError):
+            self._unlink()
+
+    def _unlink(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
 
 
 _SUFFIX = ".tmp"

@@ -19,7 +19,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from aethergraph.features.bfloat16 import convert, first_lost
+from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
 from aethergraph.features.hot import RowCache
 from aethergraph.features.sources import check_result
 from aethergraph.protocols import RowSource
@@ -43,6 +43,7 @@ __all__ = [
     "row_pieces",
     "save_native",
     "save_npy",
+    "save_rows",
     "verify",
     "write_rows",
 ]
@@ -206,10 +207,14 @@ def save_native(
     code: int,
     write_section: Callable[[native.NativeWriter, native.Task | None], None],
     task: native.Task | None,
+    files: native.FileSet | None = None,
 ) -> None:
-    """Write a feature file; ``write_section`` writes its only array section."""
+    """Write a feature file; ``write_section`` writes its only array section.
+
+    ``files`` puts it in place together with others; None: at once.
+    """
     meta = FileMeta(arrays=(ArrayMeta("x", "row", 0, native.DTYPE_NAMES[code], shape),))
-    with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
+    with native.NativeWriter(path, native.CONTENT_FEATURES, files) as writer:
         write_meta(writer, meta)
         write_section(writer, task)
 
@@ -226,8 +231,12 @@ def save_npy(
     pieces: Iterator[NDArray[Any]],
     guard: native.FileGuard | None,
     task: native.Task | None,
+    files: native.FileSet | None = None,
 ) -> None:
-    """Write a ``.npy`` file; ``guard`` watches the file that the pieces are read from."""
+    """Write a ``.npy`` file; ``guard`` watches the file that the pieces are read from.
+
+    ``files`` as in :func:`save_native`.
+    """
     if code == native.BFLOAT16:
         raise UnsupportedError(
             "a .npy file cannot hold bfloat16; choose another file name for the native "
@@ -240,13 +249,41 @@ def save_npy(
     }
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, header)
-    with native.NativeReplacement(path) as out, native.reading(guard):
+    with native.NativeReplacement(path, files) as out, native.reading(guard):
         out.append(head.getvalue())
         for piece in pieces:
             out.append(piece)
             if task is not None:
                 task.lend(piece.nbytes)
                 task.check()
+
+
+def save_rows(
+    path: native.Path,
+    rows: RowSource,
+    dtype: DTypeLike | str | None,
+    progress: native.Progress | None,
+    files: native.FileSet | None = None,
+) -> None:
+    """Write rows as ``FeatureStore.save`` does; ``files`` as in :func:`save_native`."""
+    code = native.dtype_code(rows.dtype_name if dtype is None else dtype)
+    name = native.DTYPE_NAMES[code]
+    if not can_save_as(native.dtype_code(rows.dtype_name), code):
+        raise UnsupportedError(
+            f"rows of {rows.dtype_name} cannot be saved as {name}: that would change values; all "
+            "can be saved as floats, integers as wider ones"
+        )
+
+    def write(writer: native.NativeWriter, task: native.Task | None) -> None:
+        write_rows(rows, writer, 0, task, name)
+
+    def work(task: native.Task | None) -> None:
+        if is_npy_name(path):
+            save_npy(path, rows.shape, code, row_pieces(rows, code), rows.guard, task, files)
+        else:
+            save_native(path, rows.shape, code, write, task, files)
+
+    native.run_long(work, progress, rows.nbytes)
 
 
 def verify(origin: Origin | None, progress: native.Progress | None) -> None:

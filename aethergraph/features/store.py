@@ -12,20 +12,15 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features.bfloat16 import can_save_as
 from aethergraph.features.files import (
     FoundRows,
     Origin,
     find_part,
     find_rows,
     find_section,
-    is_npy_name,
     open_rows,
-    row_pieces,
-    save_native,
-    save_npy,
+    save_rows,
     verify,
-    write_rows,
 )
 from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph.features.rows import as_rows, as_tensor
@@ -499,27 +494,7 @@ class FeatureStore(RowTable):
             StorageError: the file cannot be written (no space, no permission...).
         """
         self.native_rows()
-        code = self._code if dtype is None else native.dtype_code(dtype)
-        if not can_save_as(self._code, code):
-            raise UnsupportedError(
-                f"rows of {self.dtype_name} cannot be saved as {native.DTYPE_NAMES[code]}: that "
-                "would change values; all can be saved as floats, integers as wider ones"
-            )
-        if is_npy_name(path):
-            native.run_long(
-                lambda task: save_npy(
-                    path, self.shape, code, row_pieces(self, code), self._guard, task
-                ),
-                progress, self.nbytes,
-            )  # fmt: skip
-            return
-
-        def write(writer: native.NativeWriter, task: native.Task | None) -> None:
-            write_rows(self, writer, 0, task, native.DTYPE_NAMES[code])
-
-        native.run_long(
-            lambda task: save_native(path, self.shape, code, write, task), progress, self.nbytes
-        )
+        save_rows(path, self, dtype, progress)
 
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the file behind this store and compare its checksums.

@@ -405,11 +405,18 @@ class GraphWriter:
             self.sections.append((kind, owner, ArrayContent(array)))
 
     def write(
-        self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None
-    ) -> None:
-        """Write all sections; ``guard`` watches the file that the arrays are mapped from."""
+        self, path: native.Path, guard: native.FileGuard | None, task: native.Task | None,
+        files: native.FileSet | None = None,
+    ) -> None:  # fmt: skip
+        """Write all sections; ``guard`` watches the file that the arrays are mapped from.
+
+        ``files`` puts the file in place together with others; None: at once.
+        """
         check_outside(path)
-        with native.NativeWriter(path, native.CONTENT_GRAPH) as writer, native.reading(guard):
+        with (
+            native.NativeWriter(path, native.CONTENT_GRAPH, files) as writer,
+            native.reading(guard),
+        ):
             write_meta(writer, self.meta)
             for kind, owner, content in self.sections:
                 writer.begin(kind, owner, native.dtype_code(content.dtype))

@@ -327,7 +327,10 @@ int aether_writer_reserve(aether_writer *w, uint32_t kind, uint32_t owner, uint3
  * full. `task` as for append. */
 int aether_writer_put(aether_writer *w, uint32_t section, const void *data, uint64_t size, aether_task *task,
                       aether_error *err);
-/* Write the section table, fsync, and rename over `path`. Releases w, also on failure. */
+/* Write the section table and fsync: what is left for commit is the rename. No section may follow.
+ * Once more does nothing. */
+int aether_writer_finish(aether_writer *w, aether_error *err);
+/* Finish, and rename over `path`. Releases w, also on failure. */
 int aether_writer_commit(aether_writer *w, aether_error *err);
 /* Remove the temporary and release w. NULL is fine. */
 void aether_writer_abort(aether_writer *w);
@@ -341,6 +344,8 @@ int aether_replace_begin(const char *path, aether_replace **out, aether_error *e
 /* Write bytes at `offset`; ranges may come in any order. */
 int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uint64_t offset,
                          aether_error *err);
+/* Fsync: what is left for commit is the rename, unless more is written. */
+int aether_replace_sync(aether_replace *r, aether_error *err);
 /* Fsync, and rename over `path`. Releases r, also on failure. */
 int aether_replace_commit(aether_replace *r, aether_error *err);
 /* Remove the temporary and release r. NULL is fine. */

@@ -385,6 +385,7 @@ TEST(null_arguments) {
     CHECK_CODE(aether_writer_begin(NULL, 1, 0, 1, &err), AETHER_E_INVALID);
     CHECK_CODE(aether_writer_append(NULL, "", 0, NULL, &err), AETHER_E_INVALID);
     CHECK_CODE(aether_writer_end(NULL, &err), AETHER_E_INVALID);
+    CHECK_CODE(aether_writer_finish(NULL, &err), AETHER_E_INVALID);
     CHECK_CODE(aether_writer_commit(NULL, &err), AETHER_E_INVALID);
     aether_writer_abort(NULL);
     aether_file_close(NULL);
@@ -713,6 +714,32 @@ TEST(writer_refuses_misuse) {
     REQUIRE_OK(aether_writer_create(path, 1, &w, &err), err);
     REQUIRE_OK(aether_writer_begin(w, AETHER_SECTION_META, 0, AETHER_U8, &err), err);
     CHECK_CODE(aether_writer_commit(w, &err), AETHER_E_INVALID); /* a section is open */
+    CHECK(access(path, F_OK) != 0);
+}
+
+TEST(finished_before_it_is_committed) {
+    char path[256];
+    aether_error err;
+    aether_writer *w;
+    aether_file *file;
+    REQUIRE_OK(aether_writer_create(test_path(path, sizeof path, "finished.bin"), 2, &w, &err), err);
+    REQUIRE_OK(aether_writer_begin(w, AETHER_SECTION_ARRAY, 0, AETHER_U8, &err), err);
+    REQUIRE_OK(aether_writer_append(w, "1234567", 7, NULL, &err), err);
+    REQUIRE_OK(aether_writer_end(w, &err), err);
+    REQUIRE_OK(aether_writer_finish(w, &err), err);
+    REQUIRE_OK(aether_writer_finish(w, &err), err);
+    CHECK(access(path, F_OK) != 0);
+    CHECK_CODE(aether_writer_begin(w, AETHER_SECTION_META, 0, AETHER_U8, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "is finished");
+    REQUIRE_OK(aether_writer_commit(w, &err), err);
+    REQUIRE_OK(aether_file_open(path, &file, &err), err);
+    CHECK_OK(aether_file_verify(file, NULL, &err), err);
+    aether_file_close(file);
+    unlink(path);
+
+    REQUIRE_OK(aether_writer_create(path, 2, &w, &err), err);
+    REQUIRE_OK(aether_writer_finish(w, &err), err);
+    aether_writer_abort(w);
     CHECK(access(path, F_OK) != 0);
 }
 

@@ -240,7 +240,7 @@ class BoundedBuild:
         return int(self._state["num_records"])
 
     def note_companions(self) -> None:
-        """Record that features and labels are in place."""
+        """Record that features and labels may be in place from now on."""
         self._record(companions=True)
 
     def make_lists(self, num_nodes: int, num_minor: int | None = None) -> int:
@@ -381,31 +381,33 @@ class BoundedBuild:
     # ---- write -------------------------------------------------------------------------------
 
     def write(
-        self, path: native.Path, time_zone: str | None = None, beside: Mapping[str, str] = _NONE
-    ) -> None:
+        self, path: native.Path, time_zone: str | None = None, beside: Mapping[str, str] = _NONE,
+        files: native.FileSet | None = None,
+    ) -> None:  # fmt: skip
         """Write the graph file and put it in place.
 
         Args:
             path: the file.
             time_zone: time zone of the times, or None.
             beside: fingerprints of the files beside it, by node type and suffix.
+            files: set that puts the file in place together with others; None: at once.
         """
         lists = self._lists
         assert lists is not None
         sections = self.sections()
         meta = replace(self._meta(lists), time_zone=time_zone, beside=beside)
-        total = sum(files.nbytes(name) for files, name, *_ in sections)
+        total = sum(one.nbytes(name) for one, name, *_ in sections)
 
         def work(task: native.Task | None) -> None:
-            with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
+            with native.NativeWriter(path, native.CONTENT_GRAPH, files) as writer:
                 write_meta(writer, meta)
-                for files, name, kind, owner in sections:
+                for column_files, name, kind, owner in sections:
                     if self._form.compress and kind in _ENCODED:
                         scratch = self._journal.path("index")
-                        column = EncodedColumn(files, name, scratch, self._memory)
+                        column = EncodedColumn(column_files, name, scratch, self._memory)
                         column.write(writer, _ENCODED[kind], owner, task)
                     else:
-                        files.write_section(writer, name, kind, owner, task)
+                        column_files.write_section(writer, name, kind, owner, task)
 
         native.run_long(work, self._show("Writing graph", "B"), total)
 

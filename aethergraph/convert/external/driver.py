@@ -105,6 +105,7 @@ class BoundedJob:
         clock = Clock(result.seconds)
         with kept_if_useful(self.journal, self._remark), ExitStack() as stack:
             stack.callback(build.close)
+            files = stack.enter_context(native.FileSet())
             result.read_edges = build.read(FileSource(reader))
             result.edges_read_now = result.read_edges - build.rows_before
             if result.read_edges == 0:
@@ -125,10 +126,10 @@ class BoundedJob:
                 dropped = build.num_records - result.num_edges
                 result.notes.append(f"{dropped:,} duplicate edges dropped")
             clock.lap("build")
-            companions.commit_features(result)
-            companions.commit_labels(result)
+            companions.finish(result, files)
+            build.write(request.output, files=files)
             build.note_companions()
-            build.write(request.output)
+            files.commit()
             clock.lap("write")
 
 

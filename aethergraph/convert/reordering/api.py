@@ -221,15 +221,17 @@ class _Job:
         )  # fmt: skip
         steps.run(self._jobs, result.seconds)
         clock = Clock(result.seconds)
-        steps.note_placed()
-        self._write_files(steps, result)
         in_graph = [(n, j) for n, j in enumerate(self._jobs) if j.path is None]
         sections = GraphSections(steps, in_graph, self._compress)
-        native.run_long(
-            lambda task: sections.write(self._output, task),
-            self._show("Writing graph", "B"),
-            sections.size,
-        )
+        with native.FileSet() as files:
+            self._write_files(steps, result, files)
+            native.run_long(
+                lambda task: sections.write(self._output, task, files),
+                self._show("Writing graph", "B"),
+                sections.size,
+            )
+            steps.note_placed()
+            files.commit()
         clock.lap("write")
         for kind in graph.reader.meta.node_types:
             if os.path.exists(ids_path(self._path, kind.name)):
@@ -239,20 +241,20 @@ class _Job:
                 )
         return result
 
-    def _write_files(self, steps: Steps, result: ReorderResult) -> None:
+    def _write_files(self, steps: Steps, result: ReorderResult, files: native.FileSet) -> None:
         for number, job in enumerate(self._jobs):
             if job.path is not None:
                 result.rows[job.path] = path = self._row_files[job.path]
-                write_rows_file(steps, number, job, path)
+                write_rows_file(steps, number, job, path, files)
         new = steps.new_ids() if self._ids else None
         for one, ids in self._ids.items():
             result.ids[one] = path = self._id_files[one]
             assert new is not None
             is_wide = np.iinfo(ids.dtype).max >= len(new) - 1  # small ids may get large ones
             dtype = ids.dtype if is_wide else np.dtype(np.int64)
-            with NpyWriter(path, dtype, ()) as writer:
-                writer.append(new[ids].astype(dtype))
-                writer.commit()
+            writer = files.add(NpyWriter(path, dtype, ()))
+            writer.append(new[ids].astype(dtype))
+            writer.finish()
 
 
 def _beside(output: str, path: str) -> str:

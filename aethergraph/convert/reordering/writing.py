@@ -35,23 +35,25 @@ def column_pieces(files: ColumnFiles, name: str, store: RowSource) -> Iterator[N
         yield rows.view(store.array_dtype).reshape(len(rows), *store.shape[1:])
 
 
-def write_rows_file(steps: Steps, number: int, job: RowJob, path: str) -> None:
-    """Write moved rows as a file, .npy or native by its name."""
+def write_rows_file(
+    steps: Steps, number: int, job: RowJob, path: str, files: native.FileSet
+) -> None:
+    """Write moved rows as a file, .npy or native by its name, which ``files`` puts in place."""
     with steps.row_build(number, job) as step:
         step.reopen(job.store.num_rows)
         pieces = column_pieces(step.files, f"attr:{ROWS_COLUMN}", job.store)
         if is_npy_name(path):
-            with NpyWriter(path, job.store.array_dtype, job.store.shape[1:]) as out:
-                for rows in pieces:
-                    out.append(rows)
-                out.commit()
+            out = files.add(NpyWriter(path, job.store.array_dtype, job.store.shape[1:]))
+            for rows in pieces:
+                out.append(rows)
+            out.finish()
             return
         code = native.dtype_code(job.store.dtype_name)
 
         def write(writer: native.NativeWriter, task: native.Task | None) -> None:
             _write_section(writer, native.SECTION_ARRAY, 0, code, pieces, task)
 
-        save_native(path, job.store.shape, code, write, None)
+        save_native(path, job.store.shape, code, write, None, files)
 
 
 def _write_section(
@@ -107,10 +109,10 @@ class GraphSections:
             time_zone=old.time_zone, time_attr=old.time_attr,
         )  # fmt: skip
 
-    def write(self, path: str, task: native.Task | None) -> None:
-        """Write the graph file and put it in place."""
+    def write(self, path: str, task: native.Task | None, files: native.FileSet) -> None:
+        """Write the graph file, which ``files`` puts in place."""
         meta = self.meta()
-        with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
+        with native.NativeWriter(path, native.CONTENT_GRAPH, files) as writer:
             write_meta(writer, meta)
             for number in range(len(meta.edge_types)):
                 self._write_edges(writer, number, task)

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -31,7 +30,7 @@ from aethergraph.convert.external.driver import kept_if_useful
 from aethergraph.convert.external.encoded import EncodedColumn
 from aethergraph.convert.external.journal import Journal, left_behind
 from aethergraph.convert.form import GraphForm
-from aethergraph.convert.outputs import check_outputs, storage_error
+from aethergraph.convert.outputs import PlacedFile, check_outputs
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.result import Clock, Stages
 from aethergraph.convert.typed.columns import ColumnReader, TimeForm, share_times, zone_of
@@ -63,7 +62,7 @@ from aethergraph.ids import IdMap, KeyColumns
 from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType, write_meta
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 
-__all__ = ["TablesResult", "TypedBuild", "place_ids"]
+__all__ = ["TablesResult", "TypedBuild"]
 
 _VERSION = 3
 _LONGEST_NAME = 220  # file systems take 255 bytes; temporary files have longer names
@@ -460,23 +459,42 @@ class TypedBuild:
     # ---- write -------------------------------------------------------------------------------
 
     def _write(self, keys: dict[str, KeyColumns]) -> None:
-        if not self._state.get("placed"):
-            self._state["placed"] = True
-            self._record()
+        with native.FileSet() as files:
+            self._write_beside(keys, files)
+            self._write_graph(files)
+            if not self._state.get("placed"):
+                self._state["placed"] = True
+                self._record()
+            files.commit()
+
+    def _write_beside(self, keys: dict[str, KeyColumns], files: native.FileSet) -> None:
+        """Write maps of ids and columns as work files, which ``files`` puts in place."""
+        placed = {}
         for name in keys:
-            self.result.ids[name] = path = ids_path(self._output, name)
-            place_ids(self._nodes[name].ids_path, path)
-        for name, files in self._nodes.items():
-            if files.columns is not None:
-                self.result.columns[name] = path = columns_path(self._output, name)
-                write = functools.partial(files.columns.write, path)
+            placed[ids_path(self._output, name)] = self._nodes[name].ids_path
+            self.result.ids[name] = ids_path(self._output, name)
+        for name, nodes in self._nodes.items():
+            if nodes.columns is not None:
+                written = f"{self._prefix(name)}columns"
+                write = functools.partial(nodes.columns.write, written)
                 show = self._show(f"Writing columns of {name}", "B")
-                native.run_long(write, show, files.columns.nbytes)
+                native.run_long(write, show, nodes.columns.nbytes)
+                placed[columns_path(self._output, name)] = written
+                self.result.columns[name] = columns_path(self._output, name)
+        for path, written in placed.items():
+            files.add(PlacedFile(written, path)).finish()
+        self._beside = {
+            f"{name}.{suffix}": fingerprint_of(placed[path])
+            for suffix, found in (("ids", self.result.ids), ("columns", self.result.columns))
+            for name, path in found.items()
+        }
+
+    def _write_graph(self, files: native.FileSet) -> None:
         meta = self._meta()
         size = sum(_edge_bytes(one) for one in meta.edge_types)
 
         def work(task: native.Task | None) -> None:
-            with native.NativeWriter(self._output, native.CONTENT_GRAPH) as writer:
+            with native.NativeWriter(self._output, native.CONTENT_GRAPH, files) as writer:
                 write_meta(writer, meta)
                 for number in range(len(self.kinds)):
                     self._write_edges(writer, number, meta, task)
@@ -526,12 +544,9 @@ class TypedBuild:
         # Arrays of nodes come before those of edges.
         arrays.sort(key=lambda one: one.of != "node")
         nodes = [NodeType(name, self._nodes[name].num_nodes) for name in self._names]
-        beside = {f"{name}.ids": fingerprint_of(path) for name, path in self.result.ids.items()}
-        for name, path in self.result.columns.items():
-            beside[f"{name}.columns"] = fingerprint_of(path)
         return FileMeta(
             tuple(nodes), tuple(edges), tuple(arrays), self._unit, time_zone=self._zone,
-            time_attr="edge_time" if self._joins_times else None, beside=beside,
+            time_attr="edge_time" if self._joins_times else None, beside=self._beside,
         )  # fmt: skip
 
     def _write_edges(
@@ -616,26 +631,3 @@ def _plain(value: Any) -> Any:
 
 def _edge_bytes(one: EdgeMeta) -> int:
     return 8 * one.num_edges
-
-
-def place_ids(source: str, path: str) -> None:
-    """Put a map of ids in place; the work file stays for a build that goes on.
-
-    Both are one file with two names, where the file system has these.
-    """
-    temporary = f"{path}.building"
-    try:
-        if os.path.exists(source):
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-            try:
-                os.link(source, temporary)
-            except OSError:  # such as FAT, and some that are mounted over a network
-                shutil.copyfile(source, temporary)
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise storage_error(error, path) from None

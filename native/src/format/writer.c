@@ -4,7 +4,8 @@
  *
  *   append  ->  block, 4 MiB  ->  hash + one write     (large input: without a copy)
  *   end     ->  last block, checksum over the hashes, padding
- *   commit  ->  table, header, aether_replace_commit
+ *   finish  ->  table, header, aether_replace_sync
+ *   commit  ->  aether_replace_commit
  *
  *   reserve ->  place for a section whose size is known; put fills it while others are written
  *
@@ -38,6 +39,7 @@ struct aether_writer {
     uint32_t content;
     int failed;           /* the code of the first failure; nothing works after it */
     bool in_section;      /* between begin and end */
+    bool finished;        /* the table is written: nothing but commit and abort may follow */
     uint64_t offset;      /* in the file, of the next block */
     uint8_t *block;       /* AE_HASH_BLOCK bytes */
     uint64_t filled;      /* bytes of `block` in use */
@@ -111,6 +113,8 @@ static int check_state(const aether_writer *w, bool in_section, aether_error *er
         return ae_error_set(err, AETHER_E_INVALID, "no writer given");
     if (w->failed)
         return ae_error_set(err, w->failed, "writing '%s' has failed before", w->path);
+    if (w->finished)
+        return ae_error_set(err, AETHER_E_INVALID, "'%s' is finished: it takes no more sections", w->path);
     if (w->in_section != in_section)
         return ae_error_set(err, AETHER_E_INVALID, "'%s': %s", w->path,
                             in_section ? "no section was begun" : "the section before was not ended");
@@ -356,10 +360,20 @@ static int write_table_and_header(const aether_writer *w, aether_error *err) {
     return rc ? rc : aether_replace_write(w->file, &header, sizeof header, 0, err);
 }
 
-int aether_writer_commit(aether_writer *w, aether_error *err) {
+int aether_writer_finish(aether_writer *w, aether_error *err) {
+    if (w && w->finished)
+        return AETHER_OK;
     int rc = check_state(w, false, err);
     rc = rc ? rc : end_reserved(w, err);
     rc = rc ? rc : write_table_and_header(w, err);
+    rc = rc ? rc : aether_replace_sync(w->file, err);
+    if (!rc)
+        w->finished = true;
+    return w ? fail(w, rc) : rc;
+}
+
+int aether_writer_commit(aether_writer *w, aether_error *err) {
+    int rc = aether_writer_finish(w, err);
     if (!rc) {
         rc = aether_replace_commit(w->file, err);
         w->file = NULL; /* released, either way */

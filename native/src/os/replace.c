@@ -31,6 +31,7 @@ struct aether_replace {
     pid_t owner;
     mode_t mode; /* name of the file that is replaced */
     bool replaces;
+    bool synced;        /* since the last write */
     uint64_t unflushed; /* bytes written since writing back was last started */
     uint64_t flush_from;
     char *path; /* as given, for messages */
@@ -248,6 +249,7 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
     if (r->owner != getpid())
         return not_owner(r, err);
     uint64_t start = offset;
+    r->synced = false;
     int os_errno = ae_os_write_all(r->fd, data, size, &offset);
     if (os_errno)
         return write_failed(r, os_errno, offset, err);
@@ -282,13 +284,18 @@ static void release(aether_replace *r) {
     free(r);
 }
 
-int aether_replace_commit(aether_replace *r, aether_error *err) {
-    int rc = AETHER_OK;
+int aether_replace_sync(aether_replace *r, aether_error *err) {
     if (r->owner != getpid())
-        rc = not_owner(r, err);
-    else if (sync_retrying(r->fd) != 0)
-        rc = ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
-    else if (ae_os_calls.rename(r->dir, r->temporary, r->name) != 0)
+        return not_owner(r, err);
+    if (!r->synced && sync_retrying(r->fd) != 0)
+        return ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
+    r->synced = true;
+    return AETHER_OK;
+}
+
+int aether_replace_commit(aether_replace *r, aether_error *err) {
+    int rc = aether_replace_sync(r, err);
+    if (!rc && ae_os_calls.rename(r->dir, r->temporary, r->name) != 0)
         rc = ae_error_os(err, errno, "cannot put the new file in place of '%s'", r->path);
     if (rc) {
         aether_replace_abort(r);

@@ -4,7 +4,8 @@
  *   begin    create   dir/.name.<16 hex digits>.aether-tmp   (exclusively), lock it,
  *            remove temporaries that dead writers of dir/name left
  *   write    pwrite there, in any order
- *   commit   fsync file -> rename over dir/name -> fsync dir
+ *   sync     fsync file
+ *   commit   sync -> rename over dir/name -> fsync dir
  *   abort    remove the temporary
  *
  * A crash at any moment leaves the old file or the complete new one, and possibly a
