@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -265,10 +265,12 @@ def test_other_features_and_labels(small_memory: None, tmp_path: Path) -> None:
         ([0, 2, 3], "the node id 1 is missing: 3 rows need the ids 0..2"),
         ([0, 1, 1], "the node id 1 comes twice"),
         ([5, 6, 7], "the node id 0 is missing"),
+        (range(1, 2002), "the node id 0 is missing: 2001 rows"),
+        ([*range(2000), 2003], "the node id 2000 is missing"),
     ],
 )
 def test_ids_of_features_that_do_not_fit(
-    ids: list[int], match: str, small_memory: None, tmp_path: Path
+    ids: Sequence[int], match: str, small_memory: None, tmp_path: Path
 ) -> None:
     (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
     (tmp_path / "x.csv").write_text("id,f\n" + "".join(f"{i},1\n" for i in ids))

@@ -89,7 +89,8 @@ def _sorted(spill: Spill, rows: int, room: Room) -> ColumnFiles:
         builder = ListBuilder(
             spill, files, ListOrder(), room.memory, threads, scratch, lambda: None
         )
-        builder.build(rows)
+        # Whole parts: ids from `rows` on lie in the last one, and are no damage of it.
+        builder.build(-(-rows >> spill.shift) << spill.shift)
     except BaseException:
         files.remove()
         raise
