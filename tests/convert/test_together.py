@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from convert.recording import Interrupt
 from aethergraph import Graph
 from aethergraph import _native as native
 from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
+from aethergraph.convert.readers.text_blocks import BlockReader
 from aethergraph.errors import StorageError
 
 COUNT = 3000
@@ -129,3 +131,19 @@ def test_the_graph_cannot_be_written(
     assert after.keys() == before.keys()
     assert all(after[name] != before[name] for name in before)
     assert not [name for name in os.listdir(tmp_path) if "building" in name]
+
+
+def test_short_reads_end_no_block() -> None:
+    """Blocks are counted by a build that goes on: they are the same, however much a read returns."""
+
+    class Short(io.BytesIO):
+        def readinto(self, into: Any) -> int:
+            return super().readinto(into[:7])
+
+    room = bytearray(20)
+    blocks = BlockReader.__new__(BlockReader)
+    stream = Short(bytes(range(30)))
+    assert blocks._fill(stream, memoryview(room)) == 20
+    assert room == bytes(range(20))
+    assert blocks._fill(stream, memoryview(room)) == 10
+    assert blocks._fill(stream, memoryview(room)) == 0

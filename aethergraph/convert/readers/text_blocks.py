@@ -157,8 +157,11 @@ class BlockReader:
         return start + length if length else 0
 
     def _fill(self, stream: Any, into: memoryview) -> int:
+        got = 0  # not all file systems return all at once, and a build counts blocks to go on
         try:
-            return int(stream.readinto(into) or 0)
+            while got < len(into) and (more := stream.readinto(into[got:])):
+                got += int(more)
+            return got
         except OSError as error:
             raise reading_error(self._path, error) from None
 
