@@ -324,8 +324,11 @@ class ColumnReader:
         if form.unit is None:
             numbers = array.to_numpy(zero_copy_only=False)
             if form.is_float:
-                if np.isnan(numbers).any():
-                    raise batch.bad("the time is NaN", int(np.isnan(numbers).argmax()), column)
+                wrong = ~np.isfinite(numbers)
+                if wrong.any():
+                    at = int(wrong.argmax())
+                    value = "NaN" if np.isnan(numbers[at]) else f"{numbers[at]}, not finite"
+                    raise batch.bad(f"the time is {value}", at, column)
                 return np.asarray(numbers, np.float64)
             counts = self._as_int64(batch, numbers, column)
             return counts if unit is None else counts.view(f"datetime64[{unit}]")
