@@ -92,6 +92,9 @@ class Journal:
             os.unlink(self.path("manifest.json"))
         except FileNotFoundError:
             return
+        self._sync()
+
+    def _sync(self) -> None:
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -178,6 +181,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, path)
+            self._sync()  # before files that only the old manifest describes are deleted
         except OSError as error:
             raise storage_error(error, path) from None
 
