@@ -134,7 +134,7 @@ def test_the_graph_cannot_be_written(
 
 
 def test_short_reads_end_no_block() -> None:
-    """Blocks are counted by a build that goes on: they are the same, however much a read returns."""
+    """A build that goes on counts blocks: they are the same, however much a read returns."""
 
     class Short(io.BytesIO):
         def readinto(self, into: Any) -> int:
