@@ -477,8 +477,12 @@ class Adjacency(ABC):
         return None
 
     @property
-    def sorted_by(self) -> set[str]:
-        """Names of the times that all lists are known to be sorted by; samplers add to it."""
+    def sorted_by(self) -> set[tuple[str, str]]:
+        """Lists that are known to be sorted by time, and by which; samplers add to it.
+
+        ``("csc", "node_time")``: all lists of in-edges, by the times of the sources;
+        ``("csr", "node_time")``: of out-edges, by those of the destinations. Or ``"edge_time"``.
+        """
         return set()
 
     @property

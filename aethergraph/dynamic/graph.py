@@ -30,7 +30,7 @@ from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.foreign import as_graph
 from aethergraph.graph.graph import Graph
-from aethergraph.graph.parts import GraphParts
+from aethergraph.graph.parts import BY_EDGE_TIME, GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.meta import Owner
@@ -542,9 +542,9 @@ class DynamicGraph(LiveGraph, StoredGraph):
         return self._kind.form.time_unit
 
     @property
-    def sorted_by(self) -> set[str]:
-        """Times that all lists are sorted by: ``"edge_time"``, if edges have times."""
-        return {"edge_time"} if self._kind.form.has_time else set()
+    def sorted_by(self) -> set[tuple[str, str]]:
+        """All lists and ``"edge_time"``, if edges have times: lists are sorted by them."""
+        return set(BY_EDGE_TIME) if self._kind.form.has_time else set()
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""

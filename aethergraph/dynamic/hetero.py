@@ -26,7 +26,7 @@ from aethergraph.dynamic.opening import Durability, Opening, check_same_count, d
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
 from aethergraph.graph.hetero import EdgeType, HeteroGraph
-from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.graph.views import EdgeView, NodeView
 from aethergraph.protocols import Layout, MemorySource
@@ -73,9 +73,9 @@ class LiveEdges(EdgeView):
         return self._kind.form.layout
 
     @property
-    def sorted_by(self) -> set[str]:
-        """Times that all lists are sorted by: ``"edge_time"``, if edges have times."""
-        return {"edge_time"} if self._kind.form.has_time else set()
+    def sorted_by(self) -> set[tuple[str, str]]:
+        """All lists and ``"edge_time"``, if edges have times: lists are sorted by them."""
+        return set(BY_EDGE_TIME) if self._kind.form.has_time else set()
 
     def topology(self, layout: Literal["csc", "csr"] = "csc") -> native.NativeTopology:
         """Return the lists as of the last commit whenever a sampler uses them."""

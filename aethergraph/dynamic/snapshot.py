@@ -25,7 +25,7 @@ from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
 from aethergraph.graph.lists import Lists
-from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
+from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, GraphParts, NodeParts
 from aethergraph.protocols import RowSource
 from aethergraph.storage.meta import Owner
 
@@ -71,7 +71,7 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
         parts.csr = Lists.adopted(snapshot.topology(number, "csr"), own)
     parts.time_unit = kind.form.time_unit
     if kind.form.has_time:
-        parts.sorted_by.add("edge_time")
+        parts.sorted_by.update(BY_EDGE_TIME)
     return parts
 
 

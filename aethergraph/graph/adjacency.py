@@ -416,8 +416,8 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         return self._edges().edge_attrs
 
     @property
-    def sorted_by(self) -> set[str]:
-        """Times that all lists are known to be sorted by: ``"edge_time"``, ``"node_time"``."""
+    def sorted_by(self) -> set[tuple[str, str]]:
+        """Lists that are known to be sorted by time, and by which: ``("csc", "edge_time")``."""
         return self._edges().sorted_by
 
 

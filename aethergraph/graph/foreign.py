@@ -113,7 +113,8 @@ class ForeignGraph(StoredGraph):
             parts.csr = lists
         if topology.has_own_times:
             parts.time_unit = getattr(source, "time_unit", None)
-            parts.sorted_by.update(getattr(source, "sorted_by", ()))
+            names = getattr(source, "sorted_by", ())
+            parts.sorted_by.update((layout, name) for name in names)
         _read_values(source, parts, topology.end_edge_ids)
         parts.elsewhere.update(getattr(source, "edge_values", {}))
         other = "csr" if layout == "csc" else "csc"

@@ -190,7 +190,8 @@ def _edge_parts(
         parts.csr = lists
     if topology.has_own_times:
         parts.time_unit = source.time_unit
-        parts.sorted_by.update(getattr(source, "sorted_by", {}).get(kind, ()))
+        names = getattr(source, "sorted_by", {}).get(kind, ())
+        parts.sorted_by.update((source.layout, name) for name in names)
     return parts
 
 

@@ -21,7 +21,7 @@ from aethergraph.graph.edge_input import EdgeInput, build_edges, read_node_time,
 from aethergraph.graph.file import GraphReader, GraphWriter
 from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.ids import infer_num_nodes
-from aethergraph.graph.parts import GraphParts
+from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME, GraphParts
 from aethergraph.graph.reordering import Reordering
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.walks import WalksByBatch
@@ -168,7 +168,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             32 * len(source),
         )
         if edges.time is not None or times is not None:
-            parts.sorted_by.add("node_time" if edges.time is None else "edge_time")
+            parts.sorted_by.update(BY_SOURCE_TIME if edges.time is None else BY_EDGE_TIME)
         return cls._make(parts)
 
     @classmethod

@@ -17,7 +17,7 @@ from aethergraph.protocols import RowSource
 from aethergraph.storage.paging import Paging
 from aethergraph.storage.value_columns import ValueColumn
 
-__all__ = ["EdgeParts", "GraphParts", "NodeParts"]
+__all__ = ["BY_EDGE_TIME", "BY_SOURCE_TIME", "EdgeParts", "GraphParts", "NodeParts"]
 
 
 @dataclass
@@ -54,6 +54,13 @@ class NodeParts:
         return _value_stores({"node_time": self.node_time}, self._node_columns, guard, paging)
 
 
+#: ``sorted_by`` of lists of edges in the order of their own times.
+BY_EDGE_TIME = frozenset({("csc", "edge_time"), ("csr", "edge_time")})
+#: ``sorted_by`` of lists of edges in the order of the times of their sources, which are no order
+#: among the edges of one source.
+BY_SOURCE_TIME = frozenset({("csc", "node_time")})
+
+
 @dataclass
 class EdgeParts:
     """All data of the edges of one type. Optional parts are None."""
@@ -68,8 +75,9 @@ class EdgeParts:
     edge_time: NDArray[Any] | None = None
     time_unit: str | None = None
     edge_attrs: AttributeTable = field(init=False)
-    #: ``"edge_time"``, ``"node_time"``: times that every list is known to be sorted by.
-    sorted_by: set[str] = field(init=False, default_factory=set)
+    #: Lists that are known to be sorted, and by what: ``("csc", "node_time")``. The times of nodes
+    #: are those of the neighbours in the lists.
+    sorted_by: set[tuple[str, str]] = field(init=False, default_factory=set)
     #: Way to lists of the other layout, where it is not to build the graph with them.
     other_lists: str | None = field(init=False, default=None)
     #: Weights and times that are no arrays here, but rows by edge id, by name.

@@ -15,7 +15,7 @@ from aethergraph.features import FeatureStore
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.orders import take, take_rows
-from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME, EdgeParts, NodeParts
 
 __all__ = ["NODE_IDS", "Permutation", "checked_by_type", "permute_edges", "permute_nodes"]
 
@@ -100,7 +100,9 @@ def permute_edges(
     edges.sort_by_time(None, part.num_src, part.num_dst)
     build_edges(made, edges, part.layout, part.edge_order is not None, task)
     made.time_unit = part.time_unit
-    made.sorted_by = part.sorted_by | ({"edge_time"} if part.edge_time is not None else set())
+    made.sorted_by = part.sorted_by & BY_SOURCE_TIME
+    if part.edge_time is not None:
+        made.sorted_by |= BY_EDGE_TIME
     if part.edge_order is not None and made.edge_order is not None:
         made.edge_order = read_only(take(part.edge_order, made.edge_order, task))
 

@@ -15,7 +15,7 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.adjacency import Layout
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import infer_num_nodes
-from aethergraph.graph.parts import EdgeParts, NodeParts
+from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME, EdgeParts, NodeParts
 
 __all__ = [
     "EdgeType",
@@ -137,5 +137,5 @@ def build_relation(
         error.args = (f"{kind}: {error}", *error.args[1:])
         raise
     if one.time is not None or source.node_time is not None:
-        parts.sorted_by.add("node_time" if one.time is None else "edge_time")
+        parts.sorted_by.update(BY_SOURCE_TIME if one.time is None else BY_EDGE_TIME)
     return parts

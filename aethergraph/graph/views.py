@@ -132,6 +132,11 @@ class EdgeView(EdgeQueries):
         """Attributes of the source nodes of these edges."""
         return self._graph.node_parts(self.name[0]).node_attrs
 
+    @property
+    def dst_attrs(self) -> AttributeTable:
+        """Attributes of the destination nodes of these edges."""
+        return self._graph.node_parts(self.name[2]).node_attrs
+
     def load_features(
         self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,

@@ -42,6 +42,7 @@ from aethergraph.errors import (
     SnapshotExpiredError,
 )
 from aethergraph.graph import HeteroGraph
+from aethergraph.graph.parts import BY_EDGE_TIME
 from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.remote.commits import Commits, Taken, commits_of
 from aethergraph.remote.graph_tables import IdTable
@@ -129,7 +130,8 @@ class _Held:
         end = max(topology.end_edge_ids for topology in lists.values())
         return {
             "type": list(kind), "edges": one.num_edges, "end": end,
-            "sorted": sorted(one.sorted_by), "attrs": self._add_rows(one.edge_attrs),
+            "sorted": ["edge_time"] if one.sorted_by >= BY_EDGE_TIME else [],
+            "attrs": self._add_rows(one.edge_attrs),
             "values": self._add_rows(_values_of(one)),
             "lists": {layout: self._add_lists(lists[layout]) for layout in layouts},
         }  # fmt: skip

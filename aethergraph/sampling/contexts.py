@@ -21,7 +21,7 @@ from aethergraph._checks.options import (
     shown,
 )
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.graph import EdgeType, EdgeView, HeteroGraph
 from aethergraph.graph.ids import check_ids
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler, TemporalStrategy
@@ -106,7 +106,8 @@ class ContextSampler(KeyedSampler):
 
     Args:
         graph: a graph that stores in-neighbours (layout "csc" or "both"), with the reverses of its
-            references (``add_reverse=True``) or, in place of them, with layout "both".
+            references (``add_reverse=True``) or, in place of them, with layout "both". Times of
+            nodes of which a row refers to several by one foreign key need the former.
         budget: most rows of a context, its seed included; 1 to 2^24.
         fanout: most children of a row for each foreign key. Or by edge type; missing types have no
             children taken.
@@ -160,9 +161,9 @@ class ContextSampler(KeyedSampler):
             + [Link(kind, "children") for kind in self.references]
         )
         for link in self.links:
-            label, view, relation = _follow(graph, link, time_attr, times_of)
+            view, layout, relation = _follow(graph, link, time_attr, times_of)
             if not as_flag(is_sorted, "is_sorted"):
-                check_sorted_relation(label, view, time_attr, relation)
+                check_sorted_relation(f"{view.name}", view, layout, time_attr, relation)
             relations.append(relation)
         self._relations = tuple(relations)
         self._times_of = times_of
@@ -303,27 +304,27 @@ def _fanouts(fanout: Any, kinds: Sequence[EdgeType]) -> dict[EdgeType, int]:
 
 def _follow(
     graph: HeteroGraph, link: Link, time_attr: str | None, times_of: Mapping[str, Values]
-) -> tuple[str, Any, native.NativeRelation]:
-    """Return a name, the edges and the lists of a link.
+) -> tuple[EdgeView, Literal["csc", "csr"], native.NativeRelation]:
+    """Return the edges of a link, their layout and the lists.
 
     Parents stand in the lists of the reverse edge type, or in those of out-neighbours.
     """
     source, name, target = link.edge_type
     near, far = (source, target) if link.to == "parents" else (target, source)
-    kind, layout = link.edge_type, "csc"
+    kind = link.edge_type
+    layout: Literal["csc", "csr"] = "csc"
     if link.to == "parents":
-        kind, layout = (target, f"{_REVERSE}{name}", source), "csc"
+        kind = (target, f"{_REVERSE}{name}", source)
         if kind not in graph.edge_types:
             kind, layout = link.edge_type, "csr"
     view = graph[kind]
-    lists: Literal["csc", "csr"] = "csr" if layout == "csr" else "csc"
     if times_of:
         times = times_of.get(far)
     else:
         stores = {**view.value_stores(), **view.attrs}
-        times = topology_times(view, lists, time_attr)
+        times = topology_times(view, layout, time_attr)
         if times is None and time_attr is not None and time_attr in stores:
             times = find_times(time_attr, stores, {})
     number = {name: i for i, name in enumerate(graph.node_types)}
-    relation = make_relation(view, lists, None, times, number[near], number[far])
-    return f"{kind}", view, relation
+    relation = make_relation(view, layout, None, times, number[near], number[far])
+    return view, layout, relation

@@ -178,7 +178,7 @@ class HeteroNeighborSampler(SamplerBase):
         relations = _relations(graph, layouts, weight_attr, time_attr, bool(self._seed_times))
         if not as_flag(is_sorted, "is_sorted") and time_attr is not None:
             for kind, relation in zip(self._kinds, relations, strict=True):
-                check_sorted_relation(f"{kind}", graph[kind], time_attr, relation)
+                check_sorted_relation(f"{kind}", graph[kind], "csc", time_attr, relation)
         self._edge_times = one_dtype(relations, self._seed_times, time_attr)
         self._time_unit = own_unit(graph, time_attr)
         fanouts_of = [self.fanouts[kind] for kind in self._kinds] * len(layouts)

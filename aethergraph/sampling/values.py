@@ -241,22 +241,28 @@ def _find_sums(
 def check_sorted(graph: HomogeneousGraph, name: str, relation: native.NativeRelation) -> None:
     """Raise unless all lists of ``graph`` are sorted by its times called ``name``."""
     replaced = name in graph.node_attrs or name in graph.edge_attrs
-    require_sorted("", graph, name, None if replaced else name, relation)
+    require_sorted("", graph, "csc", name, None if replaced else name, relation)
 
 
 def check_sorted_relation(
-    label: str, view: EdgeView, name: str | None, relation: native.NativeRelation
+    label: str,
+    view: EdgeView,
+    layout: Literal["csc", "csr"],
+    name: str | None,
+    relation: native.NativeRelation,
 ) -> None:
     """Raise unless all lists of one edge type are sorted by time, if the type has times."""
     if name is not None and (relation.times is not None or relation.own_times):
         own = name == ("node_time" if relation.node_times else "edge_time")
-        own = own and name not in (view.src_attrs if relation.node_times else view.edge_attrs)
-        require_sorted(f"{label}: ", view, name, name if own else None, relation)
+        far = view.src_attrs if layout == "csc" else view.dst_attrs
+        own = own and name not in (far if relation.node_times else view.edge_attrs)
+        require_sorted(f"{label}: ", view, layout, name, name if own else None, relation)
 
 
 def require_sorted(
     label: str,
     graph: Adjacency,
+    layout: Literal["csc", "csr"],
     name: str,
     own: str | None,
     relation: native.NativeRelation,
@@ -266,7 +272,7 @@ def require_sorted(
     ``own`` names times of the graph itself, which are checked once. None: other times, which may
     change and are checked every time.
     """
-    if own in graph.sorted_by:
+    if own is not None and (layout, own) in graph.sorted_by:
         return
     if relation.topology.is_live:
         raise InvalidArgumentError(
@@ -276,14 +282,26 @@ def require_sorted(
     try:
         native.run_long(relation.check_times, None, 8 * relation.topology.num_edges)
     except InvalidArgumentError as error:
+        way = "in" if layout == "csc" else "out"
         raise InvalidArgumentError(
-            f"{label}the in-edges of node {error.position} are not sorted by {name!r}: build the "
-            "graph with these times (from_edges(edge_time=...) or node_time=..., or time = in a "
-            "schema of tables), which sorts",
+            f"{label}the {way}-edges of node {error.position} are not sorted by {name!r}: "
+            f"{_how_to_sort(relation, layout)}",
             position=error.position,
         ) from None
     if own is not None:
-        graph.sorted_by.add(own)
+        graph.sorted_by.add((layout, own))
+
+
+def _how_to_sort(relation: native.NativeRelation, layout: str) -> str:
+    if layout == "csr" and relation.node_times:
+        return (
+            "out-edges are never sorted by the times of their destinations; build the graph with "
+            "the reverse edge type (from_edges(add_reverse=True)), whose in-edges are"
+        )
+    return (
+        "build the graph with these times (from_edges(edge_time=...) or node_time=..., or time = "
+        "in a schema of tables), which sorts"
+    )
 
 
 def seed_bounds(

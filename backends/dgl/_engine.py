@@ -104,9 +104,8 @@ def make_lists(
             assert time_attr is not None
             own = schema.own_times(kind, own_times.of_nodes)
             unit = unit if time_attr == own else None
-            require_sorted(
-                f"{kind}: ", edges, time_attr, time_attr if time_attr == own else None, relation
-            )
+            own = time_attr if time_attr == own else None
+            require_sorted(f"{kind}: ", edges, layout, time_attr, own, relation)
         relations.append(relation)
     wanted = (("prob", prob, weighted), ("mask", mask, weighted), ("time_attr", time_attr, timed))
     for option, name, found in wanted:

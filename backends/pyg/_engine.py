@@ -96,11 +96,11 @@ def make_walk(
         times = times._replace(unit=graph.time_unit)
     if key is not None and edge_ids is None and not is_sorted:
         own_name = "node_time" if key.of_nodes else "edge_time"
-        require_sorted("", graph, key.name, own_name if is_own else None, relations[0])
+        require_sorted("", graph, layouts[0], key.name, own_name if is_own else None, relations[0])
     if times is not None and times.in_topology:
         times = times._replace(unit=graph.time_unit)
     if times is not None and times.in_topology and not is_sorted:
-        require_sorted("", graph, "edge_time", "edge_time", relations[0])
+        require_sorted("", graph, layouts[0], "edge_time", "edge_time", relations[0])
     return Walk(graph, edge_ids, relations, times, direction)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from aethergraph import Graph, HeteroGraph, NeighborSampler
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
+from aethergraph.sampling import ContextSampler
 
 Ids = NDArray[np.int64]
 
@@ -97,6 +98,17 @@ def test_twice_leads_back_to_the_first(tmp_path: Path) -> None:
         assert np.array_equal(before, after)
     moved.save(tmp_path / "moved.aeg")
     Graph.load(tmp_path / "moved.aeg").verify()
+
+
+def test_out_edges_are_looked_at_again() -> None:
+    """They come in another order, and may no longer be in that of their targets' times."""
+    edges = {("order", "of", "user"): ([0, 0], [1, 0])}
+    node_time = {"user": np.array([9, 5]), "order": np.array([0])}
+    graph = HeteroGraph.from_edges(edges, node_time=node_time, layout="both")
+    options: dict[str, Any] = {"budget": 3, "fanout": 3, "time_attr": "node_time"}
+    ContextSampler(graph, **options)
+    with pytest.raises(InvalidArgumentError, match="the out-edges of node 0 are not sorted"):
+        ContextSampler(graph.permute({}), **options)
 
 
 def test_samples_map_back() -> None:

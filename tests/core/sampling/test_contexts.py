@@ -12,7 +12,7 @@ from core.strategies import Ids, chi_square, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aethergraph import HeteroGraph, errors
+from aethergraph import HeteroGraph, HeteroNeighborSampler, errors
 from aethergraph.dynamic import DynamicHeteroGraph
 from aethergraph.sampling import Contexts, ContextSampler
 from aethergraph.testing import context_oracle
@@ -118,6 +118,84 @@ def test_out_neighbours_stand_for_reverses() -> None:
     assert one.links == two.links
     seeds, times = {"order": np.arange(300)}, {"order": np.full(300, 30)}
     assert_equal(one.sample(seeds, times, 4), two.sample(seeds, times, 4))
+
+
+def reload(graph: HeteroGraph, path: Path, stored: bool) -> HeteroGraph:
+    """Return the graph as it is, or from its file, which does not say what it is sorted by."""
+    graph.save(path)
+    return HeteroGraph.load(path) if stored else graph
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_parents_that_are_not_in_order_of_time(stored: bool, tmp_path: Path) -> None:
+    """Out-edges of one row, of layout "both", are in no order of their targets' times."""
+    likes = ("user", "likes", "item")
+    edges = {likes: ([0, 0, 0], [0, 1, 2])}
+    times = {"user": np.array([0]), "item": np.array([5, 50, 10])}
+    made = HeteroGraph.from_edges(edges, node_time=times, layout="both")
+    graph = reload(made, tmp_path / "both.aeg", stored)
+    options: dict[str, Any] = {"budget": 8, "fanout": 8, "time_attr": "node_time"}
+    message = r"the out-edges of node 0 are not sorted by 'node_time': .*add_reverse=True"
+    for _ in range(2):
+        with pytest.raises(errors.InvalidArgumentError, match=message) as caught:
+            ContextSampler(graph, **options)
+        assert caught.value.position == 0
+        HeteroNeighborSampler(graph, [-1], time_attr="node_time")  # in-edges are in order
+    reverse = HeteroGraph.from_edges(edges, node_time=times, add_reverse=True)
+    sampler = ContextSampler(reload(reverse, tmp_path / "reverse.aeg", stored), **options)
+    found = sampler.sample({"user": [0]}, {"user": [20]}, key=1)
+    assert sorted(found.node[0, 1 : found.length[0]].tolist()) == [0, 2]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_order_of_out_edges_says_nothing_of_in_edges(stored: bool, tmp_path: Path) -> None:
+    """Lists go by edge_time: those of parents, one each, are sorted by any time."""
+    edges = {BOUGHT: ([0, 1, 2], [0, 0, 0])}
+    made = HeteroGraph.from_edges(
+        edges, node_time={"order": np.array([5, 50, 10]), "user": np.array([0])},
+        edge_time={BOUGHT: np.array([1, 2, 3])}, layout="both",
+    )  # fmt: skip
+    graph = reload(made, tmp_path / "g.aeg", stored)
+    message = "the in-edges of node 0 are not sorted by 'node_time'"
+    for _ in range(2):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            ContextSampler(graph, budget=8, fanout=8, time_attr="node_time")
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            HeteroNeighborSampler(graph, [-1], time_attr="node_time")
+    sampler = ContextSampler(graph, budget=8, fanout=8, time_attr="edge_time")
+    assert sampler.sample({"user": [0]}, {"user": [2]}).node[0, :3].tolist() == [0, 1, 0]
+
+
+def test_an_attribute_of_parents_replaces_their_times() -> None:
+    """It is looked at whenever a sampler is made, as it may change."""
+    edges = {BOUGHT: ([0, 0, 1], [0, 1, 1])}
+    graph = HeteroGraph.from_edges(
+        edges, node_time={"user": np.array([1, 2])}, layout="both", add_reverse=False
+    )
+    options: dict[str, Any] = {"budget": 8, "fanout": 8, "time_attr": "node_time"}
+    ContextSampler(graph, **options)
+    graph["user"].attrs["node_time"] = np.array([2, 1])
+    with pytest.raises(errors.InvalidArgumentError, match="the out-edges of node 0"):
+        ContextSampler(graph, **options)
+
+
+def test_many_parents_by_one_key_in_time() -> None:
+    """Rows that refer to several others: nothing later than the seed, nothing earlier missing."""
+    rng = np.random.default_rng(8)
+    edges = {BOUGHT: (rng.integers(0, 30, 400), rng.integers(0, 40, 400))}
+    counts, when = {"user": 40, "order": 30}, np.repeat([10, 25], 15)
+    node_time = {"user": rng.integers(0, 50, 40), "order": np.zeros(30, int)}
+    edge_time = {BOUGHT: rng.integers(0, 50, 400)}
+    by_node = HeteroGraph.from_edges(edges, counts, node_time=node_time, add_reverse=True)
+    by_edge = HeteroGraph.from_edges(edges, counts, edge_time=edge_time, layout="both")
+    for graph, name in ((by_node, "node_time"), (by_edge, "edge_time")):
+        times = node_time["user"][edges[BOUGHT][1]] if name == "node_time" else edge_time[BOUGHT]
+        sampler = ContextSampler(graph, budget=100, fanout=0, time_attr=name)
+        found = sampler.sample({"order": np.arange(30)}, {"order": when})
+        for i in range(30):
+            seen = (edges[BOUGHT][0] == i) & (times <= when[i])
+            own = found.node[i, 1 : found.length[i]]
+            assert sorted(own.tolist()) == sorted(set(edges[BOUGHT][1][seen].tolist()))
 
 
 @pytest.mark.parametrize("strategy", ["last", "uniform"])
