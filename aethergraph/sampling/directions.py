@@ -48,16 +48,17 @@ def check_direction(direction: Any) -> None:
     as_choice(direction, LAYOUTS, "sample_direction")
 
 
-def join_ways(inward: Way, outward: Way, trees: Ids | None) -> Way:
+def join_ways(inward: Way, outward: Way) -> Way:
     """Join in-edges and out-edges of one edge type, hop by hop.
 
-    An edge that was drawn at both of its ends, or more than once (in a disjoint sample: for the
-    same tree), is kept once, in the first of its hops.
+    An edge that was drawn at both of its ends, or more than once, is kept once for each of its
+    destinations, in the first of its hops. It has several of these where it is in the trees of
+    several seeds, and where a seed is repeated: every copy receives the messages of its node, and
+    the first one sends them.
 
     Args:
         inward: the edges from lists of in-edges.
         outward: the edges from lists of out-edges.
-        trees: the tree of each destination, by local id, if the sample is disjoint; else None.
 
     Returns:
         The distinct edges, sorted by hop.
@@ -65,9 +66,7 @@ def join_ways(inward: Way, outward: Way, trees: Ids | None) -> Way:
     row = np.concatenate((inward.row, outward.row))
     col = np.concatenate((inward.col, outward.col))
     edge = np.concatenate((inward.edge, outward.edge))
-    names = edge
-    if trees is not None and len(edge):
-        names = trees[col] * (edge.max() + 1) + edge
+    names = col * (edge.max(initial=0) + 1) + edge
     hops = len(inward.hop_edges)
     counts = inward.hop_edges, outward.hop_edges
     hop = np.concatenate([np.repeat(np.arange(hops), per_hop) for per_hop in counts])

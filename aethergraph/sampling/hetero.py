@@ -125,10 +125,11 @@ class HeteroNeighborSampler(SamplerBase):
             reach the seeds. ``"backward"`` follows them from source to destination: an edge type
             contributes if its source type is reached. ``"both"`` draws in-edges and as many
             out-edges of every node (all types forward, then all backward); an edge drawn at both
-            ends occurs once, and edges are ordered by hop but not by ``col``. ``row`` and ``col``
-            are source and destination in all three. The last two need out-neighbours (layout "csr"
-            or "both"). They refuse ``time_attr``, since only lists of in-edges are sorted by time,
-            and ``layered``.
+            ends, or more than once (``replace``), occurs once, for a repeated seed once for each
+            copy that it leads to, and edges are ordered by hop but not by ``col``. ``row`` and
+            ``col`` are source and destination in all three. The last two need out-neighbours
+            (layout "csr" or "both"). They refuse ``time_attr``, since only lists of in-edges are
+            sorted by time, and ``layered``.
 
     Raises:
         LayoutError: the graph does not store the neighbours to follow.
@@ -316,15 +317,13 @@ class HeteroNeighborSampler(SamplerBase):
             return found
         if self.sample_direction == "backward":
             return found._replace(row=found.col, col=found.row, all_edges=None)
-        number = {name: i for i, name in enumerate(self._types)}
         num_kinds = len(self._kinds)
         ways = [
             join_ways(
                 Way(found.row[i], found.col[i], found.edge[i], found.hop_edges[i]),
                 Way(found.col[j], found.row[j], found.edge[j], found.hop_edges[j]),
-                None if found.batch is None else found.batch[number[kind[2]]],
             )
-            for i, j, kind in zip(itertools.count(), itertools.count(num_kinds), self._kinds)
+            for i, j in enumerate(range(num_kinds, 2 * num_kinds))
         ]
         return found._replace(
             row=[way.row for way in ways],

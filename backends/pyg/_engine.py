@@ -211,7 +211,6 @@ class Walker:
             joined = join_ways(
                 Way(row[0], col[0], edge[0], hop_edges[0]),
                 Way(col[1], row[1], edge[1], hop_edges[1]),
-                None if sample.batch is None else sample.batch[0],
             )
             sample = sample._replace(
                 row=[joined.row], col=[joined.col], edge=[joined.edge],

@@ -109,8 +109,9 @@ class NeighborSampler(NeighborSamplerBase):
         sample_direction: ``"forward"`` walks edges from destination to source, so that messages
             reach the seeds; ``"backward"`` walks from source to destination; ``"both"`` draws
             in-edges and as many out-edges of every node, as PyG's
-            ``BidirectionalNeighborSampler``, an edge drawn at both ends once, edges in order of
-            the hops but not of ``col``. The last two need a graph
+            ``BidirectionalNeighborSampler``, an edge drawn at both ends, or more than once, only
+            once (for each copy of a repeated seed that it leads to), edges in order of the hops
+            but not of ``col``. The last two need a graph
             that stores CSR (``layout="csr"`` or ``"both"``).
         strict: see only times below the seed's (DGL's rule) instead of up to the seed's (PyG's).
         window: see only times of at least the seed's time minus this number.

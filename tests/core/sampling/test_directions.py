@@ -81,8 +81,8 @@ def expect(
     )
 
 
-def joined(found: oracle.TypedSample, kind: int, trees: Any) -> list[tuple[int, int, int, int]]:
-    """(hop, row, col, edge) of in-edges and out-edges, each once per tree."""
+def joined(found: oracle.TypedSample, kind: int) -> list[tuple[int, int, int, int]]:
+    """(hop, row, col, edge) of in-edges and out-edges, each once per destination."""
     edges = []
     for number, outward in ((kind, False), (kind + len(KINDS), True)):
         hops = np.repeat(np.arange(2), found.hop_edges[number])
@@ -94,7 +94,7 @@ def joined(found: oracle.TypedSample, kind: int, trees: Any) -> list[tuple[int, 
     edges.sort(key=lambda edge: edge[0])
     first: dict[Any, Any] = {}
     for edge in edges:
-        first.setdefault((trees[edge[2]], edge[3]), edge)
+        first.setdefault(edge[2:], edge)
     return list(first.values())
 
 
@@ -137,9 +137,7 @@ def test_both_ways(options: dict[str, Any]) -> None:
         found = expect(graph, ["forward", "backward"], key, options)
         assert_nodes(sub, found)
         for number, kind in enumerate(KINDS):
-            tree = found.batch[TYPES.index(kind[2])]
-            trees = tree if sub.batch is not None else np.zeros(len(tree))
-            edges = joined(found, number, trees)
+            edges = joined(found, number)
             wanted = np.array(edges, np.int64).reshape(-1, 4).T
             np.testing.assert_array_equal(
                 wanted[1:], [sub.row[kind], sub.col[kind], sub.edge[kind]]
@@ -148,6 +146,33 @@ def test_both_ways(options: dict[str, Any]) -> None:
                 assert sub.num_sampled_edges[kind] == np.bincount(wanted[0], minlength=2).tolist()
             twice += len(found.row[number]) + len(found.row[number + len(KINDS)]) - len(edges)
     assert twice
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_copies_of_a_seed_have_the_in_edges_of_their_node(options: dict[str, Any]) -> None:
+    sampler = HeteroNeighborSampler(make_graph(), FANOUTS, sample_direction="both", **options)
+    sub = sampler.sample({"user": [17, 3, 3, 3]}, 2)
+    found = [sub.edge[KNOWS][sub.col[KNOWS] == copy].tolist() for copy in range(4)]
+    assert found[1] and sorted(found[1]) == sorted(found[2]) == sorted(found[3])
+    if "disjoint" not in options:  # nobody hears of a copy twice
+        for kind in KINDS:
+            own = np.stack((sub.edge[kind], sub.col[kind]))
+            assert len(np.unique(own, axis=1).T) == len(own.T)
+        assert not np.isin(sub.row[VOTES], [2, 3]).any()
+
+
+@pytest.mark.parametrize("induced", [False, True])
+def test_copies_change_nothing_but_their_own_edges(induced: bool) -> None:
+    options: dict[str, Any] = {"subgraph_type": "induced" if induced else "directional"}
+    sampler = HeteroNeighborSampler(make_graph(), [-1, -1], sample_direction="both", **options)
+    one, two = sampler.sample({"user": [3, 17]}, 1), sampler.sample({"user": [3, 17, 3]}, 1)
+    for kind in KINDS:
+        first = two.col[kind] != 2 if kind[2] == "user" else np.full(len(two.col[kind]), True)
+        np.testing.assert_array_equal(two.edge[kind][first], one.edge[kind])
+        for name, rows, before in ((kind[0], two.row, one.row), (kind[2], two.col, one.col)):
+            np.testing.assert_array_equal(
+                two.node[name][rows[kind][first]], one.node[name][before[kind]]
+            )
 
 
 @pytest.mark.parametrize("layout", ["csr", "both"])
