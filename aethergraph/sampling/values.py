@@ -329,7 +329,7 @@ def seed_bounds(
             at = int(earliest.argmax())
             raise InvalidArgumentError(f"{name}[{at}] = {own[at]}: no time is below", position=at)
         until = until - 1
-    if window is None:
+    if window is None or window == np.inf:  # of a time of infinity nothing can be subtracted
         return Bounds(None, until)
     return Bounds(native.time_keys(_minus(own, window)), until)
 
@@ -352,7 +352,7 @@ def _minus(own: NDArray[Any], window: float | int) -> NDArray[Any]:
     if own.dtype == np.float64:
         return np.asarray(own - float(window))
     lowest = np.iinfo(np.int64).min
-    if window >= 2**63 - 1:  # infinity as well
+    if window >= 2**63 - 1:
         return np.full_like(own, lowest)
     width = int(window)
     return np.where(own < lowest + width, lowest, own - width)

@@ -191,6 +191,22 @@ def test_files_and_pickles(tmp_path: Path) -> None:
             assert_same_subgraph(one.sample(np.arange(8), key=5, seed_time=at), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_an_infinite_window_is_none(dtype: Any) -> None:
+    times = np.array([1, 2, 5], dtype)
+    ends = [2, 5] if dtype is np.int64 else [2, np.inf]
+    if dtype is np.float64:
+        times[[0, 2]] = -np.inf, np.inf
+    graph = Graph.from_edges(4, [1, 2, 3], [0, 0, 0], edge_time=times)
+    found = []
+    for window in (None, np.inf):
+        sampler = NeighborSampler(graph, [-1], time_attr="edge_time", window=window)
+        with np.errstate(invalid="raise"):
+            found.append(sampler.sample([0, 0], 1, seed_time=np.array(ends, dtype)))
+    assert_same_subgraph(*found)
+    assert found[0].num_edges == 5
+
+
 def test_options_that_are_refused() -> None:
     graph = Graph.from_edges(3, [0, 1], [2, 2], edge_time=[1, 2], node_time=[0.5, 1.5, 2.5])
     graph.node_attrs["flag"] = np.array([True, False, True])
