@@ -66,8 +66,9 @@ class NeighborSampler(SamplerBase):
         time_attr: follow only edges that a seed may know, by these times: ``"edge_time"``,
             ``"node_time"`` (the time of the far node), or the name of a node or edge attribute. The
             time of every edge of a seed's tree is at most ``seed_time``. Makes the sample disjoint.
-        temporal_strategy: ``"uniform"``: any of the edges in time; ``"last"``: the latest (with
-            ``weight_attr`` the latest with a weight above 0).
+        temporal_strategy: ``"uniform"``: any of the edges in time; ``"last"``: the latest. With
+            ``weight_attr`` those of the latest ``fanout`` that have a weight above 0, which may be
+            fewer, or none; edges that ``exclude`` leaves out make room for earlier ones.
         strict: accept only times below ``seed_time`` (DGL's rule), not equal ones (PyG's rule).
         window: accept only times from ``seed_time - window`` on.
         is_sorted: skip the check that every list is sorted by time (the caller guarantees it). The
