@@ -492,6 +492,7 @@ class NativeTopology:
         task: Task | None = None,
     ) -> Ids:
         """Return ``k`` neighbours of each node, int64 [n, k], rows filled up with -1."""
+        nodes = nodes.copy()  # they are read again once checked: no other thread may write there
         out = empty((len(nodes), k), np.int64, f"{len(nodes)} x {k} neighbours")
         err = new_error()
         begin_read(self.guard)

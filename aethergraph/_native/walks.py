@@ -92,6 +92,7 @@ class NativeWalker:
 
     def walk(self, starts: Ids, length: int, key: int, task: Task | None = None) -> Ids:
         """Return walks of ``length`` steps, int64 [n, length + 1]."""
+        starts = starts.copy()  # they are read again once checked: no other thread may write there
         p, q, restart, pad, num_threads = self._options
         options = ffi.new("aether_walk_options *")
         options.key = key

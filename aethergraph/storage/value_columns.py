@@ -180,7 +180,8 @@ class ValueColumn:
         """Read rows from the file in their stored dtype, each page once."""
         if out is None:
             out = self.empty(len(ids))
-        positions = np.ascontiguousarray(ids, np.int64)
+        # A copy: they are read again once checked, and other threads may write into the caller's.
+        positions = np.array(ids, np.int64)
         if self._items > 1:
             _check_ids(positions, self._shape[0])
             positions = (positions[:, None] * self._items + np.arange(self._items)).reshape(-1)

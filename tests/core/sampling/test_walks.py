@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +300,32 @@ def test_walks_and_steps_draw_independently() -> None:
 
 
 # ---- keys, threads, files ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", ["out", "in"])
+def test_starts_that_another_thread_overwrites(full_graph: Graph, direction: Any) -> None:
+    """What was checked is what is used: an error, or walks from the nodes of one moment."""
+    starts, stop = np.zeros(100_000, np.int64), threading.Event()
+    walker = RandomWalker(full_graph, direction=direction)
+    calls: list[Callable[[], Ids]] = [
+        lambda: walker.walk(starts, 2, 1)[:, 0],
+        lambda: random_fanout(full_graph, starts, 1, direction=direction, key=1)[:, 0],
+    ]
+
+    def overwrite() -> None:
+        while not stop.is_set():
+            starts.fill(1 << 40)
+            starts.fill(0)
+
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(overwrite)
+        try:
+            for call in calls * 20:
+                with suppress(errors.OutOfRangeError):
+                    assert (call() < full_graph.num_nodes).all()
+        finally:
+            stop.set()
+        writer.result()
 
 
 def test_fanouts_are_disjoint_samples(graph: Graph) -> None:
