@@ -243,12 +243,13 @@ class Walk(Generic[S]):
     ) -> tuple[Ids | None, Ids | None]:
         lists = self.lists
         times = lists.node_times.get(name)
-        timed = times is not None or lists.edge_times is not None
-        if not len(seeds) or not (timed or (lists.node_times and name in seed_time)):
+        if not len(seeds):
             return None, None
         if times is None and lists.edge_times is None:
             # A type without times has bounds only where they are given; all times are of one dtype.
             times = next(iter(lists.node_times.values()))
+            if name not in seed_time:  # a bound that all are below: "last" is among what has one
+                return None, np.full(len(seeds), np.iinfo(np.int64).max)
         if times is None:
             assert lists.edge_times is not None
             if name not in seed_time:

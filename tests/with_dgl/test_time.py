@@ -100,3 +100,18 @@ def test_datetimes_of_nodes_are_converted() -> None:
     sampler = NeighborSampler([-1], time_attr="edge_time", seed_time=masked)
     with pytest.raises(InvalidArgumentError, match=r"seed_time\[2\] is masked"):
         sampler.sample(GraphStorage(graph), torch.tensor([3]))
+
+
+def test_seeds_without_times_see_all_and_of_it_the_latest() -> None:
+    """So do they beside seeds that have times."""
+    kind = ("item", "in", "cart")
+    graph = HeteroGraph.from_edges(
+        {kind: (np.arange(100), np.zeros(100, np.int64))}, {"item": 100, "cart": 1},
+        node_time={"item": np.arange(100)},
+    )  # fmt: skip
+    sampler = NeighborSampler([2], time_attr="node_time", temporal_strategy="last")
+    cart = {"cart": torch.tensor([0])}
+    for seeds in (cart, {**cart, "item": torch.arange(2)}):
+        inputs, _, (block,) = sampler.sample(GraphStorage(graph), seeds)
+        row, _ = block.edges()
+        assert sorted(inputs["item"][row].tolist()) == [98, 99]
