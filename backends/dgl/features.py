@@ -57,11 +57,16 @@ class Fetch:
     """Read of rows in progress, at the commit that this thread holds of a graph that changes.
 
     Args:
-        read: function that returns the rows.
+        read: function that returns the rows, on the CPU.
         ahead: start the read in another thread.
+        device: device that the rows are moved to by who waits for them: a copy to a GPU belongs
+            on the stream of that thread, as what follows it there does.
+        **options: for ``Tensor.to``.
     """
 
-    def __init__(self, read: Callable[[], Tensor], ahead: bool) -> None:
+    def __init__(
+        self, read: Callable[[], Tensor], ahead: bool, device: torch.device, **options: Any
+    ) -> None:
         held = held_snapshots() if ahead else {}
         if held:
             # A context of this read alone: the thread of the pool must not hold them for longer.
@@ -70,6 +75,7 @@ class Fetch:
             read = functools.partial(context.run, read)
         self._future: Future[Tensor] | None = _threads().submit(read) if ahead else None
         self._read = read
+        self._device, self._options = device, options
 
     def wait(self) -> Tensor:
         """Return the rows; read them here if no thread has begun to.
@@ -78,8 +84,10 @@ class Fetch:
             Exception: any error of reading, such as OutOfRangeError or FileChangedError.
         """
         if self._future is None or self._future.cancel():
-            return self._read()
-        return self._future.result()
+            rows = self._read()
+        else:
+            rows = self._future.result()
+        return rows.to(self._device, **self._options)
 
 
 class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
@@ -140,17 +148,17 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         """
         ids = seed_ids(indices, "indices")
         pinned = as_flag(pin_memory, "pin_memory") and torch.cuda.is_available()
-        read = functools.partial(self._read, ids, as_device(device, "device"), pinned, kwargs)
-        # On one core another thread only helps where it waits for a device.
-        waits = not self._column.rows.is_in_memory
-        return Fetch(read, ahead=waits or len(os.sched_getaffinity(0)) > 1)
-
-    def _read(self, ids: Ids, device: torch.device, pinned: bool, kwargs: dict[str, Any]) -> Tensor:
-        with stage("gather", reads=self._column.rows), land_pinned(pinned):
-            rows = self._column.live().gather(self._rows_of(ids), BUFFERS)
+        own = as_device(device, "device")
         if pinned:
             kwargs = {"non_blocking": True, **kwargs}
-        return rows.to(device, **kwargs)
+        # On one core another thread only helps where it waits for a device.
+        waits = not self._column.rows.is_in_memory
+        ahead = waits or len(os.sched_getaffinity(0)) > 1
+        return Fetch(functools.partial(self._read, ids, pinned), ahead, own, **kwargs)
+
+    def _read(self, ids: Ids, pinned: bool) -> Tensor:
+        with stage("gather", reads=self._column.rows), land_pinned(pinned):
+            return self._column.live().gather(self._rows_of(ids), BUFFERS)
 
     def _rows_of(self, ids: Ids) -> Ids:
         return ids

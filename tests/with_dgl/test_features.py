@@ -17,6 +17,7 @@ from with_dgl.common import make_graph
 from aethergraph import FeatureStore, Graph, errors
 from aethergraph._checks.arrays import as_ids
 from aethergraph.dgl import FeatureStorage, GraphStorage, NeighborSampler
+from aethergraph.dgl.graphbolt import Feature
 from aethergraph.testing import FeatureSourceContract
 
 
@@ -223,3 +224,31 @@ def test_batches_do_not_share_memory_that_is_used_again() -> None:
     np.testing.assert_array_equal(kept.numpy(), rows[7])
     np.testing.assert_array_equal(second.numpy(), rows[::-1])
     np.testing.assert_array_equal(third.numpy(), rows[np.zeros(400, int)])
+
+
+@pytest.mark.parametrize("of_graphbolt", [False, True])
+def test_who_waits_moves_the_rows(
+    five: FeatureStore, of_graphbolt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy to a GPU must be on the stream of that thread."""
+    movers = []
+    move = torch.Tensor.to
+
+    def record(rows: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        movers.append(threading.current_thread())
+        return move(rows, *args, **options)
+
+    read = threading.Event()
+
+    class Read(Feature if of_graphbolt else FeatureStorage):  # type: ignore[misc]
+        def _rows_of(self, ids: Any) -> Any:
+            assert threading.current_thread() is not threading.main_thread()
+            read.set()
+            return ids
+
+    monkeypatch.setattr(torch.Tensor, "to", record)
+    source, ids = Read(five), torch.tensor([3, 1])
+    fetch = next(source.read_async(ids)) if of_graphbolt else source.fetch(ids, "cpu")
+    assert read.wait(60)
+    assert fetch.wait().tolist() == [3.0, 1.0]
+    assert movers == [threading.main_thread()]

@@ -100,12 +100,9 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
             OutOfRangeError: an id that is no row, with its position.
             InvalidArgumentError: ids that are no integer vector.
         """
-        column = self._column.live()
         if ids is None:
-            return self._all(column)
-        with stage("gather", reads=column.rows):
-            rows = column.gather(self._rows_of(seed_ids(ids, "ids")), BUFFERS)
-        return rows.to(ids.device)
+            return self._all(self._column.live())
+        return self._gather(seed_ids(ids, "ids")).to(ids.device)
 
     def read_async(self, ids: Tensor) -> Iterator[Fetch]:
         """Start reading rows in the background, as GraphBolt's fetching does from 2.4 on.
@@ -113,7 +110,9 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         Yields:
             An object whose ``wait()`` gives the rows [n, ...] of ``ids``, or raises an error.
         """
-        yield Fetch(lambda: self.read(ids), ahead=not self._column.rows.is_in_memory)
+        own = seed_ids(ids, "ids")  # in this thread: a GPU may still be at them on its stream
+        ahead = not self._column.rows.is_in_memory
+        yield Fetch(lambda: self._gather(own), ahead, ids.device)
 
     def read_async_num_stages(self, ids_device: Any) -> int:
         """Return the number of times that :meth:`read_async` yields, on any device."""
@@ -207,6 +206,11 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
     def _all(self, column: Column) -> Tensor:
         rows: Tensor = column.get(None)
         return rows
+
+    def _gather(self, ids: Ids) -> Tensor:
+        column = self._column.live()
+        with stage("gather", reads=column.rows):
+            return column.gather(self._rows_of(ids), BUFFERS)
 
     def _in_own_order(self, value: Tensor) -> Tensor:
         """Reorder rows from the order of users' ids to that in which they are kept."""
