@@ -84,6 +84,22 @@ def test_types_come_by_their_share(way: str, prob: str | None) -> None:
     assert np.abs(counts / 1000 - weight / weight.sum()).max() < 0.04
 
 
+@pytest.mark.parametrize("large", [1e20, 1.7e308])
+def test_large_weights_of_one_list_leave_those_of_others(large: float) -> None:
+    kinds = ("u", "a", "v"), ("u", "b", "v")
+    weight = {kinds[0]: np.array([large, large, 1.0, 1.0]), kinds[1]: np.array([large])}
+    ends = {kinds[0]: ([0, 1, 2, 3], [0, 0, 1, 1]), kinds[1]: ([0], [0])}
+    graph = HeteroGraph.from_edges(ends, {"u": 4, "v": 2}, edge_weight=weight)
+    layer = SamplingGraph(graph, seed=1).sample_neighbors(
+        {"v": torch.tensor([0, 1])}, torch.tensor([3000]), True, "edge_weight"
+    )
+    from_a, from_b = (layer.sampled_csc[":".join(kind)] for kind in kinds)
+    counts = torch.bincount(from_a.indices, minlength=4)
+    shares = [1 / 3, 1 / 3, 0.5, 0.5, 1 / 3]
+    for count, share in zip([*counts, len(from_b.indices)], shares, strict=True):
+        assert abs(count - 3000 * share) < 200
+
+
 def test_masks_and_weights_of_zero_are_left_out() -> None:
     graph, nodes = two_types(), {"c": torch.arange(6)}
     graph["b", "s", "c"].attrs["w"] = np.zeros(12, np.float32)

@@ -238,8 +238,10 @@ def _with_replacement(
     order = np.argsort(col, kind="stable")
     bounds = np.searchsorted(col[order], np.arange(num_dst + 1))
     start, stop = bounds[:-1], bounds[1:]
-    below = np.concatenate([[0.0], np.cumsum(weight[order], dtype=np.float64)])
     some = stop > start
+    # Of their list's largest, or the sum would lose small weights behind the large ones of others.
+    largest = np.maximum.reduceat(weight[order], start[some]).repeat((stop - start)[some])
+    below = np.concatenate([[0.0], np.cumsum(weight[order] / largest, dtype=np.float64)])
     low, high = below[start[some]], below[stop[some]]
     draws = [np.empty((int(some.sum()), 0), np.int64)]
     for place in range(fanout):
