@@ -60,6 +60,12 @@ class Lists(NamedTuple):
     edge_times: NDArray[Any] | None
     #: Unit of the times, if they are the graph's own and were datetimes.
     time_unit: str | None = None
+    #: Where the values were looked for: tables, names, and the rows that were there.
+    looked_up: tuple[tuple[Mapping[str, RowSource], str, RowSource | None], ...] = ()
+
+    def are_current(self) -> bool:
+        """Return whether the graph has the attributes that were there when these were made."""
+        return all(table.get(name) is rows for table, name, rows in self.looked_up)
 
 
 def make_lists(
@@ -79,6 +85,7 @@ def make_lists(
     """
     number = {name: i for i, name in enumerate(schema.own_ntypes)}
     time_attr = None if times is None else times.name
+    looked_up = _look_up(schema, prob, mask, time_attr)  # before any is read
     of_edges = times is not None and times.of_nodes is False
     times_of = {} if of_edges else _find_node_times(schema, time_attr)
     relations, edge_times = [], None
@@ -115,7 +122,23 @@ def make_lists(
             raise InvalidArgumentError(
                 f"{option} = {name!r} is no edge attribute; there are: {names}"
             )
-    return Lists(schema, layout, tuple(relations), times_of, edge_times, unit)
+    return Lists(schema, layout, tuple(relations), times_of, edge_times, unit, looked_up)
+
+
+def _look_up(
+    schema: Schema, prob: str | None, mask: str | None, time_attr: str | None
+) -> tuple[tuple[Mapping[str, RowSource], str, RowSource | None], ...]:
+    if schema.graph.is_live:  # its lists keep their values, and its attributes are of commits
+        return ()
+    of_edges = [schema.edges(kind).edge_attrs for kind in schema.own_etypes]
+    of_nodes = [schema.node_attrs(ntype) for ntype in schema.own_ntypes]
+    places = ((prob, of_edges), (mask, of_edges), (time_attr, of_edges + of_nodes))
+    return tuple(
+        (table, name, table.get(name))
+        for name, tables in places
+        if name is not None
+        for table in tables
+    )
 
 
 def _find_weights(
@@ -295,20 +318,22 @@ class Walks:
         prob: str | None = None,
         times: TimesOf | None = None,
     ) -> Walk[S]:
-        """Return a walk, made at its first use.
+        """Return a walk, made at its first use and when an attribute that it draws by is replaced.
 
         Raises:
             LayoutError, InvalidArgumentError: as :func:`make_lists`.
         """
         drawn_by = layout, prob, times
         name = form, fanouts, options, drawn_by
+        lists = self._lists.get(drawn_by)
+        if lists is None or not lists.are_current():
+            lists = make_lists(self._schema, layout, prob=prob, times=times)
+            self._lists[drawn_by] = lists
         walk = self._walks.get(name)
-        if walk is None:
-            if drawn_by not in self._lists:
-                self._lists[drawn_by] = make_lists(self._schema, layout, prob=prob, times=times)
+        if walk is None or walk.lists is not lists:
             if len(self._walks) >= _KEPT_WALKS:
                 self._walks.clear()
-            walk = self._walks[name] = Walk(form, self._lists[drawn_by], fanouts, options)
+            walk = self._walks[name] = Walk(form, lists, fanouts, options)
         return walk
 
 

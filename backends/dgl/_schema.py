@@ -185,9 +185,13 @@ class Schema:
     def node_rows(self, ntype: str) -> dict[str, RowSource]:
         """Return the data of the nodes of a type, by name."""
         graph = self.graph
-        if not graph.is_typed:
-            return {**graph.value_stores("node"), **graph.node_attrs}
-        return {**graph[ntype].value_stores(), **graph[ntype].attrs}
+        own = graph[ntype].value_stores() if graph.is_typed else graph.value_stores("node")
+        return {**own, **self.node_attrs(ntype)}
+
+    def node_attrs(self, ntype: str) -> Mapping[str, RowSource]:
+        """Return the attributes of the nodes of a type, without the graph's own times."""
+        graph = self.graph
+        return graph[ntype].attrs if graph.is_typed else graph.node_attrs
 
     def edge_rows(self, kind: EdgeType) -> dict[str, RowSource]:
         """Return the data of the edges of a type, by name."""

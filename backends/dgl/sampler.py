@@ -62,9 +62,10 @@ class KeyedSampler(Keyed):
 
     def _walk_of(self, storage: GraphStorage) -> Walk[Any]:
         walked = self._walked
-        if walked is None or walked[0] is not storage.schema:
-            self._check_prefetch(storage.schema)
-            walked = self._walked = storage.schema, self._make_walk(storage)
+        schema = storage.schema
+        if walked is None or walked[0] is not schema or not walked[1].lists.are_current():
+            self._check_prefetch(schema)
+            walked = self._walked = schema, self._make_walk(storage)
         return walked[1]
 
     def walk_of(self, graph: Any) -> Walk[Any]:

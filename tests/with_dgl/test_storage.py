@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 import dgl
+import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
@@ -25,7 +26,8 @@ from with_dgl.common import (
 )
 
 from aethergraph import Graph, errors
-from aethergraph.dgl import GraphStorage, _schema
+from aethergraph.dgl import GraphStorage, NeighborSampler, _schema
+from aethergraph.dgl.graphbolt import SamplingGraph
 
 LAYOUTS = ["csc", "csr", "both"]
 
@@ -214,6 +216,32 @@ def test_sample_neighbors_of_typed_graphs() -> None:
         ours.sample_neighbors(nodes, 2, edge_dir="out")
     with pytest.raises(errors.UnsupportedError, match="copy_ndata = False"):
         ours.sample_neighbors(nodes, 2, copy_ndata=False)
+
+
+def test_weights_and_times_that_are_replaced() -> None:
+    """A graph's attributes may be others in the next epoch, as ``g.edata["p"]`` may."""
+    graph = Graph.from_edges(3, [1, 2], [0, 0])
+    graph.edge_attrs["p"] = np.array([0.5, 0.5])
+    storage, bolt, seeds = GraphStorage(graph), SamplingGraph(graph), torch.tensor([0])
+    blocks = NeighborSampler([1], prob="p")
+    timed = NeighborSampler([-1], time_attr="t")
+    pipe = gb.ItemSampler(gb.ItemSet(seeds, names="seed_nodes"), batch_size=1)
+    at_once = pipe.sample_neighbor_at_once(bolt, [1], prob_name="p")
+    for edge in (0, 1, 0):
+        graph.edge_attrs["p"] = np.arange(2) == edge
+        drawn = [
+            storage.sample_neighbors(seeds, 1, prob="p").edata[dgl.EID],
+            blocks.sample(storage, seeds)[2][0].edata[dgl.EID],
+            bolt.sample_neighbors(seeds, torch.tensor([1]), probs_name="p").original_edge_ids,
+            next(iter(at_once)).sampled_subgraphs[0].original_edge_ids,
+        ]
+        assert [ids.tolist() for ids in drawn] == [[edge]] * 4
+        graph.node_attrs["t"] = np.array([6, 5, 5 + edge])
+        seen = timed.sample(storage, seeds)[2][0].edata[dgl.EID]
+        assert seen.tolist() == [0, 1][: 2 - edge]
+    del graph.edge_attrs["p"]
+    with pytest.raises(errors.InvalidArgumentError, match="prob = 'p' is no edge attribute"):
+        blocks.sample(storage, seeds)
 
 
 def test_negative_pairs_are_no_edges() -> None:

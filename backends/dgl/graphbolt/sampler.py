@@ -249,8 +249,8 @@ class _Layers:
 
     @property
     def walk(self) -> Walk[native.NativeLayers]:
-        """Lists to sample, made anew in another process."""
-        if self._walk is None:
+        """Lists to sample, made anew in another process and when what they draw by is replaced."""
+        if self._walk is None or not self._walk.lists.are_current():
             self._walk = self._make_walk()
         return self._walk
 
