@@ -37,11 +37,13 @@ import array
 import hashlib
 import hmac
 import json
+import operator
 import socket
 import ssl
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +106,8 @@ _HELLO = struct.Struct(f"<4sHH{NONCE_BYTES}s")
 _GATHER = struct.Struct("<II")
 #: Most bytes that a client says at once: ids of a request, or the name of a table.
 _MAX_REQUEST = _GATHER.size + 8 * MAX_IDS
+#: Letters of a message that a client is told, at most.
+_MESSAGE = 4096
 #: Bytes up to which a frame is copied together, so that TLS makes one record of it.
 _SMALL = 16 << 10
 
@@ -410,17 +414,25 @@ def advise_client(text: str) -> str:
 
 def pack_error(error: BaseException) -> bytes:
     """Return the body of a reply with the flag ``ERROR``."""
+    message, position, value = f"the server failed: {type(error).__name__}", None, None
     known = isinstance(error, (errors.AetherError, BusyError))
-    return json.dumps(
-        {
-            "error": type(error).__name__ if known else "AetherError",
-            "message": advise_client(str(error))
-            if known
-            else f"the server failed: {type(error).__name__}",
-            "position": getattr(error, "position", None),
-            "value": getattr(error, "value", None),
-        }
-    ).encode()
+    if known:
+        position, value = (_number_of(error, name) for name in ("position", "value"))
+        with suppress(Exception):  # of a class of somebody else, which may say nothing
+            message = advise_client(str(error))
+    if len(message) > _MESSAGE:
+        message = f"{message[:_MESSAGE]} ..."
+    name = type(error).__name__ if known else "AetherError"
+    facts = {"error": name, "message": message, "position": position, "value": value}
+    return json.dumps(facts).encode()
+
+
+def _number_of(error: BaseException, name: str) -> int | None:
+    """Return an attribute of an error if it is an integer, of numpy's too."""
+    try:
+        return operator.index(getattr(error, name))
+    except Exception:  # there is none, or it is something else
+        return None
 
 
 def raise_error(body: memoryview, address: str, begin: int = 0) -> None:

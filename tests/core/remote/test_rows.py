@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, SubgraphLoader
 from aethergraph.errors import (
+    AetherError,
     ClosedError,
     FileChangedError,
     InvalidArgumentError,
+    MissingRowError,
     OutOfRangeError,
     StorageError,
     UnsupportedError,
@@ -152,6 +154,36 @@ def test_rows_of_a_live_graph(x: Any) -> None:
         graph.update_nodes([3], x=x[[50]])
         assert (source.gather([3, 4]) == x[[50, 4]]).all()
     graph.close()
+
+
+class Wordless(OutOfRangeError):
+    """Error that cannot say anything."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("error", "position", "value", "said"),
+    [
+        (MissingRowError("gone", position=np.int64(1), value=np.int32(7)), 1, 7, ": gone$"),
+        (OutOfRangeError("gone", position=[1], value="seven"), None, None, ": gone$"),  # type: ignore[arg-type]
+        (StopIteration(np.zeros(3)), None, None, "the server failed: StopIteration$"),
+        (Wordless("gone", position=1), 1, None, "the server failed: Wordless$"),
+        (OutOfRangeError("\U0001f600" * 100_000), None, None, "\U0001f600 \\.\\.\\.$"),
+    ],
+)
+def test_any_error_reaches_a_client(error: Exception, position: Any, value: Any, said: str) -> None:
+    class Failing(Changing):
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            raise error
+
+    with FeatureServer(Failing(), port=0) as server:
+        source = open_source(f"{server.address}?timeout=5")
+        with pytest.raises(AetherError, match=said) as caught:
+            source.gather([7, 7])
+        assert (caught.value.position, caught.value.value) == (position, value)
+        assert server.stats().accepted == 1  # the connection goes on
 
 
 def test_errors_of_a_source_reach_its_client(tmp_path: Path, x: Any) -> None:
