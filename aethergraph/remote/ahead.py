@@ -11,6 +11,7 @@ at a time as within a gather; so no thread waits, and rows go straight to where 
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import deque
@@ -20,8 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph.errors import AetherError, CancelledError, ClosedError, InvalidArgumentError
+from aethergraph.features.table import check_out, gather_filled
 from aethergraph.remote import wire
 from aethergraph.remote.endpoint import Connection, Endpoint, rows_at_once, window
 
@@ -40,17 +43,18 @@ class RowsAhead:
     Args:
         endpoint: the server.
         lists: rows of each gather, which exist.
-        row_bytes: bytes of a row.
-        dtype: dtype of the rows, as they come.
+        row_shape: shape of a row.
+        code: code of the dtype of the rows, as they come.
         gather: gathers rows without a plan.
     """
 
     def __init__(
-        self, endpoint: Endpoint, lists: Sequence[Ids], row_bytes: int, dtype: np.dtype[Any],
+        self, endpoint: Endpoint, lists: Sequence[Ids], row_shape: tuple[int, ...], code: int,
         gather: Gather,
     ) -> None:  # fmt: skip
         self._endpoint, self._lists, self._gather = endpoint, lists, gather
-        self._row_bytes, self._dtype = row_bytes, dtype
+        self._row_shape, self._code = row_shape, code
+        self._row_bytes = math.prod(row_shape) * native.ARRAY_DTYPES[code].itemsize
         self._next = 0
         self._lock, self._process = threading.Lock(), os.getpid()
         self._to_ask = self._parts()
@@ -92,7 +96,8 @@ class RowsAhead:
         """Gather the next list, which is ``ids``, into ``out``.
 
         Raises:
-            InvalidArgumentError: ``ids`` is not the next list; nothing was gathered.
+            InvalidArgumentError: ``ids`` is not the next list, or ``out`` does not fit; nothing was
+                gathered.
             ClosedError: there is no next list.
         """
         with self._lock:
@@ -116,9 +121,22 @@ class RowsAhead:
 
     def _serve(self, out: NDArray[Any]) -> None:
         number, ids = self._next, self._lists[self._next]
-        if out.dtype != self._dtype or self._process != os.getpid():
-            self._drop()  # rows are to be widened; or in a child: the connection is the parent's
-        if not self._receive(number, out):
+        shape = (len(ids), *self._row_shape)
+        out_code = check_out(out, shape, None, self._code)
+        if self._process != os.getpid():
+            self._drop()  # a child: the connection is the parent's
+        received = False
+
+        def receive(rows: NDArray[Any]) -> None:
+            nonlocal received
+            received = self._receive(number, rows)
+
+        try:
+            gather_filled(receive, out, self._code, out_code, None)
+        except BaseException:
+            self._drop()  # its rows have come already: the list is gathered anew
+            raise
+        if not received:
             self._gather(ids, out)
         self._next += 1
         if self._next == len(self._lists):

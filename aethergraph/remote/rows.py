@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -374,7 +373,8 @@ class RemoteRows(RowTable):
             OutOfRangeError: a row does not exist; names the list, the row and its position.
         """
         self.native_rows()
-        found = [as_ids(ids, "lists") for ids in as_list(lists, "lists", "row numbers")]
+        # Copies: the plan looks at them again, when the caller may have changed its own.
+        found = [as_ids(ids, "lists").copy() for ids in as_list(lists, "lists", "row numbers")]
         for number, ids in enumerate(found):
             try:
                 check_rows(ids, self._num_rows)
@@ -382,8 +382,7 @@ class RemoteRows(RowTable):
                 raise OutOfRangeError(
                     f"lists[{number}]: {error}", position=error.position, value=error.value
                 ) from None
-        row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
-        return RowsAhead(self._reader.endpoints[0], found, row_bytes, self._dtype, self.gather)
+        return RowsAhead(self._reader.endpoints[0], found, self._row_shape, self._code, self.gather)
 
     @property
     def transport(self) -> str:

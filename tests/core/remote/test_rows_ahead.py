@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ import numpy as np
 import pytest
 from cut_connections import Relay
 
-from aethergraph import LiveFeatureTable
-from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
+from aethergraph import FeatureStore, LiveFeatureTable
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from aethergraph.remote import FeatureServer, RemoteRows, open_source
 from aethergraph.remote.ahead import RowsAhead
 
@@ -83,17 +89,64 @@ def test_given_up(table: Any) -> None:
 
 def test_wider_rows(table: Any) -> None:
     with FeatureServer(table, port=0) as server, open_source(server.address) as rows:
-        plan = rows.plan([[3, 4], [5, 6]])
+        plan = rows.plan([[3, 4], [5, 6], [7, 8]])
         out = np.empty((2, 40))
         assert plan.gather_if_next(np.array([3, 4]), out) and (out == table[[3, 4]]).all()
         assert plan.gather_if_next(np.array([5, 6]), out) and (out == table[[5, 6]]).all()
+        with pytest.raises(UnsupportedError, match="float16"):
+            plan.gather([7, 8], np.empty((2, 40), np.float16))
+        out = np.empty((2, 40), np.float32)
+        assert (plan.gather([7, 8], out) == table[[7, 8]]).all()
+
+
+def test_rows_of_bfloat16() -> None:
+    """Loaders take them as float32: they come over the connection of the plan, too."""
+    bits = np.arange(4000, dtype=np.uint16).reshape(1000, 4)
+    store = FeatureStore.from_array(bits, dtype="bfloat16")
+    with FeatureServer(store, port=0) as server, open_source(server.address) as rows:
+        lists = [np.arange(10), np.arange(5, 900)]
+        plan = rows.plan(lists)
+        for ids in lists:
+            out = np.empty((len(ids), 4), np.float32)
+            assert plan.gather_if_next(ids, out)
+            assert (out.view(np.uint32) == bits[ids].astype(np.uint32) << 16).all()
+        assert server.stats().requests == 2 and rows.stats().connections == 1
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda n: np.zeros((n, 80), np.float32)[:, :40],
+    lambda n: np.zeros((2 * n, 40), np.float32)[::2],
+    lambda n: np.zeros((n, 40), np.float32, "F"),
+    lambda n: np.zeros((n, 80), np.float32),
+    lambda n: np.zeros((n + 1, 40), np.float32),
+    lambda n: np.zeros((n, 40), np.float32).tolist(),
+])  # fmt: skip
+def test_places_that_do_not_fit(table: Any, wrong: Callable[[int], Any]) -> None:
+    """Nothing is put where it would be lost; the list is then gathered as before."""
+    with FeatureServer(table, port=0) as server, open_source(server.address) as rows:
+        plan = rows.plan([[3, 4, 5], [6]])
+        for gather in (plan.gather, plan.gather_if_next):
+            with pytest.raises(InvalidArgumentError, match="out "):
+                gather(np.array([3, 4, 5]), wrong(3))
+        assert (plan.gather([3, 4, 5], np.empty((3, 40), np.float32)) == table[3:6]).all()
+        assert rows.stats().connections == 1
+
+
+def test_lists_that_are_changed(table: Any) -> None:
+    """A plan keeps its own lists: those of the caller may be used for something else."""
+    with FeatureServer(table, port=0) as server, open_source(server.address) as rows:
+        order = np.arange(100)
+        plan = rows.plan(np.array_split(order, 4))
+        order[:] = order[::-1].copy()
+        with pytest.raises(InvalidArgumentError, match="not list 0"):
+            plan.gather(order[:25], np.empty((25, 40), np.float32))
+        out = np.empty((25, 40), np.float32)
+        assert (plan.gather(np.arange(25), out) == table[:25]).all()
 
 
 @pytest.mark.parametrize("when", [0, 1, 2])
 def test_a_server_that_is_started_again(table: Any, tmp_path: Path, when: int) -> None:
     np.save(tmp_path / "x.npy", table)
-    from aethergraph import FeatureStore
-
     lists = lists_of(20_000, 20_000, 20_000)
     server = FeatureServer(FeatureStore.load(tmp_path / "x.npy"), unix=tmp_path / "s").start()
     with open_source(f"{server.address}?map=no") as rows:
@@ -164,8 +217,6 @@ def test_what_is_not_planned(table: Any, tmp_path: Path) -> None:
     with FeatureServer({"x": live}, port=0) as server, open_source(server.address) as rows:
         assert not rows.can_plan
     np.save(tmp_path / "x.npy", table)
-    from aethergraph import FeatureStore
-
     store = FeatureStore.load(tmp_path / "x.npy")
     with FeatureServer(store, unix=tmp_path / "s") as server, open_source(server.address) as rows:
         assert isinstance(rows, RemoteRows) and rows.transport == "map" and not rows.can_plan
