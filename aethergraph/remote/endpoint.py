@@ -160,6 +160,10 @@ class Connection:
                 f"{location}: the server's certificate is not accepted: "
                 f"{error.verify_message.rstrip('.')}: {_certificate_advice(error.verify_code)}"
             ) from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError) as error:
+            raise ConnectionResetError(
+                f"{location} ended the connection before it said who it is"
+            ) from error
         except ssl.SSLError as error:
             raise FormatError(
                 f"{location}: no TLS with this server: {error.reason or error}; ca= is the file of "

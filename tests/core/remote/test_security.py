@@ -144,6 +144,27 @@ def test_tls(x: Any, certificate: tuple[Path, Path], token_file: Path) -> None:
             open_source(f"{server.address}?ca={certificate[0]}&timeout=5")
 
 
+def test_a_connection_that_ends_before_tls(
+    x: Any, certificate: tuple[Path, Path], token_file: Path
+) -> None:
+    """A server that is full, or about to end, cuts it: the client comes again."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    url = f"tcp://127.0.0.1:{port}?token_file={token_file}&ca={certificate[0]}"
+
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(open_source(url).gather([3])))
+    thread.start()
+    for _ in range(3):
+        client, _ = listener.accept()
+        client.recv(1 << 16)  # its first words of TLS
+        client.close()
+    listener.close()
+    with FeatureServer(x, port=port, token=TOKEN, tls=certificate):
+        thread.join(WAIT)
+        assert (found[0] == x[[3]]).all()
+
+
 def test_a_name_that_the_certificate_has_not(
     x: Any, certificate: tuple[Path, Path], token_file: Path
 ) -> None:
