@@ -26,7 +26,7 @@ class ServedRows(NamedTuple):
         rows: the source of all rows.
         row_bytes: bytes of a row.
         begin: first row of the shard.
-        end: row behind its last one.
+        end: row behind its last one, when the server was made.
         generation: identity of the content; another one after it has changed.
         shard: (k, n): it is the k-th of n ranges.
     """
@@ -50,16 +50,17 @@ class ServedRows(NamedTuple):
 
     def description(self, number: int, names: Iterable[str]) -> bytes:
         """Return what a client is told about the table, which has this number, one of ``names``."""
+        shape = [int(size) for size in self.rows.shape]
         return json.dumps(
             {
                 "table": number,
-                "shape": [int(size) for size in self.rows.shape],
+                "shape": shape,
                 "dtype": self.rows.dtype_name,
                 "generation": self.generation,
                 "content": "" if self.rows.content is None else _short(self.rows.content),
                 "live": self.rows.is_live,
                 "begin": self.begin,
-                "end": self.end,
+                "end": shape[0] if self.is_whole else self.end,  # a live graph may have grown
                 "shard": self.shard,
                 "names": list(names),
             }

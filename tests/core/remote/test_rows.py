@@ -144,6 +144,20 @@ def test_rows_that_change_are_kept_for_a_while() -> None:
             open_source(f"{server.address}?max_age=-1")
 
 
+def test_rows_of_new_nodes(x: Any) -> None:
+    """Who opens them after a graph has grown has them all; who did before goes on."""
+    graph = DynamicGraph(100, 64, huge_pages=False)
+    graph.node_attrs["x"] = x[:100]
+    with FeatureServer(graph.node_attrs["x"], port=0) as server:
+        before = open_source(server.address)
+        graph.add_nodes(10, x=x[100:110])
+        after = open_source(server.address)
+        assert after.shape == (110, 16) and (after.gather([3, 109]) == x[[3, 109]]).all()
+        assert before.shape == (100, 16) and (before.gather([99]) == x[[99]]).all()
+        assert pickle.loads(pickle.dumps(before)).shape == (110, 16)
+    graph.close()
+
+
 def test_rows_of_a_live_graph(x: Any) -> None:
     """A server of them has those of the last commit, and says that they change."""
     graph = DynamicGraph(100, 64, huge_pages=False)
