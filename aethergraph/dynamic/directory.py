@@ -113,6 +113,15 @@ def _named(call: Call) -> Call:
 _locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()
 
 
+def _version_of(path: str) -> tuple[int, int] | None:
+    """Return what differs after each time that a file was written in place of another; or None."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def _forget_locks() -> None:
     """Close a forked child's copies of locks, which would outlive the process that writes."""
     for directory in list(_locked):
@@ -131,7 +140,9 @@ class LiveDirectory:
 
     def __init__(self, path: native.Path) -> None:
         self.path = Path(os.path.abspath(native.encode_path(path)[0]))
+        # No Path: servers ask for their versions before each answer.
         self._published = os.path.join(self.path, "LIVE")
+        self._current = os.path.join(self.path, "CURRENT")
         self._lock: int | None = None
 
     def __del__(self) -> None:
@@ -418,11 +429,11 @@ class LiveDirectory:
 
     def published(self) -> tuple[int, int] | None:
         """Return what differs after each :meth:`publish`; None: nobody has the graph open."""
-        try:
-            found = os.stat(self._published)  # no Path: servers ask before each answer
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+        return _version_of(self._published)
+
+    def closed(self) -> tuple[int, int] | None:
+        """Return what differs after each process that has closed the graph, or merged it."""
+        return _version_of(self._current)
 
     def while_published(self, call: Callable[[], T]) -> T:
         """Return what ``call`` does with :meth:`address`; again if another one came meanwhile.

@@ -164,49 +164,60 @@ class _Directory:
         self.identity: str | None = self._directory.uuid.hex()
         self._lock = threading.Lock()
         self._seen: tuple[int, int] | None = None
-        self._graph: Any = None
-        self._then: Taken | None = None
-        self._history: History | None = None
+        #: Graph of the process that writes, or wrote last; or the last commit in the log.
+        self._held: Any = None
         self._kept = _Kept()
         self._look()
-        if self._graph is None:
-            self._history = History(path)
-            then = self._history.last()
-            self._then = Taken(then, then, commit_number(then), {})
 
     def take(self, anew: bool = False) -> Taken:
-        if self._directory.published() != self._seen:
+        if self._state() != self._seen:
             with self._lock:
                 self._look()
-        graph = self._graph
-        if graph is None:
-            assert self._then is not None
-            return self._then
-        kept = None if anew else self._kept.last_of(graph)
+        held = self._held
+        if isinstance(held, Taken):
+            return held
+        kept = None if anew else self._kept.last_of(held)
         if kept is not None:
             return kept
-        now = graph.snapshot()
-        return self._kept.put(Taken(graph, now, now.lsn, {}))
+        now = held.snapshot()
+        return self._kept.put(Taken(held, now, now.lsn, {}))
+
+    def _state(self) -> tuple[int, int] | None:
+        """Return what differs for each process that writes, and after it."""
+        return self._directory.published() or self._directory.closed()
 
     def _look(self) -> None:
-        """Attach to the process that writes, if there is another one than before."""
-        seen = self._directory.published()
-        if seen == self._seen:
+        """Hold the graph of the process that writes; without one, the last commit."""
+        seen = self._state()
+        if self._held is not None and seen in (self._seen, None):  # None: it is being moved
             return
-        if seen is not None:
-            found = self._directory.uuid.hex()
-            if found != self.identity:
-                raise FileChangedError(
-                    f"{self._directory.path} holds another live graph ({found}) than when the "
-                    f"server was started ({self.identity}): start it again, or put that one back"
-                )
-            try:
-                typed = list(self._directory.description()["num_nodes"]) != ["node"]
-                kind: Any = DynamicHeteroGraph if typed else DynamicGraph
-                self._graph = kind.attach(self._directory.path)
-            except ClosedError:  # it has ended: what it committed last is what there is
-                pass
+        found = self._directory.uuid.hex()
+        if found != self.identity:
+            raise FileChangedError(
+                f"{self._directory.path} holds another live graph ({found}) than when the "
+                f"server was started ({self.identity}): start it again, or put that one back"
+            )
+        if not self._attach() and not self._has_last():
+            then = History(self._directory.path).last()
+            self._held = Taken(then, then, commit_number(then), {})
         self._seen = seen
+
+    def _attach(self) -> bool:
+        """Hold the graph of the process that writes; return whether there is one."""
+        typed = list(self._directory.description()["num_nodes"]) != ["node"]
+        kind: Any = DynamicHeteroGraph if typed else DynamicGraph
+        try:
+            self._held = kind.attach(self._directory.path)
+        except ClosedError:
+            return False
+        return True
+
+    def _has_last(self) -> bool:
+        """Return whether what is held is of the last commit, as far as whoever closed it said."""
+        held = self._held.now if isinstance(self._held, Taken) else self._held
+        if held is None or self._directory.published() is not None:  # one that did not close it
+            return False
+        return bool(held.lsn == self._directory.current().get("closed"))
 
 
 def commit_number(graph: Any) -> int:

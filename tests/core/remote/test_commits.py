@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,3 +95,43 @@ def test_a_directory_that_is_exchanged(graph: DynamicGraph, tmp_path: Path) -> N
             path.rename(tmp_path / "other")
             aside.rename(path)
             assert sampler.sample([1]).subgraph.node.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("first", ["nobody", "a writer"])
+@pytest.mark.parametrize("then", ["closes", "is killed", "ends meanwhile"])
+def test_a_writer_between_two_requests(
+    graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    """What it has committed is seen, though no request came while it was there."""
+    path = tmp_path / "g.aegd"
+    if first == "nobody":
+        graph.close()
+    commits = commits_of(path)
+    before = commits.take().number
+    graph.close()
+    assert commits.take().number == before == 1
+    context = multiprocessing.get_context("fork")
+    writer = context.Process(target=_write, args=(path, then == "is killed"))
+    writer.start()
+    writer.join()
+    if then == "ends meanwhile":  # as if it were there when the server looks for it
+        here = (1, 1)
+        monkeypatch.setattr(commits._directory, "published", lambda: here)  # type: ignore[attr-defined]
+    for _ in range(2):
+        taken = commits.take()
+        assert (taken.number, taken.now.num_edges) == (2, 2)
+    held = commits._held  # type: ignore[attr-defined]
+    with DynamicGraph.open(path) as again:
+        monkeypatch.undo()
+        assert commits.take().number == 2
+        again.insert_edge(4, 1)
+        assert commits.take().number == 3
+    assert commits.take().number == 3 and held is not commits._held  # type: ignore[attr-defined]
+
+
+def _write(path: Path, is_killed: bool) -> None:
+    graph = DynamicGraph.open(path)
+    graph.insert_edge(2, 1)
+    if not is_killed:
+        graph.close()
+    os._exit(0)
