@@ -22,7 +22,7 @@ from aethergraph.remote.address import read_token
 from aethergraph.remote.files import is_graph
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES
 from aethergraph.remote.listening import LOOPBACK
-from aethergraph.remote.server import check_grace
+from aethergraph.remote.server import MOST_CONNECTIONS, check_grace
 from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["serve_command"]
@@ -117,6 +117,13 @@ def serve_command(
         int,
         typer.Option(help="Commits of live graphs that are held for clients, at once: 1 to 256."),
     ] = MOST_LEASES,
+    max_connections: Annotated[
+        int,
+        typer.Option(
+            help="Connections at once; a client has one for each table and thread.",
+            rich_help_panel=_PLACE,
+        ),
+    ] = MOST_CONNECTIONS,
     grace: Annotated[
         float,
         typer.Option(
@@ -185,7 +192,7 @@ def serve_command(
         tables,
         host=host, port=port, unix=unix,
         token=None if token_file is None else read_token(token_file),
-        tls=tls, shard=_shard(shard), rdma=rdma, samples=samples,
+        tls=tls, shard=_shard(shard), max_connections=max_connections, rdma=rdma, samples=samples,
         log=log, graphs=live, lease=lease, max_leases=max_leases,
     )  # fmt: skip
     if sample is not None:

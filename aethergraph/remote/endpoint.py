@@ -21,6 +21,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -56,6 +57,9 @@ _DESCRIPTION = 1 << 20
 _MOST_WAIT = 0.1
 #: Idle connections that are kept.
 _IDLE = 64
+
+#: Endpoints of this process.
+_endpoints: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
 
 def rows_at_once(row_bytes: int) -> int:
@@ -424,6 +428,7 @@ class Endpoint:
         #: True: connections that are not needed any more leave the leases that they take part in.
         self.leaves = False
         self.connections = self.waits = 0
+        _endpoints.add(self)
         #: What the server said of its table first, and must always say.
         self.table: Any = self.run(lambda connection: connection.table)
 
@@ -499,6 +504,8 @@ class Endpoint:
                 raise FormatError(f"{self._location}: {error}") from None
             except (OSError, EOFError) as error:
                 self.forget()
+                if isinstance(error, wire.BusyError):
+                    self._make_room()
                 if time.monotonic() + wait > until:
                     raise ServerTimeoutError(
                         f"{self._location} was not reached within {self._address.timeout:g} s: "
@@ -517,6 +524,14 @@ class Endpoint:
             before, self._idle = self._idle, []
         for one in before:
             one.close()
+
+    def _make_room(self) -> None:
+        """Give idle connections of this process back, where the server has no place for another."""
+        with suppress(RuntimeError):  # another thread opens one: the next try comes soon
+            for one in list(_endpoints):
+                may_go = one._process == self._process and not one.leaves  # a lease needs its own
+                if may_go and one._location == self._location:
+                    one.forget()
 
     def _end(self, connection: Connection) -> None:
         """End a connection that has not broken."""

@@ -54,8 +54,10 @@ from aethergraph.remote.samples.desk import SampleDesk
 from aethergraph.remote.samples.service import SampleService
 from aethergraph.remote.served import ServedRows, check_shard, serve_rows
 
-__all__ = ["FeatureServer", "ServerStats"]
+__all__ = ["MOST_CONNECTIONS", "FeatureServer", "ServerStats"]
 
+#: Connections at once, unless told otherwise.
+MOST_CONNECTIONS = 256
 #: Connections that have not said who they are, at most; the oldest makes room.
 _STRANGERS = 64
 #: Seconds that a stranger has to say who it is, and that a request may take once it has begun.
@@ -110,7 +112,7 @@ class FeatureServer:
         tls: files of certificate and key in PEM, or None. The unix socket goes without.
         shard: ``(k, n)``: serve the k-th (from 0) of n equal ranges of rows. Ids stay those of all
             rows; a client that has the addresses of all n servers asks each for its rows.
-        max_connections: connections at once.
+        max_connections: connections at once; a client has one for each table and thread.
         rdma: let the network cards of clients at ``rdma://`` read the memory of live tables by
             themselves; other rows are copied into such memory. Rows then cross the network as they
             are, without TLS: for networks that are yours. Where that is not possible it is said in
@@ -143,7 +145,7 @@ class FeatureServer:
         token: str | None = None,
         tls: tuple[str | Path, str | Path] | None = None,
         shard: tuple[int, int] = (0, 1),
-        max_connections: int = 256,
+        max_connections: int = MOST_CONNECTIONS,
         rdma: bool = False,
         samples: Mapping[str, SampleService] | None = None,
         log: native.Path | None = None,

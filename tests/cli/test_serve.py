@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
 from aethergraph.cli.app import app
+from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import open_source, open_tables, wire
 
 
@@ -63,6 +64,17 @@ def test_many_files_at_two_places(files: Path) -> None:
             assert source.gather([3, 19]).tolist() == [3, 19]
         wide = open_source(f"{unix}/wide?token_file={token}")
         assert (wide.gather(range(20)) == np.load(files / "x.npy")).all()
+
+
+def test_places(files: Path) -> None:
+    with served(files / "x.npy", "--max-connections", 1) as (_, line):
+        url = f"{address_in(line)}?timeout=0.3"
+        with open_source(url) as source:  # type: ignore[attr-defined]
+            assert source.gather([1]).shape == (1, 5)
+            connection = source._reader.endpoints[0].take()  # in use
+            with pytest.raises(ServerTimeoutError, match="there are 1 connections already"):
+                open_source(url)
+            connection.close()
 
 
 @pytest.mark.any_python

@@ -144,6 +144,16 @@ def test_rows_that_change_are_kept_for_a_while() -> None:
             open_source(f"{server.address}?max_age=-1")
 
 
+def test_more_tables_than_places(x: Any) -> None:
+    """Connections that nobody uses make room for others of the process."""
+    with FeatureServer({"a": x, "b": -x, "c": 2 * x}, port=0, max_connections=2) as server:
+        a, b, c = (open_source(f"{server.address}/{name}?timeout=5") for name in "abc")
+        for _ in range(2):
+            for source, expected in ((a, x), (b, -x), (c, 2 * x)):
+                assert (source.gather([3]) == expected[[3]]).all()
+        assert server.stats().connections <= 2
+
+
 def test_rows_of_new_nodes(x: Any) -> None:
     """Who opens them after a graph has grown has them all; who did before goes on."""
     graph = DynamicGraph(100, 64, huge_pages=False)
