@@ -416,17 +416,26 @@ class Gathering:
 
 
 class Endpoint:
-    """Server at one place, and the connections to it."""
+    """Server at one place, and the connections to it.
+
+    Args:
+        address: the address.
+        location: the place.
+        describe: asks what the server has; None: for a table.
+        leaves: connections take part in a lease, and leave it when they are not needed any more.
+            One does nothing else: a request that is broken off ends its connection, not the lease.
+    """
 
     def __init__(
-        self, address: Address, location: Location, describe: Describe | None = None
-    ) -> None:
+        self, address: Address, location: Location, describe: Describe | None = None,
+        leaves: bool = False,
+    ) -> None:  # fmt: skip
         self._address, self._location, self._describe = address, location, describe
         self._lock, self._process = threading.Lock(), os.getpid()
         self._idle: list[Connection] = []
+        self._holder: Connection | None = None
         self._closed = False
-        #: True: connections that are not needed any more leave the leases that they take part in.
-        self.leaves = False
+        self.leaves = leaves
         self.connections = self.waits = 0
         _endpoints.add(self)
         #: What the server said of its table first, and must always say.
@@ -451,9 +460,7 @@ class Endpoint:
         """
         if self._process != os.getpid():  # a child: the connections are the parent's
             self._lock, self._process = threading.Lock(), os.getpid()
-            before, self._idle = self._idle, []
-            for one in before:
-                one.close()  # this process's descriptor only
+            self.forget()  # this process's descriptors only
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -474,6 +481,9 @@ class Endpoint:
         if connection.is_kept:
             return
         with self._lock:
+            if self.leaves and self._holder is None and not self._closed:
+                self._holder = connection
+                return
             if len(self._idle) < _IDLE and not self._closed:
                 self._idle.append(connection)
                 return
@@ -520,10 +530,15 @@ class Endpoint:
 
     def forget(self) -> None:
         """Close the idle connections: where one broke, others did."""
-        with self._lock:
-            before, self._idle = self._idle, []
-        for one in before:
+        for one in self._give_up():
             one.close()
+
+    def _give_up(self) -> list[Connection]:
+        """Return the connections that are not in use, which are no longer kept."""
+        with self._lock:
+            holder, self._holder = self._holder, None
+            before, self._idle = self._idle, []
+        return before if holder is None else [*before, holder]
 
     def _make_room(self) -> None:
         """Give idle connections of this process back, where the server has no place for another."""
@@ -541,13 +556,12 @@ class Endpoint:
             connection.close()
 
     def __del__(self) -> None:
-        for one in getattr(self, "_idle", ()):
-            self._end(one)
+        for one in (*getattr(self, "_idle", ()), getattr(self, "_holder", None)):
+            if one is not None:
+                self._end(one)
 
     def close(self) -> None:
         """Close the connections, those in use when their gathers end."""
         self._closed = True
-        with self._lock:
-            before, self._idle = self._idle, []
-        for one in before:
+        for one in self._give_up():
             self._end(one)

@@ -190,8 +190,7 @@ class Lease:
     def __init__(self, address: Address, at: int | None = None, token: str | None = None) -> None:
         self._address, self._at = address, at
         # No method of this object: it would only be let go of when the collector comes.
-        self.endpoint = Endpoint(address, address.locations[0], _Asking(at, token))
-        self.endpoint.leaves = True
+        self.endpoint = Endpoint(address, address.locations[0], _Asking(at, token), leaves=True)
         self.told: _Told = self.endpoint.table
 
     @property

@@ -34,6 +34,7 @@ from aethergraph import (
 )
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import (
+    CancelledError,
     ClosedError,
     InvalidArgumentError,
     LayoutError,
@@ -52,6 +53,7 @@ from aethergraph.remote import (
     open_tables,
     wire,
 )
+from aethergraph.remote.endpoint import Connection
 from aethergraph.remote.leased import _Told
 
 pytestmark = pytest.mark.any_python
@@ -427,6 +429,34 @@ def test_a_connection_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert comes(lambda: server.stats().connections == 0)
         same(before, NeighborSampler(there, [5]).sample([1, 7], 1))
         assert server.stats().leases == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, CancelledError])
+def test_a_request_that_is_broken_off(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """Ctrl-C ends the connection that it came upon, and not the lease."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 0.0)
+        there = Graph.load(server.address)
+        sampler = NeighborSampler(there, [5])
+        for _ in range(2):
+            before = sampler.sample([1, 7], 1)
+            insert(live, np.random.default_rng(1), 100, 9)
+            with monkeypatch.context() as patch:
+
+                def end(*args: Any, **options: Any) -> None:
+                    raise error
+
+                patch.setattr(Connection, "end", end)
+                with pytest.raises(error):
+                    there.source._lease.gather(0, np.array([1]), np.zeros((1, 2), np.uint64))
+            assert comes(lambda: server.stats().connections == 1)
+            time.sleep(0.05)
+            same(before, sampler.sample([1, 7], 1))
+        there.source.close()
+        assert comes(lambda: server.stats().leases == 0)
 
 
 def test_a_server_that_is_started_again() -> None:
