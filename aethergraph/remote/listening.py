@@ -21,7 +21,7 @@ __all__ = [
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 #: Seconds that a reply may take to be read.
 REPLY_SECONDS = 60.0
-#: Seconds to wait where there are no more files.
+#: Seconds to wait where no connection can be accepted, as there are no more files.
 _FULL = 0.1
 #: Seconds of silence before a client is asked whether it is there, between questions, and how many.
 _KEEPALIVE = (("KEEPIDLE", 30), ("KEEPINTVL", 10), ("KEEPCNT", 3))
@@ -68,16 +68,16 @@ def listen(host: str, port: int) -> socket.socket:
 def accept(listener: socket.socket) -> socket.socket | None:
     """Wait for the next connection; return None once the listener was closed.
 
-    Where the process can have no more files, it waits until some are closed.
+    Whatever else goes wrong, such as a network that is down, or no more files, it tries again.
     """
     while True:
         try:
             return listener.accept()[0]
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                time.sleep(_FULL)
-            elif error.errno not in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
+            if error.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK):
                 return None
+            if error.errno not in (errno.ECONNABORTED, errno.EINTR, errno.EPROTO):
+                time.sleep(_FULL)
 
 
 def listen_unix(path: str) -> socket.socket:

@@ -108,7 +108,7 @@ class FeatureServer:
         host: address to listen at over TCP. Others than loopback need ``token`` and ``tls``.
         port: port to listen at; 0: any that is free, see :attr:`port`. None: not over TCP.
         unix: path of a unix socket to listen at, or None.
-        token: secret that clients must prove to know, or None.
+        token: secret that clients must prove to know, or None; blanks around it do not count.
         tls: files of certificate and key in PEM, or None. The unix socket goes without.
         shard: ``(k, n)``: serve the k-th (from 0) of n equal ranges of rows. Ids stay those of all
             rows; a client that has the addresses of all n servers asks each for its rows.
@@ -156,6 +156,7 @@ class FeatureServer:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
         host, token = as_text(host, "host") or "", as_text(token, "token")
+        token = None if token is None else token.strip()  # as that of a file is
         if token is not None and not is_name(token):
             raise InvalidArgumentError("token is empty or no text: give a secret, or None for none")
         if port is not None and host not in LOOPBACK and (token is None or tls is None):

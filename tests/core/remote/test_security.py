@@ -35,8 +35,9 @@ def refused(server: FeatureServer, one: Client, op: int, *parts: bytes) -> None:
     assert flags == wire.ERROR and one.has_ended()
 
 
-def test_the_token(x: Any, token_file: Path, tmp_path: Path) -> None:
-    with FeatureServer(x, port=0, token=TOKEN) as server:
+@pytest.mark.parametrize("token", [TOKEN, f"{TOKEN}\n"])
+def test_the_token(x: Any, token_file: Path, tmp_path: Path, token: str) -> None:
+    with FeatureServer(x, port=0, token=token) as server:
         with open_source(f"{server.address}?token_file={token_file}") as source:  # type: ignore[attr-defined]
             assert (source.gather([3]) == x[[3]]).all()
         with pytest.raises(AccessDeniedError, match="asks for a token: give token_file="):

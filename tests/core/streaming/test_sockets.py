@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import socket
 import ssl
 import struct
@@ -337,7 +338,8 @@ def test_a_refused_connection_or_thread_ends_that_one_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, real = SocketSource("events", SCHEMA), socket.socket.accept
-    problems = [OSError(errno.EMFILE, "too many"), OSError(errno.ECONNABORTED, "gone")]
+    codes = (errno.EMFILE, errno.ECONNABORTED, errno.EPERM, errno.ENETDOWN, errno.ETIMEDOUT)
+    problems = [OSError(code, os.strerror(code)) for code in codes]
 
     def accept(listener: socket.socket) -> Any:
         if problems:
