@@ -61,8 +61,9 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             :class:`aethergraph.loading.SubgraphLoader`; ``seed`` is then 0 if none is given.
 
     Raises:
-        InvalidArgumentError: invalid arguments; ``seed`` beside ``use_ddp``, ``persistent_workers``
-            or a dataset of your own.
+        InvalidArgumentError: invalid arguments; ``seed`` beside ``use_ddp``,
+            ``persistent_workers``, a dataset of your own, or ``use_prefetch_thread`` with a sampler
+            that is not ours.
     """
 
     _own: OrderedSeeds | None = None
@@ -129,11 +130,15 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
     ) -> OrderedSeeds:  # fmt: skip
         """Return the seeds in our order, and let a generator tell torch the key of each epoch."""
         tensors = _as_tensors(indices)
+        # Samplers that are not ours draw with torch's generator, set for each batch: only where no
+        # other thread draws at the same time.
+        alone = not stepped and not options.get("num_workers", 0)
         for name, is_there in (
             ("use_ddp", use_ddp),
             ("persistent_workers", options.get("persistent_workers", False)),
             ("generator", options.get("generator") is not None),
             ("a dataset as indices", tensors is None),
+            ("use_prefetch_thread", alone and options.get("use_prefetch_thread")),
         ):
             if is_there:
                 raise InvalidArgumentError(
@@ -145,6 +150,8 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             raise InvalidArgumentError(f"batch_size = {size} is not at least 1")
         count = sum(map(len, tensors.values())) if isinstance(tensors, Mapping) else len(tensors)
         options["generator"] = torch.Generator()
+        if alone:
+            options["use_prefetch_thread"] = False  # DGL's choice with a GPU
         batches = Batches(
             count, size, as_flag(shuffle, "shuffle"), as_flag(drop_last, "drop_last"),
             self.partitions, self.mix,

@@ -176,6 +176,13 @@ def test_what_contradicts_a_seed_is_refused(options: dict[str, Any], message: st
         of_nodes(**{"seed": 1, "shuffle": True, "batch_size": 8, **options})
 
 
+@pytest.mark.parametrize("make", [of_links, of_stock_links])
+def test_draws_by_torch_s_generator_are_in_the_thread_that_trains(make: Any) -> None:
+    assert make(batch_size=8, seed=1).use_prefetch_thread is False
+    with pytest.raises(InvalidArgumentError, match="use_prefetch_thread goes without seed"):
+        make(batch_size=8, seed=1, use_prefetch_thread=True)
+
+
 def test_other_arguments_are_refused() -> None:
     state = of_nodes(batch_size=8, seed=1).state_dict()
     for options, message in (
