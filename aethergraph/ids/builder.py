@@ -16,11 +16,13 @@ keys came in chunks, nor on the memory.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,10 +83,14 @@ class IdMapBuilder:
         path: the file to write.
         types: types of the columns of a key (:data:`KEY_TYPES`).
         memory: bytes for buffers.
-        scratch: folder for work files, which is made, and removed by :meth:`close`.
+        scratch: folder for work files, which is made, and removed by :meth:`close`. One that a
+            killed build has left is used again.
 
     Attributes:
         num_added: number of keys that were added, equal ones too.
+
+    Raises:
+        StorageError: the folder cannot be made, holds other files, or is of a running build.
     """
 
     def __init__(
@@ -101,10 +107,7 @@ class IdMapBuilder:
         self._runs: list[_Run] = []
         self._unique_end = 0
         self._total = 0
-        try:
-            os.makedirs(scratch, exist_ok=True)
-        except OSError as error:
-            raise _storage_error(error, scratch) from None
+        self._lock = _locked_folder(scratch)
 
     def __enter__(self) -> IdMapBuilder:
         return self
@@ -119,6 +122,7 @@ class IdMapBuilder:
 
         self._runs, self._held = [], []
         rmtree(self._scratch, ignore_errors=True)
+        self._lock.close()  # last: nobody else's files are deleted
 
     # ---- add ---------------------------------------------------------------------------
 
@@ -209,13 +213,18 @@ class IdMapBuilder:
 
         Raises:
             DuplicateKeyError: a key came twice among those that have to be unique.
-            StorageError: a file cannot be written.
+            StorageError: a file cannot be written, or read again.
         """
-        self._end_run(keep=not self._runs)
-        count, size = self._merge()
-        ids = native.id_dtype(native.id_bytes_for(count))
-        self._number(count, ids)
-        self._write(count, size, ids)
+        try:
+            self._end_run(keep=not self._runs)
+            count, size = self._merge()
+            ids = native.id_dtype(native.id_bytes_for(count))
+            self._number(count, ids)
+            self._write(count, size, ids)
+        except StorageError:
+            raise
+        except OSError as error:  # of a work file that is read again
+            raise _storage_error(error, str(error.filename or self._scratch), "read") from None
         return count
 
     def _file(self, name: str, dtype: np.dtype[Any] = _U64) -> NDArray[Any]:
@@ -428,6 +437,30 @@ class _Buckets:
             os.unlink(path)
 
 
+def _locked_folder(path: str) -> IO[bytes]:
+    """Make a folder of work files, or take one that is left; return its lock, held until closed.
+
+    Other folders, which the work files' removal would empty, have no such lock in them.
+    """
+    lock = os.path.join(path, "lock")
+    try:
+        os.makedirs(path, exist_ok=True)
+        is_foreign = bool(os.listdir(path)) and not os.path.exists(lock)
+        file = None if is_foreign else open(lock, "wb")  # noqa: SIM115 - held until closed
+    except OSError as error:
+        raise _storage_error(error, path) from None
+    if file is None:
+        text = f"{path}: work files go there, but it holds others: move them, or delete the folder"
+        raise StorageError(errno.EEXIST, text, path)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        text = f"{path}: another build of this map is running: build it once, and load it elsewhere"
+        raise StorageError(error.errno, text, path) from None
+    return file
+
+
 def _mapped(path: str, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
     if not count:
         return np.empty(0, dtype)
@@ -447,5 +480,5 @@ def _pieces(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
         yield begin, array[begin : begin + step]
 
 
-def _storage_error(error: OSError, path: str) -> StorageError:
-    return StorageError(error.errno or 0, f"cannot write {path}: {error.strerror}", path)
+def _storage_error(error: OSError, path: str, what: str = "write") -> StorageError:
+    return StorageError(error.errno or 0, f"cannot {what} {path}: {error.strerror}", path)

@@ -138,7 +138,8 @@ class IdMap:
         Raises:
             DuplicateKeyError: a key came twice; names both.
             InvalidArgumentError: keys of another type, or a missing one; names the chunk.
-            StorageError: the file exists (unless ``force``), or cannot be written.
+            StorageError: the file exists (unless ``force``) or cannot be written, its work folder
+                holds other files, or another process builds it.
         """
         name, _ = native.encode_path(path)
         if os.path.lexists(name) and not as_flag(force, "force"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +233,33 @@ def test_an_existing_file_is_kept(tmp_path: Path) -> None:
         IdMap.build(path, [["b"]], "str")
     assert IdMap.load(path).keys([0]) == ["a"]
     assert IdMap.build(path, [["b"]], "str", force=True).keys([0]) == ["b"]
+
+
+def test_one_build_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.ids"
+
+    def keys() -> Iterator[list[str]]:
+        yield ["a"]
+        with pytest.raises(StorageError, match="another build of this map is running"):
+            IdMap.build(path, [["x"]], "str")
+        yield ["b"]
+
+    with IdMap.build(path, keys(), "str") as found:
+        assert found.keys([0, 1]) == ["a", "b"]
+
+
+def test_the_work_folder_may_be_left_but_is_nobody_elses(tmp_path: Path) -> None:
+    path, folder = tmp_path / "a.ids", tmp_path / "a.ids.building"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match="holds others"):
+        IdMap.build(path, [["a"]], "str")
+    assert (folder / "notes.txt").read_text() == "mine"
+    (folder / "notes.txt").unlink()
+    for name in ("lock", "run-0", "keys"):  # as a build that was killed leaves it
+        (folder / name).write_bytes(b"junk")
+    IdMap.build(path, [["a"]], "str").close()
+    assert not folder.exists()
 
 
 def test_pickles_by_path_and_closes(tmp_path: Path) -> None:
