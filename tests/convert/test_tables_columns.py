@@ -150,6 +150,24 @@ def test_own_dtypes(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_decimals_are_kept_or_refused(tmp_path: Path) -> None:
+    """As float64, which rounds fractions, and must not change anything larger."""
+    ids = {"id": [1, 2], "friend": [1, 1]}
+
+    def money(*values: str) -> pa.Table:
+        return pa.table({**ids, "money": pa.array(map(decimal.Decimal, values))})
+
+    options: dict[str, Any]
+    for options in ({"columns": {"money": "number"}}, {"columns": (), "features": "money"}):
+        tables(schema_of(money("0.07", str(2**60)), **options), tmp_path / "g.aeg", force=True)
+        for value in (str(2**53 + 1), "-12345678901234567890.5"):
+            with pytest.raises(
+                InputError, match=r"row 2: column 'money': float64 would make"
+            ) as it:
+                tables(schema_of(money("0.07", value), **options), tmp_path / "g.aeg", force=True)
+            assert value in str(it.value) and "cast it to" in str(it.value)
+
+
 def test_nodes_without_a_row_are_null(tmp_path: Path) -> None:
     table = pa.table({"id": ["a"], "friend": ["b"], "age": [3], "bio": ["x"], "score": [1.5]})
     key = ForeignKey("user", columns="friend", missing="keep")

@@ -251,6 +251,8 @@ def test_times_of_different_kinds_are_named(tmp_path: Path) -> None:
         tables(timed([1.5, float("nan")], [1, 2]), tmp_path / "g")
     with pytest.raises(InputError, match=r"row 2: .*the time is inf, not finite"):
         tables(timed([1.5, float("inf")], [1, 2]), tmp_path / "g")
+    with pytest.raises(InputError, match=r"row 1: .*the time is none \(NaT\)"):
+        tables(timed([-(2**63), 2], [1, 2], time_unit="s"), tmp_path / "g")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -331,7 +331,7 @@ class ColumnReader:
                     raise batch.bad(f"the time is {value}", at, column)
                 return np.asarray(numbers, np.float64)
             counts = self._as_int64(batch, numbers, column)
-            return counts if unit is None else counts.view(f"datetime64[{unit}]")
+            return counts if unit is None else self._stamps(batch, counts, column, unit)
         assert unit is not None
         if pa.types.is_date32(array.type):
             array = array.cast(pa.int32())
@@ -342,7 +342,11 @@ class ColumnReader:
                 f"the time {array[wrong].as_py() if form.unit != 'ns' else counts[wrong]} cannot "
                 f"be given in {unit!r} (time_unit)", wrong, column,
             )  # fmt: skip
-        times = found.view(f"datetime64[{unit}]")
+        return self._stamps(batch, found, column, unit)
+
+    def _stamps(self, batch: Batch, counts: Array, column: str, unit: str) -> Array:
+        """Return counts of a unit as times, all of which are some."""
+        times = counts.view(f"datetime64[{unit}]")
         if np.isnat(times).any():
             raise batch.bad("the time is none (NaT)", int(np.isnat(times).argmax()), column)
         return times
@@ -413,7 +417,7 @@ class ColumnReader:
         if pat.is_boolean(array.type):
             array = array.cast(pa.uint8())
         elif pat.is_decimal(array.type):
-            array = array.cast(pa.float64())
+            array = _as_floats(batch, array, column, f"the {what}")
         unknown = None
         if array.null_count:
             if fill is None:
@@ -460,7 +464,7 @@ class ColumnReader:
 
         array = batch.rows.column(column)
         if pat.is_decimal(array.type):
-            array = array.cast(pa.float64())
+            array = _as_floats(batch, array, column, "the value")
         elif pat.is_floating(array.type) and dtype == "bool":
             array = _cast(batch, array, pa.uint8(), lambda text: f"{text!r} is not true or false")
         kind = pa.from_numpy_dtype(np.dtype(dtype))
@@ -557,6 +561,19 @@ def _castable(values: Sequence[str], zone: str | None) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def _as_floats(batch: Batch, array: Any, column: str, what: str) -> Any:
+    """Return decimals as float64, which rounds fractions, and must change nothing larger."""
+    import pyarrow as pa
+
+    floats = array.cast(pa.float64())
+    sizes = np.abs(floats.fill_null(0).to_numpy(zero_copy_only=False))
+    for row in map(int, np.flatnonzero(sizes >= _WHOLE)):
+        if array[row].as_py() != floats[row].as_py():
+            problem = describe_change(array[row].as_py(), "float64", f"{what} ")
+            raise batch.bad(f"{problem}; cast it to an integer or a string", row, column)
+    return floats
 
 
 def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -> Any:
