@@ -403,6 +403,36 @@ def test_databases_that_fail_are_named(tmp_path: Path, kind: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
 
 
+def test_a_database_with_a_log_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed to SQLite's log between two tables is a change of the database."""
+    path = tmp_path / "a.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE a (k)")
+    writer.execute("CREATE TABLE b (k, a)")
+    writer.execute("INSERT INTO a VALUES (1)")
+    writer.execute("INSERT INTO b VALUES (1, 1)")
+
+    def source(table: str) -> dict[str, str]:
+        return {"sqlite": str(path), "table": table}
+
+    schema = Schema({
+        "a": NodeTable(source("a"), key="k"),
+        "b": NodeTable(source("b"), key="k", foreign={"a": "a"}),
+    })  # fmt: skip
+    tables(schema, tmp_path / "g.aeg")
+    check = TypedBuild._check_inputs
+
+    def changed(self: TypedBuild) -> None:
+        writer.execute("INSERT INTO a VALUES (2)")
+        check(self)
+
+    monkeypatch.setattr(TypedBuild, "_check_inputs", changed)
+    with pytest.raises(InputError, match=r"a\.db: changed while it was read"):
+        tables(schema, tmp_path / "h.aeg")
+    writer.close()
+
+
 def test_values_of_several_types_in_sqlite_are_named(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("CREATE TABLE t (k, b)")

@@ -16,6 +16,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -476,10 +477,20 @@ def source_state(source: Any, folder: str | None) -> list[dict[str, Any]]:
             return []
         path = os.path.join(folder or "", os.fspath(path))
         check_readable(path)
-        return [input_state(path)]
+        return [_database_state(path)]
     if isinstance(source, (str, os.PathLike)):
         return [input_state(path) for path in table_files(os.fspath(source), folder)]
     return []
+
+
+def _database_state(path: str) -> dict[str, Any]:
+    """Return the state of a database; commits may be in its log alone for a while."""
+    found = input_state(path)
+    for log in (f"{path}-wal", f"{path}.wal"):  # SQLite's, DuckDB's; an empty one is as none
+        with suppress(FileNotFoundError):
+            if (state := input_state(log))["size"]:
+                found["log"] = [state["size"], state["time"]]
+    return found
 
 
 def spool(
