@@ -193,6 +193,8 @@ class KeyedJob:
         columns = _choose(request.plan, table, result)
         keys = KeyColumns(_key_type(self._ids))
         _check_keys(table, columns, keys.types[0])
+        if keys.types[0] == "str":
+            _note_blanks(table, columns, result)
         values = _Values(request.plan, columns, table)
         journal = Journal(request.output, self._command(), self._restart)
         try:
@@ -403,6 +405,18 @@ def _check_keys(table: Table, columns: _Columns, kind: str) -> None:
             raise InputError(
                 table.files[0],
                 f"column {column!r} holds keys of type {found}, not {kind}: --ids {advice} (ids=)",
+            )
+
+
+def _note_blanks(table: Table, columns: _Columns, result: ConvertResult) -> None:
+    """Note names with blanks around them in the first rows: they belong to the names, as in CSV."""
+    reader = ColumnReader(table)
+    for column in dict.fromkeys((columns.src, columns.dst)):
+        found = reader.first_with_blanks(column)
+        if found is not None:
+            result.notes.append(
+                f"column {column!r}: names keep the blanks around them, such as {found!r}, which "
+                f"is another node than {found.strip()!r}"
             )
 
 

@@ -315,3 +315,15 @@ def test_dense_ids_are_read_as_before(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("0,1\n1,2\n")
     result = convert(tmp_path / "e.csv", tmp_path / "g.aeg")
     assert result.ids is None and read_edges(tmp_path / "e.csv").num_nodes == 3
+
+
+def test_blanks_around_names_are_noted(tmp_path: Path) -> None:
+    """They belong to the names, as CSV has it, while numbers are read without them."""
+    path = tmp_path / "e.csv"
+    path.write_text("ann, bob\nbob,cy\n")
+    result = convert(path, tmp_path / "g.aeg", ids="string", header=False)
+    assert [one for one in result.notes if "' bob', which is another node than 'bob'" in one]
+    assert result.num_nodes == 4
+    path.write_text("ann,bob\nbob,cy\n")
+    result = convert(path, tmp_path / "g.aeg", ids="string", header=False, force=True)
+    assert not [one for one in result.notes if "blanks" in one]

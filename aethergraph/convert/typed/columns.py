@@ -127,6 +127,19 @@ class ColumnReader:
             self._text[column] = _kind_of(values)
         return self._text[column]
 
+    def first_with_blanks(self, column: str) -> str | None:
+        """Return the first text that begins or ends with a blank, among the first rows."""
+        import pyarrow.compute as pc
+        import pyarrow.types as pat
+
+        for batch in self._table.batches([column]):
+            texts = batch.rows.column(0).slice(0, _SAMPLE)
+            if not (pat.is_string(texts.type) or pat.is_large_string(texts.type)):
+                return None
+            found = texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), texts))
+            return str(found[0]) if len(found) else None
+        return None
+
     def _cast(self, batch: Batch, column: str, kind: Any, what: str) -> Any:
         import pyarrow.types as pat
 
