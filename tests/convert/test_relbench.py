@@ -221,6 +221,15 @@ def test_keys_of_any_kind(tmp_path: Path) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_foreign_key_with_a_fraction_is_named(tmp_path: Path) -> None:
+    database = forum()
+    database.table_dict["posts"].df.loc[7, "parent"] = 2.5
+    with pytest.raises(
+        InputError, match=r"posts.*row 8: column 'parent': the key 2.5 is not an int"
+    ):
+        tables(relbench_schema(database), tmp_path / "g.aeg")
+
+
 def test_what_is_no_database_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="no tables in table_dict: 7"):
         relbench_schema(7)

@@ -60,8 +60,7 @@ def _nodes(table: Any, exact: bool) -> NodeTable:
             rounded[table.time_col] = frame[table.time_col].dt.floor("s")
         frame = frame.assign(**rounded)
     return NodeTable(
-        # Keys that may be missing are often floats: 2.0 is the key 2, NaN is none.
-        frame.astype({c: "Int64" for c in foreign if frame[c].dtype.kind == "f"}),
+        frame,
         key=() if table.pkey_col is None else table.pkey_col,
         time=table.time_col,
         features=features,
