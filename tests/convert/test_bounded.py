@@ -283,6 +283,22 @@ def test_ids_of_features_that_do_not_fit(
         assert sorted(os.listdir(tmp_path)) == ["e.csv", "x.csv"]
 
 
+def test_rows_too_wide_to_be_sorted(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2], [2, 0]]))
+    wide = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(3 * 20_000, np.float32)), 20_000)
+    pq.write_table(pa.table({"id": [2, 0, 1], "x": wide}), tmp_path / "x.parquet")
+
+    def made(budget: str | None) -> None:
+        convert(
+            tmp_path / "e.npy", tmp_path / "g.aeg", memory_budget=budget,
+            features=tmp_path / "x.parquet", id_column="id",
+        )  # fmt: skip
+
+    with pytest.raises(LimitError, match=r"80,008 bytes.* convert without a memory budget"):
+        made("4G")
+    made(None)
+
+
 # ---- edges from a program ------------------------------------------------------------------------
 
 

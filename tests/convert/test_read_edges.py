@@ -712,3 +712,18 @@ def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"e\.parquet.*(CRC|checksum)"):
         edges_of(path)
+
+
+def test_what_arrow_cannot_read_is_an_input_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as an encoding of pages that this version of Arrow does not know."""
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table({"src": [0], "dst": [1]}), path)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise pa.ArrowNotImplementedError("Unknown encoding type.")
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", refuse)
+    with pytest.raises(InputError, match=r"e\.parquet.*cannot be read: Unknown encoding"):
+        read_edges(path)

@@ -25,6 +25,7 @@ from aethergraph import _native as native
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.outputs import storage_error
+from aethergraph.errors import LimitError
 
 __all__ = [
     "Columns",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 PARTS = 1024
+_MOST_BYTES = 1 << 16  # of a record, in native/src/build/records.c too
 _MOST_ROOM = 256 << 20  # larger runs only leave less memory for the page cache
 Records = NDArray[Any]
 #: (name, dtype, items per row) of the values of a record beside its ids.
@@ -306,6 +308,9 @@ class RunWriter:
         id_bytes: bytes per id to begin with; ids widen to 8 bytes where needed.
         recorded: called in the writing thread with each durable run and the position that was
             given to :meth:`at` when it was full; None: nothing is made durable.
+
+    Raises:
+        LimitError: a record has too many bytes.
     """
 
     def __init__(
@@ -318,7 +323,13 @@ class RunWriter:
         recorded: Callable[[Run, Any], None] | None = None,
     ) -> None:
         self._spill = spill
-        self._room = min(memory // 2, _MOST_ROOM)
+        if spill.dtype(id_bytes).itemsize > _MOST_BYTES:
+            raise LimitError(
+                f"the values of a row and its ids have {spill.dtype(id_bytes).itemsize:,} bytes: "
+                f"rows of at most {_MOST_BYTES:,} are sorted on disk; use fewer columns or a "
+                "narrower type, or convert without a memory budget"
+            )
+        self._room = max(min(memory // 2, _MOST_ROOM), spill.dtype(8).itemsize)
         self._full = native.buffer_alloc(self._room)
         self._sorted = native.buffer_alloc(self._room)
         self._fixed = high is not None

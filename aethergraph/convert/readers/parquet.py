@@ -64,7 +64,7 @@ class ParquetTable:
                 pre_buffer=False,
                 page_checksum_verification=True,
             )
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputError(path, f"is not a readable Parquet file: {error}") from None
         except OSError as error:
             raise reading_error(path, error, "is not a readable Parquet file") from None
@@ -190,7 +190,7 @@ class ParquetTable:
                 if progress is not None and self.num_rows:
                     progress(self.size * row // self.num_rows, self.size)
                 yield arrays
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputError(self.path, f"cannot be read: {error}", line=row, unit="row") from None
         except OSError as error:
             raise reading_error(self.path, error) from None
