@@ -167,12 +167,17 @@ class _Directory:
         #: Graph of the process that writes, or wrote last; or the last commit in the log.
         self._held: Any = None
         self._kept = _Kept()
+        self._reads_log = False
         self._look()
 
     def take(self, anew: bool = False) -> Taken:
-        if self._state() != self._seen:
-            with self._lock:
+        # While one request reads the log, the others are answered from what is held.
+        waits = anew or not self._reads_log
+        if self._state() != self._seen and self._lock.acquire(blocking=waits):
+            try:
                 self._look()
+            finally:
+                self._lock.release()
         held = self._held
         if isinstance(held, Taken):
             return held
@@ -198,7 +203,11 @@ class _Directory:
                 f"server was started ({self.identity}): start it again, or put that one back"
             )
         if not self._attach() and not self._has_last():
-            then = History(self._directory.path).last()
+            self._reads_log = True
+            try:
+                then = History(self._directory.path).last()
+            finally:
+                self._reads_log = False
             self._held = Taken(then, then, commit_number(then), {})
         self._seen = seen
 

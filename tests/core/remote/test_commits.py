@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from serving import comes
+from serving import WAIT, comes
 
 from aethergraph import DynamicGraph
+from aethergraph.dynamic import History
 from aethergraph.errors import FileChangedError
 from aethergraph.remote import FeatureServer, SamplePlan, SampleService, open_graph, open_sampler
+from aethergraph.remote import commits as commits_module
 from aethergraph.remote.commits import commits_of
 from aethergraph.remote.samples.request import make_request
 
@@ -127,6 +131,43 @@ def test_a_writer_between_two_requests(
         again.insert_edge(4, 1)
         assert commits.take().number == 3
     assert commits.take().number == 3 and held is not commits._held  # type: ignore[attr-defined]
+
+
+def test_requests_do_not_wait_for_a_log(
+    graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reads what a writer has left; the others are answered from the commit before."""
+    path = tmp_path / "g.aegd"
+    graph.close()
+    commits = commits_of(path)
+    _write_and_close(path)
+    begun, goes_on, found = threading.Event(), threading.Event(), list[int]()
+
+    class Slow(History):
+        def last(self) -> Any:
+            begun.set()
+            assert goes_on.wait(WAIT)
+            return super().last()
+
+    monkeypatch.setattr(commits_module, "History", Slow)
+
+    def take(anew: bool) -> None:
+        found.append(commits.take(anew).number)
+
+    threads = [threading.Thread(target=take, args=(anew,)) for anew in (False, True)]
+    threads[0].start()
+    assert begun.wait(WAIT)
+    threads[1].start()  # for a lease, which is of the last commit
+    assert commits.take().number == 1 and not found
+    goes_on.set()
+    for one in threads:
+        one.join()
+    assert found == [2, 2] and commits.take().number == 2
+
+
+def _write_and_close(path: Path) -> None:
+    with DynamicGraph.open(path) as graph:
+        graph.insert_edge(2, 1)
 
 
 def _write(path: Path, is_killed: bool) -> None:
