@@ -197,6 +197,37 @@ TEST(a_target_that_is_killed) {
     free(land);
 }
 
+static void *cancel_soon(void *arg) {
+    usleep(200 * 1000);
+    __atomic_store_n(&((aether_task *)arg)->cancel, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+TEST(a_wait_for_a_target_that_has_stopped_ends_with_its_task) {
+    SKIP_FORK_UNDER_SANITIZERS();
+    SKIP_WITHOUT_UCX();
+    static hello h;
+    aether_error err;
+    aether_task task = {0};
+    pthread_t other;
+    int end, status;
+    uint8_t *land = aligned_alloc(4096, 4096);
+    const pid_t child = start(&h, &end);
+    aether_rdma_reader *r = connect_to(&h, land, 4096);
+    const uint64_t offset = 0;
+    CHECK_OK(aether_rdma_read(r, &offset, 1, 528, 576, 10000, NULL, &err), err);
+    kill(child, SIGSTOP);
+    CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+    pthread_create(&other, NULL, cancel_soon, &task);
+    CHECK_CODE(aether_rdma_read(r, &offset, 1, 528, 576, 60000, &task, &err), AETHER_E_CANCELLED);
+    pthread_join(other, NULL);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    aether_rdma_reader_destroy(r);
+    close(end);
+    free(land);
+}
+
 TEST(slots_from_a_wrong_place_are_not_taken) {
     aether_table *t = make();
     aether_table_info info;

@@ -49,17 +49,23 @@ static uint64_t now(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Let UCX work until a request has ended; false: it has not within the time. */
-static bool wait_for(aether_rdma_reader *r, void *request, uint64_t until) {
+/* Let UCX work until a request has ended, if it does in time and nobody cancels the task. */
+static int wait_for(aether_rdma_reader *r, void *request, uint64_t until, aether_task *task,
+                    aether_error *err) {
     for (uint32_t looks = 1; r->u->ucp_request_check_status(request) == UCS_INPROGRESS; looks++) {
         if (r->u->ucp_worker_progress(r->worker))
             continue;
         if (looks % SPINS == 0)
             sched_yield();
-        if (looks % LOOK == 0 && now() > until)
-            return false;
+        if (looks % LOOK)
+            continue;
+        if (now() > until)
+            return ae_error_set(err, AETHER_E_IO, "UCX: the other side did not answer in time");
+        const int rc = ae_task_check(task, "reading", err);
+        if (rc)
+            return rc;
     }
-    return true;
+    return AETHER_OK;
 }
 
 static void close_end(aether_rdma_reader *r) {
@@ -74,12 +80,12 @@ static void close_end(aether_rdma_reader *r) {
     void *request = u->ucp_ep_close_nbx(r->end, &force);
     r->end = NULL;
     if (UCS_PTR_IS_PTR(request)) {
-        wait_for(r, request, now() + 1000000000u);
+        wait_for(r, request, now() + 1000000000u, NULL, NULL);
         u->ucp_request_free(request);
     }
     for (uint32_t i = 0; i < WINDOW; i++)
         if (r->requests[i]) {
-            wait_for(r, r->requests[i], now() + 1000000000u);
+            wait_for(r, r->requests[i], now() + 1000000000u, NULL, NULL);
             u->ucp_request_free(r->requests[i]);
             r->requests[i] = NULL;
         }
@@ -182,12 +188,14 @@ int aether_rdma_reader_land(aether_rdma_reader *r, void *memory, uint64_t size, 
 }
 
 /* Wait for the request in a place of the window. */
-static int end_one(aether_rdma_reader *r, uint32_t place, uint64_t until, aether_error *err) {
+static int end_one(aether_rdma_reader *r, uint32_t place, uint64_t until, aether_task *task,
+                   aether_error *err) {
     void *request = r->requests[place];
     if (!request)
         return AETHER_OK;
-    if (!wait_for(r, request, until))
-        return ae_error_set(err, AETHER_E_IO, "UCX: the other side did not answer in time");
+    const int rc = wait_for(r, request, until, task, err);
+    if (rc)
+        return rc;
     const ucs_status_t status = r->u->ucp_request_check_status(request);
     r->u->ucp_request_free(request);
     r->requests[place] = NULL;
@@ -220,7 +228,7 @@ int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n,
     };
     for (uint64_t i = 0; !rc && i < n; i++) {
         const uint32_t place = (uint32_t)(i % WINDOW);
-        rc = end_one(r, place, until, err);
+        rc = end_one(r, place, until, task, err);
         if (rc)
             break;
         void *request =
@@ -229,12 +237,12 @@ int aether_rdma_read(aether_rdma_reader *r, const uint64_t *offsets, uint64_t n,
             rc = ae_ucx_failed(r->u, UCS_PTR_STATUS(request), "reading", err);
         else
             r->requests[place] = request;
-        if (i % LOOK == LOOK - 1 && ae_task_cancelled(task))
-            rc = ae_error_set(err, AETHER_E_CANCELLED, "reading was cancelled");
+        if (!rc && i % LOOK == LOOK - 1)
+            rc = ae_task_check(task, "reading", err);
     }
     /* In order: later ones end with them. After a failure the rest is not waited for: close_end() does. */
     for (uint64_t i = 0; !rc && i < ae_min_u64(n, WINDOW); i++)
-        rc = end_one(r, (uint32_t)((n + i) % ae_min_u64(n, WINDOW)), until, err);
+        rc = end_one(r, (uint32_t)((n + i) % ae_min_u64(n, WINDOW)), until, task, err);
     if (rc)
         close_end(r);
     if (rc && r->failed == UCS_OK)
