@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
 import ssl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aethergraph._checks.options import shown
@@ -92,19 +95,31 @@ def listen_unix(path: str) -> socket.socket:
         )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        try:
-            sock.bind(path)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or _is_served(path):
-                raise
-            os.unlink(path)
-            sock.bind(path)
-        os.chmod(path, 0o600)  # before listen(): nobody can have connected
-        sock.listen(128)
+        with _one_at_a_time(os.path.dirname(path) or "."):
+            try:
+                sock.bind(path)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or _is_served(path):
+                    raise
+                os.unlink(path)
+                sock.bind(path)
+            os.chmod(path, 0o600)  # before listen(): nobody can have connected
+            sock.listen(128)
     except (OSError, ValueError) as error:
         sock.close()
         raise StorageError(f"{path}: {error}") from None
     return sock
+
+
+@contextmanager
+def _one_at_a_time(folder: str) -> Iterator[None]:
+    """Keep out others who begin in a folder: a socket without a listener looks like one left."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _is_served(path: str) -> bool:

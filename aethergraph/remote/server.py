@@ -254,13 +254,13 @@ class FeatureServer:
         with self._lock:
             listeners, self._listeners = self._listeners, []
             open_ones = [*self._strangers, *self._connections]
+        if self._unix is not None and any(one.family == socket.AF_UNIX for one in listeners):
+            with suppress(OSError):  # while it is listened at: nobody else takes it until then
+                os.unlink(self._unix)
         for one in listeners:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
-        if self._unix is not None and any(one.family == socket.AF_UNIX for one in listeners):
-            with suppress(OSError):
-                os.unlink(self._unix)
         try:
             for connection in open_ones:
                 connection.stop(socket.SHUT_RD)  # what has come before can still be read

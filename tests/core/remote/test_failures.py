@@ -27,9 +27,17 @@ from aethergraph.errors import (
     FileChangedError,
     FormatError,
     ServerTimeoutError,
+    StorageError,
 )
 from aethergraph.loading import SubgraphLoader
-from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, wire
+from aethergraph.remote import (
+    FeatureServer,
+    RemoteRows,
+    listening,
+    open_graph,
+    open_source,
+    wire,
+)
 
 pytestmark = pytest.mark.any_python
 
@@ -404,3 +412,55 @@ def test_a_server_that_announces_too_much() -> None:
         with pytest.raises(FormatError, match="description"):
             open_source(f"tcp://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_two_servers_at_a_socket_that_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One takes the place of the server that is no more; the other is told that it is taken."""
+    path, found = str(tmp_path / "s"), list[socket.socket | StorageError]()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(path)
+    is_served = listening._is_served
+
+    def slowly(path: str) -> bool:
+        served = is_served(path)
+        time.sleep(0.3)
+        return served
+
+    def begin() -> None:
+        try:
+            found.append(listening.listen_unix(path))
+        except StorageError as error:
+            found.append(error)
+
+    monkeypatch.setattr(listening, "_is_served", slowly)
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert [str(one) for one in found if isinstance(one, StorageError)] == [
+        f"{path}: [Errno 98] Address already in use"
+    ]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(path)
+    for one in found:
+        if isinstance(one, socket.socket):
+            one.close()
+
+
+def test_a_server_leaves_its_socket_while_it_listens(
+    x: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another one, which begins meanwhile, would lose the one that it has just made."""
+    path, unlink = str(tmp_path / "s"), os.unlink
+
+    def checked(name: str) -> None:
+        assert listening._is_served(name)
+        unlink(name)
+
+    server = FeatureServer(x, unix=path).start()
+    monkeypatch.setattr(os, "unlink", checked)
+    server.close()
+    assert not os.path.exists(path)
