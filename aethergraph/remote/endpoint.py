@@ -149,6 +149,7 @@ class Connection:
         self, address: Address, location: Location, describe: Describe | None = None
     ) -> None:
         self._where, self._request = str(location), 0
+        self._process = os.getpid()
         #: True: it is somebody's own, and no longer the endpoint's.
         self.is_kept = False
         #: Seconds that a request may take.
@@ -199,6 +200,9 @@ class Connection:
         reader, self.reader = self.reader, None
         if reader is not None:
             reader.close()
+        if self._process == os.getpid():  # a forked child may have the socket, too
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     # ---- who is who ----------------------------------------------------------------------------
@@ -458,9 +462,6 @@ class Endpoint:
             FileChangedError: the server has other rows than it had.
             OSError: there is no connection.
         """
-        if self._process != os.getpid():  # a child: the connections are the parent's
-            self._lock, self._process = threading.Lock(), os.getpid()
-            self.forget()  # this process's descriptors only
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -528,6 +529,11 @@ class Endpoint:
             time.sleep(wait * random.uniform(0.5, 1))  # clients of one server do not come at once
             wait = min(2 * wait, _MOST_WAIT)
 
+    def leave_to_parent(self) -> None:
+        """Close a forked child's copies of the connections, which stay those of its parent."""
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self.forget()
+
     def forget(self) -> None:
         """Close the idle connections: where one broke, others did."""
         for one in self._give_up():
@@ -565,3 +571,11 @@ class Endpoint:
         self._closed = True
         for one in self._give_up():
             self._end(one)
+
+
+def _leave_to_parent() -> None:
+    for one in list(_endpoints):
+        one.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

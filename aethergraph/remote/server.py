@@ -18,6 +18,7 @@ import secrets
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -64,6 +65,10 @@ _STRANGERS = 64
 _GREETING, _REQUEST = 10.0, 10.0
 #: Seconds between looks for clients that do not read.
 _LOOK = 1.0
+
+
+#: Servers of this process.
+_servers: weakref.WeakSet[FeatureServer] = weakref.WeakSet()
 
 
 class ServerStats(NamedTuple):
@@ -200,6 +205,7 @@ class FeatureServer:
         self._ended, self._unwatched = threading.Event(), threading.Event()
         self._accepted = self._refused = 0
         self._counts = [0, 0, 0, 0]  # of connections that have ended
+        _servers.add(self)
         made(self)
 
     # ---- life ----------------------------------------------------------------------------------
@@ -274,6 +280,17 @@ class FeatureServer:
             self._answers.close()
             self._unwatched.set()
             self._ended.set()
+
+    def leave_to_parent(self) -> None:
+        """Close a forked child's copies of the sockets, which would outlive the server."""
+        open_ones = [
+            *self._listeners,
+            *(one.socket for one in (*self._strangers, *self._connections)),
+        ]
+        self._lock = threading.Lock()
+        self._listeners, self._strangers, self._connections = [], deque(), set()
+        for one in open_ones:
+            one.close()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server is closed, by another thread; return whether it is."""
@@ -458,6 +475,14 @@ class FeatureServer:
             if frame is None:
                 return
             self._answers.answer(one, frame)
+
+
+def _leave_to_parent() -> None:
+    for one in list(_servers):
+        one.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def check_grace(grace: Any) -> float:

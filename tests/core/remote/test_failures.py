@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving import address_in, served
+from serving import address_in, comes, served
 
 from aethergraph import DynamicGraph, FeatureStore, Graph
 from aethergraph import _native as native
@@ -464,3 +464,34 @@ def test_a_server_leaves_its_socket_while_it_listens(
     monkeypatch.setattr(os, "unlink", checked)
     server.close()
     assert not os.path.exists(path)
+
+
+@pytest.mark.forks
+def test_children_keep_no_sockets(x: Any) -> None:
+    """The end of a server, or of a client, is seen, whatever children were forked meanwhile."""
+    reading, writing = os.pipe()
+    owner = os.fork()
+    if owner == 0:
+        try:
+            server = FeatureServer(x, port=0).start()
+            source = RemoteRows(server.address)
+            source.gather([1])
+            child = os.fork()
+            if child:
+                source.close()
+                given_up = comes(lambda: server.stats().connections == 0)
+                os.write(writing, f"{child} {server.port} {given_up}\n".encode())
+            time.sleep(600)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with open(reading) as told:
+        child, port, given_up = told.readline().split()
+    try:
+        os.kill(owner, signal.SIGKILL)
+        os.waitpid(owner, 0)
+        assert given_up == "True"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(port)), 5)
+    finally:
+        os.kill(int(child), signal.SIGKILL)
