@@ -55,6 +55,8 @@ _REPLY_BYTES = 2 << 20
 _DESCRIPTION = 1 << 20
 #: Seconds between two tries to connect at most: a server may be there for a moment only.
 _MOST_WAIT = 0.1
+#: Seconds to find out whether a server that ended the connection speaks TLS, for its message.
+_TLS_SECONDS = 2.0
 #: Idle connections that are kept.
 _IDLE = 64
 
@@ -214,7 +216,7 @@ class Connection:
         except wire.BusyError:
             raise
         except ConnectionError as error:
-            if address.ca is None and speaks_tls(location, address.timeout):
+            if address.ca is None and speaks_tls(location, min(address.timeout, _TLS_SECONDS)):
                 raise FormatError(
                     f"{self._where} speaks TLS: give ca= in the URL, the file of the certificate "
                     "that its own is signed by"
