@@ -75,6 +75,15 @@ class Keyed:
             self._watch(iteration_key(iteration))
         return None
 
+    def begin_iteration(self, number: int) -> None:
+        """Warn, as a stock loader's batches do, if an iteration has the draws of another one.
+
+        Args:
+            number: what torch draws for the iteration that begins.
+        """
+        if self.seed is not None and self._first_iteration.value != _DONE:
+            self._watch(number)
+
     def _batch_key(
         self, loader_key: int | None, *content: int, iteration: Iteration | None = None
     ) -> int:

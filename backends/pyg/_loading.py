@@ -205,6 +205,8 @@ class LoaderMixin(OrderMixin, Profiled):
             key = next_iteration_key(self.generator)
         else:
             key = mix_key(self.seed, position.epoch)
+        if (seeded := self._seeded_sampler) is not None:
+            seeded.begin_iteration(next_iteration_key(self.generator))
         self._numbers.begin(position, key, None if replayed is None else replayed["generators"])
         self._shared_key.value = key - (1 << 63)
         if self.persistent_workers and self._iterator is not None:
@@ -222,8 +224,11 @@ class LoaderMixin(OrderMixin, Profiled):
     def _epoch_key(self) -> int | None:
         """Return the key of the epoch that this thread makes a batch of.
 
-        None means that the loader itself is not iterated, as in PyG's ``ZipLoader``.
+        None means that the sampler finds its key itself: it has a seed, or the loader is not
+        iterated, as in PyG's ``ZipLoader``.
         """
+        if self._seeded_sampler is not None:
+            return None
         epoch = self._current.epoch
         if epoch is not None and self.persistent_workers:  # which know the first epoch alone
             return self._shared_key.value + (1 << 63)

@@ -40,6 +40,14 @@ class OrderMixin(Resumable):
     def _sampler(self) -> BaseSampler:
         raise NotImplementedError
 
+    @property
+    def _seeded_sampler(self) -> KeyedSampler | None:
+        """The sampler, if it draws by a seed of its own: the loader was given none."""
+        sampler = self._sampler()
+        if self._has_seed or not isinstance(sampler, KeyedSampler) or sampler.seed is None:
+            return None
+        return sampler
+
     def _set_order(
         self,
         options: Mapping[str, Any],
@@ -78,6 +86,7 @@ class OrderMixin(Resumable):
         if given:
             self._own_share = RankShare(None, None, last_round)
         self._is_ordered = (world_size is not None or partitions is not None) and not given
+        self._has_seed = self.seed is not None
         if self._is_ordered and self.seed is None:
             self.seed = 0  # all ranks must draw the same order, as DistributedSampler
         self._is_shuffled = as_flag(options.get("shuffle", False), "shuffle")
@@ -120,6 +129,8 @@ class OrderMixin(Resumable):
         given = self._numbers.given
         names = (type(one).__name__ for one in (given, getattr(given, "sampler", None)) if one)
         told["order"] = "of seed and epoch" if self._is_ordered else " of ".join(names)
+        if (seeded := self._seeded_sampler) is not None:
+            told["sampler_seed"] = describe(seeded.seed)
         return {"loader": type(self).__name__, **told, **describe_sampler(self._sampler())}
 
     @property

@@ -93,11 +93,13 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             process rows of stores of other makers, and beside tensors that require grad, are those
             of now.
         neighbor_sampler: a ready sampler; the arguments above that describe one are then unused.
-            Or a function from the seeds of a batch, an int64 tensor [n] of global ids (for a typed
-            graph ``{node type: ids}``), to a sample: a :class:`aethergraph.Subgraph` or
-            ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or ``HeteroSamplerOutput``, whose nodes
-            begin with the seeds, and whose edge ids are those of the graph store. It is called in
-            the thread that iterates, or in the workers; nothing is sampled ahead of it.
+            With a seed of its own, and none of the loader, it draws by that: alike in every epoch,
+            unless its ``set_epoch`` is called. Or a function from the seeds of a batch, an int64
+            tensor [n] of global ids (for a typed graph ``{node type: ids}``), to a sample: a
+            :class:`aethergraph.Subgraph` or ``HeteroSubgraph``, or PyG's ``SamplerOutput`` or
+            ``HeteroSamplerOutput``, whose nodes begin with the seeds, and whose edge ids are those
+            of the graph store. It is called in the thread that iterates, or in the workers; nothing
+            is sampled ahead of it.
         seed: fixed number to draw from, with the number of the epoch, instead of from torch's
             generator.
         prefetch_batches: batches to sample and fetch ahead with ``num_workers=0``; 0: none.
@@ -259,7 +261,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             num_sample_threads, plan_ahead, feature_source, snapshot, node_attrs, edge_attrs, rank,
             world_size, last_round, partitions (of each seed link), mix, **kwargs: as in
             :class:`NeighborLoader`.
-        neighbor_sampler: a ready sampler with ``sample_from_edges``.
+        neighbor_sampler: a ready sampler with ``sample_from_edges``; its seed counts as in
+            :class:`NeighborLoader`.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
             out of its edges; see the samplers.
         true_negatives: draw no negative link that is an edge of the graph.

@@ -20,11 +20,13 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from aethergraph import HeteroGraph
 from aethergraph._torch import iteration
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
     HeteroNeighborSampler,
     HGTSampler,
+    LinkNeighborLoader,
     LookAhead,
     NeighborLoader,
     NeighborSampler,
@@ -294,3 +296,60 @@ def test_a_torch_that_does_not_tell_is_named_once() -> None:
     assert len(w) == 1
     assert epochs[0] == epochs[1]
     assert_fresh(run(nodes(batch_size=4, num_workers=1, **FORK)))  # workers are told all the same
+
+
+# ---- our loaders over a sampler with a seed --------------------------------------------------
+
+
+def seeded(sampler_seed: int = 4, **options: Any) -> Any:
+    stores = make_stores()
+    sampler = NeighborSampler(stores, FANOUTS, seed=sampler_seed)
+    return NeighborLoader(stores, FANOUTS, SEEDS, neighbor_sampler=sampler, batch_size=4, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prefetch_batches": 0},
+        {"world_size": 1},
+        {"num_workers": 1, **FORK},
+        {"num_workers": 1, "persistent_workers": True, **FORK},
+    ],
+)
+def test_a_seed_of_the_sampler_holds_in_our_loaders(options: dict[str, Any]) -> None:
+    loader, stock = seeded(**options), nodes(seed=4, batch_size=4)
+    with pytest.warns(UserWarning, match=r"seed=4: .* set_epoch\(epoch\)") as w:
+        epochs = [[drawn(batch) for batch in loader] for _ in range(3)]
+    assert len(w) == 1
+    assert epochs[0] == epochs[1] == epochs[2] == run(stock, 1)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for epoch in (1, 1, 2):
+            for one in (loader.node_sampler, stock.node_sampler):
+                one.set_epoch(epoch)
+            epochs.append([drawn(batch) for batch in loader])
+            assert epochs[-1] == run(stock, 1)[0]
+    assert_fresh([epochs[0], epochs[3], epochs[5]])
+    loader._iterator = None
+
+
+def test_a_seed_of_the_loader_comes_first() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        epochs = run(seeded(seed=9))
+    assert_fresh(epochs)
+    assert epochs == run(NeighborLoader(make_stores(), FANOUTS, SEEDS, batch_size=4, seed=9))
+
+
+def test_links_and_states_know_the_seed_of_the_sampler() -> None:
+    stores = make_stores()
+    pairs = torch.stack([SEEDS, SEEDS + 7])
+    sampler = NeighborSampler(stores, FANOUTS, seed=4)
+    sampler.set_epoch(0)
+    options: dict[str, Any] = {"neg_sampling": "binary", "batch_size": 5}
+    own = LinkNeighborLoader(stores, FANOUTS, pairs, neighbor_sampler=sampler, **options)
+    assert run(own, 1) == run(LinkLoader(stores, sampler, (None, pairs), **options), 1)
+    with pytest.raises(InvalidArgumentError, match="sampler_seed = '4', this one has '5'"):
+        seeded(5).load_state_dict(seeded(4).state_dict())
+    seeded(5, seed=1).load_state_dict(seeded(4, seed=1).state_dict())
