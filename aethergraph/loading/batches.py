@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -129,6 +130,45 @@ class AlignedBatches(Resumable):
         total = self._batches.total
         share = self._share
         return self._batches.index(order, (share.rank + at * share.world_size) % total)
+
+    def state_dict(self, delivered: int | None = None) -> dict[str, Any]:
+        """Return where the training is, so that other batches can go on from there.
+
+        ::
+
+            for number, batch in enumerate(loader, 1):       # over batch_sampler=batches
+                ...
+                state = batches.state_dict(delivered=number)
+
+        Loaders with workers, and :class:`aethergraph.pyg.LookAhead`, ask for batches long before
+        they hand them out, so only who takes them from the loader can say how many have come.
+        torchdata's ``StatefulDataLoader`` does so by itself. Our own loaders keep the place in
+        their own state.
+
+        Args:
+            delivered: how many batches have come since the iteration began, all of them at its end;
+                None: before the first iteration.
+
+        Raises:
+            InvalidArgumentError: an iteration has begun and ``delivered`` is not given, or it is
+                more than were asked for.
+        """
+        position = self._position
+        asked = 0 if position is None else position.delivered
+        if delivered is None:
+            # torchdata keeps the state that it got with each batch until that is handed out.
+            asker = str(sys._getframe(1).f_globals.get("__name__"))
+            if position is not None and not asker.startswith("torchdata."):
+                raise InvalidArgumentError(
+                    f"state_dict() needs delivered=: {asked} batches of epoch {position.epoch} "
+                    "were asked for, of which the loader may have some yet; say how many have come"
+                )
+            return super().state_dict()
+        if as_count(delivered, "delivered") > asked:
+            raise InvalidArgumentError(
+                f"delivered = {delivered}, but only {asked} batches were asked for"
+            )
+        return self._state_at(None if position is None else position.after(int(delivered)))
 
     @property
     def _total(self) -> int:

@@ -121,6 +121,12 @@ class Position:
         """True if this rank has no more batches in the epoch."""
         return self.delivered >= self._share.count(self.total, self.start)
 
+    def after(self, delivered: int) -> Position:
+        """Return the place after so many batches of this rank."""
+        place = Position(self.epoch, self.start, self.total, self._share)
+        place.delivered = delivered
+        return place
+
     def numbers(self) -> Iterator[int]:
         """Yield the numbers of the batches that are left for this rank."""
         return self._share.numbers(self.total, self.start)

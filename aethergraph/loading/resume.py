@@ -84,7 +84,9 @@ class Resumable:
             A few hundred bytes, or a few thousand with the state of a generator, whatever the
             number of seeds.
         """
-        position = self._position
+        return self._state_at(self._position)
+
+    def _state_at(self, position: Position | None) -> dict[str, Any]:
         if position is None:
             epoch, following = self._epoch, self._start
         elif position.is_over:

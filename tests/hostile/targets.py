@@ -390,6 +390,7 @@ def _around() -> Iterator[Target]:
         lambda _: partition_aligned_batches(**aligned),
         {
             "load_state_dict": {"state": partition_aligned_batches(**aligned).state_dict()},
+            "state_dict": {"delivered": 0},
             "set_epoch": {"epoch": 1},
             "__getitem__": {"number": 0},
         },
