@@ -9,6 +9,7 @@ Loaders of every framework take their batches from here, unless torch's samplers
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -20,7 +21,10 @@ from aethergraph.loading.aligned import AlignedOrder, Partitions, run_length
 from aethergraph.loading.shares import Share
 from aethergraph.loading.shuffle import Shuffle
 
-__all__ = ["Batches", "Delivery", "Order", "Position"]
+__all__ = ["UNKNOWN", "Batches", "Delivery", "Order", "Position"]
+
+#: Number of batches of an epoch whose sampler has no length, until it has ended.
+UNKNOWN = sys.maxsize
 
 Ids = NDArray[np.int64]
 R = TypeVar("R")
@@ -102,7 +106,7 @@ class Position:
     Attributes:
         epoch: its number.
         start: the batch of the epoch that the ranks began with, not 0 after a resumption.
-        total: number of batches of the epoch.
+        total: number of batches of the epoch; may be ``UNKNOWN``.
         delivered: number of batches that this rank has given out since.
     """
 
@@ -127,6 +131,10 @@ class Position:
         place.delivered = delivered
         return place
 
+    def end(self) -> None:
+        """Note that no more batches come."""
+        self.total = self.next
+
     def numbers(self) -> Iterator[int]:
         """Yield the numbers of the batches that are left for this rank."""
         return self._share.numbers(self.total, self.start)
@@ -149,6 +157,7 @@ class Delivery(Generic[R]):
         self._position = position
         self._in_workers = in_workers
         self._failed = 0  # batches since the last one that was given out
+        self._is_closed = False
 
     def __iter__(self) -> Delivery[R]:
         return self
@@ -157,7 +166,10 @@ class Delivery(Generic[R]):
         try:
             batch: R = next(self._batches)
         except StopIteration:
-            if self._position.delivered + self._failed >= len(self):  # else an error has ended it
+            if self._position.total == UNKNOWN:
+                if not self._failed and not self._is_closed:
+                    self._position.end()
+            elif self._position.delivered + self._failed >= len(self):  # else an error has ended it
                 self._count(self._failed)
             raise
         except Exception as error:
@@ -181,6 +193,7 @@ class Delivery(Generic[R]):
 
     def close(self) -> None:
         """Stop running ahead."""
+        self._is_closed = True
         close: Callable[[], None] | None = getattr(self._batches, "close", None)
         if close is not None:
             close()

@@ -12,7 +12,6 @@ Sources followed: ``torch/utils/data/{dataloader,sampler}.py``.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch.utils.data import BatchSampler
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading.epoch import Batches, Position
+from aethergraph.loading.epoch import UNKNOWN, Batches, Position
 
 __all__ = ["Generators", "IndexSampler"]
 
@@ -102,13 +101,13 @@ class IndexSampler:
 
     @property
     def total(self) -> int:
-        """Number of batches of an epoch; a large one if a sampler of the user's has no length."""
+        """Number of batches of an epoch; UNKNOWN if a sampler of the user's has no length."""
         if self.own is not None:
             return self.own.total
         try:
             return len(self.given)
         except TypeError:
-            return sys.maxsize
+            return UNKNOWN
 
     def begin(self, position: Position, key: int, replayed: list[torch.Tensor] | None) -> None:
         """Prepare an epoch.

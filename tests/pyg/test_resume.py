@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,13 @@ import pytest
 import torch
 from pyg.common import assert_same_batches, make_data, make_graph, make_stores
 from pyg.ranks import KNOWS, assert_same, plain, typed_graph
-from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    WeightedRandomSampler,
+)
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import DynamicGraph
@@ -216,6 +223,56 @@ def test_samplers_of_torch_are_replayed(kind: str, num_workers: int) -> None:
     other = make(num_workers=num_workers)
     other.load_state_dict(state)
     assert_same(drawn(other), wanted[2:])
+
+
+class Unmeasured(Sampler[list[int]]):
+    """Batches of a sampler without a length, as one by size."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.randperm(150).tolist()
+        yield from (order[:40], order[40:100], order[100:])
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, FORK])
+def test_samplers_without_a_length_end_their_epochs(options: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    loader = of_nodes(batch_sampler=Unmeasured(), **options)
+    epochs = [drawn(loader) for _ in range(2)]
+    torch.manual_seed(1)
+    running = of_nodes(batch_sampler=Unmeasured(), **options)
+    batches = iter(running)
+    for done in range(3):
+        state = running.state_dict()
+        if done:
+            assert (state["epoch"], state["next"]) == (0, done)
+        drawn(islice(batches, 1))
+    assert running.state_dict()["next"] == 3  # nobody knows that it was the last
+    assert next(batches, None) is None
+    state = running.state_dict()
+    assert (state["epoch"], state["next"]) == (1, 0)
+    other = of_nodes(batch_sampler=Unmeasured())
+    other.load_state_dict(state)
+    assert_same(drawn(other), epochs[1])
+
+
+def test_a_sampler_without_a_length_that_is_left_early_goes_on() -> None:
+    def fail(batch: Any) -> Any:
+        raise OSError("no such row")
+
+    loader = of_nodes(batch_sampler=Unmeasured())
+    batches = iter(loader)
+    next(batches)
+    batches.close()
+    assert next(batches, None) is None
+    assert loader.state_dict()["next"] == 1
+    loader = of_nodes(batch_sampler=Unmeasured(), transform=fail)
+    batches = iter(loader)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no such row"):
+            next(batches)
+    assert next(batches, None) is None
+    state = loader.state_dict()
+    assert (state["epoch"], state["next"]) == (0, 0)  # they come again
 
 
 @pytest.mark.parametrize("make", [of_nodes, of_typed_links])
