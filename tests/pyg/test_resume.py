@@ -340,6 +340,24 @@ def test_other_arguments_are_refused(options: dict[str, Any], message: str | Non
     assert loader.state_dict()["epoch"] == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e5m2])
+def test_labels_that_numpy_does_not_have(dtype: torch.dtype) -> None:
+    def make(label: torch.Tensor) -> Any:
+        return LinkNeighborLoader(make_graph(), [2], LINKS, edge_label=label, batch_size=20)
+
+    labels = torch.arange(70, dtype=torch.float32)
+    running = make(labels.to(dtype))
+    wanted = drawn(running)
+    list(islice(running, 2))
+    state = saved(running.state_dict())
+    other = make(labels.to(dtype))
+    other.load_state_dict(state)
+    assert len(drawn(other)) == len(wanted) - 2
+    for label in (labels.to(dtype).double(), labels.flip(0).to(dtype)):
+        with pytest.raises(InvalidArgumentError, match="label = "):
+            make(label).load_state_dict(state)
+
+
 def test_states_without_generators_are_refused() -> None:
     loader = of_nodes(batch_size=20)
     state = loader.state_dict()
