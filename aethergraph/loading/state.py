@@ -140,6 +140,7 @@ def _hash(array: NDArray[Any]) -> int:
 def describe_sampler(sampler: Any) -> Told:
     """Return what decides the draws of a sampler, as far as its attributes tell."""
     told, known = {"sampler": type(sampler).__name__}, getattr(sampler, "__dict__", {})
+    known = getattr(known.get("_sampler"), "__dict__", {}) | known  # of one that wraps the core's
     for name in _OPTIONS:
         for attribute in (name, f"_{name}"):
             if attribute in known:

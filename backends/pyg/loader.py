@@ -377,6 +377,14 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         )
     )  # fmt: skip
 
+    def _tell_arrays(self) -> dict[str, Any]:
+        told, own = super()._tell_arrays(), self.neg_sampling
+        if own is None:
+            return told
+        names = ("mode", "amount", "src_weight", "dst_weight", "weight")
+        values = {f"neg_sampling.{name}": getattr(own, name, None) for name in names}
+        return {**told, "neg_sampling": type(own).__name__, **values}
+
     def _can_prefetch(self) -> bool:
         # A subclass of NegativeSampling may draw from torch's global generator: stay in this
         # thread.

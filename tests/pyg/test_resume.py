@@ -22,6 +22,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import NegativeSampling
 
 from aethergraph import DynamicGraph
 from aethergraph.errors import InvalidArgumentError
@@ -338,6 +339,37 @@ def test_other_arguments_are_refused(options: dict[str, Any], message: str | Non
     with pytest.raises(InvalidArgumentError, match=message):
         loader.load_state_dict(state)
     assert loader.state_dict()["epoch"] == 0
+
+
+@pytest.mark.parametrize(
+    ("neg_sampling", "message"),
+    [
+        ("triplet", "neg_sampling.mode = .*binary.*triplet"),
+        (None, "neg_sampling = .*this one has 'nothing'"),
+        (NegativeSampling("binary", 2), "neg_sampling.amount = '1', this one has '2'"),
+        (NegativeSampling("binary", 1, torch.ones(150)), "neg_sampling.src_weight = 'None'"),
+    ],
+)
+def test_other_negatives_are_refused(neg_sampling: Any, message: str) -> None:
+    def make(neg_sampling: Any) -> Any:
+        return LinkNeighborLoader(make_graph(), [4], LINKS, neg_sampling=neg_sampling)
+
+    state = make("binary").state_dict()
+    with pytest.raises(InvalidArgumentError, match=message):
+        make(neg_sampling).load_state_dict(state)
+    make(NegativeSampling("binary")).load_state_dict(state)
+
+
+def test_other_numbers_of_nodes_are_refused() -> None:
+    def make(*num_samples: int, **options: Any) -> Any:
+        return HGTLoader(typed_graph(), num_samples, "user", **options)
+
+    state = make(9, 9).state_dict()
+    with pytest.raises(InvalidArgumentError, match=r"num_samples = .*\(9, 9\).*\(9, 8\)"):
+        make(9, 8).load_state_dict(state)
+    with pytest.raises(InvalidArgumentError, match="max_neighbors = '50', this one has '7'"):
+        make(9, 9, max_neighbors=7).load_state_dict(state)
+    make(9, 9).load_state_dict(state)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e5m2])
