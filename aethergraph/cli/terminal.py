@@ -241,13 +241,15 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return function(*args, **kwargs)
+            found = function(*args, **kwargs)
+            sys.stdout.flush()  # here, where a failure can be told: at exit it cannot
+            return found
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except KeyboardInterrupt:
             _fail("interrupted", 130)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _settle_stdout()
             raise typer.Exit(1) from None
         except InvalidArgumentError as error:
             _fail(str(error), 2)
@@ -270,6 +272,15 @@ def print_error(text: str) -> None:
     stderr().print(f"[bold red]aethergraph: error:[/bold red] {escape(line)}")
 
 
+def _settle_stdout() -> None:
+    """Write what stdout still holds, or drop what it cannot: Python would fail at it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(text: str, code: int) -> NoReturn:
+    _settle_stdout()
     print_error(text)
     raise typer.Exit(code) from None

@@ -549,6 +549,22 @@ def test_as_a_process(edges: Path, tmp_path: Path) -> None:
     assert subprocess.run([*MAIN], capture_output=True).returncode == 2
 
 
+@pytest.mark.parametrize("command", ["info", "stats"])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_output_that_nobody_takes(command: str, form: list[str], graph_file: Path) -> None:
+    call = [*MAIN, command, *form, graph_file]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(call, stdout=writer, stderr=subprocess.PIPE, env=env, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, env=env, text=True)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == "aethergraph: error: [Errno 28] No space left on device\n"
+
+
 def test_a_missing_typer_is_named(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('no', name='typer')")
     done = subprocess.run(
