@@ -11,7 +11,16 @@ from typing import Annotated
 import typer
 
 from aethergraph.cli.live_copies import save_live
-from aethergraph.cli.terminal import Stages, command, count, duration, note, size, stdout
+from aethergraph.cli.terminal import (
+    Stages,
+    command,
+    count,
+    duration,
+    note,
+    refuse_given,
+    size,
+    stdout,
+)
 from aethergraph.convert.api import convert
 from aethergraph.convert.result import ConvertResult
 from aethergraph.dynamic.merge import MEMORY
@@ -304,13 +313,8 @@ def _convert_live(
     memory: str | None,
 ) -> None:
     """Write the last commit of a live graph into a graph file."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in ("inputs", "output", "force", "compress", "memory"):
-            raise InvalidArgumentError(
-                f"--{name.replace('_', '-')} is for edge lists: a live graph is written as it is"
-            )
+    others = set(context.params) - {"inputs", "output", "force", "compress", "memory"}
+    refuse_given(context, others, "is for edge lists: a live graph is written as it is")
     if len(inputs) > 1:
         raise InvalidArgumentError(
             f"a live graph is converted alone, not with {len(inputs)} inputs"

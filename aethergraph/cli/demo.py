@@ -8,10 +8,14 @@ from typing import Annotated
 
 import typer
 
-from aethergraph.cli.terminal import command, showing_metrics
+from aethergraph.cli.terminal import command, refuse_given, showing_metrics
 from aethergraph.demo import DemoOptions, LiveOptions, run_demo, run_live_demo
 
 __all__ = ["demo_command"]
+
+_OWN_FILES = {"edges", "features", "labels"}
+_GENERATED = {"nodes", "degree"}
+_STILL = {"epochs", "batches", "storage", "memory", "compare"}
 
 
 class Storage(str, Enum):
@@ -23,6 +27,7 @@ class Storage(str, Enum):
 
 @command
 def demo_command(
+    context: typer.Context,
     folder: Annotated[
         Path, typer.Option("--dir", help="Folder for the graph (1.2 GB), the report and the plot.")
     ] = Path("data/demo"),
@@ -78,12 +83,9 @@ def demo_command(
         raise typer.BadParameter(
             f"{fanout!r} is not a list of numbers such as 10,5", param_hint="--fanout"
         ) from None
-    if live and (edges or features or labels):
-        raise typer.BadParameter(
-            "makes nodes and edges of its own, without --edges, --features and --labels",
-            param_hint="--live",
-        )
     if live:
+        others = _OWN_FILES | _GENERATED | _STILL
+        refuse_given(context, others, "goes without --live, which makes a graph of its own")
         changing = LiveOptions(
             folder=folder,
             seconds=seconds,
@@ -97,6 +99,9 @@ def demo_command(
         with showing_metrics():
             run_live_demo(changing.quick() if quick else changing)
         return
+    refuse_given(context, {"seconds", "rate"}, "is for --live: give that, too")
+    if edges:
+        refuse_given(context, _GENERATED, "is of the generated graph, and --edges gives another")
     if edges and (features is None or labels is None):
         raise typer.BadParameter("needs --features and --labels as well", param_hint="--edges")
     if not edges and (features is not None or labels is not None):

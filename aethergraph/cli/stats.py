@@ -48,6 +48,8 @@ def stats_command(
 
     Of a live graph it is that of the last commit, of which it takes a copy in TMPDIR.
     """
+    if row_bytes is not None and not locality:
+        raise InvalidArgumentError(f"--row-bytes {row_bytes} is for --locality: give that, too")
     if plot is not None:
         _require_matplotlib()
     with Stages() as stages, as_file(path, stages) as file, Graph.load(file) as graph:

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from aethergraph.cli.convert import Layout
-from aethergraph.cli.terminal import Stages, command, duration, note, size, stdout
+from aethergraph.cli.terminal import (
+    Stages,
+    command,
+    duration,
+    note,
+    refuse_given,
+    size,
+    stdout,
+)
 from aethergraph.convert.typed.api import tables
 from aethergraph.convert.typed.build import TablesResult
 from aethergraph.convert.typed.guess import guess_schema
@@ -20,6 +28,7 @@ __all__ = ["tables_command"]
 
 @command
 def tables_command(
+    context: typer.Context,
     schema: Annotated[
         Path | None, typer.Argument(help="TOML file that names tables, keys and edges.")
     ] = None,
@@ -51,8 +60,8 @@ def tables_command(
     aethergraph tables shop/schema.toml -o shop.aeg
     """
     if guess is not None:
-        if schema is not None or output is not None:
-            raise InvalidArgumentError("--guess prints a schema: it takes neither schema nor -o")
+        others = set(context.params) - {"guess"}
+        refuse_given(context, others, "is for building a graph: --guess prints a schema")
         stdout().print(guess_schema(guess), markup=False, highlight=False, soft_wrap=True, end="")
         return
     if schema is None or output is None:

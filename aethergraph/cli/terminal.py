@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -43,6 +43,7 @@ __all__ = [
     "print_json",
     "print_table",
     "rate",
+    "refuse_given",
     "set_debug",
     "showing_metrics",
     "size",
@@ -127,6 +128,23 @@ def print_table(rows: list[tuple[str, str]], title: str | None = None) -> None:
     for name, value in rows:
         table.add_row(escape(name), escape(value))
     stdout().print(table)
+
+
+def refuse_given(context: typer.Context, names: Collection[str], why: str) -> None:
+    """Refuse parameters of a command that were given, but would be without effect.
+
+    Args:
+        context: the command's.
+        names: of the parameters.
+        why: what follows the option in the message.
+
+    Raises:
+        InvalidArgumentError: one of them was given; names the option.
+    """
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if option.name in names and source is not None and source.name == "COMMANDLINE":
+            raise InvalidArgumentError(f"{max(option.opts, key=len)} {why}")
 
 
 # ---- numbers for people ----------------------------------------------------------------------

@@ -685,6 +685,8 @@ def test_stats_tell_what_reordering_gains(tmp_path: Path) -> None:
     assert "pages of features of 64 bytes" in text
     call = ("stats", tmp_path / "g.aeg", "--locality", "--row-bytes", "0")
     assert "is not above 0" in fails(*call, code=2)
+    call = ("stats", tmp_path / "g.aeg", "--row-bytes", "64")
+    assert "--row-bytes 64 is for --locality" in fails(*call, code=2)
     Graph.from_edges(0, [], []).save(tmp_path / "empty.aeg")
     assert "has no nodes" in fails("stats", tmp_path / "empty.aeg", "--locality", code=2)
 

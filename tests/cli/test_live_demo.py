@@ -132,8 +132,18 @@ def test_a_writer_that_fails_ends_the_other_process(
 
 
 def test_bad_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edges = CliRunner().invoke(app, ["demo", "--live", "--edges", "e.csv"])
-    assert edges.exit_code == 2 and "--live" in edges.stderr
+    for options in (
+        ["--live", "--edges", "e.csv"], ["--live", "--storage", "uring"], ["--live", "--epochs=9"],
+        ["--live", "--no-compare"], ["--seconds", "60"], ["--rate", "2000"],
+        ["--edges", "e.csv", "--features", "x", "--labels", "y", "--nodes", "500"],
+    ):  # fmt: skip
+        found = CliRunner().invoke(app, ["demo", *options])
+        assert found.exit_code == 2, found.stderr
+        assert (
+            "goes without --live" in found.stderr
+            or "is for --live" in found.stderr
+            or ("--nodes is of the generated graph" in found.stderr)
+        )
     monkeypatch.setattr(main, "require", lambda *names: None)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):

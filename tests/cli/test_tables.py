@@ -198,7 +198,10 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
         ([], 2, "give a schema and -o"),
         (["--guess", tmp_path / "none"], 1, "no such file or folder"),
         (["--guess", folder / "notes.md"], 1, "holds no tables"),
-        (["--guess", folder, "-o", "x"], 2, "takes neither schema nor -o"),
+        (["--guess", folder, "-o", "x"], 2, "--output is for building a graph: --guess prints"),
+        (["--guess", folder, "x.toml"], 2, "is for building a graph: --guess prints a schema"),
+        (["--guess", folder, "-f"], 2, "--force is for building a graph: --guess prints a schema"),
+        (["--guess", folder, "--memory", "1G"], 2, "--memory is for building a graph"),
         ([tmp_path / "none.toml", "-o", tmp_path / "g"], 1, "none.toml: no such file"),
     ):
         found = ae("tables", *args, code=code).stderr
