@@ -97,7 +97,8 @@ def watch(thing: Any, name: str | None = None) -> str:
         raise InvalidArgumentError(f"name = {shown(name)} is no name")
     check_counts(thing)
     with _lock:
-        others = {one.name for key, one in _watched.items() if key != id(thing)}
+        # A copy: in other threads objects come and go meanwhile.
+        others = {one.name for key, one in list(_watched.items()) if key != id(thing)}
         if given is not None and given in others:
             raise InvalidArgumentError(f"name = {given!r} is taken by another object")
         _add(thing, given)

@@ -15,6 +15,7 @@ import pytest
 from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, observe
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading import SubgraphLoader
+from aethergraph.observe import registry
 from aethergraph.streaming import Ingestor, MemorySource
 
 
@@ -109,6 +110,22 @@ def test_stages_are_added_up_over_threads(paged: Any) -> None:
     seconds = observe.snapshot()["metrics"]["aethergraph_stage_seconds_total"]["samples"]
     spent = {s["labels"]["stage"]: s["value"] for s in seconds}
     assert 0 < spent["gather"] < spent["batch"]
+
+
+def test_objects_may_go_while_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do in other threads, and when the garbage collector comes by."""
+    observe.enable()
+    kept = [CachedRows(np.ones((5, 4), np.float32), "1M") for _ in range(3)]
+
+    class Going:
+        given, thing = False, staticmethod(lambda: None)
+
+        @property
+        def name(self) -> None:
+            observe.unwatch(kept[1])
+
+    monkeypatch.setitem(registry._watched, 0, Going())
+    assert observe.watch(kept[0], "mine") == "mine"
 
 
 def test_counts_are_read_while_objects_come_and_go(files: Path) -> None:
