@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -141,29 +140,21 @@ class AlignedBatches(Resumable):
                 state = batches.state_dict(delivered=number)
 
         Loaders with workers, and :class:`aethergraph.pyg.LookAhead`, ask for batches long before
-        they hand them out, so only who takes them from the loader can say how many have come.
-        torchdata's ``StatefulDataLoader`` does so by itself. Our own loaders keep the place in
-        their own state.
+        they hand them out, so only who takes them from the loader can say how many have come. Our
+        own loaders keep the place in their own state.
 
         Args:
             delivered: how many batches have come since the iteration began, all of them at its end;
-                None: before the first iteration.
+                None: all that were asked for. That is right in loaders without workers, and what
+                torchdata's ``StatefulDataLoader`` needs, which keeps the state of each batch.
 
         Raises:
-            InvalidArgumentError: an iteration has begun and ``delivered`` is not given, or it is
-                more than were asked for.
+            InvalidArgumentError: ``delivered`` is more than were asked for.
         """
+        if delivered is None:
+            return super().state_dict()
         position = self._position
         asked = 0 if position is None else position.delivered
-        if delivered is None:
-            # torchdata keeps the state that it got with each batch until that is handed out.
-            asker = str(sys._getframe(1).f_globals.get("__name__"))
-            if position is not None and not asker.startswith("torchdata."):
-                raise InvalidArgumentError(
-                    f"state_dict() needs delivered=: {asked} batches of epoch {position.epoch} "
-                    "were asked for, of which the loader may have some yet; say how many have come"
-                )
-            return super().state_dict()
         if as_count(delivered, "delivered") > asked:
             raise InvalidArgumentError(
                 f"delivered = {delivered}, but only {asked} batches were asked for"
