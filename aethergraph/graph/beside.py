@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import urllib.parse
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -12,7 +13,10 @@ from aethergraph.errors import FileChangedError, InvalidArgumentError
 from aethergraph.storage.meta import SectionTable
 from aethergraph.storage.opening import open_container
 
-__all__ = ["FilesBeside", "fingerprint_of", "path_beside"]
+__all__ = ["FilesBeside", "fingerprint_of", "in_another_order", "path_beside"]
+
+#: In the place of a fingerprint: no file fits nodes that were put into another order.
+_MOVED = ""
 
 
 class _Rows(Protocol):
@@ -27,6 +31,14 @@ T = TypeVar("T", bound=_Rows)
 def path_beside(graph: str, name: str, suffix: str) -> str:
     """Return the path of the file of a node type: ``shop.user.ids`` beside ``shop.aeg``."""
     return f"{Path(graph).with_suffix('')}.{urllib.parse.quote(name, safe=' ')}.{suffix}"
+
+
+def in_another_order(beside: Mapping[str, str], types: Container[str]) -> dict[str, str]:
+    """Return what a graph knows of the files beside it once nodes of ``types`` were moved."""
+    return {
+        file: _MOVED if file.rpartition(".")[0] in types else known
+        for file, known in beside.items()
+    }
 
 
 def fingerprint_of(path: str) -> str:
@@ -86,6 +98,14 @@ class FilesBeside(Mapping[str, T], ABC):
                     found.path,
                 )
             expected = self._known.get(f"{name}.{self.suffix}")
+            if expected == _MOVED:
+                raise FileChangedError(
+                    errno.ESTALE,
+                    f"{found.path}: goes by the order of before nodes of type {name!r} of "
+                    f"{self._path} were put into another one: open it with {self.opener}, and take "
+                    "the ids that it knows from the attribute node_ids",
+                    found.path,
+                )
             if expected is not None and fingerprint_of(found.path) != expected:
                 raise FileChangedError(
                     116,

@@ -38,8 +38,10 @@ from aethergraph.storage.meta import (
 from aethergraph.storage.opening import open_container
 from aethergraph.storage.paging import Paging
 
-__all__ = ["GraphReader", "GraphWriter"]
+__all__ = ["ONE_TYPE", "GraphReader", "GraphWriter"]
 
+#: Names of the types of nodes and of edges in a graph that has one of each and names neither.
+ONE_TYPE = ("node", "to")
 _IDS = ("uint32", "uint64")
 _WEIGHTS = ("float32", "float64")
 _TIMES = ("int64", "float64")
@@ -365,12 +367,14 @@ class GraphWriter:
 
     @classmethod
     def of_one(
-        cls, parts: GraphParts, compress: bool | None = None, *, attrs: bool = True
-    ) -> GraphWriter:
-        """Return a writer for a graph with one node type and one edge type."""
+        cls, parts: GraphParts, compress: bool | None = None, *, attrs: bool = True,
+        names: tuple[str, str] = ONE_TYPE,
+    ) -> GraphWriter:  # fmt: skip
+        """Return a writer for a graph with one node type and one edge type, of these names."""
+        node, edge = names
         return cls(
-            [(NodeType("node", parts.num_nodes), parts)],
-            [(EdgeType(0, "to", 0, parts.num_edges), parts)],
+            [(NodeType(node, parts.num_nodes), parts)],
+            [(EdgeType(0, edge, 0, parts.num_edges), parts)],
             compress,
             attrs=attrs,
         )

@@ -18,7 +18,7 @@ from aethergraph.errors import (
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import EdgeInput, build_edges, read_node_time, share_unit
-from aethergraph.graph.file import GraphReader, GraphWriter
+from aethergraph.graph.file import ONE_TYPE, GraphReader, GraphWriter
 from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.ids import infer_num_nodes
 from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME, GraphParts
@@ -74,9 +74,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
 
     _file: native.NativeFile | None
     _fingerprint: str
-    _node_type: str
     _ids: IdFiles | None
-    _beside: Mapping[str, str]
 
     @classmethod
     def _make(cls, parts: GraphParts, reader: GraphReader | None = None) -> Graph:
@@ -89,7 +87,9 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         self._storage = "memory" if reader is None else reader.storage
         self._paging = None if reader is None else reader.paging
         self._fingerprint = "" if reader is None else reader.fingerprint
-        self._node_type = "node" if reader is None else reader.meta.node_types[0].name
+        self._names = ONE_TYPE
+        if reader is not None:
+            self._names = reader.meta.node_types[0].name, reader.meta.edge_types[0].name
         self._ids = None
         self._beside = {} if reader is None else reader.meta.beside
         self._time_zone = None if reader is None else reader.meta.time_zone
@@ -280,8 +280,12 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         Raises:
             StorageError: the file cannot be written (no space, no permission...).
         """
-        writer = GraphWriter.of_one(self._live(), compress, attrs=as_flag(attrs, "attrs"))
-        writer.meta = replace(writer.meta, time_zone=self._time_zone, time_attr=self._time_attr)
+        writer = GraphWriter.of_one(
+            self._live(), compress, attrs=as_flag(attrs, "attrs"), names=self._names
+        )
+        writer.meta = replace(
+            writer.meta, time_zone=self._time_zone, time_attr=self._time_attr, beside=self._beside
+        )
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -352,8 +356,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         A graph that was not loaded from a file has none, which is an InvalidArgumentError.
         """
         if self._ids is None:
-            self._ids = IdFiles(self._path, {self._node_type: self._num_nodes}, self._beside)
-        return self._ids[self._node_type]
+            self._ids = IdFiles(self._path, {self._names[0]: self._num_nodes}, self._beside)
+        return self._ids[self._names[0]]
 
     def info(self) -> dict[str, Any]:
         """Return facts for people and tools: counts, layout, dtypes, attributes, bytes."""
@@ -414,7 +418,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             budget = None if self._paging is None else self._paging.budget
             return _reopen, (self._path, self._storage, budget, self._fingerprint, *attrs)
         arrays = (parts.pack_nodes(), parts.pack_edges())
-        told = (self._time_zone, self._time_attr)
+        told = (self._time_zone, self._time_attr, self._names, dict(self._beside))
         return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs, *told)
 
 
@@ -444,6 +448,8 @@ def _rebuild(
     edge_attrs: dict[str, RowSource],
     time_zone: str | None = None,
     time_attr: str | None = None,
+    names: tuple[str, str] = ONE_TYPE,
+    beside: Mapping[str, str] | None = None,
 ) -> Graph:
     parts = GraphParts(num_nodes, num_edges)
     parts.unpack_nodes(nodes)
@@ -452,4 +458,5 @@ def _rebuild(
     parts.set_edge_attrs(edge_attrs)
     graph = Graph._make(parts)
     graph._time_zone, graph._time_attr = time_zone, time_attr
+    graph._names, graph._beside = names, beside or {}
     return graph

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -88,6 +89,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     _closed: bool
     _ids: IdFiles | None = None
     _columns: ColumnFiles | None = None
+    _beside: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def _make(
@@ -102,6 +104,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         self._storage = "memory" if reader is None else reader.storage
         self._time_zone = None if reader is None else reader.meta.time_zone
         self._time_attr = None if reader is None else reader.meta.time_attr
+        self._beside = {} if reader is None else reader.meta.beside
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -249,7 +252,9 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
             compress,
             attrs=as_flag(attrs, "attrs"),
         )
-        writer.meta = replace(writer.meta, time_zone=self.time_zone, time_attr=self.time_attr)
+        writer.meta = replace(
+            writer.meta, time_zone=self.time_zone, time_attr=self.time_attr, beside=self._beside
+        )
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
 
@@ -260,7 +265,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         ``convert.tables`` writes them: ``graph.ids["user"].lookup(["u17"])``.
         """
         if self._ids is None:
-            self._ids = IdFiles(self._path, self._counts(), self._files_beside())
+            self._ids = IdFiles(self._path, self._counts(), self._beside)
         return self._ids
 
     @property
@@ -270,11 +275,8 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         ``convert.tables`` writes them: ``graph.columns["user"].gather(ids)["age"]``.
         """
         if self._columns is None:
-            self._columns = ColumnFiles(self._path, self._counts(), self._files_beside())
+            self._columns = ColumnFiles(self._path, self._counts(), self._beside)
         return self._columns
-
-    def _files_beside(self) -> Mapping[str, str]:
-        return {} if self._reader is None else self._reader.meta.beside
 
     def _counts(self) -> dict[str, int]:
         return {name: part.num_nodes for name, part in self._nodes.items()}
@@ -339,6 +341,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         """Return a graph of the same lists with other attributes."""
         made = self._make(nodes, edges, self._reader)
         made._time_zone, made._time_attr = self._time_zone, self._time_attr
+        made._beside = self._beside
         return made
 
     def close(self) -> None:
@@ -505,7 +508,8 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
             return _reopen, (reader.path, self.storage, budget, reader.fingerprint, *attrs)
         nodes = {name: (part.num_nodes, part.pack_nodes()) for name, part in self._nodes.items()}
         edges = {kind: (part.num_edges, part.pack_edges()) for kind, part in self._edges.items()}
-        return _rebuild, (nodes, edges, *attrs, self._time_zone, self._time_attr)
+        told = (self._time_zone, self._time_attr, dict(self._beside))
+        return _rebuild, (nodes, edges, *attrs, *told)
 
 
 # ---- pickles ---------------------------------------------------------------------------------
@@ -538,6 +542,7 @@ def _rebuild(
     edge_attrs: dict[EdgeType, dict[str, RowSource]],
     time_zone: str | None = None,
     time_attr: str | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> HeteroGraph:
     node_parts = {}
     for name, (count, state) in nodes.items():
@@ -550,4 +555,5 @@ def _rebuild(
         edge_parts[kind].unpack_edges(state)
     graph = _attach(HeteroGraph._make(node_parts, edge_parts), node_attrs, edge_attrs)
     graph._time_zone, graph._time_attr = time_zone, time_attr
+    graph._beside = beside or {}
     return graph

@@ -13,6 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.beside import in_another_order
 from aethergraph.graph.node_orders import ORDERS, FoundOrder, Order, find_order, number_types
 from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
 from aethergraph.graph.permute import Permutation, checked_by_type, permute_edges, permute_nodes
@@ -33,6 +34,8 @@ class Reordering:
 
     _time_zone: str | None
     _time_attr: str | None
+    _names: tuple[str, str]
+    _beside: Mapping[str, str]
 
     @abstractmethod
     def _live(self) -> GraphParts:
@@ -147,6 +150,7 @@ class Reordering:
 
         made = self._make(native.run_long(work, progress, _moved_bytes([parts], [parts])))
         made._time_zone, made._time_attr = self._time_zone, self._time_attr
+        made._names, made._beside = self._names, in_another_order(self._beside, self._names[:1])
         return made
 
 
@@ -157,6 +161,7 @@ class TypedReordering:
     _edges: dict[EdgeType, EdgeParts]
     _time_zone: str | None
     _time_attr: str | None
+    _beside: Mapping[str, str]
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -267,6 +272,7 @@ class TypedReordering:
         native.run_long(work, progress, size)
         made = self._make(nodes, edges)
         made._time_zone, made._time_attr = self._time_zone, self._time_attr
+        made._beside = in_another_order(self._beside, perms)
         return made
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from aethergraph import Graph, HeteroGraph
 from aethergraph.cli.app import app
-from aethergraph.convert import NodeTable, Schema, convert, tables
+from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
 from aethergraph.errors import FileChangedError, InvalidArgumentError
 
 PEOPLE = """
+reverse = false
 [nodes.person]
 from = "people.csv"
 key = "id"
@@ -101,3 +104,58 @@ def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path
     with pytest.raises(InvalidArgumentError, match="name of an output is too long"):
         tables(Schema({"one": one, "x" * 300: other}), tmp_path / "g.aeg")
     assert not list(tmp_path.iterdir())
+
+
+# ---- graphs that are saved again -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [Graph.load, HeteroGraph.load])
+def test_a_saved_copy_keeps_its_names_and_what_lies_beside(builds: list[Path], load: Any) -> None:
+    one, other = builds
+    path = one / "people.aeg"
+    for _ in range(2):
+        load(path).save(path)
+    assert HeteroGraph.load(path).edge_types == [("person", "boss", "person")]
+    assert HeteroGraph.load(path).ids["person"].keys([0]) == ["ann"]
+    assert Graph.load(path).ids.keys([0]) == ["ann"]
+    shutil.copy(other / "people.person.ids", one / "people.person.ids")
+    with pytest.raises(FileChangedError, match="another build"):
+        _ = load(path).ids["person"] if load == HeteroGraph.load else load(path).ids
+
+
+def test_a_pickled_order_keeps_its_names(builds: list[Path]) -> None:
+    moved = Graph.load(builds[0] / "people.aeg").permute([1, 0])
+    pickle.loads(pickle.dumps(moved)).save(builds[0] / "moved.aeg")
+    assert HeteroGraph.load(builds[0] / "moved.aeg").edge_types == [("person", "boss", "person")]
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_nodes_in_another_order_have_no_map(builds: list[Path], typed: bool, pickled: bool) -> None:
+    path = builds[0] / "people.aeg"
+    moved: Any
+    if typed:
+        moved = HeteroGraph.load(path).permute({"person": [1, 0]})
+    else:
+        moved = Graph.load(path).permute([1, 0])
+    if pickled:
+        moved = pickle.loads(pickle.dumps(moved))
+    if typed:
+        moved = moved.with_attrs({}, {})
+    moved.save(path)
+    for files in (HeteroGraph.load(path).ids, HeteroGraph.load(path).columns):
+        with pytest.raises(FileChangedError, match=r"people\.person\..*the order of before"):
+            files["person"]
+    with pytest.raises(FileChangedError, match="node_ids"):
+        _ = Graph.load(path).ids
+    same = HeteroGraph.load(builds[1] / "people.aeg").permute({})
+    same.save(builds[1] / "people.aeg")
+    assert HeteroGraph.load(builds[1] / "people.aeg").ids["person"].keys([0]) == ["bob"]
+
+
+def test_so_has_a_file_in_another_order(builds: list[Path]) -> None:
+    path = builds[0] / "people.aeg"
+    reorder(path, builds[0] / "moved.aeg")
+    shutil.copy(builds[0] / "people.person.ids", builds[0] / "moved.person.ids")
+    with pytest.raises(FileChangedError, match="the order of before"):
+        _ = Graph.load(builds[0] / "moved.aeg").ids

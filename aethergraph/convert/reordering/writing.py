@@ -16,6 +16,7 @@ from aethergraph.convert.reordering.job import RowJob, Steps, pieces_of
 from aethergraph.convert.reordering.sources import ORDER_COLUMN, ROWS_COLUMN
 from aethergraph.convert.typed.sections import ENCODED, write_offsets, write_pieces
 from aethergraph.features.files import is_npy_name, save_native
+from aethergraph.graph.beside import in_another_order
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.graph.permute import NODE_IDS
 from aethergraph.protocols import RowSource
@@ -107,6 +108,7 @@ class GraphSections:
         return FileMeta(
             old.node_types, old.edge_types, tuple(arrays), old.time_unit,
             time_zone=old.time_zone, time_attr=old.time_attr,
+            beside=in_another_order(old.beside, {kind.name for kind in old.node_types}),
         )  # fmt: skip
 
     def write(self, path: str, task: native.Task | None, files: native.FileSet) -> None:
