@@ -386,11 +386,13 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     @property
     def num_nodes(self) -> dict[str, int]:
         """Number of nodes by type."""
+        self._check_open()
         return {name: part.num_nodes for name, part in self._nodes.items()}
 
     @property
     def num_edges(self) -> dict[EdgeType, int]:
         """Number of edges by type."""
+        self._check_open()
         return {kind: part.num_edges for kind, part in self._edges.items()}
 
     @property
@@ -483,6 +485,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         return EdgeView(self, name)
 
     def __contains__(self, name: object) -> bool:
+        self._check_open()
         return name in self._nodes or name in self._edges
 
     def __repr__(self) -> str:

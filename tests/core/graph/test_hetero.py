@@ -149,6 +149,9 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
         lambda: view.in_neighbors(0),
         graph.verify,
         lambda: graph["user"],
+        lambda: graph.num_nodes,
+        lambda: graph.num_edges,
+        lambda: "user" in graph,
     ):
         with pytest.raises(errors.ClosedError):
             use()
