@@ -199,6 +199,9 @@ class _PackedRows:
             self.check_count(number, len(ids))
             self.read(number, out, out_code, task)
             return
+        if not len(ids):  # the rows of none need no batch
+            native.NativeRows(self._room[:0], self.code).gather(ids, out, out_code, task)
+            return
         if self.features is None:
             some = ", ".join(map(str, ids[:3])) + (", ..." if len(ids) > 3 else "")
             raise InvalidArgumentError(

@@ -104,6 +104,19 @@ def test_packed_rows_are_converted(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(packed.gather(IDS), halves.gather(IDS, dtype="float32"))
 
 
+def test_packed_rows_alone_are_converted(folder: Path, tmp_path: Path) -> None:
+    halves = load(folder, "float16", "mmap")
+    pack([IDS, []], halves, tmp_path / "packed")
+    packed = PackedFeatures.load(tmp_path / "packed")
+    found = packed.astype("float32").gather(IDS)
+    np.testing.assert_array_equal(found, halves.gather(IDS, dtype="float32"))
+    pack([IDS], halves, tmp_path / "packed")
+    packed = PackedFeatures.load(tmp_path / "packed")
+    assert packed.gather([]).shape == (0, 5) and packed.gather([]).dtype == np.float16
+    with pytest.raises(errors.UnsupportedError, match="float16"):
+        packed.astype("int32")
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 def test_a_graph_serves_a_float32_model_from_halves(
     folder: Path, storage: Any, tmp_path: Path
