@@ -81,6 +81,11 @@ def check_out(
     flags = out.flags
     if not (flags.c_contiguous and flags.writeable and flags.aligned):
         raise InvalidArgumentError("out must be C-contiguous, aligned and writable")
+    if not out.dtype.isnative:
+        raise InvalidArgumentError(
+            f"out has dtype {out.dtype.str!r}, in the other byte order: give "
+            f"{out.dtype.newbyteorder('=').str!r}"
+        )
     if dtype is None:
         if out.dtype == native.ARRAY_DTYPES[own_code]:
             return own_code

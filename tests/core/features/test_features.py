@@ -119,6 +119,8 @@ def test_gather_into_an_array() -> None:
         (np.empty((2, 6), np.float32)[:, ::2], "C-contiguous"),
         (read_only, "writable"),
         (np.empty((2, 3), np.complex64), "complex64"),
+        (np.empty((2, 3), ">f4"), "dtype '>f4', in the other byte order: give '<f4'"),
+        (np.empty((2, 3), ">f8"), "'>f8'"),  # widened
         ([[0] * 3] * 2, "out must be a numpy array"),
     ]:
         with pytest.raises(errors.InvalidArgumentError, match=text):
