@@ -370,11 +370,11 @@ class FeatureStore(RowTable):
         :meth:`tensor`; :meth:`save`, and a graph that owns the store, write the converted dtype.
 
         Args:
-            dtype: a dtype that ``gather`` can widen to: float32 and float64 from bfloat16 and
-                float16, float64 from float32, wider integers and floats from integers.
+            dtype: a dtype that :meth:`gather` widens the stored one to. float32 rounds int32 beyond
+                2^24; all others are exact.
 
         Raises:
-            UnsupportedError: a dtype that would lose values.
+            UnsupportedError: the stored dtype is not widened to ``dtype``.
         """
         stored = self._stored or self
         stored.gather(np.empty(0, np.int64), dtype=dtype)  # raises for an unsupported dtype

@@ -260,8 +260,9 @@ class RowTable(RowSource):
             ids: integer vector [n] of row numbers.
             out: destination of the rows: C-contiguous, writable, shape ``(n, *shape[1:])``.
             dtype: widen on the way: float16, bfloat16 -> float32, float64; float32 -> float64;
-                integers -> wider integers and floats. Default: the dtype of ``out``, else the
-                stored one (bfloat16 as uint16).
+                uint8, int8, int16, int32 -> wider integers, float32, float64 (float32 rounds int32
+                beyond 2^24). Default: the dtype of ``out``, else the stored one (bfloat16 as
+                uint16).
 
         Returns:
             ``out``, or a new array ``(n, *shape[1:])``.
@@ -269,7 +270,7 @@ class RowTable(RowSource):
         Raises:
             OutOfRangeError: a row does not exist; names the first one and its position.
             InvalidArgumentError: ``out`` does not fit.
-            UnsupportedError: ``dtype`` is narrower than the stored one.
+            UnsupportedError: the stored dtype is not widened to ``dtype``.
             FileChangedError: the file was made shorter, or written to.
             StorageError: a read of ``storage="uring"`` failed.
         """

@@ -667,7 +667,8 @@ typedef struct aether_rows {
 } aether_rows;
 
 /* Copy row ids[i] to out[i] for n ids, converted to out_dtype: the rows' own dtype, or a wider
- * one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64).
+ * one (f16|bf16 -> f32|f64, f32 -> f64, u8|i8|i16|i32 -> wider int, f32, f64). All are exact but
+ * i32 -> f32, which rounds beyond 2^24.
  * ids are of id_bytes (4 unsigned | 8 signed). AETHER_E_RANGE names id and position.
  * AETHER_E_INVALID: out_size is not the bytes of n rows of out_dtype. `task` counts ids. */
 int aether_gather(const aether_rows *rows, const void *ids, uint32_t id_bytes, uint64_t n, void *out,
