@@ -397,7 +397,8 @@ class FeatureStore(RowTable):
             assert self._origin is not None
             return _reopen(self._origin.stored("memory"), progress)
         array = copy_to_memory(self._array, self._guard, progress)
-        return FeatureStore._make(array, self._code, origin=self._origin)
+        origin = None if self._origin is None else self._origin.stored("memory")
+        return FeatureStore._make(array, self._code, origin=origin)
 
     def to_uring(
         self,

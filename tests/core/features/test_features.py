@@ -541,6 +541,16 @@ def test_to_memory(tmp_path: Path) -> None:
     assert memory.to_memory() is memory
     np.testing.assert_array_equal(memory.array, store.array)
     assert "int16" in repr(memory)
+    kept = pickle.loads(pickle.dumps(memory))
+    assert (kept.storage, kept.path) == ("memory", store.path)
+    graph = Graph.from_edges(50, [0], [1])
+    graph.features = store
+    graph.save(tmp_path / "g.aeg")
+    graph = Graph.load(tmp_path / "g.aeg")
+    graph.node_attrs["x"] = graph.node_attrs["x"].to_memory()
+    kept = pickle.loads(pickle.dumps(graph)).node_attrs["x"]
+    assert kept.storage == "memory"
+    np.testing.assert_array_equal(kept.array, store.array)
 
 
 def test_ml_dtypes_arrays_are_taken() -> None:
