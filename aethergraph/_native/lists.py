@@ -166,7 +166,8 @@ class NativeRows:
         self._rows.data = ffi.cast("void *", address_of(array))
         self._rows.num_rows = array.shape[0]
         self._rows.row_items = items
-        self._rows.stride = array.strides[0] if array.size else items * array.dtype.itemsize
+        several = array.size > items  # numpy keeps any stride of a single row, a negative one too
+        self._rows.stride = array.strides[0] if several else items * array.dtype.itemsize
         self._rows.dtype = code
 
     @property

@@ -595,3 +595,14 @@ def test_an_attribute_of_no_known_dtype_is_named() -> None:
     graph = Graph.from_edges(2, [0], [1])
     with pytest.raises(errors.InvalidArgumentError, match=r"node_attrs\['z'\]: complex128"):
         graph.node_attrs["z"] = [1j, 2]
+
+
+def test_a_row_whose_stride_means_nothing() -> None:
+    rows = table("float64", (9, 3))
+    for array in (rows[:1][::-1], rows[::-1][:1], rows[:0][::-1], rows[:, :0][::-1]):
+        store = FeatureStore.from_array(array)
+        np.testing.assert_array_equal(store.gather(np.arange(len(array))), array)
+    one = np.array([5])[::-1]
+    graph = Graph.from_edges(2, [0], [1], edge_weight=one, edge_time=one, edge_attrs={"x": one})
+    assert (graph.edge_weight, graph.edge_time) == ([5.0], [5])
+    assert graph.edge_attrs["x"].gather([0]) == [5]
