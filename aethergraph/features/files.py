@@ -287,8 +287,13 @@ def save_rows(
 
 
 def verify(origin: Origin | None, progress: native.Progress | None) -> None:
-    """Compare the checksums of the file that the rows came from; ``.npy`` files have none."""
-    if origin is None or origin.kind == "npy":
+    """Compare the checksums of the file that the rows came from, or what tells a ``.npy`` file."""
+    if origin is None:
+        return
+    if origin.kind == "npy":
+        raw = native.NativeFile(origin.path, raw=True)
+        found = read_npy_header(raw).fingerprint if is_npy(raw) else ""
+        check_fingerprint(origin.path, origin.fingerprint, found)
         return
     file = native.NativeFile(origin.path)
     content = native.CONTENT_GRAPH if origin.kind == "graph" else native.CONTENT_FEATURES

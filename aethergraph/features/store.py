@@ -500,8 +500,8 @@ class FeatureStore(RowTable):
     def verify(self, progress: native.Progress | None = None) -> None:
         """Read the file behind this store and compare its checksums.
 
-        Does nothing for rows in memory. A ``.npy`` file has no checksums: the only check is whether
-        the file was written to since it was opened.
+        Does nothing for rows that came from no file. A ``.npy`` file has no checksums: the only
+        check is whether it was replaced or written to since it was opened.
 
         Raises:
             CorruptFileError: a section is damaged; names the first one.

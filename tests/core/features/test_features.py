@@ -606,3 +606,18 @@ def test_a_row_whose_stride_means_nothing() -> None:
     graph = Graph.from_edges(2, [0], [1], edge_weight=one, edge_time=one, edge_attrs={"x": one})
     assert (graph.edge_weight, graph.edge_time) == ([5.0], [5])
     assert graph.edge_attrs["x"].gather([0]) == [5]
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.aef"])
+@pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
+def test_verify_notices_another_file(tmp_path: Path, name: str, storage: Any) -> None:
+    path = tmp_path / name
+    FeatureStore.from_array(table("float32")).save(path)
+    store = FeatureStore.load(path, storage)
+    store.verify()
+    FeatureStore.from_array(table("float32") + 1).save(path)
+    with pytest.raises(errors.FileChangedError, match="not the one that was opened"):
+        store.verify()
+    path.write_bytes(b"no such file any more")
+    with pytest.raises(errors.AetherError):
+        store.verify()
