@@ -99,10 +99,14 @@ class _Cache:
         check_rows(own, self.source.num_rows)
         gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
 
-    def _fill(self, ids: Ids, out: NDArray[Any], task: native.Task | None) -> None:
-        if self._process != os.getpid():  # the lock may have been taken during the fork
+    def _own_lock(self) -> threading.Lock:
+        """Return the lock of this process: its parent's may have been taken during the fork."""
+        if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
-        with self._lock:
+        return self._lock
+
+    def _fill(self, ids: Ids, out: NDArray[Any], task: native.Task | None) -> None:
+        with self._own_lock():
             places = self._find(ids)
             found = places >= 0
             hits = int(np.count_nonzero(found))
@@ -119,7 +123,7 @@ class _Cache:
         with native.working_for(task), at_places(missed[first]):
             rows = gather_rows(self.source, unique)
         out[missed] = rows[inverse]
-        with self._lock:
+        with self._own_lock():
             self.gathers += 1
             self.rows_read += len(unique)
             self._keep(unique, rows, until)
@@ -172,7 +176,7 @@ class _Cache:
 
     def clear(self) -> None:
         """Drop all rows and the memory for them."""
-        with self._lock:
+        with self._own_lock():
             self._ids, self._used = self._ids[:0], self._used[:0]
             self._until = self._until[:0]
             self._rows, self.nbytes = self._rows[:0].copy(), 0

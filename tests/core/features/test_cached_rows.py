@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 from typing import Any
 
@@ -126,12 +127,18 @@ def test_threads_and_a_forked_child() -> None:
         thread.join()
     assert not wrong
     assert cached.stats().rows == 4 * 50 * 300
+    ids = np.arange(0, NUM_ROWS, 3)
+    uses = (
+        lambda: np.array_equal(cached.gather(ids), source.rows[ids]),
+        lambda: cached.close() or cached.closed,
+    )
     with cached._cache._lock:  # as if another thread held it during the fork
-        child = os.fork()
-        if child == 0:
-            ids = np.arange(0, NUM_ROWS, 3)
-            os._exit(int(not np.array_equal(cached.gather(ids), source.rows[ids])))
-    assert os.waitpid(child, 0)[1] == 0
+        for use in uses:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                os._exit(int(not use()))
+            assert os.waitpid(child, 0)[1] == 0
 
 
 def test_bad_input_is_named() -> None:
