@@ -23,6 +23,7 @@ from aethergraph._checks.arrays import (
     reject_first,
     to_array,
 )
+from aethergraph._checks.exact import describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 
@@ -144,6 +145,13 @@ def as_times(
     if array.size == 0 and array.dtype.kind not in "iuf":
         return np.empty(0, np.int64), unit
     if array.dtype.kind == "f":
+        _refuse_rounded(values, name)
+        at = first_changed(array, "float64")
+        if at is not None:
+            problem = describe_change(array[at], "float64", f"{name}[{at}] = ")
+            raise InvalidArgumentError(
+                f"{problem}: round them first, .astype('float64')", position=at
+            )
         times = as_vector(array, np.float64, f"{name} as float64")
         check_times(times, name)
         return times, None
@@ -249,6 +257,17 @@ def as_seed_times(
     wide = own.astype(np.float64)
     reject_first(np.isnan, wide, name, "every time must be known")
     return wide
+
+
+def _refuse_rounded(values: Any, name: str) -> None:
+    """Raise for the first integer of a list of floats that numpy changes in making it one."""
+    _refuse_large(values, name)
+    for at, one in enumerate(values if isinstance(values, (list, tuple)) else ()):
+        if isinstance(one, int) and int(float(one)) != one:
+            problem = describe_change(one, "float64", f"{name}[{at}] = ")
+            raise InvalidArgumentError(
+                f"{problem}: beside fractions all are float64; give integers alone", position=at
+            )
 
 
 def _refuse_large(values: Any, name: str) -> None:

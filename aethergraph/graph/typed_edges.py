@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph._checks.options import is_name, shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph.adjacency import Layout
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import infer_num_nodes
@@ -74,8 +74,9 @@ def read_edges(
     for kind, one in found.items():
         try:
             one.read_values(*(by_type.get(kind) for by_type in values.values()))
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{kind}: {error}", position=error.position) from None
+        except (InvalidArgumentError, OutOfRangeError) as error:
+            error.args = (f"{kind}: {error}", *error.args[1:])
+            raise
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from aethergraph import Graph, HeteroGraph
 from aethergraph._checks.times import as_seed_times, convert_times
 from aethergraph.convert import convert_chunks
-from aethergraph.errors import FormatError, InvalidArgumentError
+from aethergraph.errors import FormatError, InvalidArgumentError, OutOfRangeError
 from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
 from aethergraph.storage.meta import FileMeta
 
@@ -87,6 +88,24 @@ FAR = np.array([0, 2**61], np.int64)
 def test_times_that_do_not_go_together(edge_time: Any, node_time: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         Graph.from_edges(2, [0, 1], [1, 1], edge_time=edge_time, node_time=node_time)
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "message"),
+    [
+        ([2**63, -1], OutOfRangeError, r"edge_time\[0\] = 9223372036854775808 is above"),
+        ([1.5, 2**53 + 1], InvalidArgumentError, r"edge_time\[1\] = 9007199254740993: beside"),
+        (np.array([1, 2**60 + 1], np.longdouble), InvalidArgumentError, r"edge_time\[1\] = 1152"),
+        (np.array([2**63, 1], np.uint64), OutOfRangeError, r"edge_time\[0\] = 9223372036854775808"),
+    ],
+)
+def test_times_that_would_be_others(times: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        Graph.from_edges(1, [0, 0], [0, 0], edge_time=times)
+    with pytest.raises(error, match="^" + re.escape(f"{KIND}: {caught.value}")) as typed:
+        HeteroGraph.from_edges({KIND: ([0, 0], [0, 0])}, edge_time={KIND: times})
+    assert typed.value.position == caught.value.position is not None
+    assert Graph.from_edges(1, [0, 0], [0, 0], edge_time=[1.5, 2**53]).num_edges == 2
 
 
 @pytest.mark.parametrize("typed", [False, True])
