@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import time
@@ -513,9 +514,9 @@ def _reopen(
         finally:
             os.close(own)
     if table.generation != generation:
+        name = where if isinstance(where, str) else "the memory"
         raise FileChangedError(
-            f"{where if isinstance(where, str) else 'the memory'} is another table than the one "
-            "that was pickled"
+            errno.ESTALE, f"{name} is another table than the one that was pickled", name
         )
     return table
 

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.errors import MissingFileError, StorageError
+from aethergraph.errors import DiskFullError, MissingFileError, StorageError
 from aethergraph.packing.layout import fingerprint
 
 __all__ = ["Spool", "SpooledBatch"]
 
 Ids = NDArray[np.int64]
+_KINDS = {
+    errno.ENOENT: MissingFileError, errno.ENOSPC: DiskFullError, errno.EDQUOT: DiskFullError,
+}  # fmt: skip
 
 
 class SpooledBatch(NamedTuple):
@@ -100,7 +103,6 @@ def _named(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        made = MissingFileError if error.errno == errno.ENOENT else StorageError
         code = error.errno or errno.EIO
         message = f"{folder}: the batches cannot be noted here: {os.strerror(code)}"
-        raise made(code, message, folder) from error
+        raise _KINDS.get(code, StorageError)(code, message, folder) from error

@@ -14,6 +14,7 @@ groups of samples become smaller by the column's size. Until they have, the colu
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -81,7 +82,9 @@ class Paging:
             self.reader.size != file.size
             or head.tobytes() != file.array(0, (size,), np.dtype(np.uint8)).tobytes()
         ):
-            raise FileChangedError(f"{file.path}: the file was replaced while it was opened")
+            raise FileChangedError(
+                errno.ESTALE, f"{file.path}: the file was replaced while it was opened", file.path
+            )
 
     def open(
         self,

@@ -430,7 +430,7 @@ def test_no_room_for_the_notes(tmp_path: Path, rows: Any) -> None:
         pytest.skip("mounting a small file system needs root")
     try:
         store = FeatureStore.from_array(rows)
-        with pytest.raises(errors.StorageError, match="cannot be noted here: No space") as caught:
+        with pytest.raises(errors.DiskFullError, match="cannot be noted here: No space") as caught:
             pack([np.arange(2000)] * 100, store, folder / "epoch")
         assert caught.value.errno == errno.ENOSPC
         with pytest.raises(errors.StorageError, match="No space left"):
