@@ -127,7 +127,7 @@ class FileReader:
 
         Raises:
             OutOfRangeError: a range is outside the file; ``position`` is its number.
-            FileChangedError: the file has become shorter.
+            FileChangedError: the file has become shorter, or was written to.
             StorageError: a read failed; ``position`` is its offset.
         """
         handle = self.handle

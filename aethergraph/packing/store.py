@@ -39,6 +39,7 @@ from aethergraph.packing.layout import (
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import ROWS_BYTES, Budget
 from aethergraph.storage.meta import SectionTable, check_fingerprint
+from aethergraph.storage.npy import identity
 
 __all__ = ["PackedFeatures", "PackedStats"]
 
@@ -159,11 +160,15 @@ class _PackedFile:
 
 
 class _PackedRows:
-    """Native rows of a store of packed batches: gathers each batch by one read."""
+    """Native rows of a store of packed batches: gathers each batch by one read.
+
+    ``before`` is what ``identity`` said of the path before ``found`` was opened.
+    """
 
     def __init__(
-        self, found: _PackedFile, features: RowSource | None, progress: native.Progress | None
-    ) -> None:
+        self, found: _PackedFile, before: tuple[int, ...], features: RowSource | None,
+        progress: native.Progress | None,
+    ) -> None:  # fmt: skip
         self.path, self.code = found.path, found.code
         self.features = features
         self.index = found.index
@@ -172,6 +177,10 @@ class _PackedRows:
         self._numbers = {one[3:].tobytes(): n for n, one in enumerate(found.index)}
         self._offset = found.batches_offset
         self.reader = native.FileReader(found.path)
+        if identity(found.path) != before:
+            raise FileChangedError(
+                errno.ESTALE, f"{found.path}: the file was replaced while it was opened", found.path
+            )
         first = hot_room(found.num_hot, found.row_bytes) * found.row_bytes
         self.used = memory_needed(found.index, found.num_hot, found.row_bytes)
         sizes = [batch_bytes(r, n, found.row_bytes) for r, n in found.index[:, 1:3].tolist()]
@@ -289,10 +298,12 @@ class PackedFeatures(FeatureStore):
 
         Raises:
             InvalidArgumentError: the budget is too small; the message names the minimum.
-            FileChangedError: ``features`` has other rows than those that were packed.
+            FileChangedError: ``features`` has other rows than those that were packed, or the file
+                was replaced meanwhile.
             MissingFileError, StorageError, FormatError, TruncatedFileError, CorruptFileError: the
                 file cannot be opened, or its content is wrong.
         """
+        before = identity(path)
         found = _PackedFile(path)
         budget = Budget.optional(memory_budget) or Budget.default(ROWS_BYTES)
         least = memory_needed(found.index, found.num_hot, found.row_bytes)
@@ -305,7 +316,7 @@ class PackedFeatures(FeatureStore):
         rows = None if features is None else as_row_source(features, "features")
         if rows is not None:
             _check_source(found, rows)
-        packed = _PackedRows(found, rows, progress)
+        packed = _PackedRows(found, before, rows, progress)
         self = cls._over(packed, (found.num_rows, *found.row_shape), None, "packed")
         self._packed = packed
         self._found = found.fingerprint, budget.limit

@@ -1675,7 +1675,7 @@ void aether_io_count(const aether_io *io, aether_io_stats *out);
 /* Read n ranges, which may overlap, in any order; returns when all are there. After an error the
  * buffers hold some of the bytes, and none is written any more.
  * AETHER_E_RANGE names the first request (position) past the end of the file;
- * _FILE_CHANGED: the file has become shorter; _IO names the offset (position).
+ * _FILE_CHANGED: the file has become shorter, or was written to; _IO names the offset (position).
  * Ranges and buffers need not be aligned: unaligned ones are read through a buffer and
  * copied. `task` counts bytes. */
 int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n, aether_task *task,
@@ -1744,7 +1744,8 @@ void aether_staging_count(const aether_staging *staging, uint64_t *reads, uint64
 
 /* Gather the values at positions[n] into `out`, in that order; out_size is their bytes. Each page
  * is read once. Positions so many and so far apart that sorting them takes more than the staging's
- * span_bytes are gathered in parts, each of which reads its pages once. */
+ * span_bytes are gathered in parts, each of which reads its pages once. AETHER_E_FILE_CHANGED: the
+ * file was written to or became shorter. */
 int aether_values_gather(const aether_values *values, const uint64_t *positions, uint64_t n, void *out,
                          uint64_t out_size, aether_staging *staging, aether_task *task, aether_error *err);
 

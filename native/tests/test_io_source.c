@@ -122,7 +122,9 @@ TEST(ranges_come_through_the_sources_tier) {
     CHECK_CODE(aether_io_read(io, r.requests, r.n, NULL, &err), AETHER_E_IO);
     CHECK_HAS(err.message, "numbers://here");
     n.changed = true;
-    CHECK_CODE(ae_io_changed(io, &err), AETHER_E_FILE_CHANGED);
+    CHECK_CODE(aether_io_read(io, r.requests, r.n, NULL, &err), AETHER_E_FILE_CHANGED);
+    n.result = 0;
+    CHECK_CODE(aether_io_read(io, r.requests, r.n, NULL, &err), AETHER_E_FILE_CHANGED);
     io_free(&r);
     aether_io_close(io);
     CHECK_EQ(n.opened, 0);

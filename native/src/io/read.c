@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "io/queue.h"
 #include "io/range.h"
+#include "io/source.h"
 
 /* ---- a thread's queues -------------------------------------------------------------- */
 
@@ -118,5 +119,5 @@ int aether_io_read(aether_io *io, const aether_io_request *requests, uint64_t n,
         total += requests[i].length;
     ae_task_begin(task, total);
     ae_io_batch batch = {.io = io, .requests = requests, .num_requests = n, .task = task};
-    return read_batch(q, &batch, err);
+    return ae_io_end(io, read_batch(q, &batch, err), err);
 }

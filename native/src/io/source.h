@@ -51,4 +51,15 @@ static inline int ae_io_changed(const aether_io *io, aether_error *err) {
     return io->source->changed(io, err);
 }
 
+/* End a call that has read from a source, or from memory that was read from it: return `rc`, or
+ * AETHER_E_FILE_CHANGED if bytes of the source have changed since it was opened. */
+static inline int ae_io_end(const aether_io *io, int rc, aether_error *err) {
+    if (rc == AETHER_E_RANGE || rc == AETHER_E_CANCELLED)
+        return rc;
+    int changed = ae_io_changed(io, rc ? NULL : err);
+    if (changed == AETHER_E_FILE_CHANGED && rc)
+        changed = ae_io_changed(io, err); /* the change explains the failure */
+    return changed ? changed : rc;
+}
+
 #endif

@@ -168,13 +168,7 @@ int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_
 int ae_row_end(ae_row_job *j, int rc, aether_error *err) {
     aether_row_file *f = j->file;
     give_back(f, j->workspace);
-    if (rc == AETHER_E_RANGE || rc == AETHER_E_CANCELLED)
-        return rc;
-    /* Reading from the cache would not notice that the file has changed. */
-    int changed = ae_io_changed(f->io, rc ? NULL : err);
-    if (changed == AETHER_E_FILE_CHANGED && rc)
-        changed = ae_io_changed(f->io, err); /* the change explains the failure */
-    return changed ? changed : rc;
+    return ae_io_end(f->io, rc, err);
 }
 
 int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,

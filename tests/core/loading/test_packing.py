@@ -462,6 +462,29 @@ def test_a_truncated_file(packed_path: Path, lists: Lists) -> None:
         packed.gather(lists[-1])
 
 
+def test_a_file_that_is_written_to(packed_path: Path, lists: Lists) -> None:
+    packed = PackedFeatures.load(packed_path)
+    packed.gather(lists[-1])
+    os.utime(packed_path, ns=(0, 0))
+    for use in (lambda: packed.gather(lists[-1]), lambda: packed.batch(0)):
+        with pytest.raises(errors.FileChangedError, match=r"epoch\.packed' was written to"):
+            use()
+
+
+def test_a_file_that_is_replaced_while_it_is_opened(
+    packed_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced(path: str) -> Any:
+        shutil.copy(packed_path, packed_path.with_name("other"))
+        packed_path.with_name("other").replace(packed_path)
+        return opened(path)
+
+    opened = native.FileReader
+    monkeypatch.setattr(native, "FileReader", replaced)
+    with pytest.raises(errors.FileChangedError, match="replaced while it was opened"):
+        PackedFeatures.load(packed_path)
+
+
 def test_damage(packed_path: Path, rows: Any, lists: Lists) -> None:
     """Any flipped byte: a named error at once, or by verify; the process lives on."""
     whole = packed_path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -400,3 +401,26 @@ def test_the_budget_is_kept_with_values(tmp_path: Path) -> None:
             growth[what] = int(done.stdout)
         # beside it: batches that were handed out, which are larger with their values
         assert growth["values"] < budget + (16 << 20), growth
+
+
+# ---- files that change ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [LEAST, PLENTY])
+def test_a_file_that_is_written_to_is_noticed(path: Path, budget: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.aeg"
+    shutil.copy(path, copy)
+    held = paged(copy, budget).node_attrs["y"]
+    expected = held.gather([5])
+    graph = paged(copy, budget)
+    os.utime(copy, ns=(0, 0))
+    flag, three = graph.edge_attrs["flag"], graph.edge_attrs["three"]
+    for use in (
+        lambda: flag.gather([5]),
+        lambda: three.gather([5]),
+        lambda: list(flag.plan([[5], [6]])),
+    ):
+        with pytest.raises(errors.FileChangedError, match=r"copy\.aeg' was written to"):
+            use()
+    if budget == PLENTY:  # in memory since before
+        np.testing.assert_array_equal(held.gather([5]), expected)

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/minmax.h"
-#include "io/file.h"
+#include "io/source.h"
 #include "rows/gather.h"
 #include "topology/paged/windows.h"
 
@@ -108,11 +108,13 @@ int aether_values_gather(const aether_values *v, const uint64_t *positions, uint
     const uint64_t most = ae_max_u64(staging->span_bytes / sizeof(ae_span), 1);
     int rc = ae_gather_room(n, UINT64_C(1) << v->items.place.shift, out_size, err);
     rc = rc ? rc : check_positions(v, positions, n, err);
+    if (rc)
+        return rc;
     for (uint64_t at = 0, count; !rc && at < n; at += count) {
         const ae_fetch rest = {positions + at, n - at, (char *)out + (at << v->items.place.shift)};
         count = ae_spans_within(&rest, v->items.place, most);
         const ae_fetch job = {rest.positions, count, rest.ids};
         rc = ae_values_take(v, &job, 1, staging, task, err);
     }
-    return rc;
+    return ae_io_end(v->items.io, rc, err);
 }
