@@ -19,6 +19,7 @@ from aethergraph._checks.options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.planned import Coming, choose_plans
+from aethergraph.pyg._selected import SelectedColumn
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import Fetched, Names, TypedFetched, tensors_of
 
@@ -108,7 +109,11 @@ def choose_columns(
     if store is None:
         return Planned([], Coming(0, []))
     found = tensors_of(store).columns()
-    columns = [(key[0], column) for key, column in found if names.take(*key)]
+    columns = [
+        (key[0], column)
+        for key, column in found
+        if names.take(*key) and not isinstance(column, SelectedColumn)
+    ]
     coming = choose_plans([c.rows for _, c in columns], plan_ahead, groups, num_seeds)
     return Planned([columns[i] for i, _ in coming.chosen], coming)
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.typing import TensorFrame
 from torch_geometric.utils import to_edge_index
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
@@ -43,7 +44,9 @@ def from_data(data: Data | HeteroData, *, recycle: bool = True) -> Stores:
     edge-level one (``edge_attr``, ...) under group ``(None, None)``, without a copy;
     ``data.is_node_attr`` and ``data.is_edge_attr`` tell them apart. The groups of a ``HeteroData``
     are its node types and edge types. Edge ids are columns of ``data.edge_index``, or of
-    ``data[edge_type].edge_index``.
+    ``data[edge_type].edge_index``. Batches have rows of tensors, of arrays, and of a
+    ``TensorFrame``, in the dimension in which PyG takes them (``data.__cat_dim__``): the last one
+    for names with "index" in them, such as ``edge_label_index``.
 
     Everything else belongs to the graph as a whole and is kept in ``feature_store.graph_attrs``.
     :class:`aethergraph.pyg.NeighborLoader` puts these into every batch, as PyG does for ``Data``;
@@ -98,12 +101,13 @@ def _read_one(data: Data, features: FeatureStore, graph_store: GraphStore) -> No
     for name, value in data.to_dict().items():
         if name in _TOPOLOGY or value is None:
             continue
-        if not _has_rows(data, name, value, None):
+        dim = _row_dim(data, name, value, None)
+        if dim is None:
             features.graph_attrs[name] = value
         elif data.is_node_attr(name):
-            features.put_tensor(value, group_name=None, attr_name=name, index=None)
+            features.put_rows((None, name), value, dim)
         elif data.is_edge_attr(name):
-            features.put_tensor(value, group_name=EDGE_GROUP, attr_name=name, index=None)
+            features.put_rows((EDGE_GROUP, name), value, dim)
         else:
             features.graph_attrs[name] = value
 
@@ -127,8 +131,9 @@ def _read_typed(data: HeteroData, features: FeatureStore, graph_store: GraphStor
         for name, value in store.items():
             if name in _TOPOLOGY or value is None:
                 continue
-            if _has_rows(data, name, value, store) and is_rows(name):
-                features.put_tensor(value, group_name=store._key, attr_name=name, index=None)
+            dim = _row_dim(data, name, value, store)
+            if dim is not None and is_rows(name):
+                features.put_rows((store._key, name), value, dim)
             else:
                 features.type_attrs.setdefault(store._key, {})[name] = value
     features.graph_attrs.update(data.to_dict()["_global_store"])
@@ -177,7 +182,7 @@ def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str
             known = store.num_nodes
         if known is not None:
             counts[name] = known
-        elif any(_has_rows(data, key, value, store) for key, value in store.items()):
+        elif any(_row_dim(data, key, value, store) is not None for key, value in store.items()):
             raise InvalidArgumentError(
                 f"data[{name!r}] does not say how many nodes it has: set data[{name!r}].num_nodes"
             )
@@ -189,11 +194,14 @@ def _count_nodes(data: HeteroData, ends: dict[Any, tuple[Any, Any]]) -> dict[str
     return {name: counts.get(name, count) for name, count in largest.items()}
 
 
-def _has_rows(data: Any, name: str, value: Any, store: Any) -> bool:
-    """Return whether an attribute is a table of rows, of nodes or of edges."""
+def _row_dim(data: Any, name: str, value: Any, store: Any) -> int | None:
+    """Return the dimension in which PyG looks for rows of nodes or edges; None: it does not."""
+    if isinstance(value, TensorFrame):
+        return 0
     if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
-        return False
-    return bool(data.__cat_dim__(name, value, store) == 0)  # index tensors (2, n) are not
+        return None
+    dim = data.__cat_dim__(name, value, store)  # -1 if the name has "index" in it
+    return dim % value.ndim if isinstance(dim, int) else None
 
 
 def as_stores(data: Any) -> Stores:

@@ -23,6 +23,7 @@ from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.pyg._selected import SelectedColumn
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg.convert import as_stores, from_data
 from aethergraph.pyg.feature_store import FeatureStore
@@ -160,7 +161,7 @@ def graph_from_data(
     ``edge_index`` that each edge was. :func:`to_data` converts back.
 
     A graph has no place for anything else: attributes of the graph as a whole, lists, index
-    tensors [2, n]. Their names are logged at level WARNING.
+    tensors [2, n], ``TensorFrame``. Their names are logged at level WARNING.
 
     Args:
         data: the graph, or a dataset that holds one.
@@ -183,11 +184,15 @@ def graph_from_data(
         data = data[0]
     features, graph_store = from_data(data)
     tables: dict[Any, dict[str, Tensor]] = {}
+    lost = []
     for (group, name), column in features.columns():
-        tables.setdefault(group, {})[name] = column.get(None)
+        if isinstance(column, SelectedColumn):
+            lost.append(name if group in (None, EDGE_GROUP) else f"{name} of {group!r}")
+        else:
+            tables.setdefault(group, {})[name] = column.get(None)
     unit = features.graph_attrs.get(_UNIT)
     values = _take_values(tables, time_attr, unit if is_unit(unit) else None)
-    lost = [name for name in features.graph_attrs if name != _UNIT or not values.has_unit]
+    lost += [name for name in features.graph_attrs if name != _UNIT or not values.has_unit]
     for group, attrs in features.type_attrs.items():
         lost += [f"{name} of {group!r}" for name in attrs]
     if lost:

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import TensorAttr
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+from torch_geometric.typing import TensorFrame
 
 from aethergraph._checks.options import as_flag
 from aethergraph._torch.feature_columns import Column, as_ids, as_row
@@ -39,6 +40,7 @@ from aethergraph.protocols import HomogeneousGraph
 from aethergraph.pyg._graph_tensors import graph_counts, graph_tables, graph_tensor, graph_values
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._put_rows import as_tensor, in_row_order, rows_to_write
+from aethergraph.pyg._selected import SelectedColumn
 from aethergraph.pyg._tensor_attr import EDGE_GROUP, Attr, check_name, key_of, shown_name
 from aethergraph.pyg._tensor_rows import Fetched, Key, Names, TensorSource, TypedFetched
 
@@ -359,7 +361,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         """Put a tensor, or with an index replace only those rows.
 
         Args:
-            tensor: a CPU tensor or numpy array [N, ...].
+            tensor: a CPU tensor or numpy array [N, ...], or a whole ``TensorFrame`` of PyTorch
+                Frame, whose rows are a ``TensorFrame`` again.
             *args: PyG's ``TensorAttr``, or its fields ``group_name``, ``attr_name``, ``index``.
             **kwargs: the same fields by name.
 
@@ -401,19 +404,19 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return attr
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        tensor = as_tensor(tensor)
         key = key_of(attr)
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
-            self._put_whole(key, tensor)
+            self.put_rows(key, tensor)
             return True
+        tensor = as_tensor(tensor)
         column = self._find(attr)
         if column is None:
-            self._put_whole(key, in_row_order(key, tensor, attr.index))
+            self.put_rows(key, in_row_order(key, tensor, attr.index))
             return True
         if column.tensor is None:
             raise UnsupportedError(
-                f"{key!r} is read-only (it belongs to a graph or a file), so its rows cannot be "
-                "replaced; put a whole tensor to shadow it"
+                f"{key!r} is read-only (it belongs to a graph or a file, or is no array of rows), "
+                "so its rows cannot be replaced; put a whole tensor to shadow it"
             )
         if isinstance(column, LearnableColumn):
             raise UnsupportedError(
@@ -428,25 +431,40 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         column.tensor[ids] = rows
         return True
 
-    def _put_whole(self, key: Key, tensor: Tensor) -> None:
+    def put_rows(self, key: Key, value: Any, dim: int = 0) -> None:
+        """Put a whole tensor, array or ``TensorFrame`` under ``(group, name)``.
+
+        Args:
+            key: group and name.
+            value: as in :meth:`put_tensor`.
+            dim: the dimension of the rows; batches have their rows there, too.
+
+        Raises:
+            InvalidArgumentError: as :meth:`put_tensor`.
+        """
         check_name(key)
-        self._check_rows(key, tensor)
-        self._columns[key] = _make_column(tensor)
+        if not isinstance(value, TensorFrame):
+            value = as_tensor(value)
+            if value.ndim == 0:
+                raise InvalidArgumentError(
+                    f"{key!r}: a scalar has no rows; give at least 1 dimension"
+                )
+        column = SelectedColumn(value, dim) if dim else _make_column(value)
+        self._check_rows(key, column.shape[0])
+        self._columns[key] = column
         self._own.discard(key)
         self._hidden.discard(key)
 
-    def _check_rows(self, key: Key, tensor: Tensor) -> None:
-        if tensor.ndim == 0:
-            raise InvalidArgumentError(f"{key!r}: a scalar has no rows; give at least 1 dimension")
+    def _check_rows(self, key: Key, num_rows: int) -> None:
         if self._graph is None:
             return
         counts = graph_counts(self._graph)
         if key[0] not in counts:
             return
         what, count = counts[key[0]]
-        if len(tensor) != count:
+        if num_rows != count:
             raise InvalidArgumentError(
-                f"{key!r} has {len(tensor)} rows, but the graph has {what} = {count}"
+                f"{key!r} has {num_rows} rows, but the graph has {what} = {count}"
             )
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
@@ -517,7 +535,10 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         if get_spawning_popen() is not None:
             self._share_tensors()
         state = self.__dict__.copy()
-        state["_columns"] = {key: column.tensor for key, column in self._columns.items()}
+        state["_columns"] = {
+            key: column if column.tensor is None else column.tensor
+            for key, column in self._columns.items()
+        }
         state["_from_graph"] = {}
         state["_values"] = {}
         state["_pool"] = None
@@ -525,7 +546,10 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._columns = {key: _make_column(t) for key, t in state["_columns"].items()}
+        self._columns = {
+            key: one if isinstance(one, Column) else _make_column(one)
+            for key, one in state["_columns"].items()
+        }
         self._own = set()  # torch may share the memory with the process that the tensors came from
         if self._graph is not None:
             self._values = graph_values(self._graph)
@@ -547,5 +571,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 self._own.add(key)
 
 
-def _make_column(tensor: Tensor) -> Column:
-    return LearnableColumn(tensor) if tensor.requires_grad else Column.of_tensor(tensor)
+def _make_column(value: Any) -> Column:
+    if isinstance(value, TensorFrame):
+        return SelectedColumn(value)
+    return LearnableColumn(value) if value.requires_grad else Column.of_tensor(value)

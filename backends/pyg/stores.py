@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
+from torch_geometric.typing import TensorFrame
 
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
@@ -156,7 +157,10 @@ class Stores(tuple[Any, Any]):
 
         None means that ``value`` belongs to the graph as a whole.
         """
-        if not isinstance(value, (Tensor, np.ndarray)) or value.ndim == 0:
+        if isinstance(value, (Tensor, np.ndarray)):
+            if value.ndim == 0:
+                return None
+        elif not isinstance(value, TensorFrame):
             return None
         counts = self.num_nodes, self.num_edges
         if len(value) == counts[1] and (counts[0] != counts[1] or "edge" in name):

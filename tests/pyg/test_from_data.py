@@ -22,13 +22,14 @@ def test_attributes_go_to_their_groups(caplog: pytest.LogCaptureFixture) -> None
     data.pos = np.random.rand(NUM_NODES, 2)
     data.edge_weight = torch.rand(NUM_EDGES)
     data.num_classes_ = 5
-    data.label_index = torch.zeros(2, NUM_NODES, dtype=torch.int64)
+    data.label_index = torch.zeros(2, 7, dtype=torch.int64)
+    data.orig_index = torch.arange(NUM_NODES)
     data.names = ["a"] * NUM_NODES
     data.scalar = torch.tensor(1.0)
     with caplog.at_level(logging.INFO, "aethergraph"):
         features, graph = from_data(data)
     names = [(a.group_name, a.attr_name) for a in features.get_all_tensor_attrs()]
-    assert names == [(None, n) for n in ("x", "y", "train_mask", "pos")]
+    assert names == [(None, n) for n in ("x", "y", "train_mask", "pos", "orig_index")]
     assert sorted(name for name, _ in features.batch_columns()[1]) == ["edge_attr", "edge_weight"]
     assert sorted(features.graph_attrs) == ["label_index", "names", "num_classes_", "scalar"]
     assert "label_index" in caplog.text

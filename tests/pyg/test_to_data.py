@@ -393,6 +393,10 @@ def test_what_a_graph_cannot_hold_is_named(caplog: pytest.LogCaptureFixture) -> 
     data = HeteroData({"a": {"num_nodes": 2, "names": ["x"]}, "title": "t"})
     graph_from_data(data)
     assert "title, names of 'a'" in caplog.text
+    data["a"].pair_index = torch.zeros(2, 2)
+    data["a", "to", "a"].edge_index = data["a", "to", "a"].pair_index = torch.tensor([[0], [1]])
+    graph_from_data(data)
+    assert "pair_index of ('a', 'to', 'a'), title, names of 'a'" in caplog.text
     bad = Data(x=torch.rand(3, 1).to(torch.complex64), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises(errors.InvalidArgumentError, match=r"node_attrs\['x'\].*complex64"):
         graph_from_data(bad)

@@ -1,0 +1,147 @@
+"""Attributes of a Data or HeteroData in batches, beside what PyG's own loader makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pyg.common import FRESH, NUM_EDGES, NUM_NODES, make_data
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import NodeLoader
+
+from aethergraph import errors
+from aethergraph.pyg import (
+    HeteroNeighborSampler,
+    NeighborLoader,
+    NeighborSampler,
+    from_data,
+    graph_from_data,
+    to_data,
+)
+
+pytestmark = pytest.mark.pyg
+
+WORKERS = [{}, {**FRESH, "filter_per_worker": True}, {**FRESH, "filter_per_worker": False}]
+VOTES = ("user", "votes", "post")
+
+
+def make_frame(rows: int) -> Any:
+    """A TensorFrame with tensors, lists of several lengths, and targets."""
+    frame = pytest.importorskip("torch_frame", reason="pip install pytorch-frame")
+    nested = pytest.importorskip("torch_frame.data")
+    lists = [[torch.arange(row % 3 + 1)] for row in range(rows)]
+    return frame.TensorFrame(
+        {
+            frame.numerical: torch.arange(2.0 * rows).view(rows, 2),
+            frame.multicategorical: nested.MultiNestedTensor.from_tensor_mat(lists),
+        },
+        {frame.numerical: ["a", "b"], frame.multicategorical: ["c"]},
+        y=torch.arange(rows),
+    )
+
+
+def make_typed_data() -> HeteroData:
+    generator = torch.Generator().manual_seed(1)
+    data = HeteroData()
+    data["user"].x, data["post"].x = torch.rand(40, 3), torch.rand(60, 2)
+    ends = [torch.randint(count, (500,), generator=generator) for count in (40, 60)]
+    data[VOTES].edge_index = torch.stack(ends)
+    data["post", "in", "post"].edge_index = torch.randint(60, (2, 90), generator=generator)
+    return data
+
+
+def both(data: Any, seeds: Any, **options: Any) -> list[tuple[Any, Any]]:
+    """Batches of our loader, each beside that of PyG's."""
+    kind = NeighborSampler if isinstance(data, Data) else HeteroNeighborSampler
+    theirs = NodeLoader(data, kind(data, [-1]), seeds, batch_size=20)
+    ours = NeighborLoader(data, [-1], seeds, batch_size=20, **options)
+    return list(zip(ours, theirs, strict=True))
+
+
+def assert_equal(ours: Any, theirs: Any) -> None:
+    for mine, own in zip(ours.stores, theirs.stores, strict=True):
+        assert set(mine.keys()) == set(own.keys())
+        for name, value in own.items():
+            assert type(mine[name]) is type(value), name
+            if isinstance(value, Tensor):
+                assert mine[name].dtype == value.dtype and torch.equal(mine[name], value), name
+            else:
+                assert mine[name] == value, name
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_tensor_frames(workers: dict[str, Any]) -> None:
+    data = make_data()
+    data.tf, data.edge_table = make_frame(NUM_NODES), make_frame(NUM_EDGES)
+    data.statistics = make_frame(3)  # of the graph as a whole
+    for ours, theirs in both(data, torch.arange(50), **workers):
+        assert_equal(ours, theirs)
+        assert ours.tf.num_rows == len(ours.n_id) == ours.num_nodes
+        assert torch.equal(ours.tf.y, ours.n_id) and torch.equal(ours.edge_table.y, ours.e_id)
+    again = to_data(from_data(data))
+    assert again.tf is data.tf and again.edge_table is data.edge_table
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_tensor_frames_of_types(workers: dict[str, Any]) -> None:
+    data = make_typed_data()
+    del data["user"].x
+    data["user"].tf, data["post"].table = make_frame(40), make_frame(60)
+    data[VOTES].edge_attr = make_frame(500)
+    for ours, theirs in both(data, ("post", torch.arange(50)), **workers):
+        assert_equal(ours, theirs)
+        assert torch.equal(ours["user"].tf.y, ours["user"].n_id)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_names_with_index(workers: dict[str, Any]) -> None:
+    """PyG looks for the rows of such an attribute in its last dimension."""
+    data = make_data()
+    data.orig_index = torch.arange(NUM_NODES) + 1000
+    data.node_index = np.arange(NUM_NODES)
+    data.edge_index_id = torch.arange(NUM_EDGES)
+    data.pair_index = torch.arange(2 * NUM_NODES).view(2, -1)
+    data.edge_label_index = torch.arange(2 * NUM_EDGES).view(2, -1)
+    data.split_index = torch.zeros(2, 7, dtype=torch.int64)  # of the graph as a whole
+    for ours, theirs in both(data, torch.arange(50), **workers):
+        assert_equal(ours, theirs)
+        assert torch.equal(ours.orig_index, ours.n_id + 1000)
+    again = to_data(from_data(data))
+    assert torch.equal(again.pair_index, data.pair_index)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_names_with_index_of_types(workers: dict[str, Any]) -> None:
+    data = make_typed_data()
+    data["post"].orig_index = torch.arange(60)
+    data["post"].pair_index = torch.arange(120).view(60, 2)
+    data[VOTES].orig_index = torch.arange(500)
+    data[VOTES].edge_label_index = torch.arange(1000).view(2, -1)
+    for ours, theirs in both(data, ("post", torch.arange(50)), **workers):
+        assert_equal(ours, theirs)
+
+
+def test_stores_with_tensor_frames(caplog: pytest.LogCaptureFixture) -> None:
+    data = make_data()
+    data.tf = make_frame(NUM_NODES)
+    loader = NeighborLoader(data, [2], torch.arange(9), batch_size=9, node_attrs="tf", plan_ahead=2)
+    (batch,) = loader
+    assert torch.equal(batch.tf.y, batch.n_id) and "x" not in batch
+    assert loader.data.tf is data.tf and "TensorFrame" in repr(loader.data[0])
+    loader.data.tf = data.tf[torch.arange(NUM_NODES).flip(0)]
+    (batch,) = loader
+    assert torch.equal(batch.tf.y, NUM_NODES - 1 - batch.n_id)
+    features = from_data(data)[0]
+    assert features[None, "tf", [3, 1]].y.tolist() == [3, 1]
+    assert features[None, "tf", 2:4].y.tolist() == [2, 3]
+    with pytest.raises(errors.OutOfRangeError, match="150"):
+        features[None, "tf", [1, 150]]
+    with pytest.raises(errors.InvalidArgumentError, match="vector"):
+        features[None, "tf", 3]
+    with pytest.raises(errors.InvalidArgumentError, match="time_attr = 'tf'"):
+        NeighborSampler(data, [2], time_attr="tf")
+    graph_from_data(data)
+    assert "not in the graph: tf" in caplog.text
