@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._inputs import is_typed
-from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.loader import NeighborLoader
+from aethergraph.pyg.stores import Stores
 
 __all__ = ["HeteroNeighborLoader"]
 
@@ -34,19 +32,14 @@ class HeteroNeighborLoader(NeighborLoader):
         num_neighbors: a list per hop for each edge type, or one list for all types; types that are
             missing are not followed.
         input_nodes: ``(node type, ids or a mask or a slice or None)``, or a node type.
-        *args: see :class:`NeighborLoader`.
-        **kwargs: see :class:`NeighborLoader`.
+        *args, **kwargs: see :class:`NeighborLoader`.
 
     Raises:
         InvalidArgumentError: a graph of one type; else as :class:`NeighborLoader`.
     """
 
-    def __init__(
-        self, data: Any, num_neighbors: Any, input_nodes: Any = None, *args: Any, **kwargs: Any
-    ) -> None:
-        stores = as_stores(data)
+    def _check_stores(self, stores: Stores) -> None:
         if not is_typed(stores):
             raise InvalidArgumentError(
                 "data is a graph of one type of nodes and edges: take NeighborLoader"
             )
-        super().__init__(stores, num_neighbors, input_nodes, *args, **kwargs)

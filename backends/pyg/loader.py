@@ -29,6 +29,7 @@ from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler
+from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.two_step import Steps
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         **kwargs: Any,
     ) -> None:
         stores = with_feature_source(as_stores(data), feature_source)
+        self._check_stores(stores)
         sampler = None if neighbor_sampler is None else as_sampler(neighbor_sampler)
         if sampler is None:
             weight_attr = own_weight_attr(weight_attr, weighted)
@@ -231,6 +233,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         )
         self.input_nodes = input_nodes  # Lightning makes a loader anew from this attribute.
         self._lighten()
+
+    def _check_stores(self, stores: Stores) -> None:
+        """Raise if the graph is not of the kind that this class is for."""
 
 
 class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: ignore[misc]

@@ -26,6 +26,7 @@ from aethergraph.pyg import (
     LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
+    to_data,
 )
 from aethergraph.testing import oracle
 
@@ -149,6 +150,21 @@ def test_stock_link_loader(disjoint: bool, neg: str | None) -> None:
             if disjoint:  # both ends of a link are in its tree
                 for side, index in ends:
                     assert torch.equal(side.batch[index], torch.arange(count))
+
+
+def test_the_loader_for_typed_graphs_is_neighbor_loader(tmp_path: Path) -> None:
+    graph = make_graph()
+    graph.save(tmp_path / "graph.aeg")
+    for data in (graph, tmp_path / "graph.aeg", stores_of(graph), to_data(graph)):
+        one, other = (
+            next(iter(kind(data, [3, 2], ("post", [4, 7]), batch_size=2, seed=1)))
+            for kind in (NeighborLoader, HeteroNeighborLoader)
+        )
+        for mine, its in zip(one.stores, other.stores, strict=True):
+            assert set(mine.keys()) == set(its.keys())
+    graph["user"].attrs["n_id"] = np.zeros(80, np.int64)
+    with pytest.raises(errors.InvalidArgumentError, match="'n_id' is a node attribute"):
+        HeteroNeighborLoader(graph, [2], "user")
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
