@@ -6,12 +6,13 @@ Source followed: ``torch_geometric/loader/{node_loader,link_loader,utils}.py`` (
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.data.storage import N_KEYS
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
@@ -37,6 +38,7 @@ __all__ = [
     "choose_columns",
     "choose_names",
     "counted_types",
+    "empty_copy",
     "fetch",
     "make_batch",
     "make_typed_batch",
@@ -218,10 +220,32 @@ def make_batch(
     return batch
 
 
-def as_data(batch: dict[str, Any], custom_cls: Any) -> Any:
-    """Make a ``Data`` of the attributes that are not None, or a ``custom_cls`` of all."""
+def empty_copy(data: Any) -> Any:
+    """Return a ``Data`` or ``HeteroData`` of a class of the user's own, without its attributes.
+
+    Batches are copies of it, as in PyG. None for all else, and for a ``Batch``, which would take
+    along where its graphs begin.
+    """
+    own = isinstance(data, (Data, HeteroData)) and type(data) not in (Data, HeteroData)
+    if not own or isinstance(data, Batch):
+        return None
+    made = copy.copy(data)
+    for store in made.stores:
+        store.clear()
+    return made
+
+
+def as_data(batch: dict[str, Any], custom_cls: Any, like: Any = None) -> Any:
+    """Make a ``Data`` of the attributes that are not None, or a ``custom_cls`` of all.
+
+    Args:
+        batch: attributes by name.
+        custom_cls: makes an empty object; None: a ``Data``.
+        like: see :func:`empty_copy`.
+    """
     if custom_cls is None:
-        return Data.from_dict({name: value for name, value in batch.items() if value is not None})
+        batch = {name: value for name, value in batch.items() if value is not None}
+        return Data.from_dict(batch) if like is None else copy.copy(like).update(batch)
     data = custom_cls()
     for name, value in batch.items():
         setattr(data, name, value)
@@ -235,9 +259,13 @@ def make_typed_batch(
     order: Any,
     custom_cls: Any,
     counted: frozenset[Any] | None = None,
+    like: Any = None,
 ) -> HeteroData:
     """Make a ``HeteroData`` except for what the seeds add; see :func:`make_batch`."""
-    data = HeteroData() if custom_cls is None else custom_cls()
+    if custom_cls is None:
+        data = HeteroData() if like is None else copy.copy(like)
+    else:
+        data = custom_cls()
     source = tensors_of(store)
     for name, value in source.graph_attrs.items():
         setattr(data, name, value)

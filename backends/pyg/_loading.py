@@ -43,6 +43,7 @@ from aethergraph.pyg._batch import (
     check_names,
     choose_columns,
     counted_types,
+    empty_copy,
     fetch,
     make_batch,
     make_typed_batch,
@@ -140,6 +141,7 @@ class LoaderMixin(OrderMixin, Profiled):
         self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
         self._current = Current()
         self._counted = counted_types(data, store)
+        self._like = empty_copy(data)
         self._names = names = names or Names()
         check_names(data, store, names, self.seed_fields)
         self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
@@ -443,12 +445,14 @@ class LoaderMixin(OrderMixin, Profiled):
             if fetched is None:
                 fetched = fetch(store, out, self._names)
             if isinstance(out, HeteroSamplerOutput):
-                data = make_typed_batch(store, out, fetched, order, self.custom_cls, self._counted)
+                data = make_typed_batch(
+                    store, out, fetched, order, self.custom_cls, self._counted, self._like
+                )
                 self._add_typed_metadata(data, out.metadata)
             else:
                 batch = make_batch(store, out, fetched, order, self._counted)
                 self._add_metadata(batch, out.metadata)
-                data = as_data(batch, self.custom_cls)
+                data = as_data(batch, self.custom_cls, self._like)
             return data
 
     def _sampler(self) -> BaseSampler:

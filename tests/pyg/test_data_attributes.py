@@ -124,6 +124,35 @@ def test_names_with_index_of_types(workers: dict[str, Any]) -> None:
         assert_equal(ours, theirs)
 
 
+class Paper(Data):
+    """A class of a user's own, which cannot be made without arguments."""
+
+    def __init__(self, year: int, **values: Any) -> None:
+        super().__init__(**values)
+        self.__dict__["first"] = year
+
+    @property
+    def years(self) -> Tensor:
+        return self.y + self.first
+
+
+class Forum(HeteroData):
+    """A typed one."""
+
+
+@pytest.mark.parametrize("workers", WORKERS[:2])
+def test_classes_of_ones_own(workers: dict[str, Any]) -> None:
+    data = Paper(2000, **make_data().to_dict())
+    for ours, theirs in both(data, torch.arange(50), **workers):
+        assert type(ours) is type(theirs) is Paper
+        assert_equal(ours, theirs)
+        assert torch.equal(ours.years, theirs.years)
+    typed = Forum(make_typed_data().to_dict())
+    for ours, theirs in both(typed, ("post", torch.arange(50)), **workers):
+        assert type(ours) is type(theirs) is Forum
+        assert_equal(ours, theirs)
+
+
 def test_stores_with_tensor_frames(caplog: pytest.LogCaptureFixture) -> None:
     data = make_data()
     data.tf = make_frame(NUM_NODES)
