@@ -387,7 +387,11 @@ class FeatureStore(RowTable):
         return made
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
-        """Return the rows in anonymous memory with huge pages; self if they are there already."""
+        """Return the rows in anonymous memory with huge pages; self if they are there already.
+
+        A pickle of rows that came from a file is read into memory anew: worker processes that are
+        spawned have a copy each, where mapped rows are shared.
+        """
         self.native_rows()
         if self._storage == "memory":
             return self

@@ -15,8 +15,8 @@ from aethergraph.storage.opening import open_container
 
 __all__ = ["FilesBeside", "fingerprint_of", "in_another_order", "path_beside"]
 
-#: In the place of a fingerprint: no file fits nodes that were put into another order.
-_MOVED = ""
+#: Before the fingerprint of a file that goes by the order of before nodes were moved.
+_MOVED = "!"
 
 
 class _Rows(Protocol):
@@ -36,7 +36,7 @@ def path_beside(graph: str, name: str, suffix: str) -> str:
 def in_another_order(beside: Mapping[str, str], types: Container[str]) -> dict[str, str]:
     """Return what a graph knows of the files beside it once nodes of ``types`` were moved."""
     return {
-        file: _MOVED if file.rpartition(".")[0] in types else known
+        file: _MOVED + known.lstrip(_MOVED) if file.rpartition(".")[0] in types else known
         for file, known in beside.items()
     }
 
@@ -98,7 +98,10 @@ class FilesBeside(Mapping[str, T], ABC):
                     found.path,
                 )
             expected = self._known.get(f"{name}.{self.suffix}")
-            if expected == _MOVED:
+            if expected is not None and expected.startswith(_MOVED):
+                if fingerprint_of(found.path) != expected.lstrip(_MOVED):
+                    self._open[name] = found  # made for the new order
+                    return found
                 raise FileChangedError(
                     errno.ESTALE,
                     f"{found.path}: goes by the order of before nodes of type {name!r} of "

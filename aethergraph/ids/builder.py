@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ _U8 = np.dtype(np.uint8)
 _LEAST = 1 << 16  # bytes of a run: with less memory the builder takes more than it should
 _PIECE = 1 << 19  # items that are copied together
 _MOST_FILES = 256
+_WORK_FILE = re.compile(r"lock|hashes|keys|offsets|places|(run|ids|rows)(-\d+)?")
 _SHARE = 6  # memory of sorting keys, in times their bytes
 
 
@@ -121,8 +123,10 @@ class IdMapBuilder:
         from shutil import rmtree
 
         self._runs, self._held = [], []
-        rmtree(self._scratch, ignore_errors=True)
-        self._lock.close()  # last: nobody else's files are deleted
+        try:
+            rmtree(self._scratch, ignore_errors=True)
+        finally:
+            self._lock.close()  # last: nobody else's files are deleted
 
     # ---- add ---------------------------------------------------------------------------
 
@@ -440,12 +444,12 @@ class _Buckets:
 def _locked_folder(path: str) -> IO[bytes]:
     """Make a folder of work files, or take one that is left; return its lock, held until closed.
 
-    Other folders, which the work files' removal would empty, have no such lock in them.
+    A folder that holds anything but work files is somebody else's: removing them would empty it.
     """
     lock = os.path.join(path, "lock")
     try:
         os.makedirs(path, exist_ok=True)
-        is_foreign = bool(os.listdir(path)) and not os.path.exists(lock)
+        is_foreign = any(not _WORK_FILE.fullmatch(name) for name in os.listdir(path))
         file = None if is_foreign else open(lock, "wb")  # noqa: SIM115 - held until closed
     except OSError as error:
         raise _storage_error(error, path) from None
@@ -455,6 +459,8 @@ def _locked_folder(path: str) -> IO[bytes]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            return file  # a file system without locks
         file.close()
         text = f"{path}: another build of this map is running: build it once, and load it elsewhere"
         raise StorageError(error.errno, text, path) from None

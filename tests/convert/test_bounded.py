@@ -283,6 +283,17 @@ def test_ids_of_features_that_do_not_fit(
         assert sorted(os.listdir(tmp_path)) == ["e.csv", "x.csv"]
 
 
+def test_an_id_of_features_that_is_far_too_large(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
+    (tmp_path / "x.csv").write_text("id,f\n0,1\n1700000000000,1\n1,1\n")
+    with pytest.raises(InputError, match=r"1700000000000 is too large: 3 rows need the ids 0\.\.2"):
+        convert(
+            tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G",
+            features=tmp_path / "x.csv", id_column="id",
+        )  # fmt: skip
+    assert sorted(os.listdir(tmp_path)) == ["e.csv", "x.csv"]
+
+
 def test_rows_too_wide_to_be_sorted(tmp_path: Path) -> None:
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2], [2, 0]]))
     wide = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(3 * 20_000, np.float32)), 20_000)

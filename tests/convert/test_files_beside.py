@@ -14,6 +14,7 @@ from aethergraph import Graph, HeteroGraph
 from aethergraph.cli.app import app
 from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
 from aethergraph.errors import FileChangedError, InvalidArgumentError
+from aethergraph.ids import IdMap
 
 PEOPLE = """
 reverse = false
@@ -151,6 +152,14 @@ def test_nodes_in_another_order_have_no_map(builds: list[Path], typed: bool, pic
     same = HeteroGraph.load(builds[1] / "people.aeg").permute({})
     same.save(builds[1] / "people.aeg")
     assert HeteroGraph.load(builds[1] / "people.aeg").ids["person"].keys([0]) == ["bob"]
+
+
+def test_a_map_may_be_made_for_the_new_order(builds: list[Path]) -> None:
+    path = builds[0] / "people.aeg"
+    HeteroGraph.load(path).permute({"person": [1, 0]}).save(path)
+    keys = IdMap.load(builds[0] / "people.person.ids").keys([0, 1])
+    IdMap.build(builds[0] / "people.person.ids", [[keys[1]], [keys[0]]], "str", force=True)
+    assert HeteroGraph.load(path).ids["person"].keys([0, 1]) == [keys[1], keys[0]]
 
 
 def test_so_has_a_file_in_another_order(builds: list[Path]) -> None:

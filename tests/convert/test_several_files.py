@@ -89,6 +89,12 @@ def test_files_whose_columns_nothing_says(tmp_path: Path) -> None:
     assert edges_of(texts(tmp_path, "0,1\n", "src,dst\n1,2\n")) == [(0, 1), (1, 2)]
 
 
+def test_columns_by_number_must_be_in_every_file(tmp_path: Path) -> None:
+    paths = texts(tmp_path, "9,0,1\n", "1,2\n")
+    with pytest.raises(InputError, match=r"2\.csv: there is no column number 2 .* has 2 columns"):
+        read_edges(paths, src=1, dst=2)
+
+
 # ---- time zones ----------------------------------------------------------------------------------
 
 

@@ -181,3 +181,10 @@ def test_what_the_csv_module_writes(
         patch.setattr(text_blocks, "BLOCK_BYTES", block)
         found = edges_of(tmp_path_factory.mktemp("csv") / "e.csv", file.getvalue())
     assert found == [(9, 9), *((number, number + 1) for number in range(len(notes)))]
+
+
+@pytest.mark.timeout(20)
+def test_a_rule_of_hashes_behind_an_empty_line_takes_no_time(tmp_path: Path) -> None:
+    (tmp_path / "y.csv").write_text(f"1\n\n{'#' * 60} %%%\n2\n")
+    with pytest.raises(InputError, match="value is missing"):
+        read_labels(tmp_path / "y.csv")

@@ -28,7 +28,7 @@ from aethergraph.storage.budget import Budget
 
 __all__ = ["BoundedJob", "convert_chunks", "convert_within", "kept_if_useful"]
 
-_VERSION = 2  # version of the content of a work folder
+_VERSION = 3  # version of the content of a work folder
 
 
 class FileSource:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from aethergraph import _native as native
 from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.lists import ListBuilder, ListOrder
-from aethergraph.convert.external.runs import RunWriter, Spill
+from aethergraph.convert.external.runs import PARTS, RunWriter, Spill
 from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import InputError, PathLike
 
@@ -49,7 +49,7 @@ def reordered_rows(
     spill: Spill | None = None
     writer: RunWriter | None = None
     shape: tuple[int, ...] = ()
-    rows = 0
+    rows, largest = 0, -1
     name = f"{room.scratch}rows"
     try:
         for ids, values in chunks:
@@ -62,12 +62,19 @@ def reordered_rows(
             if len(ids):
                 ids = np.ascontiguousarray(ids, np.int64)
                 values = np.ascontiguousarray(values)
-                writer.add(ids, np.zeros(len(ids), np.int64), [values], int(ids.max()))
+                largest = max(largest, int(ids.max()))
+                writer.add(ids, np.zeros(len(ids), np.int64), [values], largest)
                 rows += len(ids)
         if spill is None or writer is None or rows == 0:
             raise InputError(path, "holds no rows")
         writer.close()
-        files = _sorted(spill, rows, room)
+        # Whole parts: ids from `rows` on lie in the last one, and are no damage of it.
+        lists = -(-rows >> spill.shift) << spill.shift
+        if lists > 2 * rows + PARTS:  # a part has that many only if an id is far beyond the rows
+            raise InputError(
+                path, f"the node id {largest} is too large: {rows} rows need the ids 0..{rows - 1}"
+            )
+        files = _sorted(spill, lists, room)
     finally:
         if writer is not None:
             writer.close(finish=False)
@@ -80,7 +87,7 @@ def reordered_rows(
         files.remove()
 
 
-def _sorted(spill: Spill, rows: int, room: Room) -> ColumnFiles:
+def _sorted(spill: Spill, lists: int, room: Room) -> ColumnFiles:
     _, dtype, items = spill.columns[0]
     files = ColumnFiles(f"{room.scratch}sorted-", {"rows": (dtype, items)})
     try:
@@ -89,8 +96,7 @@ def _sorted(spill: Spill, rows: int, room: Room) -> ColumnFiles:
         builder = ListBuilder(
             spill, files, ListOrder(), room.memory, threads, scratch, lambda: None
         )
-        # Whole parts: ids from `rows` on lie in the last one, and are no damage of it.
-        builder.build(-(-rows >> spill.shift) << spill.shift)
+        builder.build(lists)
     except BaseException:
         files.remove()
         raise

@@ -75,7 +75,7 @@ class FirstFile:
                 "as that has no header: give this file first, or choose columns by number "
                 "(--src, --dst)",
             )
-        return self._columns
+        return self._columns if max(self._columns) < table.num_columns else None
 
     def ends_of(self, table: Table) -> tuple[int, int] | None:
         """Return the ends in a later file by their names in the first; None if that has none."""

@@ -56,6 +56,7 @@ from aethergraph.convert.readers.text_values import (
     is_value,
     looks_like_header,
     overflows,
+    wraps_dates,
 )
 
 __all__ = ["TextTable"]
@@ -69,7 +70,7 @@ _MOST_COLUMNS = 1 << 20
 _BLANK_LINE = re.compile(rb"(?m)^ +\r?$")
 _QUOTED = re.compile(r'"[^"]*"')
 _EMPTY_LINE = re.compile(rb"(?m)^[ \t]*\r?\n")
-_NO_VALUES = re.compile(rb"(?:\s|[#%][^\r\n]*)*")
+_NO_VALUES = re.compile(rb"(?:[ \t\f\v]*(?:[#%][^\r\n]*)?[\r\n])*[ \t\f\v]*(?:[#%][^\r\n]*)?")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|$)")
 _HEX = re.compile(rb"0[xX]")
 _ZONE = re.compile(r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)")
@@ -411,7 +412,8 @@ class TextTable:
         for one, kind in zip(fields, kinds, strict=True):
             array = _as_numbers(one, found[one.column, kind])
             _check_values(one, array)
-            if "[ns" in kind and overflows(array, self._texts(one, clean, options)):
+            is_ns = "[ns" in kind and wraps_dates()
+            if is_ns and overflows(array, self._texts(one, clean, options)):
                 raise BadBlock
             self._check_exact(one, array, kind, clean, options)
             arrays.append(array)

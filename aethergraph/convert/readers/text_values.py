@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "is_value",
     "looks_like_header",
     "overflows",
+    "wraps_dates",
 ]
 
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -83,11 +85,22 @@ def _explain_date(one: Field, kind: str, text: str) -> str | None:
     return too_far if "[ns" in kind and overflows(found.to_numpy(), pa.array([text])) else None
 
 
-def overflows(times: NDArray[Any], texts: Any) -> bool:
-    """Return whether a date is another one in ns than in its text: 584 years away, or more.
+@functools.cache
+def wraps_dates() -> bool:
+    """Return whether this pyarrow takes dates beyond the range of ns for others, as 17 does."""
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
 
-    Older versions of pyarrow, such as 17, take dates beyond the range of ns for such ones.
-    """
+    options = pacsv.ConvertOptions(column_types={"t": pa.timestamp("ns")})
+    try:
+        pacsv.read_csv(pa.py_buffer(b"t\n9999-12-31\n"), convert_options=options)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def overflows(times: NDArray[Any], texts: Any) -> bool:
+    """Return whether a date is another one in ns than in its text: 584 years away, or more."""
     import pyarrow.compute as pc
 
     years = pc.utf8_slice_codeunits(texts, 0, 4).cast("int64").to_numpy()
