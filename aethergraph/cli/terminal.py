@@ -260,7 +260,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             found = function(*args, **kwargs)
-            sys.stdout.flush()  # here, where a failure can be told: at exit it cannot
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a failure can be told: at exit it cannot
             return found
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
@@ -292,6 +293,8 @@ def print_error(text: str) -> None:
 
 def _settle_stdout() -> None:
     """Write what stdout still holds, or drop what it cannot: Python would fail at it at exit."""
+    if sys.stdout is None:  # it was closed before the program began
+        return
     try:
         sys.stdout.flush()
     except OSError:

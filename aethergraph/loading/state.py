@@ -119,10 +119,13 @@ def _compare(told: Any, now: Told, theirs: str, ours: str) -> None:
 def describe(value: Any) -> str:
     """Return a short text that is equal for equal arguments; arrays are hashed."""
     if hasattr(value, "numpy") and hasattr(value, "shape"):  # a tensor
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
         try:
-            value = value.detach().numpy()
-        except TypeError:  # numpy has no bfloat16, nor float8
-            return f"{value.dtype} as {describe(value.double())}"
+            value = value.numpy()
+        except TypeError:  # numpy has no bfloat16, float8 or sparse arrays
+            wide = value.to_dense().double().numpy()
+            return f"{value.dtype} as {describe(wide)}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}{list(value.shape)} of hash {_hash(value):016x}"
     text = repr(value)

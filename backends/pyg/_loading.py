@@ -484,6 +484,8 @@ class LoaderMixin(OrderMixin, Profiled):
             state["sampler"] = state["batch_sampler"] = state["generator"] = None
             state["_numbers"] = state["partitions"] = None
             state["_begun"] = state["_order_state"] = state["_position"] = None
+            if not self.filter_per_worker:
+                state["_like"] = None  # of a class that perhaps cannot be pickled
         return state
 
 
