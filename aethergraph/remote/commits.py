@@ -80,7 +80,12 @@ class Commits(Protocol):
     is_live: bool
 
     def take(self, anew: bool = False) -> Taken:
-        """Return the last commit, which several may share unless it is to be taken ``anew``.
+        """Return the last commit, which several may share.
+
+        While another one reads the log that a writer has left, it is the commit before.
+
+        Args:
+            anew: take one for the caller alone, and wait for whoever reads the log.
 
         Raises:
             FileChangedError: the directory of the graph holds another one now.

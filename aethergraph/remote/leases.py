@@ -279,7 +279,7 @@ class Leases:
             self._end_expired()
             held = None if at is None else self._held.get((name, at))
         if held is None:
-            taken = self._graphs[name].take()
+            taken = self._graphs[name].take(anew=True)
             if at is not None and taken.number != at:
                 with self._changed:
                     others = sorted(commit for graph, commit in self._held if graph == name)

@@ -21,6 +21,7 @@ from aethergraph.errors import FileChangedError
 from aethergraph.remote import FeatureServer, SamplePlan, SampleService, open_graph, open_sampler
 from aethergraph.remote import commits as commits_module
 from aethergraph.remote.commits import commits_of
+from aethergraph.remote.leases import Leases
 from aethergraph.remote.samples.request import make_request
 
 
@@ -139,7 +140,8 @@ def test_requests_do_not_wait_for_a_log(
     """One reads what a writer has left; the others are answered from the commit before."""
     path = tmp_path / "g.aegd"
     graph.close()
-    commits = commits_of(path)
+    leases = Leases({"g": path}, 0)
+    commits = leases._graphs["g"]
     _write_and_close(path)
     begun, goes_on, found = threading.Event(), threading.Event(), list[int]()
 
@@ -151,18 +153,23 @@ def test_requests_do_not_wait_for_a_log(
 
     monkeypatch.setattr(commits_module, "History", Slow)
 
-    def take(anew: bool) -> None:
-        found.append(commits.take(anew).number)
+    def take() -> None:
+        found.append(commits.take().number)
 
-    threads = [threading.Thread(target=take, args=(anew,)) for anew in (False, True)]
+    def lease() -> None:  # of the last commit
+        found.append(leases.answer({"graph": "g"}, "a connection")["commit"])
+
+    threads = [threading.Thread(target=one) for one in (take, lease)]
     threads[0].start()
     assert begun.wait(WAIT)
-    threads[1].start()  # for a lease, which is of the last commit
+    threads[1].start()
+    threads[1].join(0.1)
     assert commits.take().number == 1 and not found
     goes_on.set()
     for one in threads:
         one.join()
     assert found == [2, 2] and commits.take().number == 2
+    leases.close()
 
 
 def _write_and_close(path: Path) -> None:
