@@ -26,6 +26,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 REPLY_SECONDS = 60.0
 #: Seconds to wait where no connection can be accepted, as there are no more files.
 _FULL = 0.1
+#: Tries to lock a folder, and seconds between them.
+_TRIES, _BETWEEN = 30, 0.1
 #: Seconds of silence before a client is asked whether it is there, between questions, and how many.
 _KEEPALIVE = (("KEEPIDLE", 30), ("KEEPINTVL", 10), ("KEEPCNT", 3))
 
@@ -114,12 +116,36 @@ def listen_unix(path: str) -> socket.socket:
 @contextmanager
 def _one_at_a_time(folder: str) -> Iterator[None]:
     """Keep out others who begin in a folder: a socket without a listener looks like one left."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = _lock(folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        if handle is not None:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a child that was forked has the handle, too
+            os.close(handle)
+
+
+def _lock(folder: str) -> int | None:
+    """Return a handle that locks a folder, or None.
+
+    Some file systems have no locks of folders, some folders are not to be read, and in /tmp
+    anybody may hold one for long. A server begins all the same.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_BETWEEN)
+        except OSError:
+            break
+        else:
+            return handle
+    os.close(handle)
+    return None
 
 
 def _is_served(path: str) -> bool:

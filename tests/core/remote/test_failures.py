@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gc
 import os
 import signal
@@ -448,6 +450,28 @@ def test_two_servers_at_a_socket_that_was_left(
     for one in found:
         if isinstance(one, socket.socket):
             one.close()
+
+
+@pytest.mark.parametrize("error", [None, errno.EACCES, errno.EBADF, errno.ENOLCK])
+def test_a_socket_in_a_folder_that_is_not_locked(
+    x: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int | None
+) -> None:
+    """Others hold its lock, or it has none, as on NFS, or may not be read: it is done without."""
+
+    def fail(*_: Any) -> None:
+        assert error is not None
+        raise OSError(error, os.strerror(error))
+
+    holder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    monkeypatch.setattr(listening, "_TRIES", 2)
+    with monkeypatch.context() as patch:
+        if error is not None:
+            patch.setattr(*((os, "open") if error == errno.EACCES else (fcntl, "flock")), fail)
+        server = FeatureServer(x, unix=tmp_path / "s").start()
+    assert (RemoteRows(server.address).gather([1]) == x[[1]]).all()
+    server.close()
+    os.close(holder)
 
 
 def test_a_server_leaves_its_socket_while_it_listens(
