@@ -430,6 +430,7 @@ class Endpoint:
         describe: asks what the server has; None: for a table.
         leaves: connections take part in a lease, and leave it when they are not needed any more.
             One does nothing else: a request that is broken off ends its connection, not the lease.
+            Where the server has no place for two, one does all.
     """
 
     def __init__(
@@ -441,6 +442,7 @@ class Endpoint:
         self._idle: list[Connection] = []
         self._holder: Connection | None = None
         self._closed = False
+        self._is_lease = self._has_holder = leaves
         self.leaves = leaves
         self.connections = self.waits = 0
         _endpoints.add(self)
@@ -467,7 +469,15 @@ class Endpoint:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        made = Connection(self._address, self._location, self._describe)
+        try:
+            made = Connection(self._address, self._location, self._describe)
+        except wire.BusyError:
+            with self._lock:
+                holder, self._holder = self._holder, None
+                self._has_holder = self._has_holder and holder is None
+            if holder is None:
+                raise
+            return holder
         known = getattr(self, "table", made.table)
         if not made.table.is_as(known):
             made.close()
@@ -484,7 +494,7 @@ class Endpoint:
         if connection.is_kept:
             return
         with self._lock:
-            if self.leaves and self._holder is None and not self._closed:
+            if self._has_holder and self._holder is None and not self._closed:
                 self._holder = connection
                 return
             if len(self._idle) < _IDLE and not self._closed:
@@ -516,9 +526,10 @@ class Endpoint:
             except wire.WireError as error:
                 raise FormatError(f"{self._location}: {error}") from None
             except (OSError, EOFError) as error:
-                self.forget()
                 if isinstance(error, wire.BusyError):
                     self._make_room()
+                else:
+                    self.forget()
                 if time.monotonic() + wait > until:
                     raise ServerTimeoutError(
                         f"{self._location} was not reached within {self._address.timeout:g} s: "
@@ -552,9 +563,17 @@ class Endpoint:
         """Give idle connections of this process back, where the server has no place for another."""
         with suppress(RuntimeError):  # another thread opens one: the next try comes soon
             for one in list(_endpoints):
-                may_go = one._process == self._process and not one.leaves  # a lease needs its own
-                if may_go and one._location == self._location:
-                    one.forget()
+                if one._process == self._process and one._location == self._location:
+                    one._forget_spare()
+
+    def _forget_spare(self) -> None:
+        """Close the idle connections that hold no lease."""
+        with self._lock:
+            if self._is_lease and self._holder is None:
+                return
+            spare, self._idle = self._idle, []
+        for one in spare:
+            one.close()
 
     def _end(self, connection: Connection) -> None:
         """End a connection that has not broken."""

@@ -40,6 +40,7 @@ from aethergraph.errors import (
     LayoutError,
     LimitError,
     OutOfRangeError,
+    ServerTimeoutError,
     SnapshotExpiredError,
     StorageError,
     UnsupportedError,
@@ -457,6 +458,26 @@ def test_a_request_that_is_broken_off(
             same(before, sampler.sample([1, 7], 1))
         there.source.close()
         assert comes(lambda: server.stats().leases == 0)
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_lease_at_a_full_server(places: int) -> None:
+    """It is never given up to make room, be it for its own requests or for others."""
+    live = make()
+    with FeatureServer(np.arange(9), graphs={"g": live}, port=0, max_connections=places) as server:
+        linger(server, 0.0)
+        sampler = NeighborSampler(there := Graph.load(server.address), [5])
+        expected = there.node_attrs["x"].gather([7])
+        insert(live, np.random.default_rng(1), 100, 9)
+        pickle.dumps(there)  # a copy may come, and this one goes on
+        with suppress(ServerTimeoutError):
+            other = open_source(f"{server.address}?timeout=0.5")
+            assert (places, other.gather([3])) == (2, 3)
+        refused = server.stats().refused
+        for _ in range(3):
+            assert sampler.sample([1, 7], 1).num_nodes
+            assert (there.node_attrs["x"].gather([7]) == expected).all()
+        assert server.stats().leases == 1 and server.stats().refused <= refused + 2
 
 
 def test_a_server_that_is_started_again() -> None:
