@@ -197,12 +197,17 @@ class Connection:
             self.begin(wire.LEAVE)
         self.close()
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it is that of a process which this one was forked from."""
+        return self._process != os.getpid()
+
     def close(self) -> None:
         """End the connection."""
         reader, self.reader = self.reader, None
         if reader is not None:
             reader.close()
-        if self._process == os.getpid():  # a forked child may have the socket, too
+        if not self.is_inherited:  # its parent has the socket, too
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -438,9 +443,10 @@ class Endpoint:
         leaves: bool = False,
     ) -> None:  # fmt: skip
         self._address, self._location, self._describe = address, location, describe
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._holder: Connection | None = None
+        self._inherited: Connection | None = None
         self._closed = False
         self._is_lease = self._has_holder = leaves
         self.leaves = leaves
@@ -487,6 +493,9 @@ class Endpoint:
             )
         with self._lock:
             self.connections += 1
+            inherited, self._inherited = self._inherited, None
+        if inherited is not None:
+            inherited.close()
         return made
 
     def give_back(self, connection: Connection) -> None:
@@ -543,9 +552,15 @@ class Endpoint:
             wait = min(2 * wait, _MOST_WAIT)
 
     def leave_to_parent(self) -> None:
-        """Close a forked child's copies of the connections, which stay those of its parent."""
-        self._lock, self._process = threading.Lock(), os.getpid()
+        """Close a forked child's copies of the connections, which stay those of its parent.
+
+        One of a lease is kept, unused, until the child has its own: the parent may end before.
+        """
+        self._lock = threading.Lock()
+        inherited = self._holder or self._inherited
+        self._holder = self._inherited = None
         self.forget()
+        self._inherited = inherited
 
     def forget(self) -> None:
         """Close the idle connections: where one broke, others did."""
@@ -556,14 +571,15 @@ class Endpoint:
         """Return the connections that are not in use, which are no longer kept."""
         with self._lock:
             holder, self._holder = self._holder, None
+            inherited, self._inherited = self._inherited, None
             before, self._idle = self._idle, []
-        return before if holder is None else [*before, holder]
+        return [*before, *(one for one in (holder, inherited) if one is not None)]
 
     def _make_room(self) -> None:
         """Give idle connections of this process back, where the server has no place for another."""
         with suppress(RuntimeError):  # another thread opens one: the next try comes soon
             for one in list(_endpoints):
-                if one._process == self._process and one._location == self._location:
+                if one._location == self._location:
                     one._forget_spare()
 
     def _forget_spare(self) -> None:
@@ -577,14 +593,14 @@ class Endpoint:
 
     def _end(self, connection: Connection) -> None:
         """End a connection that has not broken."""
-        if self.leaves and self._process == os.getpid():  # a child's are its parent's
+        if self.leaves and not connection.is_inherited:
             connection.leave()
         else:
             connection.close()
 
     def __del__(self) -> None:
-        for one in (*getattr(self, "_idle", ()), getattr(self, "_holder", None)):
-            if one is not None:
+        if hasattr(self, "_idle"):
+            for one in self._give_up():
                 self._end(one)
 
     def close(self) -> None:

@@ -343,6 +343,22 @@ def test_clients_that_end() -> None:
         assert comes(lambda: live.stats().snapshots == 0)
 
 
+def test_a_lease_outlives_a_parent_that_ends() -> None:
+    """As of a process that becomes a daemon, by two forks."""
+    live = make()
+    with FeatureServer({}, graphs={"g": live}, port=0) as server:
+        linger(server, 0.0)
+        code = (
+            "import os, sys, time; from aethergraph import Graph; graph = Graph.load(sys.argv[1]);"
+            "rows = graph.node_attrs['x']; rows.gather([7]);"
+            "[os.fork() and os._exit(0) for _ in '12'];"
+            "time.sleep(0.5); print(rows.gather([7]).shape)"
+        )
+        found = subprocess.check_output([sys.executable, "-c", code, server.address], timeout=60)
+        assert found == b"(1, 3)\n"
+        assert comes(lambda: server.stats().leases == 0)
+
+
 @pytest.mark.parametrize("lease", [float("inf"), 1e300])
 def test_a_lease_without_an_end_ends_with_its_client(lease: float) -> None:
     live = make()
