@@ -166,8 +166,9 @@ def test_replies_that_nobody_reads(
         connection.begin(wire.GATHER, *wire.pack_gather(0, np.arange(4)))  # 64 MiB
         while made.stats().refused == 0 and time.monotonic() < began + 30:
             time.sleep(min(pause, 0.05))
-            if pause < 1 and not connection._socket.recv(1 << 12):
-                break
+            with suppress(TimeoutError):  # a busy machine: the server has sent nothing for a moment
+                if pause < 1 and not connection._socket.recv(1 << 12):
+                    break
         assert comes(lambda: made.stats().refused == 1 and made.stats().connections == 0)
         assert 0.4 < time.monotonic() - began < 30
         connection.close()
