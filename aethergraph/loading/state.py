@@ -124,7 +124,7 @@ def describe(value: Any) -> str:
         try:
             value = value.numpy()
         except TypeError:  # numpy has no bfloat16, float8 or sparse arrays
-            wide = value.to_dense().double().numpy()
+            wide = value.double().to_dense().numpy()
             return f"{value.dtype} as {describe(wide)}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}{list(value.shape)} of hash {_hash(value):016x}"

@@ -347,7 +347,7 @@ def test_other_arguments_are_refused(options: dict[str, Any], message: str | Non
         ("triplet", "neg_sampling.mode = .*binary.*triplet"),
         (None, "neg_sampling = .*this one has 'nothing'"),
         (NegativeSampling("binary", 2), "neg_sampling.amount = '1', this one has '2'"),
-        (NegativeSampling("binary", 1, torch.ones(150)), "neg_sampling.src_weight = 'None'"),
+        (NegativeSampling("binary", 1, torch.ones(150)), "neg_sampling.(src_)?weight = 'None'"),
     ],
 )
 def test_other_negatives_are_refused(neg_sampling: Any, message: str) -> None:
