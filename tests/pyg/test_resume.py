@@ -27,6 +27,7 @@ from torch_geometric.sampler import NegativeSampling
 from aethergraph import DynamicGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading import partition_aligned_batches
+from aethergraph.loading.state import describe
 from aethergraph.pyg import (
     HeteroNeighborLoader,
     HGTLoader,
@@ -373,7 +374,16 @@ def test_other_numbers_of_nodes_are_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e5m2])
-def test_labels_that_numpy_does_not_have(dtype: torch.dtype) -> None:
+def test_tensors_that_numpy_does_not_have_are_told_by_their_values(dtype: torch.dtype) -> None:
+    values = torch.arange(4.0)
+    assert describe(values.to(dtype)) == describe(values.to(dtype).clone())
+    assert describe(values.to(dtype)) != describe(values.flip(0).to(dtype))
+    assert describe(torch.diag(values).to_sparse()) != describe(torch.diag(values + 1).to_sparse())
+
+
+def test_labels_that_numpy_does_not_have() -> None:
+    dtype = torch.bfloat16
+
     def make(label: torch.Tensor) -> Any:
         return LinkNeighborLoader(make_graph(), [2], LINKS, edge_label=label, batch_size=20)
 
