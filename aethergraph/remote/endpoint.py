@@ -199,7 +199,7 @@ class Connection:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether it is that of a process which this one was forked from."""
+        """True if this process was forked from the one that it belongs to."""
         return self._process != os.getpid()
 
     def close(self) -> None:
