@@ -717,7 +717,7 @@ def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
 def test_what_arrow_cannot_read_is_an_input_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as an encoding of pages that this version of Arrow does not know."""
+    """Arrow raises another error for an encoding of pages that it does not know."""
     path = tmp_path / "e.parquet"
     pq.write_table(pa.table({"src": [0], "dst": [1]}), path)
 

@@ -151,7 +151,7 @@ def test_own_dtypes(tmp_path: Path) -> None:
 
 
 def test_decimals_are_kept_or_refused(tmp_path: Path) -> None:
-    """As float64, which rounds fractions, and must not change anything larger."""
+    """Decimals become float64, which rounds fractions, and must not change anything larger."""
     ids = {"id": [1, 2], "friend": [1, 1]}
 
     def money(*values: str) -> pa.Table:

@@ -404,7 +404,7 @@ def test_databases_that_fail_are_named(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_database_with_a_log_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is committed to SQLite's log between two tables is a change of the database."""
+    """A commit to SQLite's log between two tables is a change of the database."""
     path = tmp_path / "a.db"
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode = WAL")

@@ -113,7 +113,7 @@ def test_stages_are_added_up_over_threads(paged: Any) -> None:
 
 
 def test_objects_may_go_while_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they do in other threads, and when the garbage collector comes by."""
+    """Objects go in other threads, and when the garbage collector comes by."""
     observe.enable()
     kept = [CachedRows(np.ones((5, 4), np.float32), "1M") for _ in range(3)]
 

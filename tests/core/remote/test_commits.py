@@ -107,7 +107,7 @@ def test_a_directory_that_is_exchanged(graph: DynamicGraph, tmp_path: Path) -> N
 def test_a_writer_between_two_requests(
     graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
 ) -> None:
-    """What it has committed is seen, though no request came while it was there."""
+    """Its commits are seen, though no request came while it was there."""
     path = tmp_path / "g.aegd"
     if first == "nobody":
         graph.close()

@@ -344,7 +344,7 @@ def test_clients_that_end() -> None:
 
 
 def test_a_lease_outlives_a_parent_that_ends() -> None:
-    """As of a process that becomes a daemon, by two forks."""
+    """A process that becomes a daemon forks twice."""
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         linger(server, 0.0)

@@ -304,7 +304,7 @@ def test_walks_and_steps_draw_independently() -> None:
 
 @pytest.mark.parametrize("direction", ["out", "in"])
 def test_starts_that_another_thread_overwrites(full_graph: Graph, direction: Any) -> None:
-    """What was checked is what is used: an error, or walks from the nodes of one moment."""
+    """There is an error, or walks from the nodes of one moment: those that were checked."""
     starts, stop = np.zeros(100_000, np.int64), threading.Event()
     walker = RandomWalker(full_graph, direction=direction)
     calls: list[Callable[[], Ids]] = [
