@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
 from aethergraph import Graph, Subgraph
@@ -140,3 +140,19 @@ def dst_weight(weight: Tensor) -> dict[str, Tensor]:
     """The argument of NegativeSampling: PyG 2.5 has one weight for both sides."""
     per_side = hasattr(NegativeSampling("binary"), "dst_weight")
     return {"dst_weight" if per_side else "weight": weight}
+
+
+class Paper(Data):
+    """A class of a user's own, which cannot be made without arguments."""
+
+    def __init__(self, year: int, **values: Any) -> None:
+        super().__init__(**values)
+        self.__dict__["first"] = year
+
+    @property
+    def years(self) -> Tensor:
+        return self.y + self.first
+
+
+class Forum(HeteroData):
+    """A typed one."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import FRESH, NUM_EDGES, NUM_NODES, make_data
+from pyg.common import FRESH, NUM_EDGES, NUM_NODES, Forum, Paper, make_data
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
@@ -122,22 +122,6 @@ def test_names_with_index_of_types(workers: dict[str, Any]) -> None:
     data[VOTES].edge_label_index = torch.arange(1000).view(2, -1)
     for ours, theirs in both(data, ("post", torch.arange(50)), **workers):
         assert_equal(ours, theirs)
-
-
-class Paper(Data):
-    """A class of a user's own, which cannot be made without arguments."""
-
-    def __init__(self, year: int, **values: Any) -> None:
-        super().__init__(**values)
-        self.__dict__["first"] = year
-
-    @property
-    def years(self) -> Tensor:
-        return self.y + self.first
-
-
-class Forum(HeteroData):
-    """A typed one."""
 
 
 @pytest.mark.parametrize("workers", WORKERS[:2])
