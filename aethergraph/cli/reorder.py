@@ -28,7 +28,9 @@ def reorder_command(
     order: Annotated[
         Order, typer.Option(help="rabbit: communities; bfs: breadth first; degree; gorder: slow.")
     ] = Order.rabbit,
-    memory: Annotated[str, typer.Option(help="Memory that may be taken, such as 512M.")] = "1G",
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that may be taken, such as 512M; default: 4G.")
+    ] = None,
     rows: Annotated[
         list[Path] | None,
         typer.Option(help="File with one row per node, written in the new order; may be repeated."),

@@ -62,7 +62,6 @@ Ids = Literal["dense", "string", "int64", "uint64", "uuid"]
 
 _VERSION = 2
 _NODE = "node"  # type of the nodes of a graph of one type, in its file
-_DEFAULT_BYTES = 4 << 30
 _FORMATS = ("csv", "tsv", "whitespace", "parquet")
 
 
@@ -175,7 +174,6 @@ class KeyedJob:
         self._request = request
         self._threads = threads or native.get_num_threads()
         formats = {detect_format(path, request.reading["format"]) for path in request.files}
-        budget = budget or Budget.default(_DEFAULT_BYTES)
         self._memory = working_memory(budget, formats, self._threads)
         self._ids = ids
         self._show = show

@@ -21,15 +21,16 @@ _PARSING, _PER_THREAD = 104 << 20, 16 << 20
 _PARSING_TEXT, _PER_TEXT_THREAD = 40 << 20, 16 << 20
 _TEXT_OR_ARRAYS = frozenset({"csv", "tsv", "whitespace", "npy", "gl"})
 _LEAST = 32 << 20
+_DEFAULT = 4 << 30
 
 
 def working_memory(
-    budget: Budget, formats: Collection[str] | None, threads: int, nodes: int = 0
+    budget: Budget | None, formats: Collection[str] | None, threads: int, nodes: int = 0
 ) -> int:
     """Return the bytes left for buffers of a process that may take ``budget`` in all.
 
     Args:
-        budget: bound for the whole process.
+        budget: bound for the whole process; None: 4 GiB, or half of the memory if that is less.
         formats: formats of the files that are read (``FileFormat``); None: a program makes edges.
         threads: number of parsing threads.
         nodes: bytes that arrays of all nodes take, beside the buffers or in their place.
@@ -42,6 +43,7 @@ def working_memory(
             import pyarrow.csv
         if formats is not None and "parquet" in formats:
             import pyarrow.parquet  # noqa: F401
+    budget = budget or Budget.default(_DEFAULT)
     taken = _resident()
     parsing = _PARSING + threads * _PER_THREAD
     if formats is not None and _TEXT_OR_ARRAYS.issuperset(formats):

@@ -68,7 +68,7 @@ def reorder(
     output: PathLike,
     *,
     order: Order = "rabbit",
-    memory_budget: int | str = "1G",
+    memory_budget: int | str | None = None,
     rows: PathLike | Sequence[PathLike] = (),
     ids: PathLike | Sequence[PathLike] = (),
     compress: bool | None = None,
@@ -92,7 +92,8 @@ def reorder(
         output: the graph file to write; another one.
         order: as in :meth:`aethergraph.Graph.reorder`. ``"gorder"`` reads lists at random: it
             takes very long where they do not fit in memory.
-        memory_budget: bytes or a text such as ``"1G"`` that the process may take in all.
+        memory_budget: bytes or a text such as ``"1G"`` that the process may take in all; default:
+            4 GiB, or half of the memory if that is less.
         rows: files with one row per node, ``.npy`` or native: features, labels, masks. They are
             written in the new order beside the output: ``x.npy`` as ``<output's stem>.x.npy``.
         ids: ``.npy`` files with vectors of node ids, such as splits: new ids are written in the
@@ -118,7 +119,7 @@ def reorder(
     """
     job = _Job(
         as_file(graph), as_file(output), as_choice(order, ORDERS, "order"),
-        Budget.parse(memory_budget), _as_files(rows, "rows"),
+        Budget.optional(memory_budget), _as_files(rows, "rows"),
         _as_files(ids, "ids"), compress, _as_num_threads(num_threads),
         as_threads(threads) or native.get_num_threads(), stages or silent,
     )  # fmt: skip
@@ -139,8 +140,8 @@ def _as_num_threads(num_threads: Any) -> int:
 
 class _Job:
     def __init__(
-        self, path: str, output: str, order: str, budget: Budget, rows: list[str], ids: list[str],
-        compress: bool | None, num_threads: int, threads: int, show: Stages,
+        self, path: str, output: str, order: str, budget: Budget | None, rows: list[str],
+        ids: list[str], compress: bool | None, num_threads: int, threads: int, show: Stages,
     ) -> None:  # fmt: skip
         self._path = path
         self._output = output

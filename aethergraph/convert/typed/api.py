@@ -19,8 +19,6 @@ from aethergraph.storage.budget import Budget
 
 __all__ = ["tables"]
 
-_DEFAULT_BYTES = 4 << 30
-
 
 def tables(
     schema: Schema | PathLike,
@@ -70,7 +68,7 @@ def tables(
     layout = as_choice(layout, ("csc", "csr", "both"), "layout")
     threads = as_threads(threads) or native.get_num_threads()
     budget = Budget.optional(memory_budget, "memory_budget (--memory)")
-    memory = working_memory(budget or Budget.default(_DEFAULT_BYTES), {"parquet", "csv"}, threads)
+    memory = working_memory(budget, {"parquet", "csv"}, threads)
     build = TypedBuild(
         schema, as_file(output), layout, as_flag(compress, "compress"), memory, threads,
         as_flag(restart, "restart"), stages or silent, remark or (lambda text: None),
