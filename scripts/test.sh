@@ -201,14 +201,15 @@ stage_c_fuzz() { native_make fuzz; } # its Makefile has the default of FUZZ_SECO
 # run_pytest VENV compiled|interpreted ARGS...: the tests on the installed package. `pytest` and not
 # `python -m pytest`, from a folder that is not the repository: both would put the source tree first.
 run_pytest() {
-    local venv=$1 build=$2 rc=0
+    local venv=$1 build=$2 rc=0 stop=-x
+    [ -z "$keep_going" ] || stop=
     shift 2
     mkdir -p "$BASE/empty"
     cd "$BASE/empty"
     # One OpenMP thread: torch's others would spin for the cores of the tests beside.
     # shellcheck disable=SC2086
     AETHERGRAPH_EXPECT_BUILD=$build AETHERGRAPH_DIST=$DIST PYTHONSAFEPATH=1 OMP_NUM_THREADS=1 \
-        run "$venv/bin/pytest" -c "$ROOT/pyproject.toml" --rootdir "$ROOT" -q -x -p no:cacheprovider \
+        run "$venv/bin/pytest" -c "$ROOT/pyproject.toml" --rootdir "$ROOT" -q $stop -p no:cacheprovider \
         -n "$PYTEST_JOBS" --dist worksteal ${PYTEST_ARGS:-} "$@" || rc=$?
     cd "$ROOT"
     return "$rc"
