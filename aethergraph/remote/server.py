@@ -358,8 +358,8 @@ class FeatureServer:
 
     def _begin(self, call: Any, *args: Any) -> None:
         thread = threading.Thread(target=call, args=args, daemon=True, name="aethergraph serve")
-        thread.start()
-        with self._lock:
+        with self._lock:  # a close() that finds it serving finds it among the threads, too
+            thread.start()
             self._threads = {one for one in self._threads if one.is_alive()} | {thread}
 
     def _accept(self, listener: socket.socket) -> None:

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -300,8 +301,17 @@ def test_closed(server: FeatureServer) -> None:
         server.start()
 
 
-def test_what_is_under_way_is_answered_at_the_end(x: Any, tmp_path: Path) -> None:
+def test_what_is_under_way_is_answered_at_the_end(
+    x: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
+
+    class Late(threading.Thread):
+        """A thread whose creator goes on late, as on a busy machine."""
+
+        def start(self) -> None:
+            super().start()
+            time.sleep(0.1)
 
     class Slow(Changing):
         shape, dtype_name, is_live = x.shape, "float32", False
@@ -309,8 +319,10 @@ def test_what_is_under_way_is_answered_at_the_end(x: Any, tmp_path: Path) -> Non
         def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
             begun.set()
             go_on.wait(10)
+            time.sleep(0.2)
             return x[ids]
 
+    monkeypatch.setattr(threading, "Thread", Late)
     # What was sent has come at once, which is not so by TCP: a loaded system delivers it later.
     server = FeatureServer(Slow(), port=None, unix=tmp_path / "s").start()
     source = RemoteRows(server.address)
@@ -319,6 +331,7 @@ def test_what_is_under_way_is_answered_at_the_end(x: Any, tmp_path: Path) -> Non
         connection.begin(wire.GATHER, *wire.pack_gather(0, np.arange(k))) for k in (3, 5)
     ]  # the second waits in the socket while the first is answered
     assert begun.wait(10)
+    monkeypatch.undo()
     closing = threading.Thread(target=server.close)
     closing.start()
     go_on.set()
