@@ -226,6 +226,8 @@ def _plain(value: Any) -> Any:
 def _encode(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]:
     if type(column).__module__.split(".")[0] == "pyarrow":
         return _encode_arrow(column, kind)
+    if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
+        raise _missing(int(np.ma.getmaskarray(column).argmax()))
     if kind in ("int64", "uint64"):
         return _encode_integers(_as_array(column), kind)
     values = _as_list(column)
@@ -261,8 +263,6 @@ def _as_array(column: Any) -> NDArray[Any]:
             if isinstance(one, bool) or not isinstance(one, (int, np.integer)):
                 raise InvalidArgumentError(f"key {at} is {shown(one)}, not an integer", position=at)
         return _of_large(array.tolist())
-    if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
-        raise _missing(int(np.ma.getmaskarray(column).argmax()))
     return array
 
 
@@ -304,8 +304,6 @@ def _as_list(column: Any) -> list[Any]:
         raise InvalidArgumentError(
             f"keys are a sequence, got one key, {shown(column)}: put it in a list"
         )
-    if np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any():
-        raise _missing(int(np.ma.getmaskarray(column).argmax()))
     try:
         if hasattr(column, "tolist"):
             column = column.tolist()

@@ -189,6 +189,7 @@ def test_columns_of_pandas(tmp_path: Path) -> None:
         ([[1, 2]], "int64", "keys are a vector"),
         (["xyz"], "uuid", "key 0 is 'xyz', not a UUID"),
         (np.ma.masked_array([1, 2], [False, True]), "int64", "key 1 is missing"),
+        (np.ma.masked_array([1, 2], [False, True], object), "int64", "key 1 is missing"),
         (["a"], ("str", "str"), "given as 2 columns, one after the other, got 1"),
         ((["a"], [1, 2]), ("str", "int64"), "have 1 and 2 rows"),
         ([1], "int32", "a key is of type"),
