@@ -288,7 +288,7 @@ def _encode_integers(array: NDArray[Any], kind: str) -> tuple[native.KeyBlock, M
             )
         raise InvalidArgumentError(f"keys of type {kind} are integers, got {array.dtype}{advice}")
     impossible = None
-    if kind == "int64" and array.dtype == np.uint64:
+    if kind == "int64" and array.dtype.newbyteorder("=") == np.uint64:
         impossible = array > _INT64_MAX
     elif kind == "uint64" and array.dtype.kind == "i":
         impossible = array < 0

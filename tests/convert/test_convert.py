@@ -260,6 +260,8 @@ def test_tables_may_have_more_nodes_than_edges_name(edges: Path, tmp_path: Path)
         (np.array([0, np.nan, 2, 0, 1, 2.0]), [0, -1, 2, 0, 1, 2]),
         (np.array([True, False] * 3), [1, 0] * 3),
         (np.array([0, 1, 2.5, 0, 1, 2]), "row 3: the label 2.5 is not an integer"),
+        (np.array([2**63] * 6, "<u8"), f"row 1: the label {2**63} does not fit in 64 bits"),
+        (np.array([2**63] * 6, ">u8"), f"row 1: the label {2**63} does not fit in 64 bits"),
         (np.zeros((6, 2)), r"has shape \[6, 2\] and dtype float64; labels are one integer"),
         (np.array(list("abcdef")), "labels are one integer per node"),
     ],

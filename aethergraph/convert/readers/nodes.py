@@ -383,7 +383,8 @@ def _labels_of_array(
 ) -> npt.NDArray[np.int64]:
     """Convert a piece of a label column that begins at row ``first`` of the file."""
     if array.dtype.kind != "f":
-        large = array > INT64_MAX if array.dtype == np.uint64 else np.zeros(0, np.bool_)
+        unsigned = array.dtype.newbyteorder("=") == np.uint64
+        large = array > INT64_MAX if unsigned else np.zeros(0, np.bool_)
         if large.any():
             row = int(np.argmax(large))
             problem = f"the label {array[row]} does not fit in 64 bits"

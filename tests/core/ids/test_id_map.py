@@ -215,6 +215,17 @@ def test_numbers_outside_the_type(tmp_path: Path) -> None:
         IdMap.build(tmp_path / "i", [[1]], "int64").lookup([2**63, 1])
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_numbers_of_both_byte_orders(tmp_path: Path, order: str) -> None:
+    large = np.array([3, 2**64 - 1], f"{order}u8")
+    with pytest.raises(OutOfRangeError, match="key 1 does not fit in keys of type int64"):
+        IdMap.build(tmp_path / "i", [large], "int64")
+    found = IdMap.build(tmp_path / "i", [np.array([-1, 3], f"{order}i8")], "int64")
+    assert found.keys([0, 1]).tolist() == [-1, 3]
+    assert found.lookup(large, missing="mark").tolist() == [1, -1]
+    assert IdMap.build(tmp_path / "u", [large], "uint64").keys([0, 1]).tolist() == large.tolist()
+
+
 def test_missing_keys_and_ids_are_named(tmp_path: Path) -> None:
     found = IdMap.build(tmp_path / "m", [["a", "b"]], "str")
     with pytest.raises(OutOfRangeError, match=r"has no key 'nobody' \(position 1\)") as error:
