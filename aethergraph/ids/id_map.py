@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
-from aethergraph._checks.options import as_flag
+from aethergraph._checks.options import as_flag, as_iterator
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -147,7 +147,7 @@ class IdMap:
         budget = Budget.optional(memory_budget) or Budget.default(_BUILD_BYTES)
         unique = as_flag(unique, "unique")
         with IdMapBuilder(path, types, budget.limit, f"{name}.building") as builder:
-            for number, keys in enumerate(chunks):
+            for number, keys in enumerate(as_iterator(chunks, "chunks", "columns of keys")):
                 try:
                     builder.add(keys, unique=unique)
                 except InvalidArgumentError as error:

@@ -202,6 +202,13 @@ def test_bad_keys_are_named(tmp_path: Path, keys: Any, types: Any, error: str) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_chunks_are_iterable(tmp_path: Path) -> None:
+    for chunks in (None, 7):
+        with pytest.raises(InvalidArgumentError, match="chunks must be a sequence of columns"):
+            IdMap.build(tmp_path / "m", chunks, "str")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_numbers_outside_the_type(tmp_path: Path) -> None:
     with pytest.raises(OutOfRangeError, match="key 1 does not fit in keys of type int64"):
         IdMap.build(tmp_path / "m", [[1, 2**63]], "int64")
