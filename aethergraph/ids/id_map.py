@@ -23,7 +23,7 @@ from aethergraph.errors import (
 from aethergraph.ids.builder import IdMapBuilder
 from aethergraph.ids.columns import KeyColumns
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.meta import KeysMeta, SectionTable
+from aethergraph.storage.meta import KeysMeta, SectionTable, check_fingerprint
 from aethergraph.storage.opening import open_container
 
 __all__ = ["IdMap"]
@@ -44,8 +44,8 @@ class IdMap:
         users.keys([1])                              # ['u4']
 
     Opening takes no time, whatever the number of keys; what is looked up is read from the page
-    cache. Keys of several columns are given as columns: ``lookup((shop, number))``. A map pickles
-    by path, and may be shared by threads.
+    cache. Keys of several columns are given as columns: ``lookup((shop, number))``. A map may be
+    shared by threads, and pickles by path: a file that was replaced meanwhile is refused.
     """
 
     path: str
@@ -199,6 +199,7 @@ class IdMap:
             block: the keys.
             hashes: hash of each key, if it is known already.
         """
+        self._check_open()
         ids = native.run_long(
             lambda task: self._index.find(block, task, hashes),
             None, block.nbytes + 32 * len(block),
@@ -269,7 +270,14 @@ class IdMap:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IdMap.load, (self.path,)
+        self._check_open()
+        return _reopen, (self.path, self._table.fingerprint())
 
     def __repr__(self) -> str:
         return f"IdMap({self.path!r}, {len(self):,} keys of type {self._columns})"
+
+
+def _reopen(path: str, fingerprint: str) -> IdMap:
+    found = IdMap.load(path)
+    check_fingerprint(path, fingerprint, found._table.fingerprint())
+    return found

@@ -20,6 +20,7 @@ from aethergraph.errors import (
     AetherError,
     ClosedError,
     CorruptFileError,
+    FileChangedError,
     FormatError,
     InvalidArgumentError,
     OutOfRangeError,
@@ -283,11 +284,24 @@ def test_the_work_folder_may_be_left_but_is_nobody_elses(tmp_path: Path) -> None
 
 def test_pickles_by_path_and_closes(tmp_path: Path) -> None:
     found = IdMap.build(tmp_path / "m", [["a"]], "str")
-    assert pickle.loads(pickle.dumps(found)).lookup(["a"]).tolist() == [0]
+    pickled = pickle.dumps(found)
+    assert pickle.loads(pickled).lookup(["a"]).tolist() == [0]
+    block = found.columns.encode_exactly(["a"])
     with found:
         assert "1 keys of type str" in repr(found)
-    with pytest.raises(ClosedError):
-        found.lookup(["a"])
+    for use in (
+        lambda: found.lookup(["a"]),
+        lambda: found.find(block),
+        lambda: found.keys([0]),
+        lambda: pickle.dumps(found),
+    ):
+        with pytest.raises(ClosedError, match="the map of ids was closed"):
+            use()
+    IdMap.build(tmp_path / "m", [["a"]], "str", force=True)  # the same content
+    assert pickle.loads(pickled).lookup(["a"]).tolist() == [0]
+    IdMap.build(tmp_path / "m", [["b", "a"]], "str", force=True)
+    with pytest.raises(FileChangedError, match="m: the file is not the one that was opened"):
+        pickle.loads(pickled)
 
 
 def test_no_keys_at_all(tmp_path: Path) -> None:
