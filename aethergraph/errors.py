@@ -7,6 +7,8 @@ Every class also inherits the builtin that fits, so ``except ValueError`` and
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AccessDeniedError",
     "AetherError",
@@ -52,6 +54,19 @@ class AetherError(Exception):
         super().__init__(*args)
         self.position = position
         self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with ``args``, which are not what an own __init__ takes.
+        reduced = super().__reduce__()
+        assert isinstance(reduced, tuple)
+        return _made_again, (type(self), *reduced[1]), *reduced[2:]
+
+
+def _made_again(kind: type[AetherError], *args: object) -> AetherError:
+    """Return an error of a class, past the class's own ``__init__``."""
+    error = OSError.__new__(kind) if issubclass(kind, OSError) else Exception.__new__(kind)
+    AetherError.__init__(error, *args)
+    return error
 
 
 class InvalidArgumentError(AetherError, ValueError):
