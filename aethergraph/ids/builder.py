@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from shutil import rmtree
 from typing import IO, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
 from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.tiers import bucket_bits
 from aethergraph.storage.meta import FileMeta, KeysMeta, write_meta
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["DuplicateKeyError", "IdMapBuilder"]
 
@@ -119,9 +121,6 @@ class IdMapBuilder:
 
     def close(self) -> None:
         """Remove the work files."""
-        # Here: it brings compressors with it, which importing the package need not.
-        from shutil import rmtree
-
         self._runs, self._held = [], []
         try:
             rmtree(self._scratch, ignore_errors=True)
@@ -217,7 +216,7 @@ class IdMapBuilder:
 
         Raises:
             DuplicateKeyError: a key came twice among those that have to be unique.
-            StorageError: a file cannot be written, or read again.
+            DiskFullError, StorageError: a file cannot be written, or read again.
         """
         try:
             self._end_run(keep=not self._runs)
@@ -228,7 +227,7 @@ class IdMapBuilder:
         except StorageError:
             raise
         except OSError as error:  # of a work file that is read again
-            raise _storage_error(error, str(error.filename or self._scratch), "read") from None
+            raise storage_error(error, str(error.filename or self._scratch), "read") from None
         return count
 
     def _file(self, name: str, dtype: np.dtype[Any] = _U64) -> NDArray[Any]:
@@ -380,7 +379,7 @@ class _Output:
         try:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by __exit__
         except OSError as error:
-            raise _storage_error(error, path) from None
+            raise storage_error(error, path) from None
 
     def append(self, array: NDArray[Any]) -> None:
         view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -388,7 +387,7 @@ class _Output:
             while view:
                 view = view[self._file.write(view[: 1 << 30]) :]
         except OSError as error:
-            raise _storage_error(error, self._path) from None
+            raise storage_error(error, self._path) from None
 
     def __enter__(self) -> _Output:
         return self
@@ -452,7 +451,7 @@ def _locked_folder(path: str) -> IO[bytes]:
         is_foreign = any(not _WORK_FILE.fullmatch(name) for name in os.listdir(path))
         file = None if is_foreign else open(lock, "wb")  # noqa: SIM115 - held until closed
     except OSError as error:
-        raise _storage_error(error, path) from None
+        raise storage_error(error, path) from None
     if file is None:
         text = f"{path}: work files go there, but it holds others: move them, or delete the folder"
         raise StorageError(errno.EEXIST, text, path)
@@ -484,7 +483,3 @@ def _pieces(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     step = _PIECE * 8 // array.dtype.itemsize
     for begin in range(0, len(array), step):
         yield begin, array[begin : begin + step]
-
-
-def _storage_error(error: OSError, path: str, what: str = "write") -> StorageError:
-    return StorageError(error.errno or 0, f"cannot {what} {path}: {error.strerror}", path)

@@ -27,11 +27,11 @@ __all__ = ["ScatteredArray", "Scratch", "storage_error"]
 _MOST_PARTS = 1 << 16
 
 
-def storage_error(error: OSError, path: str) -> StorageError:
-    """Return the named error for one of the system in writing ``path``."""
+def storage_error(error: OSError, path: str, what: str = "write") -> StorageError:
+    """Return the named error for one of the system in writing ``path``; ``what``: or "read"."""
     code = error.errno or errno.EIO
     full = code in (errno.ENOSPC, errno.EDQUOT)
-    text = f"cannot write {path}: {os.strerror(code)}"
+    text = f"cannot {what} {path}: {os.strerror(code)}"
     return (DiskFullError if full else StorageError)(code, text, path)
 
 
@@ -79,9 +79,7 @@ class Scratch:
             try:
                 done = os.preadv(self._file.fileno(), [view[: 1 << 30]], offset)
             except OSError as error:
-                code = error.errno or errno.EIO
-                text = f"cannot read {self._where}: {os.strerror(code)}"
-                raise StorageError(code, text, self._where) from None
+                raise storage_error(error, self._where, "read") from None
             if done == 0:
                 raise StorageError(errno.EIO, f"{self._where} ends at byte {offset}", self._where)
             view, offset = view[done:], offset + done

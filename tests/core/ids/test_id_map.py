@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,7 @@ from aethergraph.errors import (
     AetherError,
     ClosedError,
     CorruptFileError,
+    DiskFullError,
     FileChangedError,
     FormatError,
     InvalidArgumentError,
@@ -280,6 +283,16 @@ def test_the_work_folder_may_be_left_but_is_nobody_elses(tmp_path: Path) -> None
         (folder / name).write_bytes(b"junk")
     IdMap.build(path, [["a"]], "str").close()
     assert not folder.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.building").mkdir()
+    (tmp_path / "m.building" / "hashes").symlink_to("/dev/full")
+    with pytest.raises(DiskFullError, match=r"cannot write .*hashes: No space left") as caught:
+        IdMap.build(tmp_path / "m", [["a"]], "str")
+    assert caught.value.errno == errno.ENOSPC
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pickles_by_path_and_closes(tmp_path: Path) -> None:
