@@ -18,8 +18,9 @@ import numpy.typing as npt
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.errors import InvalidArgumentError, StorageError
 from aethergraph.storage.live_directory import check_outside
+from aethergraph.storage.scratch import storage_error
 
-__all__ = ["NpyWriter", "PlacedFile", "check_outputs", "storage_error"]
+__all__ = ["NpyWriter", "PlacedFile", "check_outputs"]
 
 _HEADER_BYTES = 192  # fixed, so that the number of rows can be filled in at the end
 
@@ -232,11 +233,6 @@ def _remove_stale(folder: str, name: str) -> None:
                     os.unlink(path)
             finally:
                 os.close(file)
-
-
-def storage_error(error: OSError, path: str) -> StorageError:
-    """Convert an OSError of writing ``path`` to the named error."""
-    return StorageError(error.errno or 0, f"cannot write {path}: {error.strerror}", path)
 
 
 def check_outputs(outputs: list[str], inputs: list[str], force: bool) -> None:

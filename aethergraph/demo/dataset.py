@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aethergraph.convert.api import convert
-from aethergraph.convert.outputs import NpyWriter, storage_error
+from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import InputError, ProgressFn
 from aethergraph.convert.readers.nodes import is_array_file, read_labels
 from aethergraph.demo.options import DemoOptions
@@ -21,6 +21,7 @@ from aethergraph.errors import StorageError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph
 from aethergraph.storage.memory import format_size
+from aethergraph.storage.scratch import storage_error
 from aethergraph.testing.graphs import CommunityGraph
 
 __all__ = ["Dataset", "prepare"]

@@ -32,9 +32,9 @@ from aethergraph.convert.readers import npy_edges
 from aethergraph.convert.readers.npy import NpyColumns
 from aethergraph.errors import (
     CorruptFileError,
+    DiskFullError,
     InvalidArgumentError,
     MissingFileError,
-    StorageError,
 )
 
 
@@ -649,7 +649,7 @@ def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "1M") as disk:
         output = disk / "g.aeg"
         remarks: list[str] = []
-        with pytest.raises(StorageError, match=r"cannot write .*No space") as caught:
+        with pytest.raises(DiskFullError, match=r"cannot write .*No space") as caught:
             convert(tmp_path / "e.npy", output, memory_budget="4G", remark=remarks.append)
         assert caught.value.errno == errno.ENOSPC
         assert os.listdir(disk) == ["g.aeg.building"]

@@ -16,7 +16,7 @@ from aethergraph import FeatureStore, Graph
 from aethergraph.convert import InputError, convert, read_edges
 from aethergraph.convert.edge_table import drop_duplicates, with_reverses
 from aethergraph.convert.outputs import NpyWriter
-from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
+from aethergraph.errors import DiskFullError, InvalidArgumentError, LimitError, StorageError
 
 SRC = np.array([0, 1, 2, 5, 0, 0])
 DST = np.array([1, 2, 0, 5, 1, 3])
@@ -413,7 +413,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     assert writer._stream is not None
     writer._stream.close()
     writer._stream = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
-    with pytest.raises(StorageError, match=r"a\.npy: No space left"):
+    with pytest.raises(DiskFullError, match=r"a\.npy: No space left"):
         writer.append(np.zeros(5000))
     writer.abort()
     assert list(tmp_path.iterdir()) == []

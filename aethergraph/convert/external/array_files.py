@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.runs import append_bytes
-from aethergraph.convert.outputs import storage_error
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["ColumnFiles"]
 

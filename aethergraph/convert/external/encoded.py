@@ -11,7 +11,7 @@ from aethergraph._native.blocks import BLOCK, GROUP
 from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.damage import WorkFileError
 from aethergraph.convert.external.runs import append_bytes
-from aethergraph.convert.outputs import storage_error
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["EncodedColumn"]
 

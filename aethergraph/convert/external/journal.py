@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from aethergraph.convert.inputs import input_state
-from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.readers.base import PathLike
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["Journal", "left_behind"]
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.convert.external.damage import WorkFileError
-from aethergraph.convert.outputs import storage_error
 from aethergraph.errors import LimitError
+from aethergraph.storage.scratch import storage_error
 
 __all__ = [
     "Columns",

@@ -25,12 +25,12 @@ from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.convert.external.journal import Journal
 from aethergraph.convert.form import EdgeSource, GraphForm
-from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.reordering.sources import GraphInput, MovedEdges, MovedRows, RankedEdges
 from aethergraph.convert.result import Clock, Stages
 from aethergraph.graph.node_orders import GORDER_WINDOW, descending
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import RowSource
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["NODE_BYTES", "RowJob", "StepBuild", "Steps", "pieces_of"]
 

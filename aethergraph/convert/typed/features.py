@@ -17,11 +17,11 @@ from aethergraph._checks.times import convert_times
 from aethergraph.columns.file import write_columns
 from aethergraph.columns.inputs import NULL_VALUES, fill_nulls
 from aethergraph.columns.layout import Column, Kind, RowLayout
-from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.typed.columns import ColumnReader
 from aethergraph.convert.typed.sources import Batch
 from aethergraph.storage.memory import format_size
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["ColumnParts", "ColumnScan", "column_of"]
 

@@ -27,7 +27,6 @@ import numpy as np
 from aethergraph._checks.options import shown
 from aethergraph.convert.arguments import as_file
 from aethergraph.convert.inputs import expand_inputs, input_state, is_url, open_input
-from aethergraph.convert.outputs import storage_error
 from aethergraph.convert.readers.base import (
     InputError,
     check_readable,
@@ -38,6 +37,7 @@ from aethergraph.convert.readers.base import (
 from aethergraph.convert.typed.parts import are_maybe_whole, are_one_type, are_whole, as_first
 from aethergraph.convert.typed.text_files import TextForm, open_text, without_compression
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
+from aethergraph.storage.scratch import storage_error
 
 __all__ = [
     "Batch", "Table", "is_comparable", "is_table_name", "kind_of", "needs_spool", "open_table",

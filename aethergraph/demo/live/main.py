@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from aethergraph.convert.outputs import storage_error
 from aethergraph.demo.live.options import LiveOptions
 from aethergraph.demo.live.report import LiveReport, Moment, Round, save_json, save_plot
 from aethergraph.demo.live.stream import Stream, make_graph
@@ -28,6 +27,7 @@ from aethergraph.demo.main import require
 from aethergraph.demo.runs import RunFailed, failure
 from aethergraph.dynamic import DynamicGraph
 from aethergraph.storage.memory import format_size
+from aethergraph.storage.scratch import storage_error
 
 __all__ = ["run_live_demo"]
 

@@ -16,7 +16,6 @@ import yaml  # type: ignore[import-untyped]
 
 from aethergraph._checks.options import as_text
 from aethergraph._native import encode_path
-from aethergraph.convert.outputs import storage_error
 from aethergraph.dgl._arguments import as_name_list
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._forms import is_typed, type_name
@@ -26,6 +25,7 @@ from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedEr
 from aethergraph.features.sources import gather_rows
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.storage.scratch import storage_error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
