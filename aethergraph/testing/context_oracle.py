@@ -64,7 +64,7 @@ def context(
                 if time is None or entry.time is None or entry.time <= time
             ]
             start = stream_start(key, _HOP, row.node, seed[1] * num_types + seed[0], number)
-            for entry in _chosen(seen, fanout, budget, start, latest):
+            for entry in _chosen(seen, fanout, start, latest):
                 known = any((r.node_type, r.node) == (to, entry.node) for r in rows)
                 if not known and len(rows) < budget:
                     rows.append(ContextRow(to, entry.node, at, row.depth + 1, number))
@@ -72,11 +72,9 @@ def context(
     return rows
 
 
-def _chosen(
-    seen: list[Entry], fanout: int, budget: int, start: int, latest: bool
-) -> list[Entry]:  # fmt: skip
+def _chosen(seen: list[Entry], fanout: int, start: int, latest: bool) -> list[Entry]:
     if fanout < 0:
-        return seen[:budget]
+        return seen
     if latest:
         return seen[::-1][:fanout]
     places = positions(len(seen), fanout, False, start)

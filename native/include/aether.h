@@ -1467,8 +1467,8 @@ typedef struct aether_context_rows {
  * the type of a row are followed in order, and a row that is there already is not taken again. Of
  * a list with more than its fanout of visible entries the fanout are taken: with AETHER_SAMPLE_LATEST the
  * last ones, the last first; else random ones in random order. Lists that are taken whole come in their
- * order, at most `budget` entries of each. Times bound what is visible where relations have them; weights
- * play no part. AETHER_E_RANGE names the first seed that is no node. */
+ * order. Times bound what is visible where relations have them; weights play no part. AETHER_E_RANGE
+ * names the first seed that is no node. */
 int aether_sample_contexts(const aether_relation *relations, uint32_t num_relations,
                            const uint64_t *num_nodes, uint32_t num_types, const aether_context_seeds *seeds,
                            const aether_context_options *options, const aether_context_rows *out,

@@ -1,6 +1,6 @@
 /* Contexts: every row stands in a list of the row that it was reached from and is not too late, none
- * twice; the same for any number of threads; errors. What is drawn is compared with a model in
- * tests/core/sampling/test_contexts.py. */
+ * twice; the same for any number of threads; lists of many equal entries; errors. What is drawn is
+ * compared with a model in tests/core/sampling/test_contexts.py. */
 #include <string.h>
 
 #include "sample/draw/times.h"
@@ -113,6 +113,35 @@ TEST(rows_come_from_lists_in_time_and_once_for_any_threads) {
     CHECK(rows > 20000);
     free(one);
     free(many);
+}
+
+TEST(a_parent_named_many_times_hides_no_other) {
+    enum { ROWS = 2, EDGES = 1000, BUDGET = 4 };
+    static uint32_t ids[EDGES]; /* of row 0: 0, 0, ... 0, 1, 2 */
+    const uint64_t indptr[ROWS + 1] = {0, EDGES, EDGES}, num_nodes[2] = {ROWS, 3};
+    ids[EDGES - 2] = 1;
+    ids[EDGES - 1] = 2;
+    const aether_lists lists = {ROWS, 3, EDGES, indptr, ids, NULL, 4, 8};
+    aether_topology *t = NULL;
+    aether_error err = {0};
+    REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
+    const aether_relation parents = {.topology = t, .from = 0, .to = 1};
+    const uint32_t types[ROWS] = {0, 0};
+    const int64_t seed_ids[ROWS] = {0, 1}, all = -1;
+    const aether_context_seeds seeds = {types, seed_ids, NULL, ROWS};
+    aether_task task = {0};
+    aether_context_options options = {.fanouts = &all, .budget = BUDGET, .task = &task};
+    contexts *c = calloc(1, sizeof *c);
+    const aether_context_rows out = rows_of(c);
+    for (options.budget = 1; options.budget <= BUDGET; options.budget++) {
+        REQUIRE_OK(aether_sample_contexts(&parents, 1, num_nodes, 2, &seeds, &options, &out, &err), err);
+        CHECK_EQ(c->lengths[0], options.budget);
+        CHECK_EQ(c->lengths[1], 1);
+        for (uint32_t i = 1; i < options.budget; i++)
+            CHECK(c->ids[i] == i - 1 && c->types[i] == 1 && c->from[i] == 0);
+    }
+    free(c);
+    aether_topology_destroy(t);
 }
 
 TEST(what_does_not_fit_is_named) {

@@ -12,7 +12,9 @@
  * A context is what expanding one row after the other gives, until `budget` rows are there. That a
  * round expands several rows of several contexts at once only overlaps their cache misses, and lets
  * lists in a file be read in the order of the file. A round takes so few rows that the entries they
- * may add are about as many as the context lacks: hardly anything is read in vain.
+ * may add are about as many as the context lacks: hardly anything is read in vain. Of a list that is
+ * wanted whole no more than `budget` entries are read in a round; the others only if those did not fill
+ * the context, which is so where a row refers to another several times.
  *
  * Source: the context of Ranjan and others, "Relational Transformer: Toward Zero-Shot Foundation Models
  * for Relational Data" (arXiv 2510.06377): foreign keys are followed whole, references to a row up to a
@@ -53,6 +55,7 @@ typedef struct ae_context_step {
     uint32_t seed, place, relation; /* seed of the block, place of the row that is expanded */
     uint32_t count;                 /* entries drawn */
     uint64_t first;                 /* where they are among those of the round */
+    uint64_t rest;                  /* entries behind them, of a list that is wanted whole */
 } ae_context_step;
 
 /* Memory of the contexts that one thread makes together. */

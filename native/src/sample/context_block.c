@@ -176,6 +176,7 @@ static int draw_all(const ae_contexts *w, ae_context_block *b, uint64_t seed, ae
         for (; at < ends[r]; at++) {
             ae_context_step *s = &steps[order[at]];
             s->count = (uint32_t)entries_of(w, r, lists[at].degree);
+            s->rest = w->options->fanouts[r] < 0 ? lists[at].degree - s->count : 0;
             s->first = b->num_positions;
             rc = ae_scratch_reserve(&b->positions, (b->num_positions + s->count) * sizeof(uint64_t),
                                     b->num_positions * sizeof(uint64_t), err);
@@ -219,13 +220,47 @@ static int fetch_all(const ae_contexts *w, ae_context_block *b, aether_error *er
     return rc;
 }
 
-static void add_rows(const ae_contexts *w, ae_context_block *b, uint64_t seed) {
+static void add_entries(const ae_contexts *w, ae_context_block *b, const ae_context_step *s, uint64_t seed,
+                        const uint64_t *ids, uint64_t n) {
+    for (uint64_t k = 0; k < n; k++)
+        add_row(w, b, seed, s->seed, w->relations[s->relation].to, ids[k], (int32_t)s->place,
+                (int32_t)s->relation);
+}
+
+/* Go on behind the entries drawn from a list that is wanted whole: as many entries as the budget
+ * fill a context, unless some of them are the same row. */
+static int add_rest(const ae_contexts *w, ae_context_block *b, const ae_context_step *s, uint64_t seed,
+                    aether_error *err) {
+    const aether_topology *t = w->relations[s->relation].topology;
+    const int64_t *length = &w->out->lengths[seed + s->seed];
+    uint64_t positions[CHUNK], ids[CHUNK];
+    uint64_t at = ((uint64_t *)b->positions.data)[s->first] + s->count;
+    const uint64_t end = at + s->rest;
+    int rc = AETHER_OK;
+    while (!rc && at < end && (uint64_t)*length < w->options->budget) {
+        const uint64_t n = end - at < CHUNK ? end - at : CHUNK;
+        for (uint64_t i = 0; i < n; i++)
+            positions[i] = at + i;
+        rc = ae_task_check(w->options->task, "sampling", err);
+        if (!rc)
+            rc = fetch_some(b, t, positions, n, ids, w->options->task, err);
+        if (!rc)
+            add_entries(w, b, s, seed, ids, n);
+        at += n;
+    }
+    return rc;
+}
+
+static int add_rows(const ae_contexts *w, ae_context_block *b, uint64_t seed, aether_error *err) {
     const ae_context_step *steps = b->steps.data;
     const uint64_t *ids = b->ids.data;
-    for (uint64_t i = 0; i < b->num_steps; i++)
-        for (uint64_t k = 0; k < steps[i].count; k++)
-            add_row(w, b, seed, steps[i].seed, w->relations[steps[i].relation].to, ids[steps[i].first + k],
-                    (int32_t)steps[i].place, (int32_t)steps[i].relation);
+    int rc = AETHER_OK;
+    for (uint64_t i = 0; !rc && i < b->num_steps; i++) {
+        add_entries(w, b, &steps[i], seed, ids + steps[i].first, steps[i].count);
+        if (steps[i].rest)
+            rc = add_rest(w, b, &steps[i], seed, err);
+    }
+    return rc;
 }
 
 /* ---- a block ---- */
@@ -271,7 +306,7 @@ int ae_context_block_run(const ae_contexts *w, ae_context_block *b, uint64_t see
         if (!rc)
             rc = fetch_all(w, b, err);
         if (!rc)
-            add_rows(w, b, seed);
+            rc = add_rows(w, b, seed, err);
     }
     return rc;
 }

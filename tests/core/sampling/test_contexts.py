@@ -198,6 +198,32 @@ def test_many_parents_by_one_key_in_time() -> None:
             assert sorted(own.tolist()) == sorted(set(edges[BOUGHT][1][seen].tolist()))
 
 
+@pytest.mark.parametrize("times", ["edge", "none"])
+def test_one_parent_many_times(tmp_path: Path, times: str) -> None:
+    """Lists of parents longer than the budget, that hold few distinct ones."""
+    rng = np.random.default_rng(9)
+    degrees = [700, 290, 40, 3, 0]
+    orders = np.repeat(np.arange(5), degrees)
+    users = rng.choice(6, len(orders), p=[0.9, 0.09, 0.004, 0.003, 0.002, 0.001])
+    users = users[np.lexsort((users, orders))]  # ties in time are in the oracle's order
+    counts, when = {"user": 6, "order": 5}, rng.integers(0, 50, len(orders))
+    given: dict[str, Any] = {"edge_time": {BOUGHT: when}} if times == "edge" else {}
+    made = HeteroGraph.from_edges({BOUGHT: (orders, users)}, counts, add_reverse=True, **given)
+    made.save(tmp_path / "g.aeg")
+    seeds = {"order": np.arange(5)}
+    until = {"order": np.full(5, 45)} if given else None
+    for budget in range(1, 12):
+        options: dict[str, Any] = {
+            "budget": budget, "fanout": 2, "time_attr": "edge_time" if given else None
+        }  # fmt: skip
+        sampler = ContextSampler(made, **options)
+        found = sampler.sample(seeds, until, 3)
+        number = made.node_types.index("order")
+        assert_rows(found, sampler, [(number, i) for i in range(5)], [45] * 5 if given else None, 3)
+        with HeteroGraph.load(tmp_path / "g.aeg", storage="uring") as other:
+            assert_equal(ContextSampler(other, **options).sample(seeds, until, 3), found)
+
+
 @pytest.mark.parametrize("strategy", ["last", "uniform"])
 @pytest.mark.parametrize("times", ["node", "edge"])
 def test_threads_storage_and_other_seeds_do_not_show(
