@@ -218,6 +218,32 @@ TEST(calls_can_be_cancelled) {
     free_graph(&g);
 }
 
+static int polls;
+
+static int32_t cancel_at_the_second_poll(void) {
+    return ++polls == 2;
+}
+
+TEST(a_step_between_hubs_can_be_cancelled) {
+    enum { DEGREE = 20000 }; /* a step takes DEGREE^2 comparisons: much longer than 50 ms, a poll */
+    const uint64_t indptr[4] = {0, DEGREE, 2 * DEGREE, 2 * DEGREE};
+    uint32_t *indices = calloc(2 * DEGREE, sizeof *indices); /* 0 leads to 1, 1 leads to 2 */
+    for (uint64_t i = 0; i < 2 * DEGREE; i++)
+        indices[i] = i < DEGREE ? 1 : 2;
+    const aether_lists lists = {3, 3, 2 * DEGREE, indptr, indices, NULL, 4, 8};
+    aether_topology *t = NULL;
+    aether_error err = {0};
+    REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
+    aether_task task = {.poll = cancel_at_the_second_poll};
+    const int64_t starts[8] = {0};
+    const aether_walk_options o = {.length = 2, .p = 1e15, .q = 1e15, .num_threads = 1};
+    polls = 0;
+    CHECK_EQ(aether_random_walk(t, starts, 8, &o, first, &task, &err), AETHER_E_CANCELLED);
+    CHECK_EQ(polls, 2);
+    aether_topology_destroy(t);
+    free(indices);
+}
+
 TEST(wrong_arguments_are_named) {
     graph g = make_graph(6, 50, 60);
     aether_error err = {0};

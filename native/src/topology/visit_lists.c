@@ -26,7 +26,12 @@ static int visit_some(run *r, uint64_t begin, uint64_t n, ae_scratch *scratch, a
         nodes[i] = begin + i;
     int rc = r->t->ops->locate(r->t, nodes, n, lists, err);
     for (uint64_t i = 0; i < n && !rc; i++) {
-        if (lists[i].degree)
+        if (edges >= AE_TASK_ITEMS) {
+            ae_task_add(r->task, edges);
+            edges = 0;
+            rc = ae_task_check(r->task, "visiting lists", err);
+        }
+        if (!rc && lists[i].degree)
             rc = r->visit(r->ctx, r->t, nodes[i], lists[i], scratch, err);
         edges += lists[i].degree;
     }

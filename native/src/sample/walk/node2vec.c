@@ -18,6 +18,8 @@ static int has_edge(const ae_walks *w, ae_list list, uint64_t id, bool *found, a
     for (uint64_t done = 0; done < list.degree && !w->members && !*found;) {
         uint64_t n = ae_visit_positions(list, done, positions);
         int rc = w->t->ops->fetch(w->t, positions, n, ids, err);
+        if (!rc && done && done % AE_TASK_ITEMS == 0)
+            rc = ae_task_check(w->task, "walking", err);
         if (rc)
             return rc;
         for (uint64_t i = 0; i < n; i++)
@@ -134,6 +136,9 @@ static int add_place(const ae_walks *w, ae_walkers *l, uint64_t i, uint64_t plac
 static int add_up(const ae_walks *w, ae_walkers *l, uint64_t i, tally *sum, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t place = 0; place < l->list[i].degree && !rc; place++) {
+        rc = ae_task_check(w->task, "walking", err); /* each place may take the scan of a list */
+        if (rc)
+            return rc;
         if (!w->alias) {
             rc = add_place(w, l, i, place, 1, sum, err);
             continue;

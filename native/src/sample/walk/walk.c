@@ -88,7 +88,9 @@ static int attempt_once(const ae_walks *w, ae_walkers *l, uint64_t attempt, ae_p
 static int choose(const ae_walks *w, ae_walkers *l, ae_pending *p, aether_error *err) {
     int rc = AETHER_OK;
     for (uint64_t attempt = 0; p->n && !rc; attempt++) {
-        rc = attempt_once(w, l, attempt, p, err);
+        rc = ae_task_check(w->task, "walking", err); /* hubs take many attempts */
+        if (!rc)
+            rc = attempt_once(w, l, attempt, p, err);
         if (rc)
             return rc;
         if (w->rule.first_order) {
