@@ -99,7 +99,10 @@ class ContextSampler(KeyedSampler):
     taken again. It ends with ``budget`` rows, or when none are left. Differences from the paper: it
     counts cells, this counts rows; and it draws children at random, this can take the latest.
 
-    No row or edge that has a time later than that of the seed is in a context.
+    No row or edge that has a time later than that of the seed is in a context; times are what is
+    called ``time_attr``, of rows and of edges. A list is in the order of one of them: an edge type
+    that has such times and leads to rows that have them, too, is refused. So is one that has them
+    while its reverse has not.
 
     A context depends on (key, seed, time) and the graph alone, not on the other seeds, on threads
     or on storage.
@@ -113,7 +116,8 @@ class ContextSampler(KeyedSampler):
             children taken.
         references: the edge types that are foreign keys, from the row that refers to the one
             referred to. None: all whose name does not begin with ``"rev_"``.
-        time_attr: name of the times; see :class:`aethergraph.HeteroNeighborSampler`.
+        time_attr: name of the times, which node types and edge types may have. Those without are
+            always visible.
         temporal_strategy: ``"last"``: of more than ``fanout`` children the latest are taken, the
             latest first. ``"uniform"``: any of them alike, in random order. None: "last" with
             ``time_attr``, else "uniform".
@@ -154,6 +158,7 @@ class ContextSampler(KeyedSampler):
         self.fanout = _fanouts(fanout, self.references)
         self._types = graph.node_types
         times_of = times_of_nodes(graph, time_attr)
+        _check_reverses(graph, self.references, time_attr)
         relations: list[native.NativeRelation] = []
         #: Ways from row to row, in the order in which a row adds others.
         self.links: tuple[Link, ...] = tuple(
@@ -302,6 +307,26 @@ def _fanouts(fanout: Any, kinds: Sequence[EdgeType]) -> dict[EdgeType, int]:
     }
 
 
+def _reverse_of(kind: EdgeType) -> EdgeType:
+    source, name, target = kind
+    return (target, f"{_REVERSE}{name}", source)
+
+
+def _check_reverses(
+    graph: HeteroGraph, references: Sequence[EdgeType], time_attr: str | None
+) -> None:  # fmt: skip
+    """Raise where of an edge type and its reverse one alone has times: all the other's are seen."""
+    for kind in references:
+        pair = [own for own in (kind, _reverse_of(kind)) if own in graph.edge_types]
+        timed = [own for own in pair if _edge_times(graph[own], "csc", time_attr) is not None]
+        if timed and timed != pair:
+            raise InvalidArgumentError(
+                f"time_attr = {time_attr!r}: {timed[0]} has it and its reverse has not, but the "
+                "lists of both are followed: give both their times, as "
+                "from_edges(edge_time=..., add_reverse=True) does"
+            )
+
+
 def _follow(
     graph: HeteroGraph, link: Link, time_attr: str | None, times_of: Mapping[str, Values]
 ) -> tuple[EdgeView, Literal["csc", "csr"], native.NativeRelation]:
@@ -309,22 +334,33 @@ def _follow(
 
     Parents stand in the lists of the reverse edge type, or in those of out-neighbours.
     """
-    source, name, target = link.edge_type
+    source, _, target = link.edge_type
     near, far = (source, target) if link.to == "parents" else (target, source)
     kind = link.edge_type
     layout: Literal["csc", "csr"] = "csc"
     if link.to == "parents":
-        kind = (target, f"{_REVERSE}{name}", source)
+        kind = _reverse_of(kind)
         if kind not in graph.edge_types:
             kind, layout = link.edge_type, "csr"
     view = graph[kind]
-    if times_of:
-        times = times_of.get(far)
-    else:
-        stores = {**view.value_stores(), **view.attrs}
-        times = topology_times(view, layout, time_attr)
-        if times is None and time_attr is not None and time_attr in stores:
-            times = find_times(time_attr, stores, {})
+    times, times_of_edges = times_of.get(far), _edge_times(view, layout, time_attr)
+    if times is not None and times_of_edges is not None:
+        raise InvalidArgumentError(
+            f"time_attr = {time_attr!r}: the edges of {kind} have it and so have the nodes of type "
+            f"{far!r} that they lead to, and a list is in the order of one of them: give each edge "
+            "the latest of its own time and those of its nodes, under a name that no node type has"
+        )
+    times = times_of_edges if times is None else times
     number = {name: i for i, name in enumerate(graph.node_types)}
     relation = make_relation(view, layout, None, times, number[near], number[far])
     return view, layout, relation
+
+
+def _edge_times(
+    view: EdgeView, layout: Literal["csc", "csr"], time_attr: str | None
+) -> Values | None:  # fmt: skip
+    stores = {**view.value_stores(), **view.attrs}
+    times = topology_times(view, layout, time_attr)
+    if times is None and time_attr is not None and time_attr in stores:
+        times = find_times(time_attr, stores, {})
+    return times

@@ -278,6 +278,54 @@ def test_seeds_take_the_time_of_their_row() -> None:
     assert_equal(sampler.sample({"order": seeds}, key=2), expected)
 
 
+MADE = ("item", "from", "shop")
+
+
+def test_times_of_rows_and_of_edges_in_one_graph() -> None:
+    """Each list is cut by the times that it has."""
+    graph = HeteroGraph.from_edges(
+        {BOUGHT: ([0, 1], [0, 0]), SOLD: ([0, 1], [0, 1]), MADE: ([0, 1], [0, 0])},
+        {"user": 1, "order": 2, "item": 2, "shop": 1}, add_reverse=True,
+    )  # fmt: skip
+    graph["order"].attrs["t"] = np.array([2, 8])
+    for kind in (MADE, ("shop", "rev_from", "item")):
+        graph[kind].attrs["t"] = np.array([3, 6])
+    sampler = ContextSampler(graph, budget=20, fanout=9, time_attr="t")
+    names = graph.node_types
+    expected = {
+        1: {("user", 0)},
+        2: {("user", 0), ("order", 0), ("item", 0)},
+        5: {("user", 0), ("order", 0), ("item", 0), ("shop", 0)},
+        7: {("user", 0), ("order", 0), ("item", 0), ("shop", 0), ("item", 1)},
+        8: {("user", 0), ("order", 0), ("item", 0), ("shop", 0), ("item", 1), ("order", 1)},
+    }
+    for time, rows in expected.items():
+        found = sampler.sample({"user": [0]}, {"user": [time]}, key=1)
+        kinds = [names[kind] for kind in found.node_type[0, : found.length[0]]]
+        own = found.node[0, : found.length[0]].tolist()
+        assert set(zip(kinds, own, strict=True)) == rows, time
+
+
+def test_times_of_rows_and_of_edges_that_lead_to_them() -> None:
+    graph = star(2)
+    for kind in graph.edge_types:
+        graph[kind].attrs["t"] = np.array([5, 9])
+    options: dict[str, Any] = {"budget": 9, "fanout": 5, "time_attr": "t"}
+    found = ContextSampler(graph, **options).sample({"user": [0]}, {"user": [6]})
+    assert found.length.tolist() == [2]
+    graph["user"].attrs["t"] = np.array([1])
+    with pytest.raises(errors.InvalidArgumentError, match=r"edges of .*rev_of.* nodes of .*'user'"):
+        ContextSampler(graph, **options)
+
+
+@pytest.mark.parametrize("timed", [BOUGHT, ("user", "rev_of", "order")])
+def test_times_of_one_direction_alone(timed: Any) -> None:
+    graph = star(2)
+    graph[timed].attrs["t"] = np.array([5, 9])
+    with pytest.raises(errors.InvalidArgumentError, match=rf"'{timed[1]}'.* its reverse has not"):
+        ContextSampler(graph, budget=9, fanout=5, time_attr="t")
+
+
 def star(children: int) -> HeteroGraph:
     edges = {BOUGHT: (np.arange(children), np.zeros(children, np.int64))}
     return HeteroGraph.from_edges(edges, {"user": 1, "order": children}, add_reverse=True)
