@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_ids, as_integer
+from aethergraph._checks.arrays import as_ids, as_integer, check_length, to_array
 from aethergraph._checks.options import (
     as_choice,
     as_flag,
@@ -195,8 +195,8 @@ class ContextSampler(KeyedSampler):
         Args:
             seeds: by node type an integer vector, which may be empty or hold duplicates. The
                 contexts come in the order of the mapping.
-            times: by node type [n], with ``time_attr``: the time of each seed. Missing types take
-                the time of the seed row itself.
+            times: by node type of ``seeds`` [n], with ``time_attr``: the time of each seed. Missing
+                types take the time of the seed row itself.
             key: decides all draws; see :meth:`aethergraph.NeighborSampler.sample`.
 
         Raises:
@@ -208,6 +208,10 @@ class ContextSampler(KeyedSampler):
         check_types(seeds, "seeds", self._types)
         check_types(given, "times", self._types)
         ids = {name: as_ids(own, f"seeds[{name!r}]") for name, own in seeds.items()}
+        for name, own_times in given.items():
+            if not len(ids.get(name, ())):  # other times are checked with their seeds
+                label, what = f"times[{name!r}]", f"the number of seeds of {name!r}"
+                check_length(to_array(own_times, label), 0, label, what)
         relations, counts = native.pin_relations(
             self._relations, list(self.graph.num_nodes.values())
         )

@@ -398,5 +398,9 @@ def test_bad_seeds_and_times_are_named() -> None:
         sampler.sample({"item": [0]})
     with pytest.raises(errors.InvalidArgumentError, match="'shop' is no node type"):
         sampler.sample({"shop": [0]})
+    for seeds in ({"order": [0]}, {"order": [0], "user": []}):
+        with pytest.raises(errors.InvalidArgumentError, match=r"times\['user'\] has 1 rows, but"):
+            sampler.sample(seeds, {"user": [3]})
+    assert sampler.sample({"order": [0]}, {"user": []}).length.tolist() != [0]
     with pytest.raises(errors.LayoutError, match="out-neighbours are not stored"):
         ContextSampler(HeteroGraph.from_edges({BOUGHT: ([0], [0])}), budget=5, fanout=2)
