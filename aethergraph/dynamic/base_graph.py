@@ -13,31 +13,29 @@ file from elsewhere, edges keep the ids of the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import empty
 from aethergraph._checks.options import as_choice
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm, RowForm
+from aethergraph.dynamic.places import PlacedRows, find_places
 from aethergraph.errors import FileChangedError, InvalidArgumentError, UnsupportedError
+from aethergraph.features import FeatureStore
 from aethergraph.features.sources import SourceRows
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage
-from aethergraph.storage.memory import available_memory
 from aethergraph.storage.paging import Paging
 
 __all__ = ["Base", "BaseEdges", "check_fingerprint"]
 
-Ids = NDArray[np.int64]
 #: Lists whose order is checked at once.
 _NODES_AT_ONCE = 1 << 16
-_IDS_AT_ONCE = 1 << 20
 
 
 def check_fingerprint(graph: HeteroGraph, fingerprint: str | None) -> None:
@@ -59,6 +57,7 @@ class Base:
         own_ids: True: edges keep the ids of the file.
         ends: number that the edge ids of each edge type are below; None: the numbers of edges.
         fingerprint: of the file; None: any.
+        keep_places: True: write what the places of edges are beside the file, for others, too.
         progress: called with (done, total).
 
     Raises:
@@ -74,6 +73,7 @@ class Base:
         own_ids: bool = False,
         ends: list[int] | None = None,
         fingerprint: str | None = None,
+        keep_places: bool = False,
         progress: native.Progress | None = None,
     ) -> None:
         self.path = os.path.abspath(native.encode_path(path)[0])
@@ -92,7 +92,7 @@ class Base:
         parts = [self.graph.edge_parts(name) for name in self.graph.edge_types]
         self._ends = [part.num_edges for part in parts] if ends is None else ends
         self.edges = [
-            BaseEdges(self.graph, self.path, own_ids, number, part, end)
+            BaseEdges(self.graph, self.path, own_ids, number, part, end, keep_places)
             for number, (part, end) in enumerate(zip(parts, self._ends, strict=True))
         ]
 
@@ -136,17 +136,19 @@ class BaseEdges:
         number: number of the type.
         parts: what the file has of it.
         end: number that its edge ids in the live graph are below.
+        keep_places: as in :class:`Base`.
     """
 
     def __init__(
-        self, graph: HeteroGraph, path: str, own_ids: bool, number: int, parts: EdgeParts, end: int
-    ) -> None:
-        self._graph, self._path = graph, path
+        self, graph: HeteroGraph, path: str, own_ids: bool, number: int, parts: EdgeParts, end: int,
+        keep_places: bool,
+    ) -> None:  # fmt: skip
+        self._graph, self._path, self._keep_places = graph, path, keep_places
         self.number, self._parts, self.end = number, parts, end
         self.num_edges = parts.num_edges
         #: Id of each edge in the live graph, by its id in the file; None: the same.
         self.edge_ids = None if own_ids else self._find_ids()
-        self._places: NDArray[Any] | None = None
+        self._places: FeatureStore | None = None
         self._last_time: int | None = None
         self._sums: dict[str, native.NativeSums] = {}
 
@@ -249,76 +251,9 @@ class BaseEdges:
         found: RowSource = values[name] if name in values else self._parts.edge_attrs[name]
         if self.edge_ids is None and self.num_edges == self.end:
             return found
-        return SourceRows(_Placed(found, self._find_places(), self.end))
-
-    def _find_places(self) -> NDArray[Any]:
-        """Return the place in the file of each edge id; the largest number: it was deleted."""
         if self._places is None:
-            self._places = _open_places(self._places_path, self.num_edges, self.end)
-            if self._places is None:
-                self._write_places()
-                self._places = _open_places(self._places_path, self.num_edges, self.end)
-            assert self._places is not None
-        return self._places
-
-    @property
-    def _places_path(self) -> str:
-        return f"{self._path}.places-{self.number}.npy"
-
-    def _write_places(self) -> None:
-        """Turn the ids by place into places by id, as many at a time as memory has room for."""
-        dtype = _dtype_of_places(self.num_edges)
-        part = max(_IDS_AT_ONCE, available_memory() // 4 // dtype.itemsize)
-        fresh = f"{self._places_path}.new"
-        out = np.lib.format.open_memmap(fresh, "w+", dtype, (self.end,))
-        for begin in range(0, self.end, part):
-            end = min(begin + part, self.end)
-            some = empty(end - begin, dtype, f"places of {end - begin} edges")
-            some[...] = np.iinfo(dtype).max
-            for at, ids in self._ids_in_parts():
-                inside = np.flatnonzero((ids >= begin) & (ids < end))
-                some[ids[inside] - begin] = at + inside
-            out[begin:end] = some
-        out.flush()
-        del out
-        os.replace(fresh, self._places_path)
-
-    def _ids_in_parts(self) -> Iterator[tuple[int, Ids]]:
-        for at in range(0, self.num_edges, _IDS_AT_ONCE):
-            stop = min(at + _IDS_AT_ONCE, self.num_edges)
-            if self.edge_ids is None:
-                yield at, np.arange(at, stop)
-            else:
-                yield at, self.edge_ids[at:stop].astype(np.int64)
-
-
-def _dtype_of_places(num_edges: int) -> np.dtype[Any]:
-    return np.dtype(np.uint32 if num_edges < 2**32 - 1 else np.int64)
-
-
-def _open_places(path: str, num_edges: int, end: int) -> NDArray[Any] | None:
-    try:
-        found: NDArray[Any] = np.load(path, mmap_mode="r")
-    except (OSError, ValueError):
-        return None
-    return found if found.dtype == _dtype_of_places(num_edges) and found.shape == (end,) else None
-
-
-class _Placed:
-    """Rows by edge id of a live graph, as a feature source; those of deleted edges are zeros."""
-
-    def __init__(self, rows: RowSource, places: NDArray[Any], end: int) -> None:
-        self._rows, self._places = rows, places
-        self.shape, self.dtype_name, self.num_rows = (end, *rows.row_shape), rows.dtype_name, end
-
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of ``ids``."""
-        places = self._places[np.asarray(ids)]
-        gone = places == np.iinfo(places.dtype).max
-        if not gone.any():
-            return self._rows.gather(places.astype(np.int64), out)
-        found = self._rows.gather(np.where(gone, 0, places).astype(np.int64), out)
-        found[gone] = 0
-        return found
+            path = f"{self._path}.places-{self.number}.aef"
+            self._places = find_places(
+                path, self.edge_ids, self.num_edges, self.end, keep=self._keep_places
+            )
+        return SourceRows(PlacedRows(found, self._places, self.end))

@@ -476,7 +476,7 @@ class LiveDirectory:
     def remove_others(self, names: set[str]) -> None:
         """Remove bases and rows that are not among ``names``: older ones, or half written."""
         for path in self.path.iterdir():
-            kept = path.name.partition(_PLACES)[0] if path.name.endswith(".npy") else path.name
+            kept = path.name.partition(_PLACES)[0] if path.name.endswith(".aef") else path.name
             if not _OURS.fullmatch(path.name) or kept in names:
                 continue
             if path.is_dir():

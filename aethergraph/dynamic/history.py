@@ -31,7 +31,7 @@ class History:
             sub = NeighborSampler(then, [15, 10]).sample(seeds, key)
 
     The number of a commit is :attr:`Snapshot.lsn` of a snapshot of it. The commits are done again
-    in memory of this object; the directory is read only, and may be written by another process
+    in memory of this object; nothing is written to the directory, where another process may write
     meanwhile. Edges have the ids that they had, and the same key draws the same samples. Rows of
     live tables (:class:`aethergraph.LiveFeatureTable`) are in no log, and are not there.
 

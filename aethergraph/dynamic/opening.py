@@ -98,7 +98,8 @@ def open_store(
         found = directory.description() if directory.exists else None
         if found is not None:
             current = directory.current()
-            made = make(found, current.get("nodes"), open_base_of(directory, current, how))
+            below = open_base_of(directory, current, how, is_writer=True)
+            made = make(found, current.get("nodes"), below)
             restore_keys(made[0], directory, current, found.get("ids", {}), how.ids)
         assert made is not None
         store, description = made
@@ -196,13 +197,23 @@ def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:
     return Base(path, how.storage, how.memory_budget, progress=how.progress, **facts)
 
 
-def open_base_of(directory: LiveDirectory, current: Mapping[str, Any], how: Opening) -> Base | None:
-    """Open the base that a directory names, its own or a file elsewhere; None: there is none."""
+def open_base_of(
+    directory: LiveDirectory, current: Mapping[str, Any], how: Opening, *, is_writer: bool = False
+) -> Base | None:
+    """Open the base that a directory names, its own or a file elsewhere; None: there is none.
+
+    Args:
+        directory: the directory, which this process has locked if it ``is_writer``.
+        current: what its ``CURRENT`` says.
+        how: what the user wants.
+        is_writer: False: nothing is written.
+    """
     if current.get("base") is None:
         return None
     base = _open_base(
         how, directory.path / current["base"], own_ids=current.get("own_ids", False),
         ends=current["edge_ids"], fingerprint=current.get("fingerprint"),
+        keep_places=is_writer,
     )  # fmt: skip
     for edges, last in zip(base.edges, current.get("last_times", []), strict=False):
         edges.last_time = last

@@ -1,0 +1,117 @@
+"""Places of edges in the file of a base, by their ids in the live graph.
+
+::
+
+    base     edge ids by place   [0, 2, 3]
+    places   places by edge id   [0, -, 1, 2]    - the largest number: edge 1 was deleted
+
+The process that writes the graph keeps them in a file beside the base. Others read that one; where
+it is missing or damaged they have the places in memory, and the directory stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from aethergraph import _native as native
+from aethergraph._checks.arrays import empty
+from aethergraph.errors import AetherError
+from aethergraph.features import FeatureStore
+from aethergraph.features.files import save_native
+from aethergraph.protocols import RowSource
+from aethergraph.storage.memory import available_memory
+
+__all__ = ["PlacedRows", "find_places"]
+
+_IDS_AT_ONCE = 1 << 20
+
+
+def find_places(
+    path: str, edge_ids: NDArray[Any] | None, num_edges: int, end: int, *, keep: bool
+) -> FeatureStore:
+    """Return the place of each edge id; the largest number of the dtype: it was deleted.
+
+    Args:
+        path: the file that they are kept in.
+        edge_ids: edge id at each place; None: the same number.
+        num_edges: number of places.
+        end: number that all ids are below.
+        keep: write the file if it is missing or damaged.
+
+    Raises:
+        DiskFullError, StorageError: it cannot be written.
+    """
+    dtype = np.dtype(np.uint32 if num_edges < 2**32 - 1 else np.int64)
+    found = _load(path, dtype, end)
+    if found is not None:
+        return found
+    if not keep:
+        return FeatureStore.from_array(_places(edge_ids, num_edges, 0, end, dtype))
+    part = max(_IDS_AT_ONCE, available_memory() // 4 // dtype.itemsize)
+    code = native.dtype_code(dtype)
+
+    def write(writer: native.NativeWriter, task: native.Task | None) -> None:
+        writer.begin(native.SECTION_ARRAY, 0, code)
+        for begin in range(0, end, part):
+            some = _places(edge_ids, num_edges, begin, min(begin + part, end), dtype)
+            writer.append(some, task)
+        writer.end()
+
+    save_native(path, (end,), code, write, None)
+    return FeatureStore.load(path)
+
+
+def _load(path: str, dtype: np.dtype[Any], end: int) -> FeatureStore | None:
+    """Open the file; None if it is missing, damaged, or of another base."""
+    try:
+        found = FeatureStore.load(path)
+        # All of it: wrong places would be wrong rows, and nobody would see it.
+        found.verify()
+    except AetherError:
+        return None
+    return found if found.dtype_name == dtype.name and found.shape == (end,) else None
+
+
+def _places(
+    edge_ids: NDArray[Any] | None, num_edges: int, begin: int, end: int, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Return the places of the ids ``begin .. end - 1``."""
+    found = empty(end - begin, dtype, f"places of {end - begin} edges")
+    found[...] = np.iinfo(dtype).max
+    for at, ids in _ids_in_parts(edge_ids, num_edges):
+        inside = np.flatnonzero((ids >= begin) & (ids < end))
+        found[ids[inside] - begin] = at + inside
+    return found
+
+
+def _ids_in_parts(
+    edge_ids: NDArray[Any] | None, num_edges: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    for at in range(0, num_edges, _IDS_AT_ONCE):
+        stop = min(at + _IDS_AT_ONCE, num_edges)
+        yield at, np.arange(at, stop) if edge_ids is None else edge_ids[at:stop].astype(np.int64)
+
+
+class PlacedRows:
+    """Rows by edge id of a live graph, as a feature source; those of deleted edges are zeros."""
+
+    def __init__(self, rows: RowSource, places: FeatureStore, end: int) -> None:
+        self._rows, self._places = rows, places
+        self._gone = np.iinfo(places.dtype_name).max
+        self.shape, self.dtype_name, self.num_rows = (end, *rows.row_shape), rows.dtype_name, end
+
+    def gather(
+        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
+    ) -> NDArray[Any]:
+        """Return the rows of ``ids``."""
+        places = self._places.gather(ids)
+        gone = places == self._gone
+        if not gone.any():
+            return self._rows.gather(places.astype(np.int64), out)
+        found = self._rows.gather(np.where(gone, 0, places).astype(np.int64), out)
+        found[gone] = 0
+        return found
