@@ -137,6 +137,10 @@ class GrowingKeys:
             tiers = self.tiers = tiers.appended(block, native.hash_keys(block))
         return tiers
 
+    def forget_index(self) -> None:
+        """Forget the index of what was added; who asks next makes it anew."""
+        self.tiers = KeyTiers(self.num_base)
+
     def block(self, ids: Ids) -> native.KeyBlock:
         """Return the keys of ids, which were checked."""
         places = ids - self.num_base

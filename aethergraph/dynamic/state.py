@@ -103,6 +103,9 @@ def _forget_writers() -> None:
     for store in _stores:
         store.is_writer, store._lock, store._turn = False, threading.Lock(), None
         store.journal = None
+        if store._open is not None:  # the parent may undo it, and give its ids to other keys
+            for keys in store.keys.values():
+                keys.forget_index()
         if store._native is not None:
             store._native.begin_child(_follower(store))
 

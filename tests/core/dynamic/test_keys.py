@@ -443,3 +443,26 @@ def test_copies_and_forked_children(tmp_path: Path) -> None:
     with pytest.raises(errors.UnsupportedError, match="can only read"):
         copy.ids.add(["d"])
     graph.close()
+
+
+def test_a_child_forked_in_a_transaction_that_is_undone(tmp_path: Path) -> None:
+    graph = make(tmp_path / "g")
+    graph.ids.add(["a"])
+    context = multiprocessing.get_context("fork")
+    asked, told = context.Pipe()
+
+    def child() -> None:
+        asked.recv()
+        found = graph.ids.lookup(["a", "b", "c"], missing="mark").tolist()
+        asked.send((found, graph.ids.keys([1])))
+
+    process = context.Process(target=child)
+    with pytest.raises(ZeroDivisionError), graph.transaction():
+        graph.ids.add(["b"])
+        process.start()
+        raise ZeroDivisionError
+    assert graph.ids.add(["c"]).tolist() == [1]
+    told.send("now")
+    assert told.recv() == ([0, -1, 1], ["c"])
+    process.join()
+    graph.close()
