@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph._checks.arrays import to_array
+from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.other_process import OpenFile
@@ -22,6 +24,7 @@ _TIMES = "#time"
 #: Partition under which the watermark itself is.
 WATERMARK = -1
 _NONE = -(2**63)
+_LAST = 2**63 - 1
 
 
 def times_of(source: str) -> str:
@@ -90,13 +93,44 @@ def cap_times(times: ArrayLike, watermark: int | None, unit: str | None) -> NDAr
         unit: unit of the graph's times; None: they are plain numbers.
 
     Raises:
-        InvalidArgumentError: there is no watermark yet.
+        InvalidArgumentError: there is no watermark yet; or what is given are no times, or datetimes
+            where the graph has none.
     """
     if watermark is None:
         raise InvalidArgumentError("there is no watermark yet: no record with a time was read")
-    given = np.asarray(times)
+    given = to_array(times, "times")
+    if given.dtype.kind not in "iufM":
+        raise InvalidArgumentError(f"times must hold numbers or datetime64, got {given.dtype}")
     most: Any = np.int64(watermark)
-    if given.dtype.kind == "M" and unit is not None:
-        most = most.view(f"datetime64[{unit}]").astype(given.dtype)
+    if given.dtype.kind == "M":
+        found = _watermark_in(given.dtype, watermark, unit)
+        if found is None:
+            return given
+        most = found
+    elif given.dtype.kind == "u":  # beside int64 numpy would make them float64
+        given = np.minimum(given, np.uint64(_LAST)).astype(np.int64)
     capped: NDArray[Any] = np.minimum(given, most)
     return capped
+
+
+def _watermark_in(dtype: np.dtype[Any], watermark: int, unit: str | None) -> Any:
+    """Return a watermark as a datetime of a dtype; None: all times of it are before."""
+    to = unit_of(dtype)
+    if unit is None or to is None:
+        raise InvalidArgumentError(
+            f"times are {dtype}, but the graph's times are plain numbers: give numbers"
+            if unit is None
+            else "times are datetimes without a unit: give datetime64[us], or another"
+        )
+    own = np.array([watermark]).view(f"datetime64[{unit}]")
+    if not np.can_cast(own.dtype, dtype, "safe"):  # a coarser unit: the watermark is rounded down
+        return own.astype(dtype)[0]
+    counts, wrong = convert_times(own.view(np.int64), unit, to)
+    if wrong is None:
+        return counts.view(dtype)[0]
+    if watermark > 0:
+        return None
+    raise InvalidArgumentError(
+        f"the watermark, {watermark} in {unit!r}, is before all times that {dtype} holds: give "
+        f"times in {unit!r}"
+    )

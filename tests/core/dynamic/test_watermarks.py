@@ -122,6 +122,51 @@ def test_datetimes_are_capped_in_their_own_unit() -> None:
     assert typed.snapshot().cap([3, 9]).tolist() == [3, 7]
 
 
+def test_far_datetimes_are_capped_as_near_ones() -> None:
+    graph = make(unit="datetime64[s]")
+    near = np.array(["2020-01-01", "1969-12-31T23:59:59.5"], "M8[ns]")
+    graph.set_watermark("s", 2**40)  # beyond all nanoseconds
+    assert (graph.cap(near) == near).all()
+    assert graph.cap(near.astype("M8[D]")).tolist() == near.astype("M8[D]").tolist()
+    graph.set_watermark("s", -(2**40))
+    with pytest.raises(errors.InvalidArgumentError, match=r"before all times .*\[ns\] holds"):
+        graph.cap(near)
+    assert graph.cap(near.astype("M8[D]"))[0] == np.datetime64(-(2**40), "s").astype("M8[D]")
+    graph.set_watermark("s", -1)
+    assert (graph.cap(near.astype("M8[D]")) == np.datetime64("1969-12-31")).all()
+    assert graph.cap(near)[0] == np.datetime64(-1, "s")
+
+
+def test_numbers_of_other_dtypes_are_capped_exactly() -> None:
+    graph = make()
+    graph.set_watermark("s", 2**60 + 1)
+    times = np.array([2**60 - 1, 2**60 + 1, 2**60 + 2, 2**64 - 1], np.uint64)
+    assert graph.cap(times).tolist() == [2**60 - 1, 2**60 + 1, 2**60 + 1, 2**60 + 1]
+    graph.set_watermark("s", -3)
+    assert graph.cap(np.array([0, 7], np.uint8)).tolist() == [-3, -3]
+    assert graph.cap([1.5, -4.5]).tolist() == [-3, -4.5]
+
+
+@pytest.mark.parametrize("times", ["x", None, ["a"], [True], [[1], [2, 3]], [{}], np.ones(2, "m8")])
+def test_what_cannot_be_capped(times: Any) -> None:
+    graph = make()
+    graph.set_watermark("s", 3)
+    with pytest.raises(errors.InvalidArgumentError, match="times"):
+        graph.cap(times)
+
+
+def test_datetimes_of_a_graph_of_numbers_cannot_be_capped() -> None:
+    graph = make()
+    graph.set_watermark("s", 3)
+    with pytest.raises(errors.InvalidArgumentError, match="plain numbers"):
+        graph.cap(np.array(["2020-01-01"], "M8[s]"))
+    graph = make(unit="datetime64[s]")
+    graph.set_watermark("s", 3)
+    with pytest.raises(errors.InvalidArgumentError, match="without a unit"):
+        graph.cap(np.array(["NaT"], "M8"))
+    assert graph.cap([1, 5]).tolist() == [1, 3]
+
+
 READER = """
 import sys
 from aethergraph import DynamicGraph
