@@ -63,12 +63,14 @@ class LiveGraph:
     def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
         """Let this thread, or coroutine, see one commit throughout a ``with`` block.
 
-        It sees that commit whatever it asks for. Batches that it draws are of that commit, too,
-        with the rows of their nodes and edges: ``with graph.reading(): for batch in loader`` holds
-        a commit for an epoch of any loader, whose threads see what this one does when its first
-        batch is asked for. Other threads and coroutines see what is last. Of blocks inside of each
-        other the innermost counts, of those of generators, which take turns, the one that began
-        last.
+        It sees that commit whatever it asks for, but for attributes of nodes that are assigned or
+        deleted meanwhile (``graph.features = other``): these are seen at once, also by snapshots
+        that are taken inside. The snapshot that the block returns keeps the rows that it has.
+        Batches that it draws are of that commit, too, with the rows of their nodes and edges:
+        ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any loader,
+        whose threads see what this one does when its first batch is asked for. Other threads and
+        coroutines see what is last. Of blocks inside of each other the innermost counts, of those
+        of generators, which take turns, the one that began last.
 
         Args:
             snapshot: the commit, a snapshot of this graph; None: the last one at the beginning.
