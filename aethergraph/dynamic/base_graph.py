@@ -29,7 +29,7 @@ from aethergraph.features.sources import SourceRows
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import RowSource
-from aethergraph.storage.choice import Storage
+from aethergraph.storage.choice import Storage, log
 from aethergraph.storage.paging import Paging
 
 __all__ = ["Base", "BaseEdges", "check_fingerprint"]
@@ -174,6 +174,11 @@ class BaseEdges:
                     f"{self._path} has {name} of dtype {array.dtype}: live graphs keep "
                     f"{np.dtype(dtype).name}; convert the file"
                 )
+        if EDGE_ID in parts.edge_attrs:
+            log.warning(
+                "%s: the attribute %r of its edges is left out: live graphs write their own ids "
+                "under that name; save it under another one to keep it", self._path, EDGE_ID,
+            )  # fmt: skip
         attrs = {
             name: RowForm(tuple(rows.row_shape), rows.dtype_name)
             for name, rows in parts.edge_attrs.items()

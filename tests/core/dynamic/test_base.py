@@ -438,6 +438,17 @@ def test_an_interrupted_merge_goes_on_logging(
     graph.close()
 
 
+def test_an_attribute_that_cannot_go_on_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = {"edge_id": np.array([10, 20]), "k": np.array([1, 2])}
+    Graph.from_edges(5, [0, 1], [1, 2], edge_attrs=rows).save(tmp_path / "base.aeg")
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=16, base=tmp_path / "base.aeg")
+    assert list(graph.edge_attrs) == ["k"]
+    assert "base.aeg: the attribute 'edge_id'" in caplog.text
+    graph.close()
+
+
 def test_static_graphs_stay_out_of_a_live_directory(tmp_path: Path) -> None:
     with DynamicGraph.open(tmp_path / "live", num_vertices=3) as graph:
         graph.insert_edge(0, 1)
