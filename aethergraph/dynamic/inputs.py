@@ -55,6 +55,11 @@ def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None
     if times.dtype != np.int64:
         raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
     own = kind.form.time_unit
+    if own is not None and unit is None:
+        reject_first(
+            lambda some: some == np.iinfo(np.int64).min, times, "time",
+            "among datetimes this number is NaT, and every time must be known",
+        )  # fmt: skip
     if unit is not None and own is None:
         raise InvalidArgumentError(
             f"time is in {unit!r}, but the graph's times are plain numbers: create it with "

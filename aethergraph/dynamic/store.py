@@ -63,7 +63,8 @@ def _is_quick(kind: EdgeKind, time: Any, weight: Any) -> bool:
     if kind.attrs:
         return False
     if form.has_time:
-        if type(time) is not int or not -(2**63) <= time < 2**63:
+        # -2^63 would be NaT among datetimes.
+        if type(time) is not int or not -(2**63) < time < 2**63:
             return False
     elif time is not None:
         return False

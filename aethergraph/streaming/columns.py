@@ -162,11 +162,11 @@ def read_times(
     if values.dtype.kind not in "iu":
         values = _keep_needed(values, needed, 0)
     if not are_moments.any():
-        return read_integers(column, "time", values, "integer" if time_unit is None else "time")
+        return _read_counts(column, values, time_unit, needed)
     # Each value stands for itself: what a record becomes does not depend on those beside it.
     rest = values.copy()
     rest[are_moments] = 0
-    found = read_integers(column, "time", rest, "integer" if time_unit is None else "time")
+    found = _read_counts(column, rest, time_unit, needed)
     units = np.array(["" if one is None else unit_of(one.dtype) for one in moments])
     for unit in np.unique(units[are_moments]).tolist():
         at = np.flatnonzero(units == unit)
@@ -177,6 +177,17 @@ def read_times(
         some = np.array([moments[place] for place in at.tolist()], f"datetime64[{unit}]")
         # Without a unit they are microseconds, as datetimes of Python are.
         found[at] = _read_moments(column, at, some, unit, time_unit or "us", needed[at])
+    return found
+
+
+def _read_counts(
+    column: Column, values: Array, time_unit: str | None, needed: NDArray[np.bool_]
+) -> Ids:
+    """Return times that are numbers; what is none is refused, and 0."""
+    if time_unit is None:
+        return read_integers(column, "time", values)
+    found = read_integers(column, "time", values, "time")
+    column.refuse_where((found == _INT64.min) & needed, "time", values, "is no time")
     return found
 
 

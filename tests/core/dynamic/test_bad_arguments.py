@@ -284,6 +284,24 @@ def test_times_in_other_units() -> None:
     assert caught.value.position == 1 and graph.num_edges == 1
 
 
+@pytest.mark.parametrize("time", [-(2**63), np.int64(-(2**63)), np.datetime64("NaT", "s")])
+def test_not_a_time(time: Any) -> None:
+    graph = DynamicGraph(3, 1, order="time", edge_time="datetime64[s]")
+    graph.insert_edge(0, 1, time=1 - 2**63)
+    calls: list[Callable[[], Any]] = [
+        lambda: graph.insert_edge(0, 1, time=time),
+        lambda: graph.insert_edges([0], [1], time=[time]),
+        lambda: graph.insert_edges([0], [1], time=np.array([time])),
+    ]
+    for call in calls:
+        with pytest.raises(errors.InvalidArgumentError, match=r"time\[0\] .*must be known"):
+            call()
+    assert graph.num_edges == 1
+    plain = DynamicGraph(3, 1, order="time", edge_time="int64")
+    plain.insert_edge(0, 1, time=-(2**63))  # a number like any other
+    assert plain.value_stores("edge")["edge_time"].gather([0]).tolist() == [-(2**63)]
+
+
 def test_messages_have_the_names_of_python() -> None:
     graph = DynamicGraph(10, 1, order="time", max_nodes=12, huge_pages=False)
     with pytest.raises(errors.OutOfMemoryError, match="raise arena_mb") as full:

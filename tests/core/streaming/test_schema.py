@@ -140,6 +140,7 @@ def test_reasons_name_field_and_value() -> None:
         ({"v": "x"}, "v (dst) = 'x' is no integer"),
         ({"t": "soon"}, "t (time) = 'soon' is no time"),
         ({"t": 1.5}, "t (time) = 1.5 is no time"),
+        ({"t": -(2**63)}, f"t (time) = {-(2**63)} is no time"),
         ({"w": -1}, "w (weight) = -1.0 is not finite, or negative"),
         ({"w": "1"}, "w (weight) = '1' is no number"),
         ({"gone": 7}, "gone (delete) = 7 is neither true nor false"),
@@ -151,6 +152,15 @@ def test_reasons_name_field_and_value() -> None:
         rows, bad = read(Schema.json(**FIELDS), [json.dumps({**line, **change}).encode()])
         assert not rows
         assert bad[0].startswith(reason), (bad, reason)
+
+
+def test_the_number_that_is_no_datetime() -> None:
+    line = f'{{"u": 1, "v": 2, "t": {-(2**63)}}}'.encode()
+    schema = Schema.json(src="u", dst="v", time="t")
+    values: dict[str, Any] = {"edge_weight": None, "edge_attrs": None}
+    assert read(schema, [line], target(edge_time="int64", **values))[1] == {}
+    rows, bad = read(schema, [line, line.replace(b"-9", b"-8")], target(**values))
+    assert [row[0] for row in rows] == [1] and bad == {0: f"t (time) = {-(2**63)} is no time"}
 
 
 def test_edges_to_delete_need_no_values() -> None:
