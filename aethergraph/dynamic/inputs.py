@@ -122,7 +122,8 @@ def as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int)
     shape = (count, *table.row_shape)
     if array.shape != shape:
         raise InvalidArgumentError(f"{name} has shape {array.shape}, but {shape} is needed")
-    if count and not np.can_cast(array.dtype, table.dtype, "same_kind"):
+    whole = array.dtype.kind in "iu" and table.dtype.kind in "iu"  # values are compared below
+    if count and not whole and not np.can_cast(array.dtype, table.dtype, "same_kind"):
         raise InvalidArgumentError(
             f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
         )

@@ -302,6 +302,24 @@ def test_not_a_time(time: Any) -> None:
     assert plain.value_stores("edge")["edge_time"].gather([0]).tolist() == [-(2**63)]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64", "int8", "int64"])
+def test_rows_of_integers_go_by_their_values(dtype: str) -> None:
+    graph = DynamicGraph(3, 1)
+    graph.node_attrs["u"] = np.zeros(3, dtype)
+    graph.update_nodes([0, 1], u=[3, 100])
+    graph.update_nodes([2], u=np.array([7], np.uint64))
+    assert graph.node_attrs["u"].gather([0, 1, 2]).tolist() == [3, 100, 7]
+    last = int(np.iinfo(dtype).max)
+    graph.update_nodes([0], u=np.array([last], "int64" if dtype != "uint64" else dtype))
+    bad = [2**64 - 1] if dtype == "int64" else [-1] if dtype[0] == "u" else [last + 1]
+    with pytest.raises(errors.OutOfRangeError, match=rf"u\[1\] .*{dtype} does not hold") as caught:
+        graph.update_nodes([0, 1], u=np.array([1, *bad], "uint64" if dtype == "int64" else "int64"))
+    assert caught.value.position == 1
+    assert graph.node_attrs["u"].gather([0, 1]).tolist() == [last, 100]
+    with pytest.raises(errors.InvalidArgumentError, match="u has dtype float64"):
+        graph.update_nodes([0], u=[1.0])
+
+
 def test_messages_have_the_names_of_python() -> None:
     graph = DynamicGraph(10, 1, order="time", max_nodes=12, huge_pages=False)
     with pytest.raises(errors.OutOfMemoryError, match="raise arena_mb") as full:
