@@ -95,16 +95,20 @@ class ColumnInput:
         self, name: str, array: Any, kind: str | None
     ) -> tuple[Column, Array, Array | None]:
         null = np.ma.getmaskarray(array) if np.ma.is_masked(array) else None
-        plain = np.ascontiguousarray(np.ma.getdata(array))
+        plain = np.ascontiguousarray(np.ma.getdata(array), array.dtype.newbyteorder("="))
         if plain.dtype.kind == "M" and kind in (None, "time"):
             missing = np.isnat(plain)
             null = missing if null is None else null | missing
             unit = unit_of(plain.dtype)
+            if unit is None:
+                raise InvalidArgumentError(
+                    f"column {name!r} is datetime64 with no unit: give one, such as "
+                    ".astype('datetime64[s]')"
+                )
             return Column(name, "time", unit=unit), plain.view(np.int64), null
         if plain.dtype == np.bool_ and kind in (None, "bool"):
             return Column(name, "bool"), plain, null
         if plain.dtype.name in DTYPE_CODES and plain.dtype.kind != "b" and kind in (None, "number"):
-            plain = plain.astype(plain.dtype.newbyteorder("="), copy=False)
             return Column(name, "number", plain.dtype.name), plain, null
         raise InvalidArgumentError(
             f"column {name!r} of {plain.dtype} cannot be a column of kind {kind or 'any'!r}"

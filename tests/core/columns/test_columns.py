@@ -122,6 +122,20 @@ def test_some_columns_and_repeated_ids(tmp_path: Path, storage: Any) -> None:
     assert empty.num_rows == 0 and empty["bio"].to_list() == [] and len(empty["age"]) == 0
 
 
+def test_values_of_the_other_byte_order(tmp_path: Path) -> None:
+    other = {
+        "since": np.array(["1970-01-02", "NaT", "2020-01-01"], "datetime64[s]"),
+        "age": np.arange(3, dtype=np.int32),
+    }
+    given = {name: one.astype(one.dtype.newbyteorder()) for name, one in other.items()}
+    store = ColumnStore.build(tmp_path / "c", given)
+    found = store.gather(np.arange(3))
+    for name, one in other.items():
+        np.testing.assert_array_equal(found[name], one)
+    same = ColumnStore.build(tmp_path / "same", other)
+    assert store.columns["since"].statistics == same.columns["since"].statistics
+
+
 def test_null_values(tmp_path: Path) -> None:
     row = golden(tmp_path / "c").gather([1])
     assert np.isnan(row["score"][0]) and np.isnat(row["since"][0])
@@ -228,10 +242,14 @@ def test_refusals(tmp_path: Path) -> None:
         ({"a": np.ones(2), "b": np.ones(3)}, "'b' has 3 rows"),
         ({"a": ["x", 3]}, "3 in row 1"),
         ({"a": np.ones(2, complex)}, "complex128"),
+        ({"a": np.array(["NaT"], "datetime64")}, r"'a' .* no unit: .*'datetime64\[s\]'"),
     ]
     for columns, problem in bad:
         with pytest.raises(InvalidArgumentError, match=problem):
             ColumnStore.build(tmp_path / "bad", columns)
+        with pytest.raises(InvalidArgumentError, match=problem):
+            ColumnStore.build(tmp_path / "c", columns, force=True)
+    assert store.gather([0])["age"][0] == ColumnStore.load(tmp_path / "c").gather([0])["age"][0]
     with pytest.raises(InvalidArgumentError, match="not a number"):
         ColumnStore.build(tmp_path / "bad", {"a": ["x"]}, kinds={"a": "number"})
     assert not (tmp_path / "bad").exists()
