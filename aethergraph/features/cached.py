@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +65,18 @@ class CacheStats(NamedTuple):
     nbytes: int
 
 
+_caches: weakref.WeakSet[_Cache] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """Make the locks anew in a forked child, where another thread may have held them."""
+    for cache in list(_caches):
+        cache._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class _Cache:
     """Rows of a source by id, as many as the memory holds; the reader behind a RowTable."""
 
@@ -87,7 +100,8 @@ class _Cache:
         self._max_age = max_age
         #: Time (monotonic) until which the row at each place may be used.
         self._until = np.zeros((num_sets, _WAYS) if max_age is not None else (0, _WAYS))
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
+        _caches.add(self)
         self.rows = self.hits = self.gathers = self.rows_read = 0
         self._clock = 0
 
@@ -99,14 +113,8 @@ class _Cache:
         check_rows(own, self.source.num_rows)
         gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
 
-    def _own_lock(self) -> threading.Lock:
-        """Return the lock of this process: its parent's may have been taken during the fork."""
-        if self._process != os.getpid():
-            self._lock, self._process = threading.Lock(), os.getpid()
-        return self._lock
-
     def _fill(self, ids: Ids, out: NDArray[Any], task: native.Task | None) -> None:
-        with self._own_lock():
+        with self._lock:
             places = self._find(ids)
             found = places >= 0
             hits = int(np.count_nonzero(found))
@@ -123,7 +131,7 @@ class _Cache:
         with native.working_for(task), at_places(missed[first]):
             rows = gather_rows(self.source, unique)
         out[missed] = rows[inverse]
-        with self._own_lock():
+        with self._lock:
             self.gathers += 1
             self.rows_read += len(unique)
             self._keep(unique, rows, until)
@@ -176,7 +184,7 @@ class _Cache:
 
     def clear(self) -> None:
         """Drop all rows and the memory for them."""
-        with self._own_lock():
+        with self._lock:
             self._ids, self._used = self._ids[:0], self._used[:0]
             self._until = self._until[:0]
             self._rows, self.nbytes = self._rows[:0].copy(), 0

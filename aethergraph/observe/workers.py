@@ -14,11 +14,24 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import weakref
 from typing import Any
 
 from aethergraph.observe.recording import Key, Recorder
 
 __all__ = ["ProcessRecorder"]
+
+
+_observers: weakref.WeakSet[ProcessRecorder] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    """Give a fork recorders of its own: a lock of another may never be let go there."""
+    for observer in list(_observers):
+        observer._worker = Recorder()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 class ProcessRecorder:
@@ -31,23 +44,20 @@ class ProcessRecorder:
     def __init__(self, recorder: Recorder) -> None:
         #: Stages of this process are recorded.
         self.is_recording = False
-        self._recorder, self._own = recorder, os.getpid()
-        self._worker: tuple[int, Recorder] | None = None
+        self._recorder = recorder
+        #: Recorder of a fork; None: this is the process that began.
+        self._worker: Recorder | None = None
+        _observers.add(self)
         self._file = os.memfd_create("aethergraph-profile")
         fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)  # processes do not overwrite each other
 
     def begin(self, name: str, of: str = "", reads: Any = None) -> Any:
         """Note that a stage begins in this thread."""
-        process = os.getpid()
-        if process == self._own:
-            if not self.is_recording:
-                return None
-            return self._recorder, self._recorder.begin(name, of, reads)
-        # A fork begins with a recorder of its own: a lock of another may never be let go here.
-        if self._worker is None or self._worker[0] != process:
-            self._worker = process, Recorder()
-        recorder = self._worker[1]
-        return recorder, recorder.begin(name, of, reads)
+        if self._worker is not None:
+            return self._worker, self._worker.begin(name, of, reads)
+        if not self.is_recording:
+            return None
+        return self._recorder, self._recorder.begin(name, of, reads)
 
     def end(self, begun: Any, error: BaseException | None = None) -> None:
         """Note that a stage of this thread ends; in a fork, write it down if it is in no other."""

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,6 +160,18 @@ class _PackedFile:
                 )  # fmt: skip
 
 
+_stores: weakref.WeakSet[_PackedRows] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """Make the locks anew in a forked child, where another thread may have held them."""
+    for store in list(_stores):
+        store._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class _PackedRows:
     """Native rows of a store of packed batches: gathers each batch by one read.
 
@@ -192,7 +205,8 @@ class _PackedRows:
         rows = room[: whole * found.row_bytes].view(dtype).reshape(whole, *found.row_shape)
         self._room, self._first = rows, first // found.row_bytes
         self._batch = room[first:]
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock = threading.Lock()
+        _stores.add(self)
         self.batches = self.rows = self.others = 0
 
     def find(self, ids: Ids) -> int | None:
@@ -242,8 +256,6 @@ class _PackedRows:
         """Gather the rows of batch ``number``, as many as the index says, into ``out``."""
         begin, num_rows, num_ids = self.index[number, :3].tolist()
         size = batch_bytes(num_rows, num_ids, self._row_bytes)
-        if self._process != os.getpid():  # the lock may have been taken during the fork
-            self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
             self.reader.read([self._offset + begin], [size], self._batch[:size], task=task)
             at = places_at(num_rows, self._row_bytes)

@@ -137,7 +137,8 @@ def test_threads_and_a_forked_child() -> None:
             child = os.fork()
             if child == 0:
                 signal.alarm(20)
-                os._exit(int(not use()))
+                lock = cached._cache._lock  # two threads here must not have two
+                os._exit(int(not use() or cached._cache._lock is not lock))
             assert os.waitpid(child, 0)[1] == 0
 
 

@@ -231,8 +231,8 @@ def test_threads_forks_and_pickles(packed_path: Path, rows: Any, lists: Lists) -
 
     def use(found: PackedFeatures) -> None:
         try:
-            for ids in lists * 5:
-                np.testing.assert_array_equal(found.gather(ids), rows[ids])
+            for ids in lists * 5:  # not np.testing: a thread may be importing it during the fork
+                assert np.array_equal(found.gather(ids), rows[ids])
         except BaseException as error:
             wrong.append(error)
 
@@ -249,6 +249,19 @@ def test_threads_forks_and_pickles(packed_path: Path, rows: Any, lists: Lists) -
     use(pickle.loads(pickle.dumps(packed)))
     assert wrong == []
     assert packed.stats().batches == 3 * 5 * len(lists)
+
+
+@pytest.mark.forks
+def test_a_forked_child_has_one_lock(packed_path: Path, rows: Any, lists: Lists) -> None:
+    packed = PackedFeatures.load(packed_path)
+    with packed._packed._lock:  # as if another thread held it during the fork
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            lock = packed._packed._lock  # two threads here must not have two
+            same = np.array_equal(packed.gather(lists[0]), rows[lists[0]])
+            os._exit(int(not same or packed._packed._lock is not lock))
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_closed(packed_path: Path, store: FeatureStore, lists: Lists) -> None:

@@ -287,3 +287,18 @@ def test_a_line_that_a_worker_is_writing_is_left_alone() -> None:
         assert observer.take(6.0, 9.0) == {}
     finally:
         observer.close()
+
+
+@pytest.mark.forks
+def test_threads_of_a_fork_have_one_recorder() -> None:
+    observer = ProcessRecorder(Recorder())
+    try:
+        child = os.fork()
+        if child == 0:
+            own = observer._worker
+            begun = observer.begin("draw")
+            os._exit(int(own is None or begun[0] is not own))
+        assert os.waitpid(child, 0)[1] == 0
+        assert observer.begin("draw") is None
+    finally:
+        observer.close()
