@@ -134,7 +134,8 @@ class Resumable:
         return position
 
     def _set_next_epoch(self, epoch: int) -> None:
-        """Make the next iteration begin epoch ``epoch``, unless a state said to go on within it."""
-        if self._position is None and self._start and epoch == self._epoch:
+        """Make the next iteration begin epoch ``epoch``, unless a state said how to go on in it."""
+        is_told = self._start > 0 or self._order_state is not None
+        if self._position is None and is_told and epoch == self._epoch:
             return
         self._epoch, self._start, self._position, self._order_state = epoch, 0, None, None

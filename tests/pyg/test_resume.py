@@ -196,6 +196,22 @@ def test_a_generator_of_ones_own_is_kept() -> None:
     assert_same(drawn(other), epochs[1])
 
 
+@pytest.mark.parametrize("count", [3, 8])
+def test_set_epoch_of_the_same_epoch_keeps_the_order(count: int) -> None:
+    def make(seed: int) -> Any:
+        return of_nodes(batch_size=20, shuffle=True, generator=torch.Generator().manual_seed(seed))
+
+    running = make(7)
+    batches = iter(running)
+    drawn(islice(batches, count))
+    state = running.state_dict()
+    left = drawn(batches) or drawn(running)
+    other = make(8)
+    other.load_state_dict(state)
+    other.set_epoch(state["epoch"])
+    assert_same(drawn(other), left)
+
+
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("kind", ["weighted", "batches", "distributed", "aligned"])
 def test_samplers_of_torch_are_replayed(kind: str, num_workers: int) -> None:
