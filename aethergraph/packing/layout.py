@@ -94,5 +94,5 @@ def sample_ids(num_rows: int, count: int) -> Ids:
 
 def row_digests(rows: NDArray[Any]) -> list[str]:
     """Return a digest of the bytes of each row, in hexadecimal digits."""
-    flat = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    flat = np.ascontiguousarray(rows).reshape(len(rows), math.prod(rows.shape[1:])).view(np.uint8)
     return [hashlib.blake2b(row.data, digest_size=8).hexdigest() for row in flat]

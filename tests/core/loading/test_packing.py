@@ -144,6 +144,13 @@ def test_dtypes_and_out(rows: Any, lists: Lists, tmp_path: Path) -> None:
         np.testing.assert_array_equal(packed.batch(number), store.gather(ids))
 
 
+def test_a_source_of_no_rows(tmp_path: Path) -> None:
+    none = np.empty((0, 2), np.float32)
+    pack([[]], none, tmp_path / "epoch")
+    packed = PackedFeatures.load(tmp_path / "epoch", features=none)
+    assert packed.gather([]).shape == packed.batch(0).shape == (0, 2)
+
+
 def test_a_batch_is_one_range_of_the_file(store: FeatureStore, tmp_path: Path) -> None:
     """Only rows that are not hot are read, each once, and their places."""
     lists = [np.arange(100), np.arange(90, 200).repeat(2), np.arange(5)]
