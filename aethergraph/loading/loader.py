@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -36,7 +36,7 @@ from aethergraph.sampling.neighbor import NeighborSampler
 __all__ = ["Batch", "SubgraphLoader"]
 
 Ids = NDArray[np.int64]
-Plans = dict[int, GatherPlan]  # by id() of the store
+Plans = dict[int, GatherPlan]  # by position of the store, those of edges behind those of nodes
 #: Positions of the seeds, their sample, and the graph as it was when that was drawn.
 Planned = tuple[Ids, SampledSubgraph, HomogeneousGraph]
 R = TypeVar("R")
@@ -333,7 +333,7 @@ class SubgraphLoader(Resumable, Profiled):
 
         def plan(made: Sequence[Planned]) -> Plans:
             lists = [[getattr(sub, name) for _, sub, _ in made] for name in ("node", "edge")]
-            return {id(s): s.plan(lists[i >= len(self._node_stores)]) for i, s in coming.chosen}
+            return {i: s.plan(lists[i >= len(self._node_stores)]) for i, s in coming.chosen}
 
         def finish(made: Planned, plans: Plans) -> Batch:
             index, subgraph, commit = made
@@ -361,10 +361,12 @@ class SubgraphLoader(Resumable, Profiled):
         return call(self.seeds[index], key, seed_time=self.seed_time[index])
 
     def _assemble(self, index: Ids, subgraph: SampledSubgraph, plans: Plans | None = None) -> Batch:
+        place = count()
+
         def gather(name: str, store: RowSource, ids: Ids) -> NDArray[Any]:
             dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
             out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
-            plan = None if plans is None else plans.get(id(store))
+            plan = None if plans is None else plans.get(next(place))
             with stage("gather", name, store):
                 return gather_rows(store, ids, out) if plan is None else plan.gather(ids, out)
 

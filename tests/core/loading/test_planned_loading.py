@@ -60,6 +60,29 @@ def test_batches_are_the_same(folder: Path, storage: str, num_threads: int, ahea
             np.testing.assert_array_equal(one.edge_attrs["w"], two.edge_attrs["w"])
 
 
+@pytest.mark.parametrize("num_threads", [0, 1])
+@pytest.mark.parametrize("ahead", [0, 5])
+def test_a_store_of_two_names(folder: Path, tmp_path: Path, ahead: int, num_threads: int) -> None:
+    """Rows of files of their own (x, w) and of the graph's file (y, v)."""
+    graph = open_graph(folder, "memory", "memory")
+    graph.edge_attrs["v"] = np.arange(20_000) * 3.0
+    rows: dict[str, Any] = {name: graph.node_attrs[name].array for name in ("x", "y")}
+    rows |= {name: graph.edge_attrs[name].array for name in ("w", "v")}
+    graph.save(tmp_path / "all.aeg")
+    graph = Graph.load(tmp_path / "all.aeg", storage="uring", memory_budget="24M")
+    both = (graph.node_attrs, "x"), (graph.edge_attrs, "w")
+    for attrs, name in both:
+        attrs[name] = FeatureStore.load(folder / f"{name}.npy", "uring", memory_budget=550_000)
+    for attrs, name in (*both, (graph.node_attrs, "y"), (graph.edge_attrs, "v")):
+        attrs[f"{name}2"] = attrs[name]
+    for batch in loader_of(graph, plan_ahead=ahead, num_threads=num_threads):
+        found = {**batch.node_attrs, **batch.edge_attrs}
+        assert len(found) == 8
+        for name, values in found.items():
+            ids = batch.subgraph.node if name in batch.node_attrs else batch.subgraph.edge
+            np.testing.assert_array_equal(values, rows[name[0]][ids])
+
+
 def test_fewer_rows_are_read(folder: Path) -> None:
     found = {}
     for ahead in (0, 30):
