@@ -17,6 +17,7 @@ from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
+from aethergraph.graph.ids import check_ids
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.feature_sources import FeatureSources, open_feature_source
@@ -155,6 +156,7 @@ class SubgraphLoader(Resumable, Profiled):
     Raises:
         InvalidArgumentError: an argument is invalid; both or neither of ``fanouts`` and ``sampler``
             are given; or options of sampling beside a ``sampler``, which has its own.
+        OutOfRangeError: one of ``seeds`` is no node. Of a graph that changes, its batch raises it.
     """
 
     def __init__(
@@ -194,7 +196,7 @@ class SubgraphLoader(Resumable, Profiled):
         self.graph = graph
         options = {"replace": replace, "disjoint": disjoint, "subgraph_type": subgraph_type}
         self.sampler = _as_sampler(graph, fanouts, sampler, options)
-        self.seeds = _as_seeds(seeds, graph.num_nodes)
+        self.seeds = _as_seeds(seeds, graph)
         if sampler is None and seed_time is not None:
             raise InvalidArgumentError("seed_time needs a sampler with time_attr")
         self.seed_time = None if seed_time is None else to_array(seed_time, "seed_time")
@@ -229,7 +231,7 @@ class SubgraphLoader(Resumable, Profiled):
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next ``iter`` epoch number ``epoch``, from where a state said to go on."""
-        self._set_next_epoch(as_integer(epoch, "epoch"))
+        self._set_next_epoch(as_count(epoch, "epoch"))
 
     @property
     def _total(self) -> int:
@@ -399,7 +401,8 @@ def _as_sampler(
     return sampler
 
 
-def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
+def _as_seeds(seeds: ArrayLike | None, graph: HomogeneousGraph) -> Ids:
+    num_nodes = graph.num_nodes
     if seeds is None:
         return np.arange(num_nodes, dtype=np.int64)
     array = to_array(seeds, "seeds")
@@ -409,7 +412,10 @@ def _as_seeds(seeds: ArrayLike | None, num_nodes: int) -> Ids:
                 f"seeds is a mask of shape {array.shape}, the graph has {num_nodes} nodes"
             )
         return np.flatnonzero(array).astype(np.int64, copy=False)
-    return as_ids(seeds, "seeds")
+    ids = as_ids(seeds, "seeds")
+    if not graph.is_live:  # else there may be more nodes by the time that they are drawn from
+        check_ids(ids, num_nodes, "seeds")
+    return ids
 
 
 def _pick(

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_items
-from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.ids import check_ids
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.graph.ids import name_id
 from aethergraph.loading import SubgraphLoader
 from aethergraph.ray.rows import RowsOfBlocks
 from aethergraph.sampling.base import SubgraphType
@@ -111,8 +111,10 @@ def create_sampling_dataset(
         "node_attrs": None if node_attrs is None else list(node_attrs),
         "edge_attrs": None if edge_attrs is None else list(edge_attrs),
     }  # fmt: skip
-    loader = SubgraphLoader(graph, **options)  # checks everything before work begins
-    check_ids(loader.seeds, graph.num_nodes, "input_nodes")
+    try:
+        loader = SubgraphLoader(graph, **options)  # checks everything before work begins
+    except OutOfRangeError as error:
+        raise name_id(error, "input_nodes", graph.num_nodes) from None
     options["seeds"] = loader.seeds
     made = source.SamplingDatasource(file, graph, options, len(loader), as_count(epoch, "epoch"))
     asked = {

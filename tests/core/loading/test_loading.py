@@ -17,7 +17,7 @@ import pytest
 from conftest import make_graph
 from core.strategies import assert_same_subgraph
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import DynamicGraph, FeatureStore, Graph, NeighborSampler, errors
 from aethergraph._native.signals import thread_owner
 from aethergraph._parallel.prefetch import prefetch_iter
 from aethergraph.loading import BufferPool, SubgraphLoader, buffers, prefetch_map
@@ -683,8 +683,22 @@ def test_loader_options_that_are_refused(attributed: Graph) -> None:
     ]:
         with pytest.raises(errors.InvalidArgumentError, match=text):
             SubgraphLoader(attributed, [2], **options)  # type: ignore[arg-type]
-    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 300"):
-        list(SubgraphLoader(attributed, [2], [0, 300], batch_size=2))
+    for seeds, text in (([0, 300], r"seeds\[1\] = 300"), ([3, 4, -1], r"seeds\[2\] = -1")):
+        with pytest.raises(errors.OutOfRangeError, match=text):  # before any batch is made
+            SubgraphLoader(attributed, [2], seeds, batch_size=1)
+    loader = SubgraphLoader(attributed, [2])
+    with pytest.raises(errors.InvalidArgumentError, match=r"epoch = -1 is not in 0\.\."):
+        loader.set_epoch(-1)
+    loader.load_state_dict(loader.state_dict())
+
+
+def test_seeds_that_a_live_graph_does_not_have_yet() -> None:
+    graph = DynamicGraph(3)
+    loader = SubgraphLoader(graph, [2], [0, 3], batch_size=1)
+    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[0\] = 3"):
+        list(loader)
+    graph.add_nodes(1)
+    assert [batch.seeds.tolist() for batch in loader] == [[0], [3]]
 
 
 class Recorded:
