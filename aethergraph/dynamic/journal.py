@@ -249,8 +249,9 @@ class Journal(LogReader):
 
     def close(self) -> None:
         """Wait until all commits are on disk, and let another process write, whatever fails."""
-        with self._alone():
-            store, directory = self._store, self.directory
+        store, directory = self._store, self.directory
+        # To the end: what another thread changed meanwhile would not be in the log.
+        with self._alone(), store.taking_turns():
             if store.journal is not self:
                 return  # another thread has closed it
             live = store.live

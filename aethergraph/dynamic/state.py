@@ -422,7 +422,7 @@ class LiveState:
         return now is not None and now.is_mine()
 
     @contextmanager
-    def _taking_turns(self) -> Iterator[None]:
+    def taking_turns(self) -> Iterator[None]:
         """Keep other threads out of a ``with`` block, which any thread may leave.
 
         Raises:
@@ -446,20 +446,21 @@ class LiveState:
     def close(self) -> None:
         """Drop the store's own references, whatever fails; snapshots keep theirs.
 
+        Waits for the changes of other threads. Those that come later raise ClosedError.
+
         Raises:
-            InvalidArgumentError: a transaction is open, or this thread is merging; then nothing is
-                closed.
+            InvalidArgumentError: this thread is inside of a transaction, or is merging; then
+                nothing is closed.
         """
-        with self._taking_turns():  # after the transactions of other threads
-            if self._open is not None:
-                raise InvalidArgumentError("close() inside a transaction: call it after its end")
-            journal = self.journal
-            if journal is not None:
-                journal.check_not_merging("close()")
-        if journal is None:
-            self.forget()
-        else:
+        if self.has_turn:
+            raise InvalidArgumentError("close() inside a transaction: call it after its end")
+        journal = self.journal
+        if journal is not None:
+            journal.check_not_merging("close()")
             journal.close()
+        else:
+            with self.taking_turns():
+                self.forget()
 
     def forget(self) -> None:
         """Drop the references to log and lists; the log is closed."""

@@ -107,7 +107,7 @@ class LiveStore(LiveState):
     def writing(self) -> Iterator[None]:
         """Keep other threads from writing in a ``with`` block."""
         self.check_writer()
-        with self._taking_turns():
+        with self.taking_turns():
             yield
 
     @contextmanager
