@@ -450,7 +450,9 @@ class NativeLive:
 
     @property
     def lsn(self) -> int:
-        """Number of the last commit in the log; 0: there is none."""
+        """Number in the log of the last commit, also for readers; 0: it has none."""
+        if self.follow is not None:
+            self._catch_up()
         return int(lib.aether_live_lsn(self._handle))
 
     def reclaim(self) -> None:

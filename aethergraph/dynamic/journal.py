@@ -191,6 +191,9 @@ class Journal(LogReader):
         self._merging = threading.Lock()
         #: Thread that holds it.
         self._merger: int | None = None
+        #: Held while the log is flushed, or is closed and perhaps opened again. Whoever writes and
+        #: needs it has the turn already.
+        self._flushing = threading.RLock()
         #: Last base that this session has written, and those before it that are still there.
         self._written: str | None = None
         self._superseded = list[str]()
@@ -251,7 +254,7 @@ class Journal(LogReader):
         """Wait until all commits are on disk, and let another process write, whatever fails."""
         store, directory = self._store, self.directory
         # To the end: what another thread changed meanwhile would not be in the log.
-        with self._alone(), store.taking_turns():
+        with self._alone(), store.taking_turns(), self._flushing:
             if store.journal is not self:
                 return  # another thread has closed it
             live = store.live
@@ -264,6 +267,15 @@ class Journal(LogReader):
                 stack.callback(live.close_journal)
                 live.flush()
                 directory.write_json("CURRENT", {**directory.current(), "closed": live.lsn})
+
+    def flush(self) -> None:
+        """Wait until all commits so far are on disk.
+
+        Raises:
+            ClosedError: another thread has closed the graph.
+        """
+        with self._flushing:  # else a merge may have closed the log for a moment
+            self._store.live.flush()
 
     # ---- writing -----------------------------------------------------------------------------
 
@@ -377,7 +389,7 @@ class Journal(LogReader):
         self._make_current(base, {**state, "ids": ids} if ids else state)
         self._replace_base(base)
         store.sum_weights(below)  # which reads them: not while others wait
-        with store.writing():
+        with store.writing(), self._flushing:
             store.live.release_journal(lsn + 1)
             self._go_on_over(below, counts, lsn, taken.commit)
         return str(path)

@@ -122,8 +122,9 @@ class LiveGraph:
     def flush(self) -> None:
         """Wait until all commits so far are on disk. Does nothing for a graph in memory."""
         self._store.check_open()
-        if self._store.journal is not None:
-            self._store.live.flush()
+        journal = self._store.journal
+        if journal is not None:
+            journal.flush()
 
     def merge(self, progress: native.Progress | None = None, memory: int | str = MEMORY) -> str:
         """Write the graph as of now to the next base, an ordinary graph file; return its path.

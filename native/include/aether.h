@@ -1201,8 +1201,8 @@ int aether_journal_verify(const char *directory, const uint8_t *graph, uint64_t 
  * stays as it is. */
 int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
                             aether_error *err);
-/* Return the number of the last commit; 0: there is no journal, or nothing in it. Numbers ascend; a
- * large transaction takes several. From any thread of the process. */
+/* Return the number in the journal of the last commit; 0: it has none. Numbers ascend; a large transaction
+ * takes several. From any thread, also of a process that attached the graph. */
 uint64_t aether_live_lsn(const aether_live *g);
 
 /* ---- Sampling: options --------------------------------------------------- */

@@ -350,7 +350,3 @@ int aether_live_close_journal(aether_live *g, aether_error *err) {
     close_journal(&j->base);
     return AETHER_OK;
 }
-
-uint64_t aether_live_lsn(const aether_live *g) {
-    return g->journal ? atomic_load_explicit(&of(g->journal)->lsn, memory_order_acquire) : 0;
-}

@@ -104,6 +104,14 @@ uint64_t aether_live_last_commit(const aether_live *g) {
     return atomic_load_explicit(g->graph.control.committed, memory_order_acquire);
 }
 
+uint64_t aether_live_lsn(const aether_live *g) {
+    const ae_control *c = &g->graph.control;
+    uint64_t lsn;
+    while (!ae_control_lsn(c, aether_live_last_commit(g), &lsn))
+        continue;
+    return lsn;
+}
+
 uint32_t aether_live_num_descriptors(const aether_live *g) {
     return g->graph.given.reserve ? 0 : 2 + 2 * g->graph.num_lists;
 }
