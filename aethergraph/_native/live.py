@@ -474,7 +474,16 @@ class NativeLive:
         """Take a snapshot of the last commit, also inside :meth:`reading`."""
         if self.follow is not None:
             self._catch_up()
-        return NativeSnapshot(self)
+        while True:
+            before = self._state
+            taken = NativeSnapshot(self)
+            # Again, with the pin: a merge may have come before it, which has given up the memory.
+            if not taken.is_retired:
+                return taken
+            if self.follow is not None:
+                self._catch_up()
+            if self._state is before:
+                return taken  # its writer has closed the graph: nothing changes any more
 
     @property
     def is_reading(self) -> bool:

@@ -80,6 +80,11 @@ class NativeSnapshot:
         """Return whether it was taken from the memory behind a handle of a live graph."""
         return _handles.get(self._address) is handle
 
+    @property
+    def is_retired(self) -> bool:
+        """True: it is of memory from before a merge."""
+        return bool(lib.aether_live_is_retired(_handles[self._address]))
+
     def rest(self) -> None:
         """Keep nothing of the graph, neither versions nor its memory, until :meth:`wake`.
 
@@ -103,6 +108,9 @@ class NativeSnapshot:
         code = lib.aether_snapshot_renew(self._handle, err)
         if code:
             raise_error(code, err)
+        if lib.aether_live_is_retired(handle):  # a merge came before the pin, as in take_last()
+            lib.aether_snapshot_rest(self._handle)
+            return False
         _handles[self._address] = handle
         self._bases, self._rests = bases, None
         return True

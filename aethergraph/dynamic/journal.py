@@ -218,9 +218,14 @@ class Journal(LogReader):
         store.watermark.show(store.offsets)
         self.publish()
 
-    def publish(self) -> None:
-        """Tell who attaches from now on where the memory is, and which attributes there are."""
+    def publish(self, lists: native.NativeLive | None = None) -> None:
+        """Tell who attaches from now on where the memory is, and which attributes there are.
+
+        Args:
+            lists: where the graph goes on; None: in its own memory.
+        """
         store = self._store
+        files, base = (store.live if lists is None else lists).describe_memory(OpenFile.of)
         rows = {
             kind: {
                 name: [
@@ -242,9 +247,9 @@ class Journal(LogReader):
         self.directory.publish(
             {
                 "owner": list(Owner.here()),
-                "descriptors": store.live.describe_memory(OpenFile.of)[0],
+                "descriptors": files,
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
-                "base": None if store.base is None else store.base.to_json(),
+                "base": None if base is None else base.to_json(),
                 "rows_base": None if store.rows_base is None else store.rows_base.to_json(),
                 "ids": ids, "watermark": store.watermark.file,
             }
@@ -269,11 +274,7 @@ class Journal(LogReader):
                 directory.write_json("CURRENT", {**directory.current(), "closed": live.lsn})
 
     def flush(self) -> None:
-        """Wait until all commits so far are on disk.
-
-        Raises:
-            ClosedError: another thread has closed the graph.
-        """
+        """Wait until all commits so far are on disk."""
         with self._flushing:  # else a merge may have closed the log for a moment
             self._store.live.flush()
 
@@ -429,24 +430,22 @@ class Journal(LogReader):
         try:
             live.close_journal()
             fresh = self._replayed(base, counts, lsn, commit, last)
+            self.publish(fresh)  # before readers leave the former lists: a full disk may refuse it
             live.become(fresh)
-            self._show_memory(live, former)
+            live.retire(former)
         except BaseException as error:
             if live.memory is not former:
-                self._show_memory(live, former)  # Ctrl-C: readers would stay with the former lists
+                live.retire(former)  # Ctrl-C: readers would stay with the former lists
                 raise
             if fresh is not None:
                 fresh.close_journal()
             self._log_on(live, last_lsn)
+            with suppress(AetherError):  # else those who attach find nobody until the next merge
+                self.publish()
             if not isinstance(error, AetherError):
                 raise
             # There is no room for both, say. The base is good; the lists leave memory another time.
             log.warning("%s: merged, but the lists stay in memory: %s", self.directory.path, error)
-
-    def _show_memory(self, live: native.NativeLive, former: Any) -> None:
-        """Tell those who attach, and those who read already, that the lists are elsewhere now."""
-        self.publish()
-        live.retire(former)
 
     def _replayed(
         self, base: Base, counts: dict[str, int], lsn: int, commit: int, last: int

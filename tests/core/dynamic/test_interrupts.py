@@ -184,7 +184,7 @@ def test_rows_of_an_interrupted_update_are_nobody_elses() -> None:
 
 
 #: Functions that a merge closes and opens the log with, and goes on in other memory.
-OF_LOG = ("_check", "_show_memory", "become", "close_journal", "open_journal", "publish", "retire")
+OF_LOG = ("_check", "become", "close_journal", "open_journal", "publish", "retire")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
