@@ -433,8 +433,13 @@ class NativeLive:
             )
         )
 
+    @property
+    def written_lsn(self) -> int:
+        """Number in the log of the last commit, or of the undone one after it; the writer's."""
+        return int(lib.aether_live_written_lsn(self._handle))
+
     def close_journal(self) -> None:
-        """Wait until all commits are on disk, and let another graph open the log."""
+        """Wait until all commits are on disk; let another graph open the log, whatever fails."""
         self._check(lib.aether_live_close_journal(self._handle, self._err))
 
     def flush(self) -> None:

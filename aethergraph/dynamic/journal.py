@@ -34,6 +34,7 @@ from aethergraph.errors import (
     AetherError,
     CorruptFileError,
     InvalidArgumentError,
+    StorageError,
     UnsupportedError,
 )
 from aethergraph.features import FeatureStore
@@ -364,7 +365,7 @@ class Journal(LogReader):
 
         store = self._store
         with store.writing():
-            taken, lsn = store.live.take_last(), store.live.lsn
+            taken, lsn = store.live.take_last(), store.live.written_lsn
             offsets = [[list(place), number] for place, number in store.offsets.items()]
             # Here: attributes that begin or end from now on are in the log.
             is_one = list(store.kinds) == [("node", "to", "node")]
@@ -420,15 +421,17 @@ class Journal(LogReader):
         Args:
             base: the base, of the commit ``commit``.
             counts: nodes by type in it.
-            lsn: number of that commit in the log.
+            lsn: number of that commit in the log, or of the one behind it that was undone.
             commit: its number.
         """
         live = self._store.live
         former, fresh = live.memory, None
-        last, last_lsn = live.take_last().commit, live.lsn
-        live.flush()  # if the disk fails here, the log goes on as it is
+        last, last_lsn = live.take_last().commit, live.written_lsn
+        if last_lsn > lsn:
+            live.flush()  # if the disk fails here, the log goes on as it is
         try:
-            live.close_journal()
+            with suppress(StorageError):  # of a log that failed before: the base has all of it
+                live.close_journal()
             fresh = self._replayed(base, counts, lsn, commit, last)
             self.publish(fresh)  # before readers leave the former lists: a full disk may refuse it
             live.become(fresh)
@@ -470,7 +473,7 @@ class Journal(LogReader):
     def _log_on(self, live: native.NativeLive, lsn: int) -> None:
         """Log changes again after commit ``lsn``; refuse them if that fails."""
         try:
-            with suppress(InvalidArgumentError):  # it is closed, unless Ctrl-C came before that
+            with suppress(AetherError):  # it is closed, unless Ctrl-C came before that
                 live.close_journal()
             live.open_journal(*self._log, lsn + 1, _leave_note)
         except BaseException:

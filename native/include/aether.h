@@ -1188,8 +1188,8 @@ int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t 
 int aether_live_flush(aether_live *g, aether_error *err);
 /* Give up the commits below `lsn`, which are saved elsewhere: later replays are from `lsn` or more. */
 int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err);
-/* Wait until all commits so far are on disk, and let another graph open the log. Changes from then on are not
- * logged. */
+/* Wait until all commits so far are on disk, and let another graph open the log, also where waiting fails.
+ * Changes from then on are not logged. */
 int aether_live_close_journal(aether_live *g, aether_error *err);
 /* Look for damage in a log that no graph has open: read all commits from number `from` on, without a graph
  * and without writing. *last becomes the number of the last commit before the end or the damage. Errors are
@@ -1204,6 +1204,10 @@ int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_
 /* Return the number in the journal of the last commit; 0: it has none. Numbers ascend; a large transaction
  * takes several. From any thread, also of a process that attached the graph. */
 uint64_t aether_live_lsn(const aether_live *g);
+/* Return the same, or the number of the commit after it that was written and could not be synced: it was
+ * undone, and may be found when the log is opened again. A copy of the graph as it is counts as of that
+ * number, so that nobody does that commit again. From the thread that writes. */
+uint64_t aether_live_written_lsn(const aether_live *g);
 
 /* ---- Sampling: options --------------------------------------------------- */
 

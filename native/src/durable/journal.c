@@ -33,6 +33,7 @@ typedef struct journal {
     ae_keeper *keeper;
     bool batches; /* AETHER_BATCH */
     _Atomic uint64_t lsn;
+    uint64_t undone; /* commit that was written, but not synced, and so undone; 0: there is none */
     ae_lock lock;
     pid_t owner;
 } journal;
@@ -71,6 +72,7 @@ static int commit(ae_journal *base, uint64_t *out, aether_error *err) {
     const int rc = ae_record_commit(&j->record, &lsn, err);
     if (rc && lsn) { /* it was written, and could not be synced */
         const aether_error cause = *err;
+        j->undone = lsn;
         snprintf(err->message, sizeof err->message,
                  "the commit was undone, but may be found when the log is opened again: %.380s",
                  cause.message);
@@ -329,7 +331,7 @@ int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err)
     const int rc = journal_of(g, &j, err);
     if (rc)
         return rc;
-    const uint64_t last = atomic_load_explicit(&j->lsn, memory_order_acquire);
+    const uint64_t last = aether_live_written_lsn(g);
     if (lsn == 0 || lsn > last + 1)
         return ae_error_at(err, AETHER_E_RANGE, 0, (int64_t)lsn,
                            "commits below %" PRIu64 " cannot be given up: the last one is %" PRIu64, lsn,
@@ -342,11 +344,15 @@ int aether_live_close_journal(aether_live *g, aether_error *err) {
     int rc = journal_of(g, &j, err);
     if (!rc && g->transaction.open)
         rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun: commit or abort it first");
-    if (!rc)
-        rc = ae_log_flush(j->log, err);
     if (rc)
         return rc;
+    rc = ae_log_flush(j->log, err);
     g->journal = NULL;
     close_journal(&j->base);
-    return AETHER_OK;
+    return rc;
+}
+
+uint64_t aether_live_written_lsn(const aether_live *g) {
+    const uint64_t last = aether_live_lsn(g);
+    return g->journal ? ae_max_u64(last, of(g->journal)->undone) : last;
 }
