@@ -44,7 +44,8 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
             with IdMap.load(directory.path / file) as ids:
                 ids.verify(progress)
             found.append(file)
-        for file in sorted(directory.path.glob("rows-*.aef")):
+        beside = () if base is None else directory.path.glob(f"{base}.places-*.aef")
+        for file in sorted((*beside, *directory.path.glob("rows-*.aef"))):
             with FeatureStore.load(file) as rows:
                 rows.verify(progress)
             found.append(file.name)

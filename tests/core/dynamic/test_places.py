@@ -11,6 +11,8 @@ from small_disks import read_only
 
 from aethergraph import DynamicGraph
 from aethergraph.dynamic import History
+from aethergraph.dynamic.repair import verify_directory
+from aethergraph.errors import CorruptFileError
 from aethergraph.features import FeatureStore
 
 pytestmark = pytest.mark.any_python
@@ -70,7 +72,7 @@ def _another(path: Path) -> None:
     FeatureStore.from_array(np.zeros(COUNT - 1, np.uint32)).save(path)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, _zeros, _half, _one_bit, _another])
+@pytest.mark.parametrize("damage", [Path.unlink, _zeros, _half, _another])
 def test_damaged_places_are_made_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     make(tmp_path / "g")
     DynamicGraph.open(tmp_path / "g", arena_mb=16, huge_pages=False).close()
@@ -82,6 +84,15 @@ def test_damaged_places_are_made_again(tmp_path: Path, damage: Callable[[Path], 
     assert (tmp_path / "g" / PLACES).read_bytes() == kept
     assert graph.value_stores("edge")["edge_weight"].gather([1, 499]).tolist() == [1, 499]
     graph.close()
+
+
+def test_verify_looks_at_places(tmp_path: Path) -> None:
+    make(tmp_path / "g")
+    DynamicGraph.open(tmp_path / "g", arena_mb=16, huge_pages=False).close()
+    assert PLACES in verify_directory(tmp_path / "g")
+    _one_bit(tmp_path / "g" / PLACES)
+    with pytest.raises(CorruptFileError, match="places"):
+        verify_directory(tmp_path / "g")
 
 
 def test_places_of_earlier_builds_are_not_read(tmp_path: Path) -> None:
