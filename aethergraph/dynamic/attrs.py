@@ -56,9 +56,10 @@ class _AtCommit:
         numbers = np.asarray(ids)
         if out is None:
             out = np.empty((len(numbers), *self._rows.row_shape), self._rows.dtype)
-        rows = self._rows.gather(numbers, out, self._snapshot.commit)
+        check = self._snapshot.check
+        rows = self._rows.gather(numbers, out, self._snapshot.commit, check)
         if self._rows.can_change:  # once the snapshot expires, its versions are used again
-            self._snapshot.check()
+            check()
         return rows
 
 

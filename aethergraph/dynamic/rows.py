@@ -14,6 +14,7 @@ version of commit e or earlier, and finds the row as it was, whatever the writer
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.dynamic.shared import Region, SharedArrays
-from aethergraph.errors import LimitError
+from aethergraph.errors import LimitError, SnapshotExpiredError
 from aethergraph.features.table import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.storage.other_process import OpenFile
@@ -36,6 +37,8 @@ Ids = NDArray[np.int64]
 _MOST_VERSIONS = 1 << 31
 #: Versions beside those, of rows that change while snapshots of former commits are held.
 _SPARE_VERSIONS = 1 << 16
+#: Links that a gather follows between two looks whether its snapshot still holds the versions.
+_LOOK_AFTER = 64
 #: In place of a commit's number: of versions that nobody sees yet.
 _HIDDEN = 1 << 63
 
@@ -111,8 +114,20 @@ class GrowingRows:
 
     # ---- reading -----------------------------------------------------------------------------
 
-    def gather(self, ids: Ids, out: NDArray[Any], commit: int) -> NDArray[Any]:
-        """Set ``out[i]`` to row ``ids[i]`` as of ``commit``, which is pinned; ids were checked."""
+    def gather(
+        self, ids: Ids, out: NDArray[Any], commit: int, check: Callable[[], None]
+    ) -> NDArray[Any]:
+        """Set ``out[i]`` to row ``ids[i]`` as of a commit.
+
+        Args:
+            ids: the rows, which were checked.
+            out: where they go.
+            commit: the commit, which is pinned.
+            check: raises SnapshotExpiredError if it is pinned no more.
+
+        Raises:
+            SnapshotExpiredError: it was found out in time; else call ``check`` afterwards.
+        """
         if self.base is None:
             self._added_table.gather(ids, out, self._code)
         else:
@@ -125,16 +140,26 @@ class GrowingRows:
                 out[~added] = self.base.gather(ids[~added])
                 out[added] = self._added[ids[added] - self.num_base]
         if self._count[0]:
-            self._put_versions(ids, out, commit)
+            self._put_versions(ids, out, commit, check)
         return out
 
-    def _put_versions(self, ids: Ids, out: NDArray[Any], commit: int) -> None:
+    def _put_versions(
+        self, ids: Ids, out: NDArray[Any], commit: int, check: Callable[[], None]
+    ) -> None:
         slots = self._slot[ids]
-        while True:
+        for step in itertools.count(1):
             (places,) = np.nonzero(slots)
             later = places[self._commit[slots[places]] > commit]
             if not len(later):
                 break
+            # Once the snapshot has expired, versions are used again: links may lead in circles.
+            if step % _LOOK_AFTER == 0:
+                check()
+                if step > self._count[0]:
+                    raise SnapshotExpiredError(
+                        f"versions of rows that commit {commit} needs are in use again: take a new "
+                        "snapshot"
+                    )
             slots[later] = self._before[slots[later]]
         out[places] = self._rows[slots[places]]
 

@@ -193,8 +193,10 @@ TEST(parts_and_rows_that_do_not_exist_are_refused) {
     values = other, slots[3] = VERSIONS;
     CHECK_CODE(DRAW(), AETHER_E_CORRUPT);
     slots[3] = 5, before[5] = 5, commits[5] = 100; /* a version before itself */
-    CHECK_CODE(DRAW(), AETHER_E_CORRUPT);
-    slots[3] = 0, values.added.row_items++;
+    CHECK_CODE(DRAW(), AETHER_E_EXPIRED);
+    before[5] = 0, slots[3] = 4, commits[4] = 99, before[4] = 5; /* and one before that is later */
+    CHECK_CODE(DRAW(), AETHER_E_EXPIRED);
+    slots[3] = 0, commits[4] = 7, before[4] = 0, values.added.row_items++;
     CHECK_CODE(DRAW(), AETHER_E_INVALID);
     values = other, values.base.dtype = 0;
     CHECK_CODE(DRAW(), AETHER_E_INVALID);

@@ -99,18 +99,37 @@ static int put_first(const aether_sampler *s, const aether_versioned_rows *v, na
     return aether_gather(rows, of.ids, 8, of.n, out, of.n * row_bytes(v), rows->dtype, s->task, err);
 }
 
-/* A version is complete before it is linked. Once versions are used again, as those of a snapshot that was
- * held too long, links may lead anywhere; the caller finds that out behind this, and no walk is endless. */
+/* Find the version of row ids[i] that a commit sees; 0: none. A version is complete before it is linked, and
+ * links lead to earlier ones. Once versions are used again, as those of a snapshot that was held too long,
+ * they may lead anywhere: to a later version, or in a circle. */
+static int find_version(const aether_versioned_rows *v, named of, uint64_t i, uint64_t *found,
+                        aether_error *err) {
+    const int64_t id = of.ids[i];
+    uint64_t slot = __atomic_load_n(&v->slots[id], __ATOMIC_ACQUIRE), last = UINT64_MAX, steps = 0;
+    while (slot && slot < v->num_versions) {
+        const uint64_t commit = __atomic_load_n(&v->commits[slot], __ATOMIC_ACQUIRE);
+        if (commit <= v->commit)
+            break;
+        if (commit > last || steps++ == v->num_versions)
+            return ae_error_at(err, AETHER_E_EXPIRED, (int64_t)i, id,
+                               "versions of row %" PRId64 " that commit %" PRIu64 " needs are in use again",
+                               id, v->commit);
+        last = commit;
+        slot = __atomic_load_n(&v->before[slot], __ATOMIC_ACQUIRE);
+    }
+    *found = slot;
+    return slot < v->num_versions ? AETHER_OK
+                                  : ae_error_at(err, AETHER_E_CORRUPT, (int64_t)i, id,
+                                                "row %" PRId64 " has a version that does not exist", id);
+}
+
 static int put_versions(const aether_versioned_rows *v, named of, char *out, aether_error *err) {
     const uint64_t bytes = row_bytes(v);
     for (uint64_t i = 0; i < of.n; i++) {
-        uint64_t slot = __atomic_load_n(&v->slots[of.ids[i]], __ATOMIC_ACQUIRE), steps = 0;
-        while (slot && slot < v->num_versions && steps++ < v->num_versions &&
-               __atomic_load_n(&v->commits[slot], __ATOMIC_ACQUIRE) > v->commit)
-            slot = __atomic_load_n(&v->before[slot], __ATOMIC_ACQUIRE);
-        if (slot >= v->num_versions || steps > v->num_versions)
-            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)i, of.ids[i],
-                               "row %" PRId64 " has a version that does not exist", of.ids[i]);
+        uint64_t slot = 0;
+        const int rc = find_version(v, of, i, &slot, err);
+        if (rc)
+            return rc;
         if (slot)
             memcpy(out + i * bytes, (const char *)v->versions + slot * bytes, bytes);
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from aethergraph.features import as_row_source
 
 def read(rows: GrowingRows, count: int, commit: int) -> list[float]:
     out = np.empty(count)
-    return list(rows.gather(np.arange(count), out, commit).tolist())
+    return list(rows.gather(np.arange(count), out, commit, lambda: None).tolist())
 
 
 @examples(200)
@@ -70,6 +71,33 @@ def test_versions_are_used_again() -> None:
     for step in range(room, room + 100):  # nobody reads the former ones any more
         graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), step))
     assert graph.features.gather([2]).tolist() == [[room + 99]]
+
+
+def test_rows_of_an_expired_snapshot_that_go_on_changing() -> None:
+    """The versions before lead in circles once they are used again."""
+    graph = DynamicGraph(4, 1, max_snapshot_age=0.001)
+    graph.features = np.zeros(4)
+    graph.update_nodes([2], x=[1.0])
+    rows = graph.snapshot().features
+    graph.update_nodes([2], x=[2.0])
+    time.sleep(0.05)
+    graph.reclaim()
+    for step in range(200):
+        graph.update_nodes([2], x=[float(step)])
+    assert rows is not None
+    with pytest.raises(errors.SnapshotExpiredError, match="held too long"):
+        rows.gather([1, 2])
+
+
+def test_versions_in_a_circle() -> None:
+    """A walk along them ends, also where nobody notices that they are used again."""
+    rows = GrowingRows((), "float64", 1, as_row_source(np.zeros(1), "x"))
+    for commit in range(3, 6):
+        rows.change(np.array([0]), np.ones(1), commit, [])
+    rows._before[1] = 3
+    with pytest.raises(errors.SnapshotExpiredError, match="commit 2 needs"):
+        read(rows, 1, 2)
+    assert read(rows, 1, 5) == [1.0]
 
 
 def test_two_changes_of_a_transaction_that_fails() -> None:
