@@ -572,7 +572,7 @@ def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: in
 def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = None) -> NDArray[Any]:
     size = int(np.prod(table.row_shape)) * table.dtype.itemsize
     if count is None:
-        count = (len(content) - at) // size
+        count = (len(content) - at) // size if size else 0  # rows without values
     found = np.frombuffer(content, table.dtype, count * size // table.dtype.itemsize, at)
     return found.reshape(count, *table.row_shape)
 

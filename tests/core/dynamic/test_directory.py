@@ -695,3 +695,21 @@ def test_closing_inside_a_transaction(tmp_path: Path) -> None:
     graph.close()
     with DynamicGraph.open(tmp_path / "g") as again:
         assert again.num_edges == 1
+
+
+def test_rows_without_values(tmp_path: Path) -> None:
+    """An extent of 0, of nodes and of edges, comes back from the log and from a base."""
+    path = tmp_path / "g.aegd"
+    with DynamicGraph.open(path, 3, 1, edge_attrs={"e": ((2, 0), "float32")}) as graph:
+        graph.node_attrs["y"] = np.zeros((3, 0), np.float32)
+    for step in range(3):
+        with DynamicGraph.open(path, arena_mb=1) as graph:
+            (node,) = graph.add_nodes(1, y=np.zeros((1, 0)))
+            graph.update_nodes([0, node], y=np.zeros((2, 0)))
+            graph.insert_edges([step], [node], edge_attrs={"e": np.zeros((1, 2, 0))})
+            if step == 1:
+                graph.merge()
+    with DynamicGraph.open(path, arena_mb=1) as graph:
+        assert graph.num_edges == 3
+        assert graph.node_attrs["y"].gather([0, 5]).shape == (2, 0)
+        assert graph.edge_attrs["e"].gather([2]).shape == (1, 2, 0)
