@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ _MOST_WEIGHT = float(np.finfo(np.float32).max)
 _RECLAIM_AFTER = 16
 #: Time between looks for snapshots from before a merge, which memory waits for.
 _LOOK_SECONDS = 0.05
+#: Time between looks for readers that have ended or are overdue, while they keep versions of rows.
+_LOOK_HARD_SECONDS = 1.0
 
 
 def _is_quick(kind: EdgeKind, time: Any, weight: Any) -> bool:
@@ -78,6 +81,9 @@ class LiveStore(LiveState):
 
     Threads that write take turns. Made as :class:`LiveState` is.
     """
+
+    #: When it was last looked for readers that have ended or are overdue.
+    _looked = 0.0
 
     # ---- transactions ------------------------------------------------------------------------
 
@@ -169,6 +175,9 @@ class LiveStore(LiveState):
         self.live.drop_former(_LOOK_SECONDS)
         changed = [rows for table in self.node_rows.values() for rows in table.values()]
         if any(rows.num_waiting > _RECLAIM_AFTER for rows in changed):
+            if self.is_writer and monotonic() - self._looked >= _LOOK_HARD_SECONDS:
+                self.live.reclaim()
+                self._looked = monotonic()
             oldest = self.live.count().oldest_commit
             for rows in changed:
                 rows.reclaim(oldest)
@@ -453,6 +462,7 @@ class LiveStore(LiveState):
             commit = self.live.take_last().commit + 1
             for name, values in rows.items():
                 if tables[name].num_free < len(last):
+                    self.live.reclaim()  # readers that have ended or are overdue keep nothing
                     tables[name].reclaim(self.live.count().oldest_commit)
                 opened.show.append(
                     tables[name].change(nodes[last], values[last], commit, opened.undo, hidden=True)

@@ -1059,7 +1059,7 @@ int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, u
                           aether_error *err);
 
 /* Reuse now what no snapshot needs any more, free the snapshots of processes that have ended, and let
- * overdue ones expire. All this happens by itself when there is need. */
+ * overdue ones expire, also inside of a transaction. All this happens by itself when there is need. */
 int aether_live_reclaim(aether_live *g, aether_error *err);
 
 /* One commit of a live graph, all relations of it, which stays as it is. It keeps old versions from

@@ -107,7 +107,6 @@ TEST_ONE_THREAD(transactions_begin_and_end_once) {
     CHECK_CODE(aether_live_abort(g, &err), AETHER_E_INVALID);
     CHECK_OK(aether_live_begin(g, &err), err);
     CHECK_CODE(aether_live_begin(g, &err), AETHER_E_INVALID);
-    CHECK_CODE(aether_live_reclaim(g, &err), AETHER_E_INVALID);
     CHECK_CODE(live_insert(g, 64, 0, &err), AETHER_E_RANGE); /* found before anything is changed */
     CHECK_OK(live_insert(g, 1, 0, &err), err);
     CHECK_EQ(live_degree(g, 1), 0);

@@ -234,9 +234,7 @@ int aether_live_abort(aether_live *g, aether_error *err) {
 }
 
 int aether_live_reclaim(aether_live *g, aether_error *err) {
-    int rc = ae_live_check_writer(g, err);
-    if (!rc && g->transaction.open)
-        rc = ae_error_set(err, AETHER_E_INVALID, "a transaction has begun: commit or abort it first");
+    const int rc = ae_live_check_writer(g, err);
     if (rc)
         return rc;
     ae_writers_reclaim(&g->transaction.writers, true);

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from live_graphs import Form, make_live
 
 from aethergraph import DynamicGraph, FeatureStore, errors
+from aethergraph.dynamic import store
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.features import as_row_source
 
@@ -71,6 +74,46 @@ def test_versions_are_used_again() -> None:
     for step in range(room, room + 100):  # nobody reads the former ones any more
         graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), step))
     assert graph.features.gather([2]).tolist() == [[room + 99]]
+
+
+def leave_overdue_snapshot(graph: DynamicGraph) -> Any:
+    held = graph.snapshot()
+    time.sleep(0.05)
+    return held
+
+
+def leave_killed_reader(graph: DynamicGraph) -> None:
+    ready, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        held = graph.snapshot()
+        os.write(tell, b"x")
+        time.sleep(60)
+        os._exit(held.num_edges)
+    assert os.read(ready, 1) == b"x"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.forks
+@pytest.mark.parametrize("leave", [leave_overdue_snapshot, leave_killed_reader])
+@pytest.mark.parametrize("looks", [False, True])
+def test_readers_that_have_ended_or_are_overdue_keep_no_versions(
+    leave: Callable[[DynamicGraph], Any], looks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are found before there is no room, in a transaction too, or now and then."""
+    monkeypatch.setattr(store, "_LOOK_HARD_SECONDS", 0.0 if looks else math.inf)
+    count = 3000
+    graph = DynamicGraph(count, 1, max_nodes=count, max_snapshot_age=0.01)
+    graph.features = np.zeros(count)
+    rows = graph._store.node_rows["node"]["x"]
+    left = leave(graph)
+    for step in range(40):
+        with graph.transaction():
+            graph.update_nodes(range(count), x=np.full(count, float(step)))
+        assert rows.num_waiting <= 17 or not looks
+    assert graph.features.gather([1, 2]).tolist() == [39.0, 39.0]
+    del left
 
 
 def test_rows_of_an_expired_snapshot_that_go_on_changing() -> None:
