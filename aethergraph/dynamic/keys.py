@@ -26,6 +26,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range
 from aethergraph._checks.options import is_name
 from aethergraph.dynamic.shared import Region, SharedArrays
+from aethergraph.dynamic.transaction import undoing
 from aethergraph.errors import LimitError, OutOfRangeError, StorageError
 from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.id_files import ids_path
@@ -336,6 +337,7 @@ class LiveIds(NodeIds):
     def __init__(self, store: LiveStore, node_type: str) -> None:
         super().__init__(store, node_type, None)
 
+    @undoing
     def add(self, keys: Any, **attrs: ArrayLike) -> Ids:
         """Return the id of the node of each key; add nodes for keys that have none.
 

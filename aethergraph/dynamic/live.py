@@ -14,6 +14,7 @@ from aethergraph._checks.options import as_text, shown
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
+from aethergraph.dynamic.transaction import undoing
 from aethergraph.dynamic.watermarks import cap_times, is_kept
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 
@@ -168,6 +169,7 @@ class LiveGraph:
             self._store.live.drop_former()
         return path
 
+    @undoing
     def set_offset(self, source: str, partition: int, following: int) -> None:
         """Keep the number of the next record of a stream, in the same commit as its edges.
 
@@ -199,6 +201,7 @@ class LiveGraph:
 
     # ---- event time --------------------------------------------------------------------------
 
+    @undoing
     def set_watermark(self, source: str, time: int) -> None:
         """Say that no record of a stream is expected to be older than a time, in the open commit.
 

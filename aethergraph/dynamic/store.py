@@ -34,7 +34,7 @@ from aethergraph.dynamic.inputs import as_rows, one_id, read_rows, read_times, r
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.state import LiveState
-from aethergraph.dynamic.transaction import Transaction
+from aethergraph.dynamic.transaction import Transaction, undoing
 from aethergraph.dynamic.watermarks import WATERMARK, packed, times_of
 from aethergraph.errors import (
     AetherError,
@@ -148,6 +148,12 @@ class LiveStore(LiveState):
             self._undo(opened, error)
             raise
 
+    def undo_open(self, error: BaseException) -> None:
+        """Undo the transaction that the caller has open, if any, since a change has failed."""
+        with suppress(InvalidArgumentError):  # it is that of another coroutine
+            if self._open is not None and self.has_turn:
+                self._undo(self._open, error)
+
     def _undo(self, opened: Transaction, error: BaseException) -> None:
         # A child that was forked inside of the block leaves its parent's rows alone.
         if opened.failure is not None or not self.is_writer:
@@ -189,7 +195,7 @@ class LiveStore(LiveState):
     ) -> int:
         """Insert an edge; return its id, or that of the edge that is there already."""
         if type(src) is not int or type(dst) is not int:
-            src, dst = one_id(src, "src"), one_id(dst, "dst")  # cffi takes a numpy 3.7 for 3
+            src, dst = self._read_ends(src, dst)  # cffi takes a numpy 3.7 for 3
         plain = attrs is None and weight is None and time is None and kind.is_plain
         if plain and self._turn is None and self.is_writer:
             lock = self._lock
@@ -208,6 +214,10 @@ class LiveStore(LiveState):
             finally:
                 lock.release()
         return self._insert_any(kind, src, dst, time, weight, attrs)
+
+    @undoing
+    def _read_ends(self, src: Any, dst: Any) -> tuple[int, int]:
+        return one_id(src, "src"), one_id(dst, "dst")
 
     def _insert_any(
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
@@ -238,6 +248,13 @@ class LiveStore(LiveState):
             finally:
                 if lock is not None:
                     lock.release()
+        return self._insert_alone(kind, src, dst, time, weight, attrs)
+
+    @undoing
+    def _insert_alone(
+        self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
+    ) -> int:
+        """Insert an edge as an array of one."""
         one = attrs
         if isinstance(attrs, Mapping):
             one = {name: [value] for name, value in attrs.items()}
@@ -269,6 +286,7 @@ class LiveStore(LiveState):
         if time is not None:
             kind.values["edge_time"].put_one(edge, time)
 
+    @undoing
     def insert(
         self,
         kind: EdgeKind,
@@ -317,6 +335,7 @@ class LiveStore(LiveState):
             if self.journal is not None and name in kind.attrs:
                 self.journal.log_edge_rows(kind, name, begin, values[first])
 
+    @undoing
     def delete(
         self, kind: EdgeKind, src: ArrayLike, dst: ArrayLike, edge_ids: ArrayLike | None
     ) -> int:
@@ -333,6 +352,7 @@ class LiveStore(LiveState):
 
     # ---- nodes -------------------------------------------------------------------------------
 
+    @undoing
     def add_nodes(self, node_type: str, count: int, attrs: Mapping[str, ArrayLike]) -> Ids:
         """Add nodes with their rows; return their ids."""
         if node_type in self.keys:
@@ -380,6 +400,7 @@ class LiveStore(LiveState):
             )
         return self.keys[node_type]
 
+    @undoing
     def add_keys(
         self,
         node_type: str,
@@ -426,6 +447,7 @@ class LiveStore(LiveState):
         last = self.count_nodes(node_type, self.live.take_last())
         return last + (0 if self._open is None else self._open.added[node_type])
 
+    @undoing
     def update_nodes(
         self,
         node_type: str,
@@ -470,6 +492,7 @@ class LiveStore(LiveState):
                 if self.journal is not None:
                     self.journal.log_changed_rows(node_type, name, nodes[last], values[last])
 
+    @undoing
     def begin_rows(
         self, node_type: str, name: str, value: FeatureSource | ArrayLike | None
     ) -> None:

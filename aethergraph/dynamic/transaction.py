@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from aethergraph.errors import InvalidArgumentError
 
-__all__ = ["Transaction"]
+__all__ = ["Transaction", "undoing"]
+
+M = TypeVar("M", bound=Callable[..., Any])
 
 
 @dataclass
@@ -43,3 +47,20 @@ class Transaction:
             raise InvalidArgumentError(
                 f"the transaction was undone when a change failed: {self.failure}"
             ) from self.failure
+
+
+def undoing(method: M) -> M:
+    """Let a change undo the whole open transaction if it fails, also where its arguments are wrong.
+
+    For methods of a LiveStore, and of what has one as ``_store``.
+    """
+
+    @wraps(method)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException as error:
+            getattr(self, "_store", self).undo_open(error)
+            raise
+
+    return cast("M", call)
