@@ -44,8 +44,12 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
             with IdMap.load(directory.path / file) as ids:
                 ids.verify(progress)
             found.append(file)
-        beside = () if base is None else directory.path.glob(f"{base}.places-*.aef")
-        for file in sorted((*beside, *directory.path.glob("rows-*.aef"))):
+        tables = (
+            file
+            for kind in ("gen-*.places-*.aef", "rows-*.aef")
+            for file in directory.path.glob(kind)
+        )
+        for file in sorted(tables):
             with FeatureStore.load(file) as rows:
                 rows.verify(progress)
             found.append(file.name)
