@@ -50,25 +50,25 @@ class Cuts:
     def expect(self, partitions: Iterable[int], ended: Iterable[int] = ()) -> None:
         """Wait for these partitions, too, but not for those that have ended.
 
-        Raises:
-            SourceError: one was not there when the first round was made.
+        After the first round there are no others to wait for: what was not there gives nothing.
         """
         self._ended = frozenset(ended)
-        for partition in partitions:
-            if partition in self._ends:
-                continue
-            if self._has_cut:
-                raise SourceError(
-                    None, f"{self._name}: partition {partition} was added, which others may see at "
-                    "another cut: with cut= the partitions stay as they were at the beginning"
-                )  # fmt: skip
-            self._ends[partition] = None
+        if not self._has_cut:
+            self._ends = {**dict.fromkeys(partitions), **self._ends}
 
     def add(self, records: Records) -> None:
-        """Hold records until their round is complete."""
+        """Hold records until their round is complete.
+
+        Raises:
+            SourceError: their partition was not there when the first round was made.
+        """
         partition = records.partition
-        self.expect((partition,), self._ended)
-        if self._ends[partition] is None:
+        if self._has_cut and partition not in self._ends:
+            raise SourceError(
+                None, f"{self._name}: partition {partition} was added, which others may see at "
+                "another cut: with cut= the partitions stay as they were at the beginning"
+            )  # fmt: skip
+        if self._ends.get(partition) is None:
             bad = [one.offset for one in records.bad]
             first = min((*bad, *_offsets(records)[:1].tolist()), default=records.following - 1)
             self._ends[partition] = self._after(first)

@@ -150,6 +150,11 @@ class FileSource(SchemaSource):
         """Return the bytes, or rows, of each file that were not read yet."""
         return {p: left for p, file in self._files.items() if (left := file.lag())}
 
+    def ended(self) -> set[int]:
+        """Return the files that are read to their ends and do not grow, or are gone."""
+        there = {p for p, file in self._files.items() if not file.is_done}
+        return (self._offsets.keys() | self._files.keys()) - there
+
     def describe(self, partition: int) -> str:
         """Return the name of the file."""
         file = self._files.get(partition)

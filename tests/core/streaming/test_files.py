@@ -314,6 +314,44 @@ def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
         Ingestor(DynamicGraph(9, 8), FileSource(path, JSON), cut=10)
 
 
+def parquet(path: Path, count: int) -> None:
+    table = pytest.importorskip("pyarrow").table({"u": np.ones(count, int), "v": np.arange(count)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_cuts_do_not_wait_for_files_that_are_read(tmp_path: Path, follow: bool) -> None:
+    for name, count in (("a", 25), ("b", 100), ("c", 0)):
+        parquet(tmp_path / f"{name}.parquet", count)
+    graph = small()
+
+    def source() -> FileSource:
+        schema = Schema.arrow(src="u", dst="v")
+        return FileSource(tmp_path, schema, name="f", follow=follow, interval=0.001)
+
+    with Ingestor(graph, source(), cut=10) as ingestor:
+        ingestor.drain(WAIT)
+    assert graph.num_edges == 125 and sorted(graph.offsets("f").values()) == [25, 100]
+    (tmp_path / "a.parquet").unlink()  # what was read may go
+    with Ingestor(graph, source(), cut=10) as ingestor:
+        ingestor.drain(WAIT)
+    assert graph.num_edges == 125
+
+
+def test_a_file_that_comes_after_the_first_cut_is_refused(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", 25)
+    schema = Schema.arrow(src="u", dst="v")
+    ingestor = Ingestor(small(), FileSource(tmp_path, schema, interval=0.001), cut=10).start()
+    ingestor.drain(WAIT)
+    parquet(tmp_path / ".b", 25)
+    (tmp_path / ".b").rename(tmp_path / "b.parquet")
+    with pytest.raises(errors.SourceError, match="was added, which others may see"):
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_another_file_of_the_same_name(tmp_path: Path, form: str) -> None:
     def write(path: Path, *ends: int) -> None:
