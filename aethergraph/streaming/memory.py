@@ -38,8 +38,8 @@ class MemorySource:
             source.append(src=[1, 2], dst=[3, 3])
             source.append(src=[4], dst=[3], delete=[True])
 
-    It keeps what was appended, so another ingestor finds it again. The number of a record is its
-    place in the partition.
+    It keeps copies of what was appended, so another ingestor finds it again. The number of a record
+    is its place in the partition.
 
     Args:
         name: name under which the graph keeps the offsets.
@@ -62,6 +62,8 @@ class MemorySource:
         """Append records: ``append(src=[1, 2], dst=[3, 3])``; see :class:`Records`."""
         number = as_count(partition, "partition")
         added = Records(0, 0, columns, attrs or {})
+        added.columns = {name: values.copy() for name, values in added.columns.items()}
+        added.attrs = {name: values.copy() for name, values in added.attrs.items()}
         if not added.count and not columns:
             raise InvalidArgumentError(
                 f"{self.name}: append() was given no columns: append(src=[1, 2], dst=[3, 3])"

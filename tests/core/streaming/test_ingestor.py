@@ -656,6 +656,21 @@ def test_a_partition_may_be_added_while_others_are_counted() -> None:
     assert source.lag() == {0: 1, 1: 1, 2: 1}
 
 
+def test_what_was_appended_does_not_change_with_the_arrays() -> None:
+    source, graph = (
+        MemorySource("s"),
+        DynamicGraph(100, 8, huge_pages=False, edge_attrs={"x": ((), "int64")}),
+    )
+    src, x = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    for number in range(3):
+        src[:], x[:] = [10 * number, 10 * number + 1], number
+        source.append(src=src, dst=[9, 9], attrs={"x": x})
+    source.end()
+    Ingestor(graph, source).run()
+    assert sorted(graph.in_neighbors(9).tolist()) == [0, 1, 10, 11, 20, 21]
+    assert graph.edge_attrs["x"].gather(np.arange(6)).tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_an_interrupted_append_shifts_no_later_record(monkeypatch: pytest.MonkeyPatch) -> None:
     source, count, calls = MemorySource("s"), memory._Part.count, [0]
     source.append(src=[1, 1], dst=[2, 3])
