@@ -313,7 +313,10 @@ class Schema:
         What a value becomes does not depend on the others.
         """
         if values.dtype.kind in "iu" and self.time_unit is not None:
-            return values.astype(np.int64).view(f"datetime64[{self.time_unit}]")
+            whole = values.astype(np.int64)
+            if values.dtype.kind == "u":
+                whole[whole < 0] = _NAT  # 2^63 and above
+            return whole.view(f"datetime64[{self.time_unit}]")
         if values.dtype != object:
             return values
         items = values.tolist()

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, MemorySource, Schema
+from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema
 from aethergraph.streaming.changes import Target
 from aethergraph.streaming.decode import Decoder, JsonDecoder
 
@@ -453,6 +453,30 @@ def test_avro_with_a_registry() -> None:
     schema = Schema.avro(registry="http://127.0.0.1:1", src="u", dst="v", time="t", weight="w")
     with pytest.raises(errors.SourceError, match="/schemas/ids/7"):
         read(schema, payloads[:1])
+
+
+@pytest.mark.parametrize("form", ["struct", "arrow"])
+def test_times_that_no_datetime_can_be(form: str, tmp_path: Any) -> None:
+    dtype = np.dtype([("u", "<u4"), ("v", "<u4"), ("t", "<u8")])
+    rows = np.array([(1, 2, 2**64 - 1), (3, 4, 2**63), (5, 6, 7)], dtype)
+    fields: dict[str, Any] = {"src": "u", "dst": "v", "time": "t", "time_unit": "us"}
+    into = target(edge_weight=None, edge_attrs=None)
+    if form == "struct":
+        _, bad = read(Schema.struct(dtype, **fields), [one.tobytes() for one in rows], into)
+        assert sorted(bad) == [0, 1]
+    else:
+        table = pa.table({name: rows[name] for name in dtype.names or ()})
+        path = tmp_path / "e.arrow"
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        source = FileSource(path, Schema.arrow(**fields))
+        source.open({})
+        (records,) = source.poll(1) or ()
+        changes, letters = into.check(records)
+        assert [one.times.tolist() for one in changes if one.times is not None] == [[7]]
+        bad = {one.offset: one.reason for one in letters}
+        source.close()
+    assert bad[0] == f"t (time) = {2**64 - 1} is no time" and f"{2**63} is no time" in bad[1]
 
 
 # ---- structs and Arrow ---------------------------------------------------------------------------
