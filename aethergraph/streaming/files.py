@@ -395,9 +395,14 @@ class _TextFile(_BytesFile):
         """Find the names of the columns, if the file has them; return whether that was possible."""
         decoder = self._schema.decoder
         if isinstance(decoder, CsvDecoder) and decoder.names is None:
-            head = self._lines(0, 1 << 16).split(b"\n")[0]
-            if not head:
-                return False
+            place, head = 0, b""
+            while not head:  # empty lines may stand before it
+                block = self._lines(place, 1 << 16)
+                if not block:
+                    return False
+                behind = block.lstrip(b"\r\n")
+                head, end, _ = behind.partition(b"\n")
+                place += len(block) - len(behind) + len(head + end)
             decoder = decoder.with_names(head.removeprefix(codecs.BOM_UTF8).rstrip(b"\r"))
             names = decoder.names or []
             for field in self._schema.fields:
@@ -407,7 +412,7 @@ class _TextFile(_BytesFile):
                     raise FormatError(
                         f"{self.path}: there is no column {field!r}, but {', '.join(names)}"
                     )
-            self.place = max(self.place, len(head) + 1)
+            self.place = max(self.place, place)
         self._decoder = decoder
         return True
 

@@ -288,6 +288,31 @@ def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
         Ingestor(DynamicGraph(9, 8), FileSource(path, schema, name="n", follow=False)).run()
 
 
+@pytest.mark.parametrize(
+    "text", [b"\nu,v\n1,2\n", b"\r\n\r\nu,v\r\n1,2\r\n", b"\n" * 70_000 + b"u,v\n1,2\n"]
+)
+def test_empty_lines_before_the_names_of_columns(tmp_path: Path, text: bytes) -> None:
+    path, graph = tmp_path / "e.csv", small()
+    path.write_bytes(text)
+    Ingestor(graph, FileSource(path, Schema.csv(src="u", dst="v"), follow=False)).run()
+    assert edges(graph) == [(1, 2)] and list(graph.offsets("e.csv").values()) == [len(text)]
+
+
+@pytest.mark.parametrize("growing", [False, True])
+@pytest.mark.parametrize("text", ["", "\n\n", "u,v", "u,v\n"])
+def test_csv_without_records(tmp_path: Path, text: str, growing: bool) -> None:
+    path, graph = tmp_path / "e.csv", small()
+    path.write_text(text)
+    schema = Schema.csv(src="u", dst="v")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "u,v" has no end
+        source = FileSource(path, schema, follow=False, growing=growing)
+        assert Ingestor(graph, source).run().edges == 0
+    path.write_text("\n\nu,v\n1,2\n")
+    Ingestor(graph, FileSource(path, schema, follow=False)).run()
+    assert edges(graph) == [(1, 2)]
+
+
 def test_the_mark_of_a_file_is_there_after_a_commit_that_was_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
