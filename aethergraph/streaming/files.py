@@ -306,7 +306,8 @@ class _BytesFile(_File):
     _read_to: int = -1
 
     def _marked_bytes(self) -> int:
-        return min(self.place, _MARKED) if self._is_growing else _MARKED
+        # Files that grow or do not are known by the same: who runs it anew may say otherwise.
+        return min(self.place, _MARKED)
 
     def lag(self) -> int:
         if self.is_done:

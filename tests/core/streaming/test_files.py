@@ -332,6 +332,15 @@ def test_the_mark_of_a_file_is_there_after_a_commit_that_was_tried_again(
     assert len(graph.offsets("e.jsonl#mark")) == 1
 
 
+def test_the_last_line_is_read_as_the_warning_says(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1) + line(1, 2)[:-1])
+    with pytest.warns(UserWarning, match="or give growing=False if the file is complete"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    Ingestor(graph, FileSource(path, JSON, follow=False, growing=False)).run()
+    assert ends(graph) == [1, 2]
+
+
 def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     path.touch()
