@@ -330,7 +330,8 @@ def _cast(values: Array, dtype: Any) -> Array | None:
     """Return values in another dtype; None if that is not possible, or one does not fit."""
     if values.dtype == dtype:
         return values
-    if not np.can_cast(values.dtype, dtype, "same_kind"):
+    whole = values.dtype.kind in "iu" and np.dtype(dtype).kind in "iub"  # compared below
+    if not whole and not np.can_cast(values.dtype, dtype, "same_kind"):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         found = values.astype(dtype)

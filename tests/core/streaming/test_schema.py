@@ -163,6 +163,25 @@ def test_the_number_that_is_no_datetime() -> None:
     assert [row[0] for row in rows] == [1] and bad == {0: f"t (time) = {-(2**63)} is no time"}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "good", "wrong"),
+    [
+        ("uint8", [0, 255], [-1, 256, 1.0]), ("uint64", [0, 2**63 - 1], [-1]),
+        ("int8", [-128, 127], [-129, 128]), ("bool", [0, 1, True], [2, -1, 1.0]),
+    ],
+)  # fmt: skip
+def test_integers_go_by_their_values(dtype: str, good: list[Any], wrong: list[Any]) -> None:
+    into = target(edge_time=None, edge_weight=None, edge_attrs={"k": ((), dtype)})
+    schema = Schema.json(src="u", dst="v", attrs={"k": "k"})
+    payloads = [json.dumps({"u": 1, "v": 2, "k": k}).encode() for k in (*good, *wrong)]
+    rows, bad = read(schema, payloads, into)
+    assert [row[-1] for row in rows] == good
+    assert sorted(bad) == list(range(len(good), len(payloads)))
+    assert bad[len(good)] == f"k = {wrong[0]} is no {dtype}"
+    for k in good:  # and in columns of one type
+        assert read(schema, [json.dumps({"u": 1, "v": 2, "k": k}).encode()] * 2, into)[1] == {}
+
+
 def test_edges_to_delete_need_no_values() -> None:
     rows, bad = read(Schema.json(**FIELDS), [b'{"u": 1, "v": 2, "gone": true}'])
     assert not bad and rows[0][:3] == (0, 1, 2) and rows[0][5] is True
