@@ -67,8 +67,8 @@ class Changes:
     event_times: Ids | None = None
     #: Records that have a time, bool [n]; None: all of them, if there are event times.
     timed: NDArray[np.bool_] | None = None
-    #: Number of each record.
-    offsets: Ids | None = None
+    #: Place of each record among those that were checked with it.
+    rows: NDArray[np.intp] | None = None
     #: Keys by end, where nodes have keys: ``src`` and ``dst`` are places in them until they are
     #: written, as only a commit gives ids to new ones.
     keys: tuple[KeyBlock | None, KeyBlock | None] = (None, None)
@@ -82,7 +82,7 @@ class Changes:
         return Changes(
             self.kind, self.src[kept], cut(self.dst), cut(self.delete), cut(self.times),
             cut(self.weights), {name: rows[kept] for name, rows in self.attrs.items()},
-            cut(self.event_times), cut(self.timed), cut(self.offsets), self.keys,
+            cut(self.event_times), cut(self.timed), cut(self.rows), self.keys,
         )  # fmt: skip
 
     @property
@@ -336,15 +336,13 @@ class Target:
 
     def _check_one(self, kind: Any, column: Column) -> Changes:
         records, rows = column.records, column.rows
-        assert records.offsets is not None
-        offsets = np.asarray(records.offsets, np.int64)[rows]
         if isinstance(kind, str):
             nodes, keys = self._read_ends(column, "node", kind)
             tables = self._node_tables(kind)
             attrs = self._read_attrs(column, tables, np.ones(len(rows), bool))
             times = self._read_versions(kind, column)
             return Changes(
-                kind, nodes, None, None, times, None, attrs, None, None, offsets, (keys, None)
+                kind, nodes, None, None, times, None, attrs, None, None, rows, (keys, None)
             )
         form = self.form(kind)
         src, src_keys = self._read_ends(column, "src", kind[0])
@@ -359,7 +357,7 @@ class Target:
         kept = times if form.has_time else None
         return Changes(
             kind, src, dst, delete, kept, weights, attrs, times, find_timed(column, inserted),
-            offsets, (src_keys, dst_keys),
+            rows, (src_keys, dst_keys),
         )  # fmt: skip
 
     def _read_versions(self, kind: str, column: Column) -> Ids | None:

@@ -510,14 +510,14 @@ def _letters(
     records: Records, changes: Changes, which: NDArray[np.bool_], why: Callable[[int], str]
 ) -> list[BadRecord]:
     """Return the records of some changes, with what is wrong with the time of each."""
-    assert changes.offsets is not None and records.offsets is not None
+    assert changes.rows is not None and records.offsets is not None
     assert changes.event_times is not None
     found = []
     for at in np.flatnonzero(which).tolist():
-        offset, payload = int(changes.offsets[at]), None
-        if records.payload is not None:
-            payload = records.payload(int(np.flatnonzero(records.offsets == offset)[0]))
-        found.append(BadRecord(offset, why(int(changes.event_times[at])), payload))
+        row = int(changes.rows[at])
+        payload = None if records.payload is None else records.payload(row)
+        reason = why(int(changes.event_times[at]))
+        found.append(BadRecord(int(records.offsets[row]), reason, payload))
     return found
 
 

@@ -61,7 +61,7 @@ def read(schema: Schema, payloads: Sequence[bytes], into: Target | None = None) 
         if one.delete is not None:  # what edges have that are deleted is of no account
             for own in (*lists[2:4], *lists[5:]):
                 own[:] = [None if gone else v for v, gone in zip(own, lists[4], strict=True)]
-        rows += list(zip(one.offsets.tolist(), *lists, strict=True))
+        rows += list(zip(records.offsets[one.rows].tolist(), *lists, strict=True))
     return rows, {one.offset: one.reason for one in bad}
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +109,26 @@ def test_a_paused_stream_is_kept_back() -> None:
         assert read(source) == [(1, 0, [0] * 3), (1, 1, [1] * 3)]
     finally:
         source.close()
+
+
+def test_a_letter_has_the_row_that_is_wrong(tmp_path: Path) -> None:
+    dtype = np.dtype([("u", "<u4"), ("v", "<u4"), ("t", "<i8")])
+    graph = DynamicGraph(10, 8, order="time", edge_time="int64", huge_pages=False)
+    source = UdpSource("e", Schema.struct(dtype, src="u", dst="v", time="t"))
+    rows = np.array([(1, 2, 5), (99, 4, 6), (3, 4, 5000), (5, 6, 7)], dtype)
+    path = tmp_path / "bad"
+    with Ingestor(graph, source, dead_letter=path, max_time=100, max_bad=9) as ingestor:
+        send(source, pack_datagram(0, 0, rows))
+        until = time.monotonic() + 20
+        while ingestor.stats().records < 4 and time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+    found = {}
+    for text in path.read_text().splitlines():
+        letter = json.loads(text)
+        found[letter["reason"]] = base64.b64decode(letter["record"])
+    assert found["t (time) = 5000 is after max_time = 100"] == rows[2].tobytes()
+    assert len(found) == 2 and rows[1].tobytes() in found.values()
 
 
 def test_many_at_once_and_large_ones() -> None:
