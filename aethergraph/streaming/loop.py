@@ -192,7 +192,8 @@ class Loop:
                 ended = self._step()
             if self._cuts is None:
                 self._commit()
-            self._stats.state = "ended" if ended else "stopped"
+            gave_up = bool(self._pending.offsets)
+            self._stats.state = "stopped" if gave_up or not ended else "ended"
         except BaseException as error:
             self._fail(error)
             raise
@@ -279,6 +280,8 @@ class Loop:
                 self._take(one)
             self._pending.offsets.update(offsets)
             self._commit(last=last and not cuts.has_any)
+            if self._pending.offsets and self._stopping.is_set():
+                return  # given up: what is behind it must not be committed without it
         if cuts.missing and self._stats.state == "running":
             wanted = {partition: cuts.wanted(partition) for partition in cuts.missing}
             self._stats.reason = f"waits for partitions to come to offsets: {wanted}"
@@ -407,14 +410,15 @@ class Loop:
             for partition, one in pending.bad:
                 self._letters.write(partition, [one])
             self._letters.flush()
+            pending.bad.clear()  # a commit that was given up is tried once more at the end
         began = time.monotonic()
         for partition, largest in pending.largest.items():
             self._times.observe(partition, largest)
         self._times.advance(self._busy())
         counts = self._write(pending)
-        self._pending = _Pending()
-        if counts is None:
+        if counts is None:  # they stay pending: the watermark and drain() must not pass them by
             return
+        self._pending = _Pending()
         self._note_commit()
         self._watermark = self._times.watermark
         self._trusted = True

@@ -1,0 +1,54 @@
+"""Loop of an ingestor: what it waits for, what it says of that, and how it ends meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from aethergraph import DynamicGraph, errors
+from aethergraph.streaming import Ingestor, MemorySource
+
+WAIT = 60
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert holds()
+
+
+# ---- full ----------------------------------------------------------------------------------------
+
+
+def full(*, with_cut: bool = False) -> tuple[DynamicGraph, Ingestor]:
+    """Return an ingestor that waits for memory: edges do not fit, deletions behind them would."""
+    count = 200_000
+    graph = DynamicGraph(1000, 1, order="time", huge_pages=False)
+    source = MemorySource("s", most=2 * count)
+    nodes = np.arange(2 * count) % 1000
+    source.append(src=nodes, dst=nodes, delete=np.arange(2 * count) >= count)
+    source.end()
+    cut = count if with_cut else None
+    ingestor = Ingestor(graph, source, batch=10**7, linger="100s", cut=cut).start()
+    until(lambda: ingestor.stats().state == "full")
+    return graph, ingestor
+
+
+def test_one_that_is_stopped_while_it_is_full_has_not_ended() -> None:
+    graph, ingestor = full()
+    ingestor.stop()
+    assert ingestor.stats().state == "stopped" and "arena" in str(ingestor.stats().reason)
+    assert graph.offsets("s") == {} and graph.num_edges == 0
+    with pytest.raises(errors.ClosedError, match="was stopped, records may be left"):
+        ingestor.drain(WAIT)
+
+
+def test_no_cut_behind_one_that_did_not_fit_is_committed() -> None:
+    graph, ingestor = full(with_cut=True)
+    ingestor.stop()
+    assert ingestor.stats().state == "stopped"
+    assert graph.offsets("s") == {} and graph.num_edges == 0
