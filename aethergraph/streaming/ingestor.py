@@ -264,6 +264,10 @@ class Ingestor(Loop):
     def drain(self, timeout: float | None = None) -> None:
         """Wait until all records that are there now are in the graph.
 
+        With ``cut=`` those up to the last cut that every partition has come to. With ``keep=`` it
+        also returns where the next commit waits until :meth:`snapshot` is asked for a later one,
+        which ``stats().reason`` says then.
+
         Raises:
             TimeoutError: they are not after ``timeout`` seconds; says why.
             ClosedError: the ingestor was not started, or was stopped before that.
@@ -365,6 +369,7 @@ class Ingestor(Loop):
                         f"{self._name}: the cut at {wanted} was not reached, but {self._reached} "
                         f"({self._stats.state}, {self._stats.reason})"
                     )
+                del self._kept[:-1]  # the ingestor may wait for room among them
                 self._quiet.wait(0.1 if left is None else min(left, 0.1))
             oldest = self._kept[0][0]
             if place < sum(oldest.values()):

@@ -52,3 +52,22 @@ def test_no_cut_behind_one_that_did_not_fit_is_committed() -> None:
     ingestor.stop()
     assert ingestor.stats().state == "stopped"
     assert graph.offsets("s") == {} and graph.num_edges == 0
+
+
+# ---- commits that are kept -----------------------------------------------------------------------
+
+
+def test_a_snapshot_of_a_cut_far_behind_those_that_are_kept() -> None:
+    graph, source = DynamicGraph(10, 8, order="time", huge_pages=False), MemorySource("s")
+    source.append(src=np.arange(1000) % 10, dst=np.arange(1000) % 10)
+    with Ingestor(graph, source, cut=100, keep=2) as ingestor:
+        until(lambda: len(ingestor._kept) > 2)
+        ingestor.drain(WAIT)
+        assert ingestor.offsets[0] < 900
+        until(lambda: "until snapshot(at=) is asked" in str(ingestor.stats().reason))
+        with ingestor.snapshot({0: 900}, WAIT) as now:
+            assert now.num_edges == 900
+        ingestor.drain(WAIT)
+        assert ingestor.offsets == {0: 1000}
+        with pytest.raises(errors.SnapshotExpiredError):
+            ingestor.snapshot({0: 800})
