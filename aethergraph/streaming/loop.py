@@ -211,7 +211,9 @@ class Loop:
         """Read, and commit if it is time to; return whether the source has ended."""
         pending = self._pending
         now = time.monotonic()
-        wait = max(0.0, pending.since + self._linger - now) if pending.records else _POLL
+        wait = _POLL
+        if pending.records and (self._trusted or self._has_good()):
+            wait = max(0.0, pending.since + self._linger - now)
         found = self._read(self.source.poll(wait))
         if found and self._pauses:
             time.sleep(self._pauses)
@@ -398,8 +400,12 @@ class Loop:
         if not pending.offsets:
             return
         if not self._trusted and pending.records and not self._has_good():
-            if not last:
-                return  # perhaps the schema is another one: nothing is committed until one fits
+            if not last:  # perhaps the schema is another one
+                self._stats.reason = (
+                    f"got {pending.records} records, and none fits: nothing is committed until one "
+                    "does"
+                )
+                return
             partition, first = pending.bad[0]
             raise RecordError(
                 f"none of {pending.records} records fits; {self._place(partition)}, offset "

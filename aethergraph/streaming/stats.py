@@ -14,7 +14,8 @@ class IngestStats:
     Attributes:
         state: ``"new"``, ``"running"``, ``"stalled"`` (the other end cannot be reached), ``"full"``
             (waits for memory in the graph), ``"ended"``, ``"stopped"`` or ``"failed"``.
-        reason: why it is stalled, full or failed; or which partitions a cut waits for.
+        reason: why it is stalled, full or failed; or what a commit waits for: partitions of a cut,
+            room among those that are kept, the first record that fits.
         records: records that were read.
         edges: edges that were inserted.
         deleted: edges that were deleted.

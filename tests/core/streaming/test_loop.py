@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,3 +72,27 @@ def test_a_snapshot_of_a_cut_far_behind_those_that_are_kept() -> None:
         assert ingestor.offsets == {0: 1000}
         with pytest.raises(errors.SnapshotExpiredError):
             ingestor.snapshot({0: 800})
+
+
+# ---- bad records ---------------------------------------------------------------------------------
+
+
+def test_bad_records_alone_are_waited_with_and_said(tmp_path: Path) -> None:
+    graph, source = DynamicGraph(10, 8, huge_pages=False), MemorySource("s")
+    asked = 0
+    lag = source.lag
+
+    def counted() -> dict[int, int]:
+        nonlocal asked
+        asked += 1
+        return lag()
+
+    source.lag = counted  # type: ignore[method-assign]
+    source.append(src=[1, 2], dst=[99, 99])
+    with Ingestor(graph, source, dead_letter=tmp_path / "bad") as ingestor:
+        with pytest.raises(TimeoutError, match="2 records, and none fits: nothing is committed"):
+            ingestor.drain(1)
+        assert asked < 100
+        source.append(src=[1], dst=[2])
+        ingestor.drain(WAIT)
+        assert graph.offsets("s") == {0: 3} and ingestor.stats().reason is None
