@@ -30,7 +30,7 @@ from aethergraph.features.table import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.storage.other_process import OpenFile
 
-__all__ = ["GrowingRows"]
+__all__ = ["GrowingRows", "HeldVersionsError"]
 
 Ids = NDArray[np.int64]
 #: Rows that may have been changed and be read at the same time, of each attribute.
@@ -41,6 +41,10 @@ _SPARE_VERSIONS = 1 << 16
 _LOOK_AFTER = 64
 #: In place of a commit's number: of versions that nobody sees yet.
 _HIDDEN = 1 << 63
+
+
+class HeldVersionsError(LimitError):
+    """New versions of rows have no room, unless readers let go of former commits."""
 
 
 @dataclass
@@ -231,7 +235,7 @@ class GrowingRows:
             A function that shows the change.
 
         Raises:
-            LimitError: too many versions are still being read.
+            HeldVersionsError: too many versions are still being read.
         """
         slots = self._take(len(ids))
         self._rows[slots] = rows
@@ -276,7 +280,7 @@ class GrowingRows:
         fresh = count - len(reused)
         if begin + fresh > len(self._rows):
             self._free.extend(reused)
-            raise LimitError(
+            raise HeldVersionsError(
                 f"there is no room for {count} more versions of rows: release snapshots sooner, or "
                 "give a larger max_nodes"
             )

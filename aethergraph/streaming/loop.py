@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.live import LiveGraph
+from aethergraph.dynamic.rows import HeldVersionsError
 from aethergraph.dynamic.watermarks import WATERMARK, is_kept, packed, times_of, unpacked
 from aethergraph.errors import (
     AetherError,
@@ -445,6 +446,7 @@ class Loop:
     def _write(self, pending: _Pending) -> dict[str, int] | None:
         """Make one commit of it, waiting for memory; return the numbers, None if it was stopped."""
         wait, most = _WAITS
+        readers = 1
         while True:
             try:
                 marks = dict(self._marks)
@@ -456,7 +458,11 @@ class Loop:
                     self._save_times(pending.largest)
                 self._marks = marks  # only now: an undone commit has written none
                 return counts
-            except OutOfMemoryError as error:
+            except (OutOfMemoryError, HeldVersionsError) as error:
+                if isinstance(error, HeldVersionsError):
+                    before, readers = readers, self.graph.stats().snapshots
+                    if not before and not readers:  # after a look when nobody held them
+                        raise
                 if self._stats.state != "full":
                     self.source.pause(self._known())
                 self._stats.state, self._stats.reason = "full", str(error)

@@ -55,6 +55,37 @@ def test_no_cut_behind_one_that_did_not_fit_is_committed() -> None:
     assert graph.offsets("s") == {} and graph.num_edges == 0
 
 
+def rows_of_nodes() -> tuple[DynamicGraph, MemorySource]:
+    graph = DynamicGraph(1000, 8, max_nodes=1000, huge_pages=False)
+    graph.node_attrs["x"] = np.zeros((1000, 1), np.float32)
+    source = MemorySource("s", kind="node", most=1000)
+    for value in range(100):  # more rows than there is room for, if none is let go
+        rows = np.full((1000, 1), value, np.float32)
+        source.append(node=np.arange(1000), attrs={"x": rows})
+    source.end()
+    return graph, source
+
+
+def test_rows_of_nodes_wait_for_room() -> None:
+    graph, source = rows_of_nodes()
+    held = graph.snapshot()
+    ingestor = Ingestor(graph, source, batch=1000).start()
+    until(lambda: ingestor.stats().state in ("full", "failed"))
+    assert "more versions of rows: release snapshots" in str(ingestor.stats().reason)
+    held.close()
+    ingestor.drain(WAIT)
+    assert ingestor.stats().state == "ended" and graph.offsets("s") == {0: 100_000}
+    assert (graph.node_attrs["x"].gather(range(1000)) == 99).all()
+
+
+def test_nobody_waits_for_room_that_readers_do_not_hold() -> None:
+    graph, source = rows_of_nodes()
+    ingestor = Ingestor(graph, source, batch=1_000_000, linger="100s")
+    with pytest.raises(errors.LimitError, match="more versions of rows"):
+        ingestor.run()
+    assert ingestor.stats().state == "failed" and graph.offsets("s") == {}
+
+
 # ---- commits that are kept -----------------------------------------------------------------------
 
 
