@@ -214,7 +214,7 @@ def _options(texts: list[str] | None) -> dict[str, str]:
 
 
 def _number(text: str) -> Any:
-    return int(text) if text.isdecimal() else text
+    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _open_graph(

@@ -10,6 +10,7 @@ import numpy as np
 
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_number, shown
+from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.streaming.moments import as_moment, of_iso
 
@@ -36,7 +37,7 @@ def as_seconds(value: Any, name: str) -> float:
 
 
 def as_span(value: Any, unit: str | None, name: str) -> int:
-    """Return a span of time in the unit of a graph."""
+    """Return a span of time in the unit of a graph, rounded up: 90 minutes are 2 hours."""
     if not isinstance(value, str | timedelta):
         return as_count(value, name)
     seconds = as_seconds(value, name)
@@ -44,8 +45,13 @@ def as_span(value: Any, unit: str | None, name: str) -> int:
         raise InvalidArgumentError(
             f"{name} = {shown(value)}, but the graph's times have no unit: give a number"
         )
-    span = np.timedelta64(round(seconds * 1e6), "us")
-    return int(span.astype(f"timedelta64[{unit}]").astype(np.int64))
+    span = np.array([round(seconds * 1e6)])
+    found, inexact = convert_times(span, "us", unit)
+    if inexact is None:
+        return int(found[0])
+    if np.can_cast("timedelta64[us]", f"timedelta64[{unit}]", "safe"):  # a finer unit
+        raise InvalidArgumentError(f"{name} = {shown(value)} does not fit in 64 bits of {unit!r}")
+    return int(found[0]) + 1
 
 
 def as_ahead(value: Any, unit: str | None, *, has_cut: bool) -> float | None:
@@ -82,7 +88,7 @@ def as_latest(value: Any, unit: str | None) -> int | None:
         return None
     if isinstance(value, str | date | np.datetime64):
         moment = as_moment(of_iso(value) if isinstance(value, str) else value)
-        if moment is None or np.isnat(moment):
+        if moment is None or np.isnat(moment) or unit_of(moment.dtype) is None:
             raise InvalidArgumentError(
                 f"max_time = {shown(value)} is neither a number nor a date, such as '2100-01-01'"
             )
@@ -91,11 +97,24 @@ def as_latest(value: Any, unit: str | None) -> int | None:
                 f"max_time = {shown(value)} is a date, but the graph's times have no unit: give a "
                 "number"
             )
-        return int(moment.astype(f"datetime64[{unit}]").astype(np.int64))
+        return _latest_in(moment, unit, value)
     found = as_integer(value, "max_time", bools=False)
     if not -(2**63) < found < 2**63:
         raise InvalidArgumentError(f"max_time = {found} does not fit in 64 bits")
     return found
+
+
+def _latest_in(moment: np.datetime64, unit: str, value: Any) -> int:
+    """Return the last time of a unit that is not after a moment."""
+    own = unit_of(moment.dtype)
+    assert own is not None
+    given = np.array([moment]).view(np.int64)
+    found, inexact = convert_times(given, own, unit)
+    if inexact is None or not np.can_cast(moment.dtype, f"datetime64[{unit}]", "safe"):
+        return int(found[0])
+    if given[0] > 0:  # the unit is finer, and all times that it has are before
+        return 2**63 - 1
+    raise InvalidArgumentError(f"max_time = {shown(value)} is before all times in {unit!r}")
 
 
 def as_bound(value: Any) -> tuple[int, float | None]:

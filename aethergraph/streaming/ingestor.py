@@ -63,7 +63,8 @@ class Ingestor(Loop):
         late: what becomes of a record that is older than the watermark: ``"insert"``: it goes to
             its place in time; or ``"dead_letter"``.
         lateness: how much older than the newest of its partition a record may be, without being
-            late: a number of the graph's unit of time, or a time such as ``"5s"``.
+            late: a number of the graph's unit of time, or a time such as ``"5s"``, which is rounded
+            up to that unit.
         idle: time after which a partition that gives nothing does not hold the watermark back.
         max_skew: how far a partition may be ahead of the slowest before it is paused, as
             ``lateness``; None: as far as it wants.

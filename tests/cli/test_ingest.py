@@ -49,6 +49,8 @@ def test_files_until_the_end(tmp_path: Path, schema: Path) -> None:
     said = ae("ingest", graph, file, "--schema", schema, "--until-end", *made,
               "--dead-letter", tmp_path / "bad")  # fmt: skip
     assert "101 records" in said and "100 edges, 1 bad" in said
+    bounded = ["--schema", schema, "--until-end", *made, "--max-time", -5]
+    assert "is after max_time = -5" in ae("ingest", tmp_path / "h", file, *bounded, code=1)
     with open(file, "a") as more:
         more.write(lines(100, 150))
     assert "50 edges" in ae("ingest", graph, file, "--schema", schema, "--until-end")

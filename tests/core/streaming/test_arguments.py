@@ -10,6 +10,7 @@ import pytest
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import BadRecord, Ingestor, MemorySource, Records
+from aethergraph.streaming.arguments import as_latest, as_span
 
 
 def small(nodes: int = 100) -> DynamicGraph:
@@ -27,6 +28,7 @@ def small(nodes: int = 100) -> DynamicGraph:
         ({"late": "drop"}, "late = 'drop' is not one of insert, dead_letter"),
         ({"late": "dead_letter"}, "needs dead_letter="),
         ({"lateness": -1}, "lateness = -1"),
+        ({"lateness": "5s"}, "lateness = '5s', but the graph's times have no unit"),
         ({"idle": -1}, "idle = -1"),
         ({"new_nodes": -1}, "new_nodes = -1"),
     ],
@@ -34,6 +36,37 @@ def small(nodes: int = 100) -> DynamicGraph:
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         Ingestor(small(), MemorySource("s"), **options)
+
+
+@pytest.mark.parametrize(
+    ("unit", "span", "count"),
+    [
+        ("ms", "5s", 5000), ("ns", "1us", 1000), ("s", "0s", 0), ("s", "500ms", 1), ("h", "90m", 2),
+        ("D", "90m", 1), ("W", "7D", 1), ("15m", "30m", 2), ("15m", "31m", 3), ("M", "1D", 1),
+        ("Y", "366D", 2), ("as", "9s", 9 * 10**18),
+    ],
+)  # fmt: skip
+def test_spans_are_rounded_up(unit: str, span: str, count: int) -> None:
+    assert as_span(span, unit, "lateness") == count
+
+
+def test_a_span_that_does_not_fit() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="max_skew = '90m' does not fit in 64"):
+        as_span("90m", "as", "max_skew")
+
+
+@pytest.mark.parametrize("latest", ["9999-12-31", "2300-01-01", np.datetime64(9999, "Y")])
+def test_a_date_after_all_times_of_the_graph_bounds_none(latest: Any) -> None:
+    assert as_latest(latest, "ns") == 2**63 - 1
+    assert as_latest(latest, "us") == int(np.datetime64(latest, "us").astype(np.int64))
+
+
+def test_a_date_between_times_of_the_graph() -> None:
+    assert as_latest("1970-01-01T02:59", "h") == 2
+    assert as_latest("1969-12-31T23:30", "h") == -1
+    assert as_latest("2200-01-01", "ns") == np.datetime64("2200-01-01", "ns").astype(np.int64)
+    with pytest.raises(errors.InvalidArgumentError, match="'1600-01-01' is before all times in"):
+        as_latest("1600-01-01", "ns")
 
 
 @pytest.mark.parametrize(
