@@ -272,8 +272,7 @@ class Loop:
 
     def _make_cuts(self, cuts: Cuts, *, last: bool) -> None:
         """Commit the rounds that are complete; at the end of the source all that there is."""
-        ended = getattr(self.source, "ended", None)
-        cuts.expect(self._lag, () if ended is None else ended())
+        cuts.expect(self._lag, self._ended())
         while cuts.is_complete or (last and cuts.has_any):
             if len(self._kept) > self._keep > 0 and not last:
                 self._stats.reason = "waits until snapshot(at=) is asked for a later commit"
@@ -499,6 +498,11 @@ class Loop:
         held = frozenset[int]() if self._cuts is None else self._cuts.held
         return held.union(partition for partition, left in self._lag.items() if left > 0)
 
+    def _ended(self) -> Iterable[int]:
+        """Return the partitions that will give nothing any more, as far as is known."""
+        ask = getattr(self.source, "ended", None)
+        return () if ask is None else ask()
+
     def _pause(self) -> None:
         """Pause the partitions that are too far ahead, and those only."""
         busy = self._busy()
@@ -508,8 +512,10 @@ class Loop:
             if self._cuts is None:  # else commits are at cuts, and nowhere else
                 with self.graph.transaction():
                     self._save_times(())
-        read = frozenset(partition for partition, left in self._lag.items() if left == 0)
-        ahead = self._times.ahead(busy, read)
+        ahead = frozenset[int]()
+        if self._times.max_skew is not None:
+            read = frozenset(partition for partition, left in self._lag.items() if left == 0)
+            ahead = self._times.ahead(busy, read.union(self._ended()))
         if self._cuts is not None:
             ahead |= self._cuts.full
         if ahead != self._paused:

@@ -127,3 +127,27 @@ def test_bad_records_alone_are_waited_with_and_said(tmp_path: Path) -> None:
         source.append(src=[1], dst=[2])
         ingestor.drain(WAIT)
         assert graph.offsets("s") == {0: 3} and ingestor.stats().reason is None
+
+
+# ---- partitions that have ended ------------------------------------------------------------------
+
+
+def test_no_partition_waits_for_one_that_has_ended() -> None:
+    class Files(MemorySource):
+        """Partitions one after the other, of which lag() names none that is read, as of files."""
+
+        def lag(self) -> dict[int, int]:
+            return {partition: left for partition, left in super().lag().items() if left}
+
+        def ended(self) -> set[int]:
+            return self._parts.keys() - self.lag().keys()
+
+    graph = DynamicGraph(10, 8, order="time", edge_time="int64", huge_pages=False)
+    source = Files("s", most=100)
+    for partition in range(3):
+        times = 1_000_000 * partition + np.arange(500)
+        source.append(partition, src=[1] * 500, dst=[2] * 500, time=times)
+    source.end()
+    began = time.monotonic()
+    stats = Ingestor(graph, source, max_skew=1000, idle="20s").run()
+    assert stats.edges == 1500 and time.monotonic() - began < 10
