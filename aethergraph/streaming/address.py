@@ -62,6 +62,11 @@ def open_source(
         return KafkaSource(
             topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given
         )
+    if until_end and address.startswith(tuple(f"{scheme}://" for scheme in (*_LISTENERS, "udp"))):
+        raise InvalidArgumentError(
+            f"{shown(address)}: until_end (--until-end) is for files and Kafka: what is connected "
+            "to has no end"
+        )
     for scheme, listener in _LISTENERS.items():
         if address.startswith(f"{scheme}://"):
             return _listen(listener, scheme, address, schema, name, given)

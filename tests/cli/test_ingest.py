@@ -155,6 +155,10 @@ def test_kafka(tmp_path: Path, schema: Path) -> None:
             "cert= and key",
             2,
         ),
+        *[
+            (["g", f"{scheme}://127.0.0.1:0", "-n", 3, "--name", "a", "--until-end"], "no end", 2)
+            for scheme in ("tcp", "grpc", "grpc+tls", "udp")
+        ],
         (["g", "e.jsonl", "-n", 3, "--option", "x"], "is not KEY=VALUE", 2),
         (["g", "e.jsonl", "-n", 3, "--linger", "soon"], "linger = 'soon'", 2),
         (["g", "e.jsonl", "-n", 3, "--order", "time"], "e.jsonl, file e.jsonl, offset 0: ", 1),
@@ -166,7 +170,8 @@ def test_mistakes(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.jsonl").write_text('{"u": 100, "v": 1}\n')
     (tmp_path / "s.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
-    said = ae("ingest", *args, "--schema", "s.toml", "--until-end", code=code)
+    end = ["--until-end"] if args[1].endswith(".jsonl") else []
+    said = ae("ingest", *args, "--schema", "s.toml", *end, code=code)
     assert said.startswith("aethergraph: error: ") and message in said
 
 
