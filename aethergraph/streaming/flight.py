@@ -137,9 +137,10 @@ class FlightSource(PushedSource):
         self._bound().close()  # says why nobody can listen there, which the server would not
         at = flight.Location.for_grpc_tcp if self._tls is None else flight.Location.for_grpc_tls
         self._begin_at(offsets)
+        host = f"[{self._host}]" if ":" in self._host else self._host  # of IPv6, as in an address
         try:
             server = _server_class()(
-                at(self._host, self.port),
+                at(host, self.port),
                 tls_certificates=self._tls,
                 middleware={"token": _door(self._token)},
             )

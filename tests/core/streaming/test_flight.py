@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -361,6 +362,18 @@ def test_bad_arguments(tmp_path: Path) -> None:
     assert _place_of("ipv6:%5B::1%5D:80") == ("::1", 80)
     assert _place_of("ipv6:[::ffff:1.2.3.4]:80") == ("1.2.3.4", 80)
     assert _place_of("unix:/a/b") is None
+
+
+def test_a_host_of_ipv6() -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    source = FlightSource("events", SCHEMA, host="::1")
+    source.open({})
+    assert source.port
+    source.close()
 
 
 def test_addresses(certificate: tuple[Path, Path], tmp_path: Path) -> None:
