@@ -7,6 +7,7 @@ import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,9 +101,10 @@ class DeadLetters:
             raise _failed(error, self.path) from None
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. What could not be written is of no commit, and was said."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
             self._file = None
 
 

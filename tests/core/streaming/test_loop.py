@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, MemorySource
+from aethergraph.streaming import BadRecord, Ingestor, MemorySource
+from aethergraph.streaming.dead_letter import DeadLetters
 
 WAIT = 60
 
@@ -151,3 +152,16 @@ def test_no_partition_waits_for_one_that_has_ended() -> None:
     began = time.monotonic()
     stats = Ingestor(graph, source, max_skew=1000, idle="20s").run()
     assert stats.edges == 1500 and time.monotonic() - began < 10
+
+
+# ---- dead letters --------------------------------------------------------------------------------
+
+
+def test_letters_that_did_not_fit_are_let_go(tmp_path: Path) -> None:
+    """Else the end of an ingestor fails once more, in place of the error that says why."""
+    letters = DeadLetters(tmp_path / "bad", "s", {})
+    letters._file = open("/dev/full", "wb")  # noqa: SIM115
+    letters.write(0, [BadRecord(1, "why")])
+    with pytest.raises(errors.StorageError, match="dead letters: No space left on device"):
+        letters.flush()
+    letters.close()
