@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_flag, as_text, is_name
+from aethergraph._checks.options import as_choice, as_flag, as_text, is_name, shown
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.watermarks import cap_times
@@ -22,7 +22,7 @@ from aethergraph.errors import ClosedError, InvalidArgumentError, SnapshotExpire
 from aethergraph.streaming.arguments import as_ahead, as_bound, as_latest, as_seconds, as_span
 from aethergraph.streaming.changes import Target
 from aethergraph.streaming.event_time import EventTime, TimeBound
-from aethergraph.streaming.loop import Loop
+from aethergraph.streaming.loop import KEPT_BESIDE, Loop
 from aethergraph.streaming.records import IdMap, Source
 from aethergraph.streaming.stats import IngestStats
 
@@ -118,6 +118,11 @@ class Ingestor(Loop):
         if name is None or not is_name(name) or not callable(getattr(source, "poll", None)):
             raise InvalidArgumentError(
                 f"source must be a Source with a name, got {type(source).__name__}"
+            )
+        if name.endswith(KEPT_BESIDE):
+            raise InvalidArgumentError(
+                f"source.name = {shown(name)}: the graph keeps numbers of other streams under "
+                f"names in {' and '.join(KEPT_BESIDE)}: give the source another one (name=)"
             )
         super().__init__(graph, source, target, name)
         self._batch = as_count(batch, "batch")

@@ -38,8 +38,11 @@ from aethergraph.streaming.event_time import EventTime, TimeBound
 from aethergraph.streaming.records import BadRecord, Records, Source
 from aethergraph.streaming.stats import IngestStats
 
-__all__ = ["Loop"]
+__all__ = ["KEPT_BESIDE", "Loop"]
 
+_MARKS = "#mark"
+#: Ends of the names under which numbers are kept beside the offsets of a stream.
+KEPT_BESIDE = times_of(""), _MARKS
 #: Seconds that a poll waits for while nothing is pending.
 _POLL = 0.1
 #: Seconds between two questions how much there is still to read.
@@ -545,4 +548,4 @@ def _letters(
 
 def _marks_of(name: str) -> str:
     """Return the name under which the graph keeps what the partitions of a source are known by."""
-    return f"{name}#mark"
+    return name + _MARKS

@@ -122,6 +122,13 @@ def test_offsets_that_are_none(
     graph.close()
 
 
+@pytest.mark.parametrize("name", ["clicks#time", "clicks#mark"])
+def test_names_of_what_is_kept_beside_a_stream(name: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=f"source.name = '{name}': .*name="):
+        Ingestor(small(), MemorySource(name))
+    Ingestor(small(), MemorySource(f"{name}s"))
+
+
 def test_what_is_no_graph_or_no_source() -> None:
     from aethergraph import Graph
 
