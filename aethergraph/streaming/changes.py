@@ -321,7 +321,10 @@ class Target:
             return [(self.node_type(records.kind), every)]
         if "relation" not in records.columns:
             return [(self.edge_type(records.kind), every)]
-        names = records.columns["relation"].tolist()
+        names = records.columns["relation"]
+        if names.dtype.kind == "S":  # of a struct
+            names = np.char.decode(names, "utf-8", "replace")
+        names = names.tolist()
         places: dict[Any, list[int]] = {}
         label = Column(records, every).label("relation")
         for row, name in enumerate(names):

@@ -124,6 +124,20 @@ def test_edges_of_many_types() -> None:
     assert graph[votes].num_edges == 3
 
 
+def test_edge_types_in_a_struct(tmp_path: Path) -> None:
+    kinds = [("user", "votes", "post"), ("user", "writes", "post")]
+    graph = DynamicHeteroGraph({"user": 5, "post": 2}, kinds, 8, huge_pages=False)
+    row = np.dtype([("u", "<u4"), ("v", "<u4"), ("r", "S6")])
+    np.array([(1, 0, b"votes"), (2, 1, b"writes"), (3, 1, b"\xff")], row).tofile(tmp_path / "e")
+    source = FileSource(tmp_path / "e", Schema.struct(row, src="u", dst="v", relation="r"),
+                        follow=False)  # fmt: skip
+    stats = Ingestor(graph, source, dead_letter=tmp_path / "bad", max_bad=1).run()
+    assert (stats.edges, stats.bad) == (2, 1)
+    assert [graph[kind].num_edges for kind in kinds] == [1, 1]
+    (letter,) = letters(tmp_path / "bad")
+    assert "is not one of user,votes,post, votes, user" in letter["reason"]
+
+
 class Texts:
     """Ids of texts, kept beside the graph."""
 
