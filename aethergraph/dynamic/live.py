@@ -69,8 +69,9 @@ class LiveGraph:
         that are taken inside. The snapshot that the block returns keeps the rows that it has.
         Batches that it draws are of that commit, too, with the rows of their nodes and edges:
         ``with graph.reading(): for batch in loader`` holds a commit for an epoch of any loader,
-        whose threads see what this one does when its first batch is asked for. Other threads and
-        coroutines see what is last. Of blocks inside of each other the innermost counts, of those
+        whose threads see what this one does when its first batch is asked for, as do processes that
+        are forked in the block; others do not begin in it. Other threads and coroutines see what is
+        last. Of blocks inside of each other the innermost counts, of those
         of generators, which take turns, the one that began last.
 
         Args:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from aethergraph import _native as native
@@ -35,6 +36,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
     StorageError,
+    UnsupportedError,
 )
 from aethergraph.ids import IdMap
 from aethergraph.protocols import MemorySource, RowSource
@@ -259,7 +261,18 @@ class LiveState:
     # ---- other processes ---------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle where the memory is: the copy reads this graph as it changes."""
+        """Pickle where the memory is: the copy reads this graph as it changes.
+
+        Raises:
+            UnsupportedError: a process begins with it that would not see the commit that this
+                thread holds, or cannot have the memory.
+        """
+        if get_spawning_popen() is not None and self.live.is_reading:
+            raise UnsupportedError(
+                "a worker process that is not forked cannot see the commit of this block of "
+                "reading(), but only the last one: fork it (multiprocessing_context='fork'), take "
+                "threads (num_workers=0), or begin it outside of the block"
+            )
         rows = {
             kind: {
                 name: (one.row_shape, one.dtype_name, one.room, one.base, one.file)

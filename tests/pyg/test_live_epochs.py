@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pyg.common import FRESH
+from torch_geometric.loader import NodeLoader
 
-from aethergraph import DynamicGraph, FeatureStore
-from aethergraph.errors import InvalidArgumentError, SnapshotExpiredError
-from aethergraph.pyg import LinkNeighborLoader, NeighborLoader
+from aethergraph import DynamicGraph
+from aethergraph import FeatureStore as Rows
+from aethergraph.errors import InvalidArgumentError, SnapshotExpiredError, UnsupportedError
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NeighborSampler,
+)
 
 pytestmark = pytest.mark.pyg
 
@@ -170,6 +179,21 @@ def test_persistent_workers_that_began_in_a_block_of_reading_say_why_they_fail()
     loader._iterator = None  # ends the worker now
 
 
+@pytest.mark.parametrize("stock", [False, True])
+def test_workers_that_are_not_forked_do_not_begin_in_a_block_of_reading(stock: bool) -> None:
+    graph = live()
+    options: dict[str, Any] = {"batch_size": 50, **FRESH}
+    loader: Any = NeighborLoader(graph, [2], **options)
+    if stock:
+        stores = FeatureStore.from_graph(graph), GraphStore(graph)
+        loader = NodeLoader(stores, NeighborSampler(stores, [2]), torch.arange(100), **options)
+    with graph.reading(), pytest.raises(UnsupportedError, match="outside of the block"):
+        iter(loader)
+    assert held(graph) == 0
+    turned(graph, 7)
+    assert rows_seen(loader) == {7}
+
+
 # ---- rows of the commit of the edges ---------------------------------------------------------
 
 
@@ -224,7 +248,7 @@ def test_rows_are_of_the_commit_of_the_edges(
 
 def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) -> None:
     np.save(tmp_path / "z.npy", np.zeros((100, 200), np.float32))
-    rows = FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")
+    rows = Rows.load(tmp_path / "z.npy", "uring", memory_budget="1M")
     for snapshot in ("batch", "epoch"):
         graph = stepping()
         loader = make_nodes(graph, snapshot=snapshot, feature_source={"z": rows}, plan_ahead=3)
@@ -236,7 +260,7 @@ def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) ->
 def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
     """There are fewer snapshots than samples that a plan may have."""
     np.save(tmp_path / "z.npy", np.zeros((100, 200), np.float32))
-    rows = FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")
+    rows = Rows.load(tmp_path / "z.npy", "uring", memory_budget="1M")
     graph = stepping()
     loader = NeighborLoader(
         graph, [-1], torch.arange(40).repeat(15), batch_size=1, feature_source={"z": rows},

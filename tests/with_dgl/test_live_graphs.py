@@ -35,6 +35,7 @@ from aethergraph.dgl import (
 )
 from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
 from aethergraph.dgl.testing import GraphLoadingContract, RowLoadingContract
+from aethergraph.errors import UnsupportedError
 
 NODES = 40
 
@@ -284,6 +285,18 @@ def test_rows_and_edges_are_of_the_commit_that_the_caller_holds(
     with graph.reading():
         assert epoch() == [(0, [0.0])] * 4
     assert epoch()[0] == (120, [4.0])
+
+
+@pytest.mark.parametrize("make", [DataLoader, StockLoader])
+def test_workers_that_are_not_forked_do_not_begin_in_a_block_of_reading(make: Any) -> None:
+    graph = changing()
+    sampler = NeighborSampler([-1], prefetch_node_feats=["x"])
+    loader = make(
+        GraphStorage(graph), torch.arange(30), sampler, batch_size=8, num_workers=1,
+        multiprocessing_context="spawn",
+    )  # fmt: skip
+    with graph.reading(), pytest.raises(UnsupportedError, match="outside of the block"):
+        iter(loader)
 
 
 # ---- several types -------------------------------------------------------------------------------

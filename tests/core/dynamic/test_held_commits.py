@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import multiprocessing
+import pickle
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, SubgraphLoader
-from aethergraph.errors import ClosedError, InvalidArgumentError
+from aethergraph.errors import ClosedError, InvalidArgumentError, UnsupportedError
 from aethergraph.loading import prefetch_map
 
 
@@ -186,3 +188,21 @@ def test_coroutines_hold_commits_of_their_own() -> None:
     asyncio.run(both())
     assert sorted(set(seen)) == [98, 99] and len(seen) == 6
     assert graph.num_edges == 92 and graph.stats().snapshots == 0
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_are_not_forked_do_not_begin_inside_of_a_block(method: str) -> None:
+    """They would see what is last, and nothing would say so."""
+    graph, other = live(), live()
+    context: Any = multiprocessing.get_context(method)
+    for one in (graph, SubgraphLoader(graph, [2]).sampler):
+        child = context.Process(target=id, args=(one,))
+        with graph.reading(), pytest.raises(UnsupportedError, match=r"this block of reading\(\)"):
+            child.start()
+    with graph.reading():
+        assert pickle.loads(pickle.dumps(graph)).num_edges == 100  # no process begins
+    with other.reading():
+        child = context.Process(target=id, args=(graph,))
+        child.start()
+        child.join(60)
+    assert child.exitcode == 0
