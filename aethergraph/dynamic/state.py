@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from uuid import uuid4
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
@@ -230,10 +231,13 @@ class LiveState:
         )  # fmt: skip
 
     def _set(
-        self, live: native.NativeLive, *, is_writer: bool, watermark: int | None = None
-    ) -> None:
+        self, live: native.NativeLive, *, is_writer: bool, watermark: int | None = None,
+        memory_name: str | None = None,
+    ) -> None:  # fmt: skip
         self._native: native.NativeLive | None = live
         self.is_writer = is_writer
+        #: Name of what is in memory, in all processes that read it; the next graph has another.
+        self.memory_name = memory_name or uuid4().hex
         #: Held while :attr:`_turn` is. An RLock can be left only by the thread that took it, and
         #: a transaction in a generator or a pool of threads may end in another one.
         self._lock = threading.Lock()
@@ -290,7 +294,7 @@ class LiveState:
         keys = {name: (one.type, one.room, one.base, one.file) for name, one in self.keys.items()}
         bases = (self.rows_base, None if base is None else base.to_json())
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
-        rest = (self.path, keys, sources, self.watermark.file)
+        rest = (self.path, keys, sources, self.watermark.file, self.memory_name)
         return _attach, (type(self), *where, rows, edges, *bases, *rest)
 
     @classmethod
@@ -307,6 +311,7 @@ class LiveState:
         keys: Mapping[str, tuple[str, int, IdMap | None, OpenFile]] | None = None,
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
         watermark: OpenFile | None = None,
+        memory_name: str | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
@@ -323,6 +328,7 @@ class LiveState:
             keys: by node type with keys their type, room, base and file.
             sources: rows that change by themselves, by node type and attribute.
             watermark: its file of the watermark; None: it has none.
+            memory_name: its :attr:`memory_name`.
         """
         self = cls.__new__(cls)
         try:
@@ -350,6 +356,7 @@ class LiveState:
         self._set(
             live, is_writer=False,
             watermark=None if watermark is None else open_descriptors(owner, [watermark])[0],
+            memory_name=memory_name,
         )  # fmt: skip
         self.keys = {
             name: GrowingKeys(kind, room, first_ids, open_descriptors(owner, [fd])[0])

@@ -252,7 +252,7 @@ class SubgraphLoader(Resumable, Profiled):
     def __iter__(self) -> Iterator[Batch]:
         at = self._pin()
         position = self._begin()
-        self._lsn = getattr(at, "lsn", None)
+        self._note_commit(at)
         return Delivery(self._run(position.epoch, position.numbers(), at), position)
 
     def _pin(self) -> Any:

@@ -8,7 +8,14 @@ from typing import Any
 
 from aethergraph.loading.epoch import Position
 from aethergraph.loading.shares import RankShare, Share
-from aethergraph.loading.state import Told, check_state, describe, describe_graph, make_state
+from aethergraph.loading.state import (
+    Told,
+    check_state,
+    describe,
+    describe_commit,
+    describe_graph,
+    make_state,
+)
 
 __all__ = ["Resumable"]
 
@@ -26,7 +33,7 @@ class Resumable:
     _position: Position | None = None  # of the last iteration
     _order_state: Any = None  # what the order of the next iteration is replayed from
     _told: Told | None = None
-    _lsn: int | None = None  # of the commit that all batches of the epoch are of
+    _commit: Told | None = None  # that all batches of the epoch are of
 
     @property
     def _share(self) -> Share:
@@ -55,7 +62,13 @@ class Resumable:
 
     def _tell_graph(self) -> Told:
         is_within = self._position is not None and not self._position.is_over
-        return describe_graph(self._told_graph, self._lsn if is_within else None)
+        return describe_graph(self._told_graph, self._commit if is_within else None)
+
+    def _note_commit(self, at: Any) -> None:
+        """Note the snapshot, or the graph that does not change, that an epoch is of; None: none."""
+        graph = self._told_graph
+        changes = at is not None and getattr(graph, "is_live", False)
+        self._commit = describe_commit(graph, at) if changes else None
 
     def _tell_order(self) -> Any:
         """Return what the order of the epoch is replayed from, if not from the arguments."""
@@ -107,7 +120,8 @@ class Resumable:
         graph = self._told_graph
         commit = None
         if getattr(self, "snapshot", "batch") == "epoch" and getattr(graph, "is_live", False):
-            commit = graph.pinned().lsn  # of the next epoch, not of one that may be running
+            # Of the next epoch, not of one that may be running.
+            commit = describe_commit(graph, graph.pinned())
         epoch, following, order = check_state(
             state, self._arguments(), describe_graph(graph), self._total, commit
         )

@@ -24,7 +24,10 @@ from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.keys import hash_ids, hash_name, mix_key
 
-__all__ = ["Told", "check_state", "describe", "describe_graph", "describe_sampler", "make_state"]
+__all__ = [
+    "Told", "check_state", "describe", "describe_commit", "describe_graph", "describe_sampler",
+    "make_state",
+]  # fmt: skip
 
 VERSION = 1
 Told = dict[str, str]
@@ -49,7 +52,7 @@ def make_state(epoch: int, following: int, order: Any, arguments: Told, graph: T
 
 
 def check_state(
-    state: Any, arguments: Told, graph: Told, total: int, commit: int | None = None
+    state: Any, arguments: Told, graph: Told, total: int, commit: Told | None = None
 ) -> tuple[int, int, Any]:
     """Return epoch, next batch and order of a state that fits a loader.
 
@@ -58,8 +61,8 @@ def check_state(
         arguments: of the loader, as :func:`describe` gives them.
         graph: of the loader, as :func:`describe_graph` gives it.
         total: number of batches of an epoch.
-        commit: of a graph that changes, the one that all batches of the next epoch are of; None:
-            each has its own.
+        commit: of a graph that changes, the one that all batches of the next epoch are of, as
+            :func:`describe_commit` gives it; None: each has its own.
 
     Raises:
         InvalidArgumentError: it is no state of a loader, or that of a loader with other arguments
@@ -79,6 +82,8 @@ def check_state(
     _compare(state["arguments"], arguments, "a loader with", "this one has")
     told, now = dict(_as_table(state["graph"])), dict(graph)
     was, last = (as_count(_as_number(table.pop("lsn", 0)), "lsn") for table in (told, now))
+    named = told.pop("commit", None)
+    now.pop("commit", None)
     _compare(told, now, "a graph with", "this one has")
     if was > last:
         raise InvalidArgumentError(
@@ -86,14 +91,26 @@ def check_state(
             "whole log"
         )
     epoch, following = (as_count(state[part], f"state[{part!r}]") for part in ("epoch", "next"))
-    if commit is not None and following and was != commit:
-        raise InvalidArgumentError(
-            f"the state is of an epoch of commit {was} of the graph, which is at {commit}: "
-            "snapshot='epoch' goes on at the same commit only; take states between epochs"
-        )
+    if commit is not None and following:
+        _check_commit((str(was), named), (commit["lsn"], commit.get("commit")))
     if following > total:
         raise InvalidArgumentError(f"state['next'] = {following}, but an epoch has {total} batches")
     return epoch, following, state["order"]
+
+
+def _check_commit(was: tuple[str, Any], now: tuple[str, str | None]) -> None:
+    """Raise unless a number in the log, and a name in memory, are those of the same commit."""
+    if was[0] != now[0]:
+        raise InvalidArgumentError(
+            f"the state is of an epoch of commit {was[0]} of the graph, which is at {now[0]}: "
+            "snapshot='epoch' goes on at the same commit only; take states between epochs"
+        )
+    if now[1] is not None and was[1] != now[1]:
+        raise InvalidArgumentError(
+            f"the state is of an epoch of commit {shown(was[1])} of a graph in memory, this one "
+            f"is at {now[1]!r}: snapshot='epoch' goes on at the same commit of the same graph "
+            "only; take states between epochs, or keep the graph in a directory"
+        )
 
 
 def _as_table(told: Any) -> Mapping[str, Any]:
@@ -156,7 +173,23 @@ def describe_sampler(sampler: Any) -> Told:
     return told
 
 
-def describe_graph(graph: Any, lsn: int | None = None) -> Told:
+def describe_commit(graph: Any, at: Any = None) -> Told:
+    """Return what tells a commit of a graph that changes from its others.
+
+    In memory there is no log: a commit counts in the processes that have that memory, and no graph
+    that is made later has it, were it made in the same way.
+
+    Args:
+        graph: the graph.
+        at: a snapshot of the commit; None: the last one.
+    """
+    at = graph if at is None else at
+    if graph.store.path is not None:
+        return {"lsn": str(at.lsn)}
+    return {"lsn": "0", "commit": f"{at.commit} in {graph.store.memory_name}"}
+
+
+def describe_graph(graph: Any, commit: Told | None = None) -> Told:
     """Return what tells a graph from others: its sizes, and some of its lists.
 
     It costs the same for graphs of any size. A graph that changes is told by the number of its
@@ -164,12 +197,12 @@ def describe_graph(graph: Any, lsn: int | None = None) -> Told:
 
     Args:
         graph: a graph of one type or of many, or None: nothing is known of it.
-        lsn: of a graph that changes, the commit that the state is of; None: the last.
+        commit: of a graph that changes, the :func:`describe_commit` of the state's; None: the last.
     """
     if graph is None:
         return {}
     if getattr(graph, "is_live", False):
-        return {"live": _live_name(graph), "lsn": str(graph.lsn if lsn is None else lsn)}
+        return {"live": _live_name(graph), **(commit or describe_commit(graph))}
     if graph.is_typed:
         told = {f"nodes of {name}": str(count) for name, count in graph.num_nodes.items()}
         for kind in graph.edge_types:

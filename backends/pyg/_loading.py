@@ -170,7 +170,8 @@ class LoaderMixin(OrderMixin, Profiled):
     def __iter__(self) -> Iterator[Any]:
         at = self._take_commit()  # before an epoch is counted, as it may raise
         position, replayed = self._begin(), self._order_state
-        self._order_state, self._lsn = None, getattr(at, "lsn", None)
+        self._order_state = None
+        self._note_commit(at)
         generators = self._numbers.generators
         now = generators.states()
         if replayed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -444,6 +445,33 @@ def test_an_epoch_of_one_commit_is_not_gone_on_with_at_another(tmp_path: Path) -
     list(islice(other, 6))
     other.load_state_dict(other.state_dict())  # between two epochs
     live.close()
+
+
+def test_an_epoch_of_one_commit_in_memory_goes_on_at_that_one_of_that_graph_only() -> None:
+    def make() -> DynamicGraph:
+        live = DynamicGraph(60, 8)
+        live.insert_edges(np.arange(59), np.arange(1, 60))
+        return live
+
+    def load(live: DynamicGraph, state: Any) -> NeighborLoader:
+        loader = NeighborLoader(live, [2], batch_size=10, snapshot="epoch")
+        loader.load_state_dict(state)
+        return loader
+
+    live = make()
+    loader = NeighborLoader(live, [2], batch_size=10, snapshot="epoch")
+    list(islice(loader, 2))
+    state = loader.state_dict()
+    assert len(list(load(live, state))) == 4
+    assert len(list(load(pickle.loads(pickle.dumps(live)), state))) == 4
+    with pytest.raises(InvalidArgumentError, match="commit of the same graph only"):
+        load(make(), state)
+    live.insert_edges([1], [3])
+    assert loader.state_dict()["graph"] == state["graph"]
+    with pytest.raises(InvalidArgumentError, match=r"an epoch of commit '\d+ in \w+' of a"):
+        load(live, state)
+    list(loader)
+    load(make(), loader.state_dict())  # between two epochs
 
 
 def test_an_epoch_that_is_refused_is_not_counted() -> None:

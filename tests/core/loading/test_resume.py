@@ -255,6 +255,31 @@ def test_an_epoch_of_one_commit_goes_on_at_that_commit_only(tmp_path: Path) -> N
             assert other.state_dict()["graph"] == state["graph"]
 
 
+def test_a_commit_in_memory_is_one_of_its_graph_only() -> None:
+    def make() -> DynamicGraph:
+        live = DynamicGraph(COUNT, 8)
+        live.insert_edges(np.arange(COUNT - 1), np.arange(1, COUNT))
+        return live
+
+    live = make()
+    loader = make_loader(live, snapshot="epoch")
+    list(islice(loader, 2))
+    state = loader.state_dict()
+    other = make_loader(live, snapshot="epoch")
+    other.load_state_dict(state)
+    assert_same(list(other), list(make_loader(live, snapshot="epoch"))[2:])
+    with pytest.raises(InvalidArgumentError, match="commit of the same graph only"):
+        make_loader(make(), snapshot="epoch").load_state_dict(state)
+    live.insert_edges([1], [3])
+    with pytest.raises(InvalidArgumentError, match="of a graph in memory, this one is at"):
+        other.load_state_dict(state)
+    each = make_loader(live)
+    list(islice(each, 2))
+    state = each.state_dict()
+    live.insert_edges([1], [4])
+    make_loader(live).load_state_dict(state)  # each batch has a commit of its own
+
+
 def test_aligned_batches_go_on_too() -> None:
     parts = np.arange(1000) // 50
     running = partition_aligned_batches(parts, 64, seed=5)
