@@ -106,11 +106,11 @@ class Queries:
                 "sort them"
             )
         kind = self._schema.etype(etype)
-        edges = self._schema.edges(kind)
-        ids = np.arange(self._schema.num_edges(kind))
-        if form == "eid":
-            return self._tensors(ids)[0]
-        src, dst = edges.edge_index()
+        with self._schema.graph.reading():  # ids and ends of one commit
+            ids = np.arange(self._schema.num_edges(kind))
+            if form == "eid":
+                return self._tensors(ids)[0]
+            src, dst = self._schema.edges(kind).edge_index()
         if self._schema.numbers[kind].are_input:
             own = self._schema.numbers[kind].own(ids, "eid")
             src, dst = src[own], dst[own]

@@ -299,6 +299,22 @@ def test_workers_that_are_not_forked_do_not_begin_in_a_block_of_reading(make: An
         iter(loader)
 
 
+def test_edges_and_their_ids_are_of_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = changing()
+    graph.insert_edges([1, 2], [3, 4])
+    storage = GraphStorage(graph)
+    count = storage.schema.num_edges
+
+    def num_edges(kind: Any) -> int:
+        found = count(kind)
+        graph.insert_edges([5], [6])
+        return found
+
+    monkeypatch.setattr(storage.schema, "num_edges", num_edges)
+    assert [len(part) for part in storage.edges("all")] == [2, 2, 2]
+    assert len(storage.edges("all")[0]) == 3
+
+
 # ---- several types -------------------------------------------------------------------------------
 
 VOTES, BACK = ("user", "votes", "post"), ("post", "back", "user")
