@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -297,6 +298,20 @@ def test_workers_that_are_not_forked_do_not_begin_in_a_block_of_reading(make: An
     )  # fmt: skip
     with graph.reading(), pytest.raises(UnsupportedError, match="outside of the block"):
         iter(loader)
+
+
+def test_graphbolts_workers_that_are_not_forked_do_not_begin_in_a_block_of_reading() -> None:
+    graph, before = changing(), multiprocessing.get_start_method()
+    seeds = gb.ItemSampler(gb.ItemSet(torch.arange(30), names="seed_nodes"), batch_size=8)
+    pipe = seeds.sample_neighbor(SamplingGraph(graph), [2])
+    pipe = pipe.fetch_feature(FeatureStore(graph), node_feature_keys=["x"])
+    loader = gb.DataLoader(pipe, num_workers=1)
+    multiprocessing.set_start_method("spawn", force=True)  # GraphBolt has no option for it
+    try:
+        with graph.reading(), pytest.raises(UnsupportedError, match="outside of the block"):
+            next(iter(loader))
+    finally:
+        multiprocessing.set_start_method(before, force=True)
 
 
 def test_edges_and_their_ids_are_of_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
