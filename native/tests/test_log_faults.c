@@ -2,6 +2,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -323,6 +326,47 @@ TEST_ONE_THREAD(lost_power) {
         log_remove_files(dir);
     }
     CHECK(lost > 100); /* the test does lose something */
+}
+
+/* ---- a directory that cannot be listed to its end ---------------------------------------- */
+
+static unsigned entries_left = UINT_MAX;
+
+/* In front of the system's. */
+struct dirent *readdir(DIR *entries) {
+    struct dirent *(*next)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
+    if (entries_left == 0) {
+        errno = EIO;
+        return NULL;
+    }
+    entries_left -= entries_left != UINT_MAX;
+    return next(entries);
+}
+
+/* Segments that were not listed would be taken for none, and overwritten. */
+TEST_ONE_THREAD(half_listed) {
+    ae_log_options options = log_options(SEGMENT, AE_LOG_NONE);
+    char dir[128];
+    aether_error err;
+    ae_log *log;
+    uint64_t next;
+    log_dir(dir, sizeof dir, "listed");
+    REQUIRE(fresh_log(dir) == 0);
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    for (unsigned i = 0; i < COMMITS; i++)
+        CHECK_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    const unsigned entries = log_count_files(dir, "");
+    CHECK(log_count_files(dir, ".log") > 2);
+    for (unsigned n = 0; n <= entries; n++) {
+        entries_left = n;
+        CHECK_EQ(log_open(dir, &options, 1, &next, &log, &err), AETHER_E_IO);
+        entries_left = UINT_MAX;
+        CHECK_HAS(err.message, "cannot list the log's directory");
+    }
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+    CHECK_EQ(next, BEFORE + COMMITS + 1);
+    ae_log_close(log);
 }
 
 TEST_MAIN()

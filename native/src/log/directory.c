@@ -90,8 +90,14 @@ static int list(const ae_log_directory *dir, const char *suffix, uint64_t **lsns
         return rc;
     }
     int rc = AETHER_OK;
-    for (struct dirent *entry; !rc && (entry = readdir(entries)) != NULL;) {
+    while (!rc) {
         uint64_t lsn;
+        errno = 0; /* what readdir() leaves at the end of the directory */
+        const struct dirent *entry = readdir(entries);
+        if (!entry && errno)
+            rc = ae_error_os(err, errno, "cannot list the log's directory '%s'", dir->path);
+        if (!entry)
+            break;
         if (!parse_name(entry->d_name, suffix, &lsn))
             continue;
         uint64_t *more = realloc(*lsns, (*count + 1) * sizeof *more);
