@@ -174,7 +174,8 @@ int aether_set_num_threads(int n, aether_error *err);
 /* State that a long call shares with its caller, who sets it to zeros first. While the call runs,
  * another thread may read `done` and `total` (bytes or items) and set `cancel` to 1. If the
  * process's main thread makes the call, it asks `poll` (may be NULL) about every 50 ms in that
- * thread; a result other than 0 sets `cancel`. */
+ * thread; a result other than 0 sets `cancel`. `poll` may call this library, and read what the call
+ * reads. */
 typedef struct aether_task {
     volatile int32_t cancel;
     int32_t reserved;

@@ -205,6 +205,38 @@ TEST(threads_share_a_file) {
     }
 }
 
+/* ---- a task's poll() that reads ------------------------------------------------------ */
+
+static aether_task within_task;
+static unsigned reads_within;
+
+/* As a signal's handler may. */
+static int32_t read_within(void) {
+    aether_error err;
+    io_ranges r = io_random(FILE_SIZE, 20, 6000, ++reads_within);
+    CHECK_OK(aether_io_read(shared, r.requests, r.n, NULL, &err), err);
+    io_check(&r);
+    io_free(&r);
+    within_task.next_poll = 0; /* at the next look again */
+    return 0;
+}
+
+TEST(a_read_within_a_read) {
+    aether_error err;
+    make_file();
+    FOR_EACH_MODE(mode) {
+        REQUIRE_OK(aether_io_open(path, mode, &shared, &err), err);
+        io_ranges r = io_random(FILE_SIZE, 2000, 6000, 1);
+        within_task = (aether_task){.poll = read_within};
+        reads_within = 0;
+        CHECK_OK(aether_io_read(shared, r.requests, r.n, &within_task, &err), err);
+        io_check(&r);
+        io_free(&r);
+        CHECK(reads_within > 4);
+        aether_io_close(shared);
+    }
+}
+
 /* ---- fork ---------------------------------------------------------------------------- */
 
 static bool reads_right(aether_io *io) {

@@ -440,6 +440,105 @@ TEST(threads_gather_at_once) {
     }
 }
 
+/* ---- a task's poll() that gathers ---------------------------------------------------------- */
+
+static struct {
+    aether_row_file *f;
+    const aether_row_options *o;
+    aether_task *outer;
+    unsigned calls, wrong;
+    bool inside;
+} within;
+
+/* As a signal's handler may. */
+static int32_t gather_within(void) {
+    aether_error err;
+    aether_task task = {0};
+    if (within.inside)
+        return 0;
+    within.inside = true;
+    wish w = make_wish(within.o, 700, ++within.calls);
+    within.wrong +=
+        aether_row_gather(within.f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err) != AETHER_OK ||
+        !fulfilled(within.o, &w, w.out);
+    free_wish(&w);
+    within.inside = false;
+    if (within.calls < 20)
+        within.outer->next_poll = 0; /* at the next look again */
+    return 0;
+}
+
+TEST(a_gather_within_a_gather) {
+    aether_error err;
+    begin_test();
+    FOR_EACH_MODE(mode) {
+        aether_row_file *files[2];
+        aether_row_options options[] = {options_for(128, 700, 300 << 10), options_for(64, 300, 1 << 20)};
+        for (int i = 0; i < 2; i++) {
+            options[i].tier = mode->tier;
+            REQUIRE_OK(aether_row_open(path, &options[i], NULL, &files[i], &err), err);
+        }
+        CHECK_EQ(files[0]->plan.workspaces, 1);
+        for (int i = 0; i < 2; i++) { /* of the same file, and of another one */
+            aether_task task = {.poll = gather_within};
+            within.f = files[i];
+            within.o = &options[i];
+            within.outer = &task;
+            within.calls = within.wrong = 0;
+            wish w = make_wish(&options[0], 4000, 3);
+            CHECK_OK(aether_row_gather(files[0], w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err), err);
+            CHECK(fulfilled(&options[0], &w, w.out));
+            CHECK(within.calls > 4);
+            CHECK_EQ(within.wrong, 0);
+            free_wish(&w);
+        }
+        aether_row_close(files[0]);
+        aether_row_close(files[1]);
+    }
+}
+
+/* ---- waiting for a workspace ------------------------------------------------------------------ */
+
+static atomic_bool held, let_go;
+
+static int32_t hold(uint64_t offset, int32_t result) {
+    (void)offset;
+    atomic_store(&held, true);
+    while (!atomic_load(&let_go))
+        usleep(1000);
+    return result;
+}
+
+static int32_t cancel_now(void) {
+    return 1;
+}
+
+TEST(cancelling_while_it_waits_for_a_workspace) {
+    aether_error err;
+    aether_row_file *f;
+    pthread_t thread;
+    begin_test();
+    aether_row_options o = options_for(128, 700, 300 << 10);
+    REQUIRE_OK(aether_row_open(path, &o, NULL, &f, &err), err);
+    CHECK_EQ(f->plan.workspaces, 1);
+    user u = {f, &o, 1, 1, 0};
+    ae_io_set_hooks(&(ae_io_hooks){.result = hold});
+    REQUIRE(pthread_create(&thread, NULL, use, &u) == 0);
+    while (!atomic_load(&held))
+        usleep(1000);
+    aether_task task = {.poll = cancel_now};
+    wish w = make_wish(&o, 10, 3);
+    CHECK_CODE(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, &task, &err),
+               AETHER_E_CANCELLED);
+    atomic_store(&let_go, true);
+    pthread_join(thread, NULL);
+    ae_io_set_hooks(NULL);
+    CHECK_EQ(u.wrong, 0);
+    CHECK_OK(aether_row_gather(f, w.id, 8, w.n, w.out, w.bytes, AETHER_U8, NULL, &err), err);
+    free_wish(&w);
+    aether_row_close(f);
+}
+
 TEST(a_forked_child_gathers) {
     SKIP_FORK_UNDER_SANITIZERS();
     aether_error err;

@@ -10,7 +10,8 @@
  * Caveats: `task` may be NULL everywhere; `done` only grows, in steps of the
  * work units between two checks (some ten thousand items). A look at a task costs
  * a few nanoseconds; between two looks lie microseconds to milliseconds. No lock
- * is held where a task is looked at: `poll` may run anything, this library included.
+ * is held where a task is looked at: `poll` may run anything, this library included, and what the
+ * interrupted call has taken for its thread (a queue, a workspace) is not taken again.
  */
 #ifndef AE_CORE_TASK_H
 #define AE_CORE_TASK_H

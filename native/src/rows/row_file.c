@@ -111,13 +111,13 @@ static int open_io(aether_row_file *f, const ae_io_source *source, const aether_
     return AETHER_OK;
 }
 
-static uint64_t workspace_memory(const aether_row_file *f) {
+uint64_t ae_row_workspace_memory(const aether_row_file *f) {
     return f->plan.workspace - AE_ROW_IO_BYTES;
 }
 
 static int make_workspaces(aether_row_file *f, aether_error *err) {
     for (uint32_t i = 0; i < f->plan.workspaces; i++) {
-        f->workspaces[i].memory = aether_buffer_alloc(workspace_memory(f), err);
+        f->workspaces[i].memory = aether_buffer_alloc(ae_row_workspace_memory(f), err);
         if (!f->workspaces[i].memory)
             return AETHER_E_NO_MEMORY;
     }
@@ -198,7 +198,7 @@ void aether_row_close(aether_row_file *f) {
         return;
     for (uint32_t i = 0; i < f->plan.workspaces; i++)
         if (f->workspaces[i].memory)
-            aether_buffer_free(f->workspaces[i].memory, workspace_memory(f));
+            aether_buffer_free(f->workspaces[i].memory, ae_row_workspace_memory(f));
     ae_cache_destroy(f->cache);
     aether_io_close(f->io);
     free(f);

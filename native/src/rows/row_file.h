@@ -12,7 +12,8 @@
  *   out    each place; the cache gets each frame
  *
  * The budget is divided at opening into workspaces and the cache. A workspace is the memory of one
- * gather at a time; a thread that finds no free workspace waits for one.
+ * gather at a time; a thread that finds no free workspace waits for one. Only a gather within another
+ * one of the thread, from a task's poll(), does not wait: it has memory of its own, beyond the budget.
  *
  * Caveats
  *   - All memory is taken from the budget at opening, except for memory of the I/O threads and
@@ -51,7 +52,8 @@ typedef struct ae_row_division {
 } ae_row_division;
 
 typedef struct ae_row_workspace {
-    atomic_int owner; /* process whose thread has the workspace; 0: free */
+    atomic_int owner;        /* process whose thread has the workspace; 0: free */
+    atomic_uintptr_t thread; /* the thread; 0 before it is noted */
     uint8_t *memory;
 } ae_row_workspace;
 
@@ -76,6 +78,7 @@ struct aether_row_file {
 typedef struct ae_row_job {
     aether_row_file *file;
     ae_row_workspace *workspace;
+    ae_row_workspace own;  /* has memory if the job is within another one of its thread */
     uint64_t item_bytes;   /* bytes of one item (a row, or a frame) in the file */
     uint32_t group;        /* items of a frame */
     uint64_t items;        /* elements of one item, for convert */
@@ -120,6 +123,8 @@ int ae_row_read(ae_row_job *job, aether_error *err);
 
 /* Return the bytes of a workspace with segments of `data` bytes. */
 uint64_t ae_row_workspace_bytes(uint64_t block, uint64_t data, uint32_t segments, uint64_t frame_bytes);
+/* Return the bytes of memory of each workspace of a file. */
+uint64_t ae_row_workspace_memory(const aether_row_file *f);
 /* Return the workspace's list of wanted rows: room for two blocks, the second one to sort with. */
 uint64_t *ae_row_workspace_wanted(const ae_row_workspace *w);
 

@@ -5,8 +5,10 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/dtype.h"
@@ -19,6 +21,7 @@
 #define AT_ONCE 256u /* ids looked up while the cache is entered */
 #define AHEAD   16u  /* ids between fetching a slot of the index and looking at it */
 #define LINE    64u
+#define LOOK_NS 50000000 /* between two looks at the task of a thread that waits */
 
 /* ---- workspaces --------------------------------------------------------------------------- */
 
@@ -29,19 +32,50 @@ static bool take(ae_row_workspace *w, int process) {
                                    &w->owner, &owner, process, memory_order_acquire, memory_order_relaxed);
 }
 
-static ae_row_workspace *take_workspace(aether_row_file *f) {
-    int process = getpid();
-    for (;;) {
+/* Take a free workspace, if there is one. *has: the thread has one already. */
+static ae_row_workspace *take_any(aether_row_file *f, bool *has) {
+    const uintptr_t thread = (uintptr_t)pthread_self();
+    const int process = getpid();
+    *has = false;
+    for (uint32_t i = 0; i < f->plan.workspaces; i++) {
+        ae_row_workspace *w = &f->workspaces[i];
+        if (take(w, process)) {
+            atomic_store_explicit(&w->thread, thread, memory_order_relaxed);
+            return w;
+        }
+        *has |= atomic_load_explicit(&w->thread, memory_order_relaxed) == thread;
+    }
+    return NULL;
+}
+
+static int take_workspace(ae_row_job *j, aether_error *err) {
+    static const struct timespec look = {0, LOOK_NS};
+    aether_row_file *f = j->file;
+    for (bool has;;) {
         unsigned released = atomic_load(&f->released);
-        for (uint32_t i = 0; i < f->plan.workspaces; i++)
-            if (take(&f->workspaces[i], process))
-                return &f->workspaces[i];
-        syscall(SYS_futex, &f->released, FUTEX_WAIT_PRIVATE, released, NULL, NULL, 0);
+        j->workspace = take_any(f, &has);
+        if (j->workspace)
+            return AETHER_OK;
+        if (has) { /* it would wait for itself */
+            j->workspace = &j->own;
+            j->own.memory = aether_buffer_alloc(ae_row_workspace_memory(f), err);
+            return j->own.memory ? AETHER_OK : AETHER_E_NO_MEMORY;
+        }
+        int rc = ae_task_check(j->task, "gathering", err);
+        if (rc)
+            return rc;
+        syscall(SYS_futex, &f->released, FUTEX_WAIT_PRIVATE, released, &look, NULL, 0);
     }
 }
 
-static void give_back(aether_row_file *f, ae_row_workspace *w) {
-    atomic_store_explicit(&w->owner, 0, memory_order_release);
+static void give_back(ae_row_job *j) {
+    aether_row_file *f = j->file;
+    if (j->own.memory) {
+        aether_buffer_free(j->own.memory, ae_row_workspace_memory(f));
+        return;
+    }
+    atomic_store_explicit(&j->workspace->thread, 0, memory_order_relaxed);
+    atomic_store_explicit(&j->workspace->owner, 0, memory_order_release);
     atomic_fetch_add(&f->released, 1);
     syscall(SYS_futex, &f->released, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
@@ -160,15 +194,16 @@ int ae_row_begin(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_
     ae_task_begin(task, n);
     if (n && (!ids || !out))
         return ae_error_set(err, AETHER_E_INVALID, "ids and out are needed");
-    j->workspace = take_workspace(f);
+    rc = take_workspace(j, err);
+    if (rc)
+        return rc;
     j->wanted = ae_row_workspace_wanted(j->workspace);
     return AETHER_OK;
 }
 
 int ae_row_end(ae_row_job *j, int rc, aether_error *err) {
-    aether_row_file *f = j->file;
-    give_back(f, j->workspace);
-    return ae_io_end(f->io, rc, err);
+    give_back(j);
+    return ae_io_end(j->file->io, rc, err);
 }
 
 int aether_row_gather(aether_row_file *f, const void *ids, uint32_t id_bytes, uint64_t n, void *out,

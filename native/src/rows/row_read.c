@@ -261,7 +261,7 @@ int ae_row_read(ae_row_job *job, aether_error *err) {
     flow w = {.job = job};
     if (job->num_wanted == 0)
         return AETHER_OK;
-    int rc = ae_io_own_queue(job->file->io, &w.queue, err);
+    int rc = ae_io_take_queue(job->file->io, &w.queue, err);
     if (rc)
         return rc;
     lay_out(&w);
@@ -278,6 +278,7 @@ int ae_row_read(ae_row_job *job, aether_error *err) {
         check_cancel(&w);
         begin(&w, s);
     }
+    ae_io_give_back_queue(w.queue);
     if (w.rc && err)
         *err = w.error;
     return w.rc;

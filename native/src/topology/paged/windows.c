@@ -381,8 +381,13 @@ int ae_windows_stream(const ae_paged *p, const ae_fetch *jobs, const ae_span *sp
     s.hot = __atomic_load_n(&p->hot,
                             __ATOMIC_ACQUIRE); /* values may get their page cache while other threads read */
     s.learns = s.hot && (staging->learns || ae_hot_pages_holds_all(s.hot));
-    int rc = num_spans ? reserve(&s, staging, err) : AETHER_OK;
-    if (!rc && num_spans)
-        rc = ae_io_own_queue(p->io, &s.queue, err);
-    return rc || !num_spans ? rc : run_stream(&s);
+    if (!num_spans)
+        return AETHER_OK;
+    int rc = reserve(&s, staging, err);
+    rc = rc ? rc : ae_io_take_queue(p->io, &s.queue, err);
+    if (rc)
+        return rc;
+    rc = run_stream(&s);
+    ae_io_give_back_queue(s.queue);
+    return rc;
 }
