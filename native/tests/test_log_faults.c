@@ -328,6 +328,34 @@ TEST_ONE_THREAD(lost_power) {
     CHECK(lost > 100); /* the test does lose something */
 }
 
+/* ---- a sync that is interrupted ----------------------------------------------------------- */
+
+static unsigned interrupted;
+
+static int interrupt_once(int fd) {
+    if (interrupted++ % 2)
+        return fdatasync(fd);
+    errno = EINTR;
+    return -1;
+}
+
+/* Some file systems of user space let a signal end it. */
+TEST_ONE_THREAD(an_interrupted_sync_is_made_again) {
+    ae_log_options options = log_options(SEGMENT, AE_LOG_SYNC);
+    char dir[128];
+    aether_error err;
+    ae_log *log;
+    uint64_t next;
+    ae_os_set_write_hooks(&(ae_os_write_hooks){.fsync = interrupt_once, .fdatasync = interrupt_once});
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "eintr"), &options, 1, &next, &log, &err), err);
+    for (unsigned i = 0; i < COMMITS; i++)
+        CHECK_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    ae_os_set_write_hooks(NULL);
+    CHECK(interrupted > 2 * COMMITS);
+    CHECK(log_count_files(dir, ".log") > 2);
+}
+
 /* ---- a directory that cannot be listed to its end ---------------------------------------- */
 
 static unsigned entries_left = UINT_MAX;

@@ -86,8 +86,8 @@ static int replace(const ae_log_directory *dir, uint64_t first_lsn, const ae_log
     if (fd < 0)
         return errno;
     int os_errno = ae_os_write_all(fd, bytes, bytes->size, &offset);
-    if (!os_errno && ae_os_calls.fsync(fd) != 0)
-        os_errno = errno;
+    if (!os_errno)
+        os_errno = ae_os_fsync(fd);
     close(fd);
     if (!os_errno)
         os_errno = put_aside(dir, first_lsn, false);
@@ -147,7 +147,8 @@ int ae_log_cut(const ae_log_directory *dir, const uint64_t *segments, uint64_t n
             return failure(dir, segments[left - 1], os_errno, err);
     }
     const int rc = left ? shorten(dir, segments[left - 1], lsn, err) : AETHER_OK;
-    if (!rc && ae_os_calls.fsync(dir->fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EBADF)
-        return ae_error_os(err, errno, "cannot sync the log's directory '%s'", dir->path);
+    const int os_errno = rc ? 0 : ae_os_fsync(dir->fd);
+    if (os_errno && os_errno != EINVAL && os_errno != ENOTSUP && os_errno != EBADF)
+        return ae_error_os(err, os_errno, "cannot sync the log's directory '%s'", dir->path);
     return rc;
 }

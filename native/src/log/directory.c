@@ -54,9 +54,10 @@ void ae_log_directory_close(ae_log_directory *dir) {
 
 /* Some file systems cannot sync a directory and say so: nothing to be done. */
 static int sync_directory(const ae_log_directory *dir, aether_error *err) {
-    if (ae_os_calls.fsync(dir->fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EBADF)
+    const int os_errno = ae_os_fsync(dir->fd);
+    if (!os_errno || os_errno == EINVAL || os_errno == ENOTSUP || os_errno == EBADF)
         return AETHER_OK;
-    return ae_error_os(err, errno, "cannot sync the log's directory '%s'", dir->path);
+    return ae_error_os(err, os_errno, "cannot sync the log's directory '%s'", dir->path);
 }
 
 /* Return whether `name` is wal-<16 hex digits>.<suffix>, and the number, which is 1 to 2^63 - 1. */
@@ -164,7 +165,7 @@ static int fill_with_zeros(int fd, uint64_t size) {
     for (uint64_t offset = 0; offset < size && !os_errno;)
         os_errno = ae_os_write_all(fd, zeros, ae_min_u64(FILL_CHUNK, size - offset), &offset);
     free(zeros);
-    return os_errno ? os_errno : ae_os_calls.fsync(fd) ? errno : 0;
+    return os_errno ? os_errno : ae_os_fsync(fd);
 }
 
 /* Return a descriptor, or -1 and an errno; then the space is given back. */
@@ -186,11 +187,11 @@ static int put_header(const ae_log_directory *dir, int fd, const ae_log_header *
                       const char *to) {
     uint64_t offset = 0;
     int os_errno = ae_os_write_all(fd, header, sizeof *header, &offset);
+    if (!os_errno)
+        os_errno = ae_os_fdatasync(fd);
     if (os_errno)
         return os_errno;
-    if (ae_os_calls.fdatasync(fd) != 0 || ae_os_calls.rename(dir->fd, from, to) != 0)
-        return errno;
-    return 0;
+    return ae_os_calls.rename(dir->fd, from, to) != 0 ? errno : 0;
 }
 
 int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,
@@ -235,7 +236,7 @@ void ae_log_drop_spare(const ae_log_directory *dir, ae_log_spare *spare) {
 static void keep_spare(const ae_log_directory *dir, ae_log_spare *spare) {
     char name[NAME_ROOM];
     name_of(INT64_MAX, "free", name);
-    if (ae_os_calls.fsync(spare->fd) != 0 || ae_os_calls.rename(dir->fd, SPARE_NAME, name) != 0) {
+    if (ae_os_fsync(spare->fd) != 0 || ae_os_calls.rename(dir->fd, SPARE_NAME, name) != 0) {
         ae_log_drop_spare(dir, spare);
         return;
     }
@@ -254,8 +255,8 @@ bool ae_log_fill_some(const ae_log_directory *dir, uint64_t size, ae_log_spare *
     }
     const uint64_t n = ae_min_u64(FILL_CHUNK, size - spare->end);
     void *zeros = calloc(1, FILL_CHUNK);
-    const bool good = zeros && ae_os_write_all(spare->fd, zeros, n, &spare->end) == 0 &&
-                      ae_os_calls.fdatasync(spare->fd) == 0;
+    const bool good =
+        zeros && ae_os_write_all(spare->fd, zeros, n, &spare->end) == 0 && ae_os_fdatasync(spare->fd) == 0;
     free(zeros);
     if (!good)
         ae_log_drop_spare(dir, spare);

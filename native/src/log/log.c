@@ -118,7 +118,7 @@ static int sync_now(ae_log *log, bool unlock, aether_error *err) {
     log->syncing = true;
     if (unlock)
         pthread_mutex_unlock(&log->lock);
-    int os_errno = ae_os_calls.fdatasync(log->fd) != 0 ? errno : 0;
+    int os_errno = ae_os_fdatasync(log->fd);
     if (unlock)
         pthread_mutex_lock(&log->lock);
     log->syncing = false;

@@ -259,19 +259,12 @@ int aether_replace_write(aether_replace *r, const void *data, uint64_t size, uin
 
 /* ---- commit and abort -------------------------------------------------------- */
 
-static int sync_retrying(int fd) {
-    int failed;
-    do
-        failed = ae_os_calls.fsync(fd);
-    while (failed && errno == EINTR);
-    return failed;
-}
-
 /* Some file systems cannot sync a directory and say so: nothing to be done. */
 static int sync_directory(const aether_replace *r, aether_error *err) {
-    if (sync_retrying(r->dir) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EBADF)
+    const int os_errno = ae_os_fsync(r->dir);
+    if (!os_errno || os_errno == EINVAL || os_errno == ENOTSUP || os_errno == EBADF)
         return AETHER_OK;
-    return ae_error_os(err, errno, "'%s' is written and in place, but its directory could not be synced",
+    return ae_error_os(err, os_errno, "'%s' is written and in place, but its directory could not be synced",
                        r->path);
 }
 
@@ -287,8 +280,10 @@ static void release(aether_replace *r) {
 int aether_replace_sync(aether_replace *r, aether_error *err) {
     if (r->owner != getpid())
         return not_owner(r, err);
-    if (!r->synced && sync_retrying(r->fd) != 0)
-        return ae_error_os(err, errno, "cannot write '%s' to disk (the old file, if any, is kept)", r->path);
+    const int os_errno = r->synced ? 0 : ae_os_fsync(r->fd);
+    if (os_errno)
+        return ae_error_os(err, os_errno, "cannot write '%s' to disk (the old file, if any, is kept)",
+                           r->path);
     r->synced = true;
     return AETHER_OK;
 }

@@ -32,6 +32,22 @@ void ae_os_set_write_hooks(const ae_os_write_hooks *hooks) {
     ae_os_calls.fdatasync = hooks->fdatasync ? hooks->fdatasync : system_calls.fdatasync;
 }
 
+static int sync_retrying(int (*sync)(int fd), int fd) {
+    int failed;
+    do
+        failed = sync(fd);
+    while (failed && errno == EINTR);
+    return failed ? errno : 0;
+}
+
+int ae_os_fsync(int fd) {
+    return sync_retrying(ae_os_calls.fsync, fd);
+}
+
+int ae_os_fdatasync(int fd) {
+    return sync_retrying(ae_os_calls.fdatasync, fd);
+}
+
 int ae_os_write_all(int fd, const void *data, uint64_t size, uint64_t *offset) {
     const char *from = data;
     while (size > 0) {

@@ -27,6 +27,10 @@ extern ae_os_write_hooks ae_os_calls;
 /* Replace the calls, for tests. Members left NULL, or a NULL table, mean the system's own. */
 void ae_os_set_write_hooks(const ae_os_write_hooks *hooks);
 
+/* Sync a file, again where a signal interrupts that. Return 0 or an errno. */
+int ae_os_fsync(int fd);
+int ae_os_fdatasync(int fd);
+
 /* Write all bytes at *offset, which moves on by what was written. Return 0 or an errno. */
 int ae_os_write_all(int fd, const void *data, uint64_t size, uint64_t *offset);
 
