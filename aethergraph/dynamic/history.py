@@ -194,7 +194,8 @@ class History:
             except BaseException as error:
                 self._store = None  # some commits may be done: another call begins anew
                 now = self._directory.current()
-                if isinstance(error, CorruptFileError) and now != reader.current:
+                gone = isinstance(error, (CorruptFileError, MissingFileError))
+                if gone and now != reader.current:
                     raise OutOfRangeError(
                         f"lsn = {until}: {self._directory.path} was merged meanwhile, which gave "
                         f"up the commits up to {now['lsn']}",

@@ -116,4 +116,54 @@ TEST(what_cannot_be_read_is_cut) {
     free(bytes);
 }
 
+/* ---- a reader beside a writer --------------------------------------------------------------- */
+
+typedef struct late {
+    log_replay replay;
+    const char *path;
+    const uint8_t *bytes; /* of the whole segment */
+    uint64_t lsn;         /* the commit before the one whose frame comes late */
+} late;
+
+/* The segment is in memory by now: its writer goes on. */
+static int write_late(void *user, const ae_log_commit *commit, aether_error *err) {
+    late *l = user;
+    if (commit->lsn == l->lsn)
+        log_write_file(l->path, l->bytes, SEGMENT);
+    return log_check_commit(&l->replay, commit, err);
+}
+
+/* A reader may find the end of the log before a frame was written, and behind it what was written later. */
+TEST(a_frame_that_is_written_while_its_segment_is_read) {
+    enum { LATE = 6 };
+    char dir[128], path[200];
+    uint8_t payload[LOG_MAX_PAYLOAD];
+    aether_error err;
+    ae_log_directory d;
+    uint64_t *segments, count, next, offset = AE_LOG_HEADER_BYTES;
+    ae_log_options options = log_options(SEGMENT, AE_LOG_SYNC);
+    snprintf(path, sizeof path, "%s/%s", log_dir(dir, sizeof dir, "late"), first_name);
+    uint8_t *bytes = twelve(dir, path, &options), *torn = log_read_file(path, SEGMENT);
+    for (uint64_t lsn = 1; lsn < LATE; lsn++)
+        offset += ae_log_frame_bytes(log_payload(lsn, payload));
+    memset(torn + offset, 0, ae_log_frame_bytes(log_payload(LATE, payload)));
+    log_write_file(path, torn, SEGMENT);
+    REQUIRE_OK(ae_log_directory_open(dir, &d, &err), err);
+    REQUIRE_OK(ae_log_list_segments(&d, &segments, &count, &err), err);
+    late l = {{1, 1}, path, bytes, LATE - 1};
+    CHECK_OK(ae_log_examine(&d, log_graph, segments, count, 1, write_late, &l, &next, &err), err);
+    CHECK_EQ(next, 13);
+    CHECK_EQ(l.replay.next, 13);
+    log_write_file(path, torn, SEGMENT); /* one that does not come is damage */
+    l.replay = (log_replay){1, 1};
+    l.lsn = 0;
+    CHECK_CODE(ae_log_examine(&d, log_graph, segments, count, 1, write_late, &l, &next, &err),
+               AETHER_E_CORRUPT);
+    CHECK_EQ(next, LATE);
+    free(segments);
+    ae_log_directory_close(&d);
+    free(torn);
+    free(bytes);
+}
+
 TEST_MAIN()

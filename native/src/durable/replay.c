@@ -190,9 +190,15 @@ static int enter(ae_replay *r, const ae_log_commit *frame, uint64_t *at, bool *l
     return begin(r, frame->lsn, err);
 }
 
+/* Return whether a code is of what a replay needs besides the log: memory, and the base's file. */
+static bool is_of_others(int rc) {
+    return rc == AETHER_E_NO_MEMORY || rc == AETHER_E_CANCELLED || rc == AETHER_E_IO ||
+           rc == AETHER_E_FILE_CHANGED || rc == AETHER_E_TRUNCATED;
+}
+
 /* Say which commit it is that does not fit. What is no fault of its bytes stays as it is. */
 static int misfit(const ae_log_commit *frame, int rc, aether_error *err) {
-    if (rc == AETHER_E_NO_MEMORY || rc == AETHER_E_CANCELLED || rc == AETHER_E_IO)
+    if (is_of_others(rc))
         return rc;
     const aether_error cause = *err;
     return ae_error_at(err, rc == AETHER_E_VERSION ? rc : AETHER_E_CORRUPT, -1, (int64_t)frame->lsn,
@@ -229,7 +235,7 @@ int ae_replay_frame(void *replay, const ae_log_commit *frame, aether_error *err)
         return rc;
     err = err ? err : &own; /* what is wrong with a commit is told by the code, too */
     rc = enter(r, frame, &at, &last, err);
-    if (rc == AETHER_E_INVALID)
+    if (rc == AETHER_E_INVALID || rc == AETHER_E_LIMIT) /* LIMIT: no commit numbers are left */
         return rc;
     if (!rc)
         rc = apply_all(r, frame, at, err);

@@ -45,8 +45,9 @@ static void unload(loaded *s) {
         close(s->fd);
 }
 
-static int read_beginning(const loaded *s, void *bytes, uint64_t size, aether_error *err) {
-    for (uint64_t done = 0; done < size;) {
+/* Read bytes [from, size) of the file to where they belong in `bytes`. */
+static int read_file(const loaded *s, void *bytes, uint64_t from, uint64_t size, aether_error *err) {
+    for (uint64_t done = from; done < size;) {
         ssize_t got = pread(s->fd, (uint8_t *)bytes + done, size - done, (off_t)done);
         if (got < 0 && errno == EINTR)
             continue;
@@ -74,7 +75,7 @@ static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16],
         return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)s->held, (int64_t)first_lsn,
                            "log segment '%s' is cut short at byte %" PRIu64 ", before its first commit",
                            s->path, s->held);
-    rc = read_beginning(s, &header, sizeof header, err);
+    rc = read_file(s, &header, 0, sizeof header, err);
     rc = rc ? rc : ae_log_header_check(&header, graph, first_lsn, s->held, s->path, err);
     if (rc && rc != AETHER_E_TRUNCATED)
         return rc;
@@ -86,7 +87,7 @@ static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16],
     if (!s->bytes)
         return AETHER_E_NO_MEMORY;
     s->size = header.size;
-    rc = read_beginning(s, s->bytes, s->held, err);
+    rc = read_file(s, s->bytes, 0, s->held, err);
     memcpy(s->bytes, &header, sizeof header); /* the one that was checked: a writer may use the file again */
     return rc;
 }
@@ -104,8 +105,8 @@ static int settle(const loaded *s, uint64_t from, uint64_t end, uint64_t next, a
     if (offset == end)
         return AETHER_OK;
     int os_errno = ae_os_write_all(s->fd, (const uint8_t *)s->bytes + offset, end - offset, &offset);
-    if (!os_errno && ae_os_calls.fdatasync(s->fd) != 0)
-        os_errno = errno;
+    if (!os_errno)
+        os_errno = ae_os_fdatasync(s->fd);
     if (os_errno)
         return ae_error_os(err, os_errno, "cannot write the end of log segment '%s'", s->path);
     if (s->size - end >= AE_LOG_UNIT) { /* a mark that cannot be written is none */
@@ -125,23 +126,57 @@ typedef struct reading {
     uint64_t *next;
 } reading;
 
-/* Replay one segment up to `end`, the first lsn of the next one (0 if this is the last). */
-static int replay(const loaded *s, uint64_t end, const reading *r, aether_error *err) {
-    uint64_t offset = AE_LOG_HEADER_BYTES, lsn = s->bytes->first_lsn, synced = lsn - 1;
-    while (lsn != end) {
-        const ae_log_frame *frame = ae_log_frame_at(s->bytes, offset);
-        if (!frame || frame->lsn != lsn)
+/* How far a segment has been replayed. */
+typedef struct place {
+    uint64_t offset, lsn; /* of the frame that would be next */
+    uint64_t synced;      /* the frames say that commits up to it are on disk */
+} place;
+
+/* Replay the frames that check, up to `end`. */
+static int replay_frames(const loaded *s, uint64_t end, const reading *r, place *at, aether_error *err) {
+    while (at->lsn != end) {
+        const ae_log_frame *frame = ae_log_frame_at(s->bytes, at->offset);
+        if (!frame || frame->lsn != at->lsn)
             break;
-        ae_log_commit commit = {lsn, frame->ns, frame->payload, frame->size, frame->ops};
-        *r->next = lsn;
-        int rc = lsn >= r->from ? r->apply(r->user, &commit, err) : AETHER_OK;
+        ae_log_commit commit = {at->lsn, frame->ns, frame->payload, frame->size, frame->ops};
+        *r->next = at->lsn;
+        int rc = at->lsn >= r->from ? r->apply(r->user, &commit, err) : AETHER_OK;
         if (rc)
             return rc;
-        synced = ae_max_u64(synced, frame->synced);
-        offset += ae_log_frame_bytes(frame->size);
-        lsn++;
+        at->synced = ae_max_u64(at->synced, frame->synced);
+        at->offset += ae_log_frame_bytes(frame->size);
+        at->lsn++;
     }
-    *r->next = lsn;
+    *r->next = at->lsn;
+    return AETHER_OK;
+}
+
+/* Return whether the frame that does not check was on disk, as the rest of the last segment says. A
+ * writer may have gone on while the segment was read, so that the rest is newer than the frame: it is read
+ * again, and if the frame checks now, *at moves on. */
+static int find_damage(const loaded *s, const reading *r, place *at, bool *damaged, aether_error *err) {
+    for (;;) {
+        const uint64_t lsn = at->lsn;
+        *damaged = ae_log_find_witness(s->bytes, at->offset, lsn) != 0;
+        if (!*damaged || r->settles)
+            return AETHER_OK;
+        int rc = read_file(s, s->bytes, at->offset, s->held, err);
+        rc = rc ? rc : replay_frames(s, 0, r, at, err);
+        if (rc || at->lsn == lsn)
+            return rc;
+    }
+}
+
+/* Replay one segment up to `end`, the first lsn of the next one (0 if this is the last). */
+static int replay(const loaded *s, uint64_t end, const reading *r, aether_error *err) {
+    place at = {AE_LOG_HEADER_BYTES, s->bytes->first_lsn, s->bytes->first_lsn - 1};
+    bool damaged = end != 0;
+    int rc = replay_frames(s, end, r, &at, err);
+    if (!rc && !end && s->held == s->size)
+        rc = find_damage(s, r, &at, &damaged, err);
+    if (rc)
+        return rc;
+    const uint64_t lsn = at.lsn, offset = at.offset;
     if (s->held < s->size)
         return with_remedy(ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)s->held, (int64_t)lsn,
                                        "log segment '%s' is cut short at byte %" PRIu64 " of %" PRIu64
@@ -150,8 +185,7 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
                            r->dir, lsn, err);
     if (lsn == end)
         return AETHER_OK;
-    uint64_t witness = end ? 0 : ae_log_find_witness(s->bytes, offset, lsn);
-    if (end || witness)
+    if (damaged)
         return with_remedy(ae_error_at(err, AETHER_E_CORRUPT, (int64_t)offset, (int64_t)lsn,
                                        "log segment '%s' is damaged at byte %" PRIu64 ": commit %" PRIu64
                                        " was on disk, as %s after it says, but does not check",
@@ -161,8 +195,8 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
         return AETHER_OK;
     const ae_log_frame *mark = ae_log_mark_at(s->bytes, offset);
     if (mark && mark->lsn == lsn)
-        synced = ae_max_u64(synced, mark->synced);
-    return settle(s, synced + 1, offset, lsn, err);
+        at.synced = ae_max_u64(at.synced, mark->synced);
+    return settle(s, at.synced + 1, offset, lsn, err);
 }
 
 static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint64_t num_segments,
