@@ -185,6 +185,7 @@ class NativeSnapshot:
             ffi.from_buffer("int64_t[]", dst),
             len(src),
             ffi.from_buffer("uint8_t[]", out),
+            lend(None, 0),
             err,
         )
         if code:

@@ -929,9 +929,9 @@ typedef struct aether_live_memory {
      * GiB at most) every time. NULL: refused, AETHER_E_NO_MEMORY. */
     void *(*reserve)(void *context, uint64_t size);
     /* Take memory for bytes [offset, offset + size) of what was reserved at `data`; their content is
-     * anything. Called in ascending order, once for each byte, arena_bytes in total at most. Return 0; else
-     * it is refused, and the change that needs it fails with AETHER_E_NO_MEMORY and is undone. NULL: there is
-     * nothing to do. */
+     * anything. Called in ascending order, once for each byte, and again for those that could then not be
+     * locked (AETHER_LIVE_LOCKED), arena_bytes in total at most. Return 0; else it is refused, and the change
+     * that needs it fails with AETHER_E_NO_MEMORY and is undone. NULL: there is nothing to do. */
     int (*commit)(void *context, void *data, uint64_t offset, uint64_t size);
     /* Take back what was reserved; in the process that did it. */
     void (*release)(void *context, void *data, uint64_t size);
@@ -1048,8 +1048,8 @@ int aether_live_insert_one(aether_live *g, uint32_t relation, int64_t src, int64
 int64_t aether_live_insert_plain(aether_live *g, uint32_t relation, int64_t src, int64_t dst,
                                  aether_error *err);
 /* Delete, for each of n pairs, all edges from src[i] to dst[i], or only the one of edge_ids[i] (may
- * be NULL). Pairs without an edge are left out of `deleted`. Lists by time are read whole, once for each
- * pair. Fails as aether_live_insert() does. */
+ * be NULL). Pairs without an edge are left out of `deleted`. Lists by time are read whole, short ones once
+ * for each pair. Fails as aether_live_insert() does. */
 int aether_live_delete(aether_live *g, uint32_t relation, const int64_t *src, const int64_t *dst,
                        const int64_t *edge_ids, uint64_t n, uint64_t *deleted, aether_error *err);
 /* Give up the next `count` edge ids of a relation, as if that many edges had been inserted and deleted: to
@@ -1100,9 +1100,10 @@ typedef struct aether_live_commit_info {
 int aether_snapshot_describe(const aether_snapshot *s, uint32_t relation, aether_live_commit_info *out,
                              aether_error *err);
 /* Find for each of n pairs whether there is an edge from src[i] to dst[i]. Where both layouts are stored, the
- * shorter list is asked. Lists by time are read whole. */
+ * shorter list is asked. Lists by time are read whole. `task` counts pairs. */
 int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const int64_t *src,
-                              const int64_t *dst, uint64_t n, uint8_t *out, aether_error *err);
+                              const int64_t *dst, uint64_t n, uint8_t *out, aether_task *task,
+                              aether_error *err);
 
 /* Find the nodes whose list in one layout may differ between commit `since` and the snapshot's: those that
  * were changed by commits after `since`, ascending. *count is their number, of which at most `capacity` are

@@ -141,8 +141,9 @@ static inline void model_check_edges(const aether_snapshot *s, uint32_t relation
     for (uint64_t i = 0; i < l->n; i++)
         for (int k = 0; k < 2; k++)
             expected[k] |= l->edges[i].id == minor[k];
-    REQUIRE_OK(aether_snapshot_has_edges(s, relation, csc ? minor : major, csc ? major : minor, 2, has, &err),
-               err);
+    REQUIRE_OK(
+        aether_snapshot_has_edges(s, relation, csc ? minor : major, csc ? major : minor, 2, has, NULL, &err),
+        err);
     CHECK_EQ(has[0], expected[0]);
     CHECK_EQ(has[1], expected[1]);
 }

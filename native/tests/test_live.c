@@ -515,7 +515,7 @@ TEST_ONE_THREAD(a_snapshot_that_is_held_too_long_expires) {
     CHECK_HAS(err.message, "take a new one");
     CHECK_CODE(old->ops->fetch(old, &list.start, 1, (uint64_t *)ids, &err), AETHER_E_EXPIRED);
     CHECK_CODE(old->ops->edge_ids(old, &list.start, 1, (uint64_t *)ids, &err), AETHER_E_EXPIRED);
-    CHECK_CODE(aether_snapshot_has_edges(s, 0, &major, &major, 1, &found, &err), AETHER_E_EXPIRED);
+    CHECK_CODE(aether_snapshot_has_edges(s, 0, &major, &major, 1, &found, NULL, &err), AETHER_E_EXPIRED);
     aether_live_count(g, &stats);
     CHECK_EQ(stats.snapshots, 0);
     aether_snapshot *now = live_pin(g);

@@ -388,7 +388,7 @@ TEST(what_is_refused_names_the_relation) {
     CHECK_HAS(err.message, "max_src = 64");
     aether_snapshot *s = live_pin(g);
     CHECK_CODE(aether_snapshot_describe(s, 2, &info, &err), AETHER_E_RANGE);
-    CHECK_CODE(aether_snapshot_has_edges(s, 2, &node, &node, 1, &found, &err), AETHER_E_RANGE);
+    CHECK_CODE(aether_snapshot_has_edges(s, 2, &node, &node, 1, &found, NULL, &err), AETHER_E_RANGE);
     CHECK(!aether_snapshot_topology(s, 2, AETHER_LIVE_CSC));
     CHECK(!aether_snapshot_topology(s, 0, 3));
     CHECK(aether_snapshot_topology(s, 0, AETHER_LIVE_CSR));

@@ -135,7 +135,7 @@ SWEEP(transactions, {
     USE(insert_plain(g, NODES + 2000, HUB, err));
     MAKE(aether_live_abort(g, err));
     MAKE(aether_snapshot_take(g, &s, err));
-    USE(aether_snapshot_has_edges(s, 0, ids, ids, NODES, found, err));
+    USE(aether_snapshot_has_edges(s, 0, ids, ids, NODES, found, NULL, err));
     CHECK(found[HUB] && !found[HUB + 1]);
 done:
     aether_snapshot_release(s);

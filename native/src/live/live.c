@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/task.h"
 #include "live/handle.h"
 #include "live/snapshot.h"
 #include "os/membarrier.h"
@@ -262,18 +263,27 @@ int ae_live_check_ids(const char *name, const int64_t *ids, uint64_t n, uint64_t
     return AETHER_OK;
 }
 
+#define PAIRS 64 /* between two looks at the task */
+
 int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const int64_t *src,
-                              const int64_t *dst, uint64_t n, uint8_t *out, aether_error *err) {
+                              const int64_t *dst, uint64_t n, uint8_t *out, aether_task *task,
+                              aether_error *err) {
     int rc = ae_graph_check_relation(s->graph, relation, err);
     if (!rc)
         rc = ae_live_check_ids("src", src, n, s->counts[relation].num_src, err);
     if (!rc)
         rc = ae_live_check_ids("dst", dst, n, s->counts[relation].num_dst, err);
+    ae_task_begin(task, n);
     for (uint64_t i = 0; !rc && i < n; i++) {
         bool found;
-        rc = ae_snapshot_has_edge(s, relation, (uint32_t)src[i], (uint32_t)dst[i], &found, err);
-        out[i] = found;
+        if (i % PAIRS == 0)
+            rc = ae_task_check(task, "looking for edges", err);
+        if (!rc)
+            rc = ae_snapshot_has_edge(s, relation, (uint32_t)src[i], (uint32_t)dst[i], &found, task, err);
+        if (!rc)
+            out[i] = found;
     }
+    ae_task_add(task, n);
     return rc;
 }
 

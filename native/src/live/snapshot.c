@@ -365,7 +365,8 @@ int aether_snapshot_changed(const aether_snapshot *s, uint32_t relation, uint32_
 
 #define SEARCH 256
 
-static int search_all(const ae_view *s, ae_list list, uint32_t id, bool *found, aether_error *err) {
+static int search_all(const ae_view *s, ae_list list, uint32_t id, bool *found, aether_task *task,
+                      aether_error *err) {
     uint64_t positions[SEARCH], ids[SEARCH];
     int rc = AETHER_OK;
     for (uint64_t done = 0; !rc && !*found && done < list.degree;) {
@@ -376,6 +377,8 @@ static int search_all(const ae_view *s, ae_list list, uint32_t id, bool *found, 
         for (uint64_t i = 0; !rc && i < n; i++)
             *found |= ids[i] == id;
         done += n;
+        if (!rc && done % AE_TASK_ITEMS == 0)
+            rc = ae_task_check(task, "looking for edges", err);
     }
     return rc;
 }
@@ -400,7 +403,7 @@ static int search_sorted(const ae_view *s, ae_list list, uint32_t id, bool *foun
 }
 
 int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t src, uint32_t dst, bool *found,
-                         aether_error *err) {
+                         aether_task *task, aether_error *err) {
     const ae_view *csc = view_of(s, relation, AETHER_LIVE_CSC);
     const ae_view *csr = view_of(s, relation, AETHER_LIVE_CSR);
     const uint64_t major[2] = {dst, src};
@@ -416,5 +419,5 @@ int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t s
     const ae_list list = by_dst ? in : out;
     const uint32_t id = by_dst ? src : dst;
     return view->table->order == AETHER_ORDER_ID ? search_sorted(view, list, id, found, err)
-                                                 : search_all(view, list, id, found, err);
+                                                 : search_all(view, list, id, found, task, err);
 }

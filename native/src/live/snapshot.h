@@ -54,8 +54,8 @@ ae_topology_ops ae_view_ops_over(const ae_view *v);
 /* Pin the last commit of a graph. */
 int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_error *err);
 
-/* Find whether there is an edge from src to dst, which exist. */
+/* Find whether there is an edge from src to dst, which exist. The task is looked at within long lists. */
 int ae_snapshot_has_edge(const aether_snapshot *s, uint32_t relation, uint32_t src, uint32_t dst, bool *found,
-                         aether_error *err);
+                         aether_task *task, aether_error *err);
 
 #endif
