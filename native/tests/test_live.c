@@ -491,6 +491,43 @@ TEST_ONE_THREAD(a_reader_that_holds_the_arena_is_named) {
     aether_live_close(g);
 }
 
+/* ---- cancelling ---- */
+
+static aether_task *looked_at;
+static unsigned looks, looks_left;
+
+static int32_t cancel_later(void) {
+    looks++;
+    looked_at->next_poll = 0; /* at the next look again */
+    return looks_left-- == 0;
+}
+
+TEST_ONE_THREAD(looking_for_edges_is_cancelled) {
+    enum { EDGES = 200000 };
+    live_spec o = plain;
+    o.arena_bytes = 16 << 20;
+    aether_live *g = live_make(o);
+    const int64_t hub = 1, none = 5;
+    aether_error err;
+    uint8_t found;
+    CHECK_OK(aether_live_begin(g, &err), err);
+    for (unsigned i = 0; i < EDGES; i++)
+        CHECK_OK(live_insert(g, hub, 7, &err), err);
+    CHECK_OK(aether_live_commit(g, &err), err);
+    aether_snapshot *s = live_pin(g);
+    aether_task task = {.poll = cancel_later};
+    looked_at = &task;
+    looks_left = 2; /* in the midst of the list */
+    CHECK_CODE(aether_snapshot_has_edges(s, 0, &none, &hub, 1, &found, &task, &err), AETHER_E_CANCELLED);
+    CHECK_EQ(looks, 3);
+    task = (aether_task){0};
+    CHECK_OK(aether_snapshot_has_edges(s, 0, &none, &hub, 1, &found, &task, &err), err);
+    CHECK_EQ(found, 0);
+    CHECK_EQ(task.done, 1);
+    aether_snapshot_release(s);
+    aether_live_close(g);
+}
+
 /* ---- snapshots ---- */
 
 TEST_ONE_THREAD(a_snapshot_that_is_held_too_long_expires) {

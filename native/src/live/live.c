@@ -283,7 +283,8 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
         if (!rc)
             out[i] = found;
     }
-    ae_task_add(task, n);
+    if (!rc)
+        ae_task_add(task, n);
     return rc;
 }
 
