@@ -123,3 +123,21 @@ def test_more_changes_of_rows_than_there_is_room_for(tmp_path: Path) -> None:
     with History(tmp_path / "g", 8) as history:
         then: Any = history.at(11)
         assert (then.node_attrs["x"].gather([0]) == 9).all()
+
+
+def test_a_merge_between_listing_the_log_and_opening_it(tmp_path: Path) -> None:
+    graph = DynamicGraph.open(tmp_path / "g", NODES, durability="none")
+    graph.insert_edge(1, 2)
+    history = History(tmp_path / "g")
+    assert history.at(1).num_edges == 1
+    graph.insert_edge(2, 3)
+    segments = sorted((tmp_path / "g").glob("wal-*.log"))
+    graph.merge()
+    graph.close()
+    for path in (tmp_path / "g").glob("wal-*.log"):
+        path.unlink()
+    for path in segments:  # a name that is listed, and cannot be opened
+        path.symlink_to(tmp_path / "gone")
+    with pytest.raises(OutOfRangeError, match="was merged meanwhile"):
+        history.at(2)
+    history.close()
