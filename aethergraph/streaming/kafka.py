@@ -48,8 +48,8 @@ class KafkaSource(SchemaSource):
         name: name under which the graph keeps the offsets; None: the topic. Under another name it
             is another stream, which is read from its beginning.
         start: where partitions begin that the graph knows nothing of: ``"earliest"`` or
-            ``"latest"``. The graph keeps the ends that it began at. Partitions that are added to
-            the topic later are read from their first message.
+            ``"latest"``, which leaves out what came to a partition before it was found, at each
+            start until the graph has a message of it.
         partitions: partitions to read; None: all there are.
         on_gap: what to do where messages are gone that the graph has not had, because the topic
             keeps them for a limited time: ``"error"``, or ``"earliest"``: go on with the first
@@ -103,8 +103,6 @@ class KafkaSource(SchemaSource):
         self._consumer: Any = None
         #: Number of the next message by partition.
         self._next: dict[int, int] = {}
-        #: Where partitions began that the graph knew nothing of.
-        self._begins: dict[int, int] = {}
         #: Number of the message that each partition ended before, when its end was reached.
         self._ends: dict[int, int] = {}
         #: Number behind the last message that came while its partition was paused.
@@ -155,7 +153,6 @@ class KafkaSource(SchemaSource):
                 )
         self._ends, self._dropped = {}, {}
         self._assign(found if self._wanted is None else self._wanted, offsets)
-        self._begins = {p: place for p, place in self._next.items() if p not in offsets}
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
         """Return the messages that are there."""
@@ -250,10 +247,6 @@ class KafkaSource(SchemaSource):
             return set()
         return {p for p in self._next if self._end_reached(p) is not None}
 
-    def begins(self) -> dict[int, int]:
-        """Return where partitions began that the graph knew nothing of, if not at the first."""
-        return self._begins if self._start == "latest" else {}
-
     def _end_reached(self, partition: int) -> int | None:
         """Return where a partition ended behind all that was read; None: messages may be left.
 
@@ -302,8 +295,6 @@ class KafkaSource(SchemaSource):
         """Begin to read partitions where the graph goes on; new ones only if they answer."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        # A graph that has others, while all are read, had it too, if it had been there.
-        at_end = self._start == "latest" and (not offsets or self._wanted is not None)
         added = []
         for partition in sorted(partitions):
             try:
@@ -312,7 +303,7 @@ class KafkaSource(SchemaSource):
                 if are_new:
                     continue  # its leader is not there yet: there will be another look
                 raise self._failed(f"partition {partition}: {_text(error)}") from None
-            place = offsets.get(partition, end if at_end else first)
+            place = offsets.get(partition, first if self._start == "earliest" else end)
             if place < first:
                 place = self._pass_gap(partition, place, first)
             self._next[partition] = place

@@ -139,21 +139,11 @@ class Loop:
         if check is not None:
             check(self.graph.offsets(_marks_of(self._name)))
         self.source.open(offsets)
-        self._save_begins()
         self._ask_lag(force=True)
         if self._cut is not None:
             self._cuts = Cuts(self._cut, self._name, offsets)
         self._note_commit()
         self._stats.state = "running"
-
-    def _save_begins(self) -> None:
-        """Keep where partitions begin: the next run would begin those without a commit later."""
-        ask = getattr(self.source, "begins", None)
-        begins = {} if ask is None else ask()
-        if begins:
-            with self.graph.transaction():
-                for partition, place in begins.items():
-                    self.graph.set_offset(self._name, partition, place)
 
     @property
     def _has_stream(self) -> bool:

@@ -163,8 +163,6 @@ class Source(Protocol):
     - ``needs_disk``: True if they are to be on disk before that call;
     - ``stalled``: a text while the other end cannot be reached, else None;
     - ``ended() -> partitions``: those that will give nothing any more, as far as is known;
-    - ``begins() -> {partition: number}``: numbers that partitions began at in :meth:`open`, to be
-      kept before anything is read, so that the next run goes on there;
     - ``describe(partition) -> str``: the partition in words, such as a file's name;
     - ``at_once``: most records that a poll returns, which an ingestor that shares Python with
       other threads makes smaller;

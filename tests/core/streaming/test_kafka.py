@@ -262,28 +262,6 @@ def test_it_begins_at_the_end_if_asked(broker: Broker, topic: str) -> None:
     assert edges(graph) == [(0, v) for v in range(10, 15)]
 
 
-def test_the_end_that_it_began_at_is_kept(broker: Broker, topic: str) -> None:
-    broker.make_topic(topic, 2)
-    for v in range(3):  # one by one, as above
-        for partition in range(2):
-            broker.send(topic, partition, records(partition, v, v + 1))
-    graph = small()
-
-    def source(**options: Any) -> KafkaSource:
-        return kafka_source(topic, broker.address, JSON, start="latest", **options)
-
-    with Ingestor(graph, source(partitions=[0])) as ingestor:
-        broker.send(topic, 0, records(0, 3, 5))
-        ingestor.drain(WAIT)
-    with Ingestor(graph, source(partitions=[0, 1])) as ingestor:  # one that is asked for later
-        ingestor.drain(WAIT)
-    assert graph.offsets(topic) == {0: 5, 1: 3}
-    broker.send(topic, 1, records(1, 3, 5))  # while nobody reads
-    with Ingestor(graph, source()) as ingestor:
-        ingestor.drain(WAIT)
-    assert edges(graph) == [(0, 3), (0, 4), (1, 3), (1, 4)]
-
-
 def test_training_goes_on_beside_a_fast_topic(broker: Broker, topic: str) -> None:
     from aethergraph import NeighborSampler
 
