@@ -227,7 +227,7 @@ class Steps:
         path = self.journal.path(name)
         try:
             with open(path, "wb") as file:
-                array.tofile(file)
+                file.write(np.ascontiguousarray(array).data)  # tofile() hides that a disk is full
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
