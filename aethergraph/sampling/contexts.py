@@ -99,10 +99,9 @@ class ContextSampler(KeyedSampler):
     taken again. It ends with ``budget`` rows, or when none are left. Differences from the paper: it
     counts cells, this counts rows; and it draws children at random, this can take the latest.
 
-    No row or edge that has a time later than that of the seed is in a context; times are what is
-    called ``time_attr``, of rows and of edges. A list is in the order of one of them: an edge type
-    that has such times and leads to rows that have them, too, is refused. So is one that has them
-    while its reverse has not.
+    No row that has a time later than that of the seed is in a context; times are what is called
+    ``time_attr``. Rows without such times are seen by those of the edges that lead to them, if they
+    have any; an edge type that has them while its reverse has not is refused there.
 
     A context depends on (key, seed, time) and the graph alone, not on the other seeds, on threads
     or on storage.
@@ -158,7 +157,7 @@ class ContextSampler(KeyedSampler):
         self.fanout = _fanouts(fanout, self.references)
         self._types = graph.node_types
         times_of = times_of_nodes(graph, time_attr)
-        _check_reverses(graph, self.references, time_attr)
+        _check_reverses(graph, self.references, time_attr, times_of)
         relations: list[native.NativeRelation] = []
         #: Ways from row to row, in the order in which a row adds others.
         self.links: tuple[Link, ...] = tuple(
@@ -317,13 +316,15 @@ def _reverse_of(kind: EdgeType) -> EdgeType:
 
 
 def _check_reverses(
-    graph: HeteroGraph, references: Sequence[EdgeType], time_attr: str | None
+    graph: HeteroGraph, references: Sequence[EdgeType], time_attr: str | None,
+    times_of: Mapping[str, Values],
 ) -> None:  # fmt: skip
     """Raise where of an edge type and its reverse one alone has times: all the other's are seen."""
     for kind in references:
         pair = [own for own in (kind, _reverse_of(kind)) if own in graph.edge_types]
         timed = [own for own in pair if _edge_times(graph[own], "csc", time_attr) is not None]
-        if timed and timed != pair:
+        # The lists of an edge type lead to rows of its source.
+        if timed and any(own not in timed and own[0] not in times_of for own in pair):
             raise InvalidArgumentError(
                 f"time_attr = {time_attr!r}: {timed[0]} has it and its reverse has not, but the "
                 "lists of both are followed: give both their times, as "
@@ -347,14 +348,9 @@ def _follow(
         if kind not in graph.edge_types:
             kind, layout = link.edge_type, "csr"
     view = graph[kind]
-    times, times_of_edges = times_of.get(far), _edge_times(view, layout, time_attr)
-    if times is not None and times_of_edges is not None:
-        raise InvalidArgumentError(
-            f"time_attr = {time_attr!r}: the edges of {kind} have it and so have the nodes of type "
-            f"{far!r} that they lead to, and a list is in the order of one of them: give each edge "
-            "the latest of its own time and those of its nodes, under a name that no node type has"
-        )
-    times = times_of_edges if times is None else times
+    times = times_of.get(far)
+    if times is None:
+        times = _edge_times(view, layout, time_attr)
     number = {name: i for i, name in enumerate(graph.node_types)}
     relation = make_relation(view, layout, None, times, number[near], number[far])
     return view, layout, relation

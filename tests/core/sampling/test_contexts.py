@@ -314,8 +314,10 @@ def test_times_of_rows_and_of_edges_that_lead_to_them() -> None:
     found = ContextSampler(graph, **options).sample({"user": [0]}, {"user": [6]})
     assert found.length.tolist() == [2]
     graph["user"].attrs["t"] = np.array([1])
-    with pytest.raises(errors.InvalidArgumentError, match=r"edges of .*rev_of.* nodes of .*'user'"):
-        ContextSampler(graph, **options)
+    graph["order"].attrs["t"] = np.array([5, 7])  # of rows they count, and not those of edges
+    for time, length in ((6, 2), (7, 3)):
+        found = ContextSampler(graph, **options).sample({"user": [0]}, {"user": [time]})
+        assert found.length.tolist() == [length]
 
 
 @pytest.mark.parametrize("timed", [BOUGHT, ("user", "rev_of", "order")])
