@@ -127,7 +127,7 @@ def _watermark_in(dtype: np.dtype[Any], watermark: int, unit: str | None) -> Any
         return own.astype(dtype)[0]
     counts, wrong = convert_times(own.view(np.int64), unit, to)
     if wrong is None:
-        return counts.view(dtype)[0]
+        return counts.view(dtype.newbyteorder("="))[0]  # int64 are in the order of this machine
     if watermark > 0:
         return None
     raise InvalidArgumentError(

@@ -137,6 +137,16 @@ def test_far_datetimes_are_capped_as_near_ones() -> None:
     assert graph.cap(near)[0] == np.datetime64(-1, "s")
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "us", "10us", "ns"])
+def test_datetimes_of_the_other_byte_order_are_capped(unit: str) -> None:
+    graph = make(unit="datetime64[us]")
+    graph.set_watermark("s", int(np.datetime64("2025-01-01", "us").astype(np.int64)))
+    times = np.array(["2024-01-01", "2030-01-01"], f"datetime64[{unit}]")
+    capped = graph.cap(times.astype(times.dtype.newbyteorder()))
+    assert capped.tolist() == np.minimum(times, np.datetime64("2025-01-01")).tolist()
+    assert np.datetime_data(capped.dtype) == np.datetime_data(times.dtype)
+
+
 def test_numbers_of_other_dtypes_are_capped_exactly() -> None:
     graph = make()
     graph.set_watermark("s", 2**60 + 1)
