@@ -465,6 +465,10 @@ class NativeLive:
         self._check(lib.aether_live_reclaim(self._handle, self._err))
         self.drop_former()
 
+    def reap(self) -> None:
+        """Free the snapshots of processes that have ended; overdue ones stay."""
+        self._check(lib.aether_live_reap(self._handle, self._err))
+
     def _check(self, code: int) -> None:
         if code:
             fail(code, self._err)

@@ -82,8 +82,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
         edge_attrs: attributes of edges by name: ``(shape of a row, dtype)``.
         edge_id_bytes: 8, or 4: an edge takes a third less memory, and is inserted faster, but after
             2^32 - 1 edges, deleted ones included, no more can be inserted.
-        max_snapshot_age: seconds after which a snapshot may expire if its memory is needed; None:
-            a snapshot that is held keeps its memory.
+        max_snapshot_age: seconds after which a snapshot expires when memory is needed: the arena is
+            full or 64 KiB of older lists wait, an attribute of nodes has 65,536 more versions of
+            rows than there are nodes, or a merge has come. None: a snapshot that is held keeps its
+            memory.
         max_nodes: most nodes there can be; None: 2^32 - 1.
         huge_pages: ask for huge pages where the system has them.
         mlock: keep the edges in memory, so that they are never swapped out.

@@ -270,6 +270,11 @@ class GrowingRows:
         return len(self._superseded)
 
     @property
+    def num_versions(self) -> int:
+        """Number of versions that are in use, of rows as they are and as they were."""
+        return int(self._count[0]) - len(self._free)
+
+    @property
     def num_free(self) -> int:
         """Number of rows that :meth:`change` has room for."""
         return len(self._free) + len(self._rows) - 1 - int(self._count[0])

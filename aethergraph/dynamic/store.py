@@ -58,6 +58,8 @@ _RECLAIM_AFTER = 16
 _LOOK_SECONDS = 0.05
 #: Time between looks for readers that have ended or are overdue, while they keep versions of rows.
 _LOOK_HARD_SECONDS = 1.0
+#: Versions of the rows of an attribute, beside one for each node, that overdue readers may keep.
+_KEPT_VERSIONS = 1 << 16
 
 
 def _is_quick(kind: EdgeKind, time: Any, weight: Any) -> bool:
@@ -182,11 +184,22 @@ class LiveStore(LiveState):
         changed = [rows for table in self.node_rows.values() for rows in table.values()]
         if any(rows.num_waiting > _RECLAIM_AFTER for rows in changed):
             if self.is_writer and monotonic() - self._looked >= _LOOK_HARD_SECONDS:
-                self.live.reclaim()
-                self._looked = monotonic()
+                self._look_for_readers()
             oldest = self.live.count().oldest_commit
             for rows in changed:
                 rows.reclaim(oldest)
+
+    def _look_for_readers(self) -> None:
+        """Forget readers that have ended, and where versions of rows are many, overdue ones."""
+        if any(
+            rows.num_versions > self.count_nodes(node_type, self.live) + _KEPT_VERSIONS
+            for node_type, table in self.node_rows.items()
+            for rows in table.values()
+        ):
+            self.live.reclaim()
+        else:
+            self.live.reap()
+        self._looked = monotonic()
 
     # ---- edges -------------------------------------------------------------------------------
 

@@ -1062,6 +1062,8 @@ int aether_live_add_nodes(aether_live *g, uint32_t relation, uint64_t num_src, u
 /* Reuse now what no snapshot needs any more, free the snapshots of processes that have ended, and let
  * overdue ones expire, also inside of a transaction. All this happens by itself when there is need. */
 int aether_live_reclaim(aether_live *g, aether_error *err);
+/* Free the snapshots of processes that have ended. Those of others stay, overdue or not. */
+int aether_live_reap(aether_live *g, aether_error *err);
 
 /* One commit of a live graph, all relations of it, which stays as it is. It keeps old versions from
  * being reused until it is released, and must not outlive its aether_live. Every use of one that has

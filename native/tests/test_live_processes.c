@@ -84,6 +84,7 @@ TEST(a_forked_child_reads_on_and_cannot_write) {
         good &= live_delete(g, 1, 1, NULL) == AETHER_E_UNSUPPORTED;
         good &= aether_live_begin(g, NULL) == AETHER_E_UNSUPPORTED;
         good &= aether_live_reclaim(g, NULL) == AETHER_E_UNSUPPORTED;
+        good &= aether_live_reap(g, NULL) == AETHER_E_UNSUPPORTED;
         good &= aether_snapshot_renew(t, NULL) == AETHER_E_UNSUPPORTED;
         aether_snapshot_release(t); /* leaves the parent's pin alone */
         good &= snapshots(g) == 1;
@@ -141,6 +142,7 @@ TEST(a_reader_that_is_killed_lets_go) {
     for (int64_t i = 0; i < 90; i++)
         CHECK_OK(insert(g, 1, i), err);
     CHECK_OK(aether_live_reclaim(g, &err), err);
+    CHECK_OK(aether_live_reap(g, &err), err);
     aether_live_count(g, &stats);
     CHECK(stats.retired_bytes > 90 * 16); /* the child may still read all of it */
     CHECK_EQ(stats.oldest_pid, c.pid);
@@ -161,6 +163,31 @@ TEST(a_reader_that_is_killed_lets_go) {
 }
 
 /* Nothing is written any more to a graph that goes on elsewhere: what it counts are readers that live. */
+TEST(killed_readers_are_freed_and_overdue_ones_stay) {
+    live_spec spec = plain;
+    spec.max_snapshot_age = 1; /* nanosecond */
+    aether_live *g = live_make(spec);
+    aether_snapshot *held;
+    aether_error err = {0};
+    child c;
+    if (start(&c)) {
+        aether_snapshot *t;
+        finish(aether_snapshot_take(g, &t, NULL) == AETHER_OK && say(c.done[1]) && hear(c.go[0]));
+    }
+    CHECK(hear(c.done[0]));
+    CHECK_OK(aether_snapshot_take(g, &held, &err), err);
+    CHECK_OK(insert(g, 1, 2), err);
+    CHECK_EQ(kill(c.pid, SIGKILL), 0);
+    CHECK_EQ(waitpid(c.pid, NULL, 0), c.pid);
+    CHECK_EQ(snapshots(g), 2);
+    CHECK_OK(aether_live_reap(g, &err), err);
+    CHECK_EQ(snapshots(g), 1);
+    CHECK_OK(aether_live_reclaim(g, &err), err);
+    CHECK_EQ(snapshots(g), 0);
+    aether_snapshot_release(held);
+    aether_live_close(g);
+}
+
 TEST(a_killed_reader_of_a_retired_graph_does_not_count) {
     aether_live *g = make();
     aether_error err = {0};

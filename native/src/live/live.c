@@ -243,6 +243,13 @@ int aether_live_reclaim(aether_live *g, aether_error *err) {
     return AETHER_OK;
 }
 
+int aether_live_reap(aether_live *g, aether_error *err) {
+    const int rc = ae_live_check_writer(g, err);
+    if (!rc)
+        ae_pins_reap(&g->graph.pins, UINT64_MAX, 0);
+    return rc;
+}
+
 /* ---- reading ---- */
 
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err) {
