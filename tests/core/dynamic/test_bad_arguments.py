@@ -321,6 +321,26 @@ def test_keys_that_are_refused_undo_the_transaction(tmp_path: Path) -> None:
         assert graph.num_nodes == 0
 
 
+def test_what_fails_before_there_is_a_change_undoes_nothing() -> None:
+    graph = make_live(Form(), 3)
+    typed = DynamicHeteroGraph({"a": 3}, [("a", "x", "a")], 1)
+    calls: list[tuple[type[Exception], Callable[[], object]]] = [
+        (TypeError, lambda: graph.insert_edge(1, 2, nope=3)),  # type: ignore[call-arg]
+        (TypeError, lambda: graph.insert_edges([1])),  # type: ignore[call-arg]
+        (errors.UnsupportedError, lambda: graph.ids.add(["a"])),
+        (KeyError, lambda: graph.node_attrs.__delitem__("nope")),
+        (errors.AetherError, lambda: typed["nope"].add(1)),
+        (errors.UnsupportedError, lambda: typed.ids["a"].add(["a"])),
+    ]
+    with graph.transaction(), typed.transaction():
+        graph.insert_edge(0, 1)
+        typed["a"].add(1)
+        for error, call in calls:
+            with pytest.raises(error):
+                call()
+    assert graph.has_edge(0, 1) and typed["a"].num_nodes == 4
+
+
 def test_a_refused_change_leaves_the_transaction_of_another_thread_alone() -> None:
     graph = make_live(Form(), 3)
     with graph.transaction():
