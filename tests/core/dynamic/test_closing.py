@@ -87,8 +87,8 @@ def test_it_waits_for_the_transaction_of_another_thread(durable: bool, tmp_path:
         pool.submit(opened.__enter__).result(60)
         pool.submit(graph.insert_edge, 1, 2).result(60)
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()  # here: a machine may stand still for longer than that
             graph.close()
         timer.join()
         assert not graph.closed
