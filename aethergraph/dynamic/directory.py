@@ -451,8 +451,9 @@ class LiveDirectory:
 
     @_named
     def withdraw(self) -> None:
-        """Undo :meth:`publish`."""
-        (self.path / "LIVE").unlink(missing_ok=True)
+        """Undo :meth:`publish`, unless another process may have published since."""
+        if self._lock is not None:
+            (self.path / "LIVE").unlink(missing_ok=True)
 
     # ---- base and rows ---------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import json
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -263,16 +263,31 @@ class Journal(LogReader):
         with self._alone(), store.taking_turns(), self._flushing:
             if store.journal is not self:
                 return  # another thread has closed it
-            live = store.live
-            with ExitStack() as stack:
-                # Last: if Ctrl-C comes before this, another call closes what is still open.
-                stack.callback(store.forget)
-                stack.callback(directory.unlock)
-                stack.callback(directory.withdraw)
-                # A snapshot that is held keeps the lists, and would keep the log locked.
-                stack.callback(live.close_journal)
-                live.flush()
-                directory.write_json("CURRENT", {**directory.current(), "closed": live.lsn})
+            failure: AetherError | None = None
+            if store.is_writer:  # else a call that Ctrl-C has ended came as far as this
+                try:
+                    store.live.flush()
+                    end = {**directory.current(), "closed": store.live.lsn}
+                    directory.write_json("CURRENT", end)
+                except AetherError as error:
+                    failure = error
+            # A snapshot that is held keeps the lists, and would keep the log locked.
+            steps = (self._close_log, directory.withdraw, directory.unlock, store.forget)
+            try:
+                for step in steps:
+                    try:
+                        step()
+                    except AetherError as error:
+                        failure = failure or error
+            except BaseException:
+                store.is_writer = False  # Ctrl-C: there may be no log; another call goes on here
+                raise
+            if failure is not None:
+                raise failure
+
+    def _close_log(self) -> None:
+        with suppress(AetherError):  # after a failed sync, or where a call before has closed it
+            self._store.live.close_journal()
 
     def flush(self) -> None:
         """Wait until all commits so far are on disk."""
