@@ -442,6 +442,7 @@ class Journal(LogReader):
         live = self._store.live
         former, fresh = live.memory, None
         last, last_lsn = live.take_last().commit, live.written_lsn
+        before = self.directory.published()
         if last_lsn > lsn:
             live.flush()  # if the disk fails here, the log goes on as it is
         try:
@@ -452,12 +453,20 @@ class Journal(LogReader):
             live.become(fresh)
             live.retire(former)
         except BaseException as error:
-            if live.memory is not former:
-                live.retire(former)  # Ctrl-C: readers would stay with the former lists
+            if fresh is not None and self.directory.published() != before:
+                # Ctrl-C, say: there is no way back, for readers may have the fresh lists already.
+                if live.memory is former:
+                    live.become(fresh)
+                live.retire(former)
+                if isinstance(error, AetherError):
+                    return  # of a sync: who attaches needs no file that survives a crash
                 raise
-            if fresh is not None:
-                fresh.close_journal()
-            self._log_on(live, last_lsn)
+            try:
+                if fresh is not None:
+                    with suppress(AetherError):
+                        fresh.close_journal()
+            finally:
+                self._log_on(live, last_lsn)
             with suppress(AetherError):  # else those who attach find nobody until the next merge
                 self.publish()
             if not isinstance(error, AetherError):

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +29,41 @@ def make(path: Path) -> DynamicGraph:
     return graph
 
 
-def test_flush_and_lsn_beside_merges(tmp_path: Path) -> None:
+def test_flush_and_lsn_beside_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make(tmp_path / "g")
     graph.insert_edges(*np.random.default_rng(0).integers(0, 100, (2, 5000)))
     last, stop, failures = graph.lsn, threading.Event(), list[BaseException]()
+    asked = threading.Semaphore(0)
 
     def ask() -> None:
         try:
             while not stop.is_set():
+                assert graph.lsn == last
+                asked.release()
                 graph.flush()
                 assert graph.lsn == last
         except BaseException as error:
             failures.append(error)
+            asked.release(100)
 
+    open_journal = _native.NativeLive.open_journal
+
+    def wait(*args: Any) -> None:
+        """Let the thread ask while the log is closed."""
+        while asked.acquire(blocking=False):
+            pass
+        asked.acquire(timeout=0.2)  # it may be waiting in flush() already
+        open_journal(*args)
+
+    monkeypatch.setattr(_native.NativeLive, "open_journal", wait)
     asking = threading.Thread(target=ask)
     asking.start()
+    assert asked.acquire(timeout=60)
     for _ in range(4):
         graph.merge()
     stop.set()
     asking.join(60)
-    assert not failures
+    assert not asking.is_alive() and not failures
     graph.close()
 
 
@@ -137,6 +153,77 @@ def test_a_memory_that_cannot_be_published_is_not_gone_on_in(
     graph.close()
     with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
         assert again.num_edges == 61 and again.features.gather([7])[0, 0] == 59
+
+
+@pytest.mark.parametrize("fails", ["interrupted", "disk"])
+def test_readers_that_attach_before_a_merge_fails_follow_the_graph(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the merge ends between its publication of the coming memory, and the use of it."""
+    graph = make(tmp_path / "g")
+    graph.update_nodes([7], x=[[70]])
+    children = list[Any]()
+
+    def attach_and_fail(*_: Any) -> None:
+        monkeypatch.undo()
+        children.extend(in_child(_read, tmp_path / "g"))
+        assert children[1].poll(60) and children[1].recv()
+        raise KeyboardInterrupt if fails == "interrupted" else StorageError(errno.EIO, "no", "LIVE")
+
+    publish = LiveDirectory.publish
+
+    def publish_and_fail(self: LiveDirectory, address: dict[str, Any]) -> None:
+        publish(self, address)
+        attach_and_fail()
+
+    if fails == "interrupted":
+        monkeypatch.setattr(_native.NativeLive, "become", attach_and_fail)
+    else:
+        monkeypatch.setattr(LiveDirectory, "publish", publish_and_fail)
+    with pytest.raises(KeyboardInterrupt) if fails == "interrupted" else nullcontext():
+        graph.merge()
+    child, pipe = children
+    for number in range(60):
+        graph.insert_edge(number, number)
+        graph.update_nodes([7], x=[[number]])
+        if number == 40:
+            graph.merge()
+        pipe.send(True)
+        assert pipe.poll(60)
+        assert pipe.recv() == (number + 2, number)
+    pipe.send(False)
+    child.join(60)
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
+        assert again.num_edges == 61 and again.features.gather([7])[0, 0] == 59
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError(errno.EIO, "no", "wal")])
+def test_the_log_goes_on_though_that_of_coming_lists_is_not_closed_well(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make(tmp_path / "g")
+    close, closed = _native.NativeLive.close_journal, list[Any]()
+
+    def close_and_fail(self: _native.NativeLive) -> None:
+        close(self)
+        closed.append(self)
+        if len(closed) == 2:  # the first one was the graph's own
+            raise error
+
+    def refuse(*_: Any) -> None:
+        raise StorageError(errno.ENOSPC, "no space", "LIVE")
+
+    monkeypatch.setattr(_native.NativeLive, "close_journal", close_and_fail)
+    monkeypatch.setattr(LiveDirectory, "publish", refuse)
+    with nullcontext() if isinstance(error, StorageError) else pytest.raises(KeyboardInterrupt):
+        graph.merge()
+    monkeypatch.undo()
+    assert len(closed) == 2
+    graph.insert_edge(5, 6)
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
+        assert again.num_edges == 2
 
 
 def _read_late(pipe: Any, path: Path) -> None:
