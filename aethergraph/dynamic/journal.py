@@ -192,9 +192,6 @@ class Journal(LogReader):
         self._merging = threading.Lock()
         #: Thread that holds it.
         self._merger: int | None = None
-        #: Held while the log is flushed, or is closed and perhaps opened again. Whoever writes and
-        #: needs it has the turn already.
-        self._flushing = threading.RLock()
         #: Last base that this session has written, and those before it that are still there.
         self._written: str | None = None
         self._superseded = list[str]()
@@ -260,7 +257,7 @@ class Journal(LogReader):
         """Wait until all commits are on disk, and let another process write, whatever fails."""
         store, directory = self._store, self.directory
         # To the end: what another thread changed meanwhile would not be in the log.
-        with self._alone(), store.taking_turns(), self._flushing:
+        with self._alone(), store.taking_turns():
             if store.journal is not self:
                 return  # another thread has closed it
             failure: AetherError | None = None
@@ -291,8 +288,17 @@ class Journal(LogReader):
 
     def flush(self) -> None:
         """Wait until all commits so far are on disk."""
-        with self._flushing:  # else a merge may have closed the log for a moment
-            self._store.live.flush()
+        store = self._store
+        while True:
+            live = store.live
+            try:
+                # Without a lock: a signal's handler may wait for a merge here, and that for us.
+                return live.flush()
+            except InvalidArgumentError:
+                if store.has_turn or not store.is_writer:
+                    raise
+            with store.taking_turns():
+                pass  # a merge had closed the log for a moment, or it was closed for good
 
     # ---- writing -----------------------------------------------------------------------------
 
@@ -406,7 +412,7 @@ class Journal(LogReader):
         self._make_current(base, {**state, "ids": ids} if ids else state)
         self._replace_base(base)
         store.sum_weights(below)  # which reads them: not while others wait
-        with store.writing(), self._flushing:
+        with store.writing():
             store.live.release_journal(lsn + 1)
             self._go_on_over(below, counts, lsn, taken.commit)
         return str(path)

@@ -1188,7 +1188,8 @@ int aether_live_replay(aether_live *g, const char *directory, const uint8_t *gra
 /* Write bytes of the caller's into the log: a part of the open transaction, or one of its own. A replay
  * hands them out, in order, before their transaction is seen. */
 int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t size, aether_error *err);
-/* Wait until all commits so far are on disk. From any thread of the process. */
+/* Wait until all commits so far are on disk. From any thread of the process, also while another one calls
+ * aether_live_close_journal(), which waits for it. */
 int aether_live_flush(aether_live *g, aether_error *err);
 /* Give up the commits below `lsn`, which are saved elsewhere: later replays are from `lsn` or more. */
 int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err);

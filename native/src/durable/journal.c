@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,13 @@ typedef struct journal {
     uint64_t undone; /* commit that was written, but not synced, and so undone; 0: there is none */
     ae_lock lock;
     pid_t owner;
+    uint32_t flushing; /* threads in aether_live_flush() */
 } journal;
+
+/* Protects `flushing`, and the pointer to a journal that is given up meanwhile. Held for moments, never in a
+ * forked child. */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t flushed = PTHREAD_COND_INITIALIZER;
 
 static journal *of(ae_journal *j) {
     return (journal *)j;
@@ -322,8 +329,22 @@ int aether_live_note(aether_live *g, uint32_t kind, const void *bytes, uint64_t 
 
 int aether_live_flush(aether_live *g, aether_error *err) {
     journal *j;
-    const int rc = journal_of(g, &j, err);
-    return rc ? rc : ae_log_flush(j->log, err);
+    int rc = ae_live_check_writer(g, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&guard);
+    rc = journal_of(g, &j, err);
+    if (!rc)
+        j->flushing++;
+    pthread_mutex_unlock(&guard);
+    if (rc)
+        return rc;
+    rc = ae_log_flush(j->log, err);
+    pthread_mutex_lock(&guard);
+    if (--j->flushing == 0)
+        pthread_cond_broadcast(&flushed);
+    pthread_mutex_unlock(&guard);
+    return rc;
 }
 
 int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err) {
@@ -347,7 +368,11 @@ int aether_live_close_journal(aether_live *g, aether_error *err) {
     if (rc)
         return rc;
     rc = ae_log_flush(j->log, err);
+    pthread_mutex_lock(&guard);
     g->journal = NULL;
+    while (j->flushing)
+        pthread_cond_wait(&flushed, &guard);
+    pthread_mutex_unlock(&guard);
     close_journal(&j->base);
     return rc;
 }

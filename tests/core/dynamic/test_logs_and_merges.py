@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
+import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from aethergraph import DynamicGraph, _native
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.errors import StorageError
+from aethergraph.errors import ClosedError, StorageError
 
 OPTIONS: dict[str, Any] = {"arena_mb": 16, "huge_pages": False, "max_nodes": 100}
 
@@ -65,6 +66,44 @@ def test_flush_and_lsn_beside_merges(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asking.join(60)
     assert not asking.is_alive() and not failures
     graph.close()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_signal_handler_within_a_flush_beside_a_merge(
+    closes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make(tmp_path / "g")
+    begun, near_its_end = threading.Event(), threading.Event()
+    flush = _native.NativeLive.flush
+
+    def flush_and_handle(self: _native.NativeLive) -> None:
+        if threading.current_thread() is flushing and not begun.is_set():
+            begun.set()
+            assert near_its_end.wait(60)
+            time.sleep(0.2)
+            if closes:
+                graph.close()
+            else:
+                graph.insert_edge(2, 3)
+        flush(self)
+
+    def flush_until_closed() -> None:
+        with suppress(ClosedError):
+            graph.flush()
+
+    monkeypatch.setattr(_native.NativeLive, "flush", flush_and_handle)
+    monkeypatch.setattr(type(graph._store), "sum_weights", lambda *_: near_its_end.set())
+    flushing = threading.Thread(target=flush_until_closed, daemon=True)
+    flushing.start()
+    assert begun.wait(60)
+    merging = threading.Thread(target=graph.merge, daemon=True)
+    merging.start()
+    for thread in (flushing, merging):
+        thread.join(30)
+        assert not thread.is_alive()
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
+        assert again.num_edges == (1 if closes else 2)
 
 
 def test_a_flush_inside_a_transaction_beside_a_merge(tmp_path: Path) -> None:
