@@ -401,10 +401,11 @@ class _TextFile(_BytesFile):
                 block = self._lines(place, 1 << 16)
                 if not block:
                     return False
-                behind = block.lstrip(b"\r\n")
+                mark = b"" if place else codecs.BOM_UTF8
+                behind = block.removeprefix(mark).lstrip(b"\r\n")
                 head, end, _ = behind.partition(b"\n")
                 place += len(block) - len(behind) + len(head + end)
-            decoder = decoder.with_names(head.removeprefix(codecs.BOM_UTF8).rstrip(b"\r"))
+            decoder = decoder.with_names(head.rstrip(b"\r"))
             names = decoder.names or []
             for field in self._schema.fields:
                 if names.count(field) > 1:

@@ -289,7 +289,13 @@ def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"\nu,v\n1,2\n", b"\r\n\r\nu,v\r\n1,2\r\n", b"\n" * 70_000 + b"u,v\n1,2\n"]
+    "text",
+    [
+        b"\nu,v\n1,2\n",
+        b"\r\n\r\nu,v\r\n1,2\r\n",
+        b"\xef\xbb\xbf\r\nu,v\r\n1,2\r\n",
+        b"\n" * 70_000 + b"u,v\n1,2\n",
+    ],
 )
 def test_empty_lines_before_the_names_of_columns(tmp_path: Path, text: bytes) -> None:
     path, graph = tmp_path / "e.csv", small()
