@@ -12,7 +12,7 @@ have come that far, and those that are ahead wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -31,18 +31,24 @@ class Cuts:
 
     Args:
         size: offsets of a partition between two cuts, at least 1.
-        name: name of the stream, for messages.
+        describe: names a partition and its stream, for messages.
         offsets: offsets by partition that the graph goes on at.
     """
 
-    def __init__(self, size: int, name: str, offsets: Mapping[int, int]) -> None:
-        self._size, self._name = size, name
+    def __init__(
+        self, size: int, describe: Callable[[int], str], offsets: Mapping[int, int]
+    ) -> None:
+        self._size, self._describe = size, describe
         self._held: dict[int, list[Records]] = {}
         self._places = dict(offsets)
         #: Offset that each partition must come to; None: nothing is known of it yet.
         self._ends: dict[int, int | None] = {p: self._after(at) for p, at in offsets.items()}
         self._ended: frozenset[int] = frozenset()
         self._has_cut = bool(offsets)
+        #: Partitions that the source has named or given records of; those that rounds were made
+        #: without, as they were not there.
+        self._there: set[int] = set()
+        self._absent: set[int] = set()
 
     def _after(self, offset: int) -> int:
         return (offset // self._size + 1) * self._size
@@ -53,6 +59,8 @@ class Cuts:
         After the first round there are no others to wait for: what was not there gives nothing.
         """
         self._ended = frozenset(ended)
+        partitions = list(partitions)
+        self._there.update(partitions)
         if not self._has_cut:
             self._ends = {**dict.fromkeys(partitions), **self._ends}
 
@@ -60,14 +68,22 @@ class Cuts:
         """Hold records until their round is complete.
 
         Raises:
-            SourceError: their partition was not there when the first round was made.
+            SourceError: their partition was not there when the first round was made, or when
+                later ones were made without it.
         """
         partition = records.partition
         if self._has_cut and partition not in self._ends:
             raise SourceError(
-                None, f"{self._name}: partition {partition} was added, which others may see at "
-                "another cut: with cut= the partitions stay as they were at the beginning"
+                None, f"{self._describe(partition)} was added, which others may see at another "
+                "cut: with cut= the partitions stay as they were at the beginning"
             )  # fmt: skip
+        if partition in self._absent:
+            raise SourceError(
+                None, f"{self._describe(partition)} was not there at first, and commits were made "
+                "without it that others made with it: go on with a graph of before, or with "
+                "theirs, where all partitions are there"
+            )  # fmt: skip
+        self._there.add(partition)
         if self._ends.get(partition) is None:
             bad = [one.offset for one in records.bad]
             first = min((*bad, *_offsets(records)[:1].tolist()), default=records.following - 1)
@@ -116,6 +132,7 @@ class Cuts:
             by partition, which is the cut's also where messages are missing before it.
         """
         self._has_cut = True
+        self._absent |= self._ends.keys() - self._there - self.full
         found: list[Records] = []
         offsets: dict[int, int] = {}
         for partition in sorted(self._held):

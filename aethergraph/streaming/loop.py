@@ -141,7 +141,7 @@ class Loop:
         self.source.open(offsets)
         self._ask_lag(force=True)
         if self._cut is not None:
-            self._cuts = Cuts(self._cut, self._name, offsets)
+            self._cuts = Cuts(self._cut, self._place, offsets)
         self._note_commit()
         self._stats.state = "running"
 

@@ -392,6 +392,30 @@ def test_a_file_that_comes_after_the_first_cut_is_refused(tmp_path: Path) -> Non
             time.sleep(0.01)
 
 
+def test_a_file_that_comes_again_after_cuts_without_it_is_refused(tmp_path: Path) -> None:
+    path, away, graph = tmp_path / "a.parquet", tmp_path / ".a", small()
+    for name in ("a", "b"):
+        parquet(tmp_path / f"{name}.parquet", 100)
+    schema = Schema.arrow(src="u", dst="v")
+    source = FileSource(tmp_path, schema, name="f", interval=0.001)
+    source.open({})
+    parts = sorted(source.lag(), key=source.describe)
+    source.close()
+    with graph.transaction():  # as if it had been killed there
+        for partition in parts:
+            graph.set_offset("f", partition, 30)
+    path.rename(away)
+    ingestor = Ingestor(graph, source, cut=10).start()
+    ingestor.drain(WAIT)
+    assert graph.offsets("f") == dict(zip(parts, (30, 100), strict=True))
+    away.rename(path)
+    until = time.monotonic() + WAIT
+    with pytest.raises(errors.SourceError, match=r"f, file a.parquet was not there at first"):
+        while time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_another_file_of_the_same_name(tmp_path: Path, form: str) -> None:
     def write(path: Path, *ends: int) -> None:
