@@ -343,7 +343,8 @@ class Ingestor(Loop):
             least = min(found, key=lambda offsets: sum(offsets.values()))
             with ingestor.snapshot(least) as now: ...
 
-        Commits before it are let go. It waits until the cut is reached.
+        Commits before it are let go. It waits until the cut is reached; meanwhile those that are
+        kept are let go where others need their room.
 
         Args:
             at: number of the next record by partition, :attr:`offsets` of some ingestor.
@@ -365,18 +366,12 @@ class Ingestor(Loop):
         wanted = {as_integer(part, "at"): as_count(offset, "at") for part, offset in at.items()}
         place, until = sum(wanted.values()), None if timeout is None else time.monotonic() + timeout
         with self._quiet:
-            while not self._kept or sum(self._kept[-1][0].values()) < place:
-                self._check_turn("snapshot()")
-                if self._stats.state != "stopped":
-                    self._check_reads()
-                left = None if until is None else until - time.monotonic()
-                if self._stats.state in ("ended", "stopped") or (left is not None and left <= 0):
-                    raise TimeoutError(
-                        f"{self._name}: the cut at {wanted} was not reached, but {self._reached} "
-                        f"({self._stats.state}, {self._stats.reason})"
-                    )
-                del self._kept[:-1]  # the ingestor may wait for room among them
-                self._quiet.wait(0.1 if left is None else min(left, 0.1))
+            self._awaited += 1
+            try:
+                while not self._kept or sum(self._kept[-1][0].values()) < place:
+                    self._wait_for_commit(wanted, until)
+            finally:
+                self._awaited -= 1
             oldest = self._kept[0][0]
             if place < sum(oldest.values()):
                 raise SnapshotExpiredError(
@@ -389,6 +384,18 @@ class Ingestor(Loop):
                     self._quiet.notify_all()
                     return type(kept)(self.graph.store, kept.native_snapshot)
         raise InvalidArgumentError(f"{self._name}: no cut is at {wanted}, but at {oldest}")
+
+    def _wait_for_commit(self, wanted: dict[int, int], until: float | None) -> None:
+        self._check_turn("snapshot()")
+        if self._stats.state != "stopped":
+            self._check_reads()
+        left = None if until is None else until - time.monotonic()
+        if self._stats.state in ("ended", "stopped") or (left is not None and left <= 0):
+            raise TimeoutError(
+                f"{self._name}: the cut at {wanted} was not reached, but {self._reached} "
+                f"({self._stats.state}, {self._stats.reason})"
+            )
+        self._quiet.wait(0.1 if left is None else min(left, 0.1))
 
     def cap(self, times: ArrayLike) -> NDArray[Any]:
         """Return times of seeds, none of them beyond the watermark.

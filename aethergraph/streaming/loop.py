@@ -113,6 +113,8 @@ class Loop:
         self._reached: dict[int, int] = {}
         #: Offsets and snapshots of the commits that are kept, oldest first.
         self._kept: list[tuple[dict[int, int], Any]] = []
+        #: Calls that wait for a commit behind all that are kept.
+        self._awaited = 0
         self._marks: dict[int, int] = {}
         #: Number behind the last record that came, by partition.
         self._behind: dict[int, int] = {}
@@ -173,6 +175,14 @@ class Loop:
             if self._keep:
                 self._kept.append((dict(self._reached), self.graph.snapshot()))
             self._quiet.notify_all()
+
+    def _let_go(self) -> bool:
+        """Let the oldest commit that is kept go, if somebody waits for one behind them all."""
+        with self._quiet:
+            if not self._awaited or len(self._kept) < 2:
+                return False
+            del self._kept[0]
+            return True
 
     def _run_in_thread(self) -> None:
         with suppress(BaseException):  # kept in .failure
@@ -267,7 +277,7 @@ class Loop:
         """Commit the rounds that are complete; at the end of the source all that there is."""
         cuts.expect(self._lag, self._ended())
         while cuts.is_complete or (last and cuts.has_any):
-            if len(self._kept) > self._keep > 0 and not last:
+            if len(self._kept) > self._keep > 0 and not last and not self._let_go():
                 self._stats.reason = "waits until snapshot(at=) is asked for a later commit"
                 return
             records, offsets = cuts.take()
@@ -451,13 +461,26 @@ class Loop:
                 self._marks = marks  # only now: an undone commit has written none
                 return counts
             except (OutOfMemoryError, HeldVersionsError) as error:
+                if self._let_go():
+                    self.graph.reclaim()
+                    continue
+                reason = str(error)
                 if isinstance(error, HeldVersionsError):
-                    before, readers = readers, self.graph.stats().snapshots
+                    # The last commit that is kept holds none that this one needs.
+                    before, readers = readers, self.graph.stats().snapshots - bool(self._kept)
                     if not before and not readers:  # after a look when nobody held them
                         raise
+                    if 0 < readers < len(self._kept):
+                        reason += (
+                            f"; {len(self._kept)} commits that are kept hold them: ask "
+                            "snapshot(at=) for a later one, or give a smaller keep="
+                        )
+                        with self._quiet:  # nothing can be committed now
+                            self._rounds += 1
+                            self._quiet.notify_all()
                 if self._stats.state != "full":
                     self.source.pause(self._known())
-                self._stats.state, self._stats.reason = "full", str(error)
+                self._stats.state, self._stats.reason = "full", reason
                 if self._stopping.wait(wait):
                     return None
                 wait = min(2 * wait, most)

@@ -106,6 +106,31 @@ def test_a_snapshot_of_a_cut_far_behind_those_that_are_kept() -> None:
             ingestor.snapshot({0: 800})
 
 
+def test_a_call_in_vain_lets_go_of_no_commit_that_others_may_ask_for() -> None:
+    graph, source = DynamicGraph(10, 8, order="time", huge_pages=False), MemorySource("s")
+    source.append(src=np.arange(500) % 10, dst=np.arange(500) % 10)
+    with Ingestor(graph, source, cut=100, keep=4) as ingestor:
+        ingestor.drain(WAIT)
+        assert ingestor.offsets == {0: 400}  # 0 to 400 are kept
+        with pytest.raises(TimeoutError, match=r"at \{0: 5000\} was not reached, but \{0: 500\}"):
+            ingestor.snapshot({0: 5000}, 2)
+        with ingestor.snapshot({0: 100}, 0.5) as now:
+            assert now.num_edges == 100
+
+
+def test_commits_that_are_kept_and_hold_the_room_for_others() -> None:
+    graph, source = rows_of_nodes()
+    with Ingestor(graph, source, cut=1000, keep=200) as ingestor:
+        ingestor.drain(WAIT)
+        stats = ingestor.stats()
+        assert stats.state == "full" and graph.offsets("s")[0] < 90_000
+        assert "commits that are kept hold them: ask snapshot(at=)" in str(stats.reason)
+        with ingestor.snapshot({0: 90_000}, WAIT) as now:
+            assert (now.node_attrs["x"].gather([0]) == 89).all()
+        ingestor.drain(WAIT)
+        assert graph.offsets("s") == {0: 100_000}
+
+
 # ---- bad records ---------------------------------------------------------------------------------
 
 
