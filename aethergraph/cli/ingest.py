@@ -20,6 +20,7 @@ from aethergraph.cli.terminal import (
     count,
     duration,
     note,
+    print_error,
     rate,
     showing_metrics,
     stderr,
@@ -153,7 +154,8 @@ def ingest_command(
 ) -> None:
     """Take records of a stream into a live graph, each of them once, until Ctrl-C.
 
-    What was read is committed then; a second Ctrl-C does not wait for that.
+    What was read is committed then; a second Ctrl-C does not wait for that. With --until-end the
+    exit status is 130 if the end was not reached.
 
     Killed at any moment and run again, it goes on where the graph is. Other processes read the
     graph meanwhile: DynamicGraph.attach(DIRECTORY).
@@ -185,6 +187,10 @@ def ingest_command(
         f"{directory}: {stats.records:,} records in {duration(seconds)}: {_summary(stats)}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
+    if until_end and stats.state != "ended":
+        why = f" ({stats.reason})" if stats.reason else ""
+        print_error(f"{source} was not read to its end{why}: run the command again to go on")
+        raise typer.Exit(130)  # as of what is interrupted
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from aethergraph import DynamicGraph, DynamicHeteroGraph
 from aethergraph.cli.app import app
 from aethergraph.cli.ingest import _watch
-from aethergraph.streaming import IngestStats
+from aethergraph.streaming import Ingestor, IngestStats
 
 runner = CliRunner()
 MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
@@ -121,6 +121,21 @@ def test_a_second_signal_ends_what_the_first_one_waits_for() -> None:
     with pytest.raises(KeyboardInterrupt):
         _watch(Hanging())  # type: ignore[arg-type]
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_stop_before_the_end_is_no_success(
+    tmp_path: Path, schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(ingestor: Ingestor) -> IngestStats:
+        return IngestStats(state="stopped", reason="the arena is full")
+
+    monkeypatch.setattr("aethergraph.cli.ingest._watch", stopped)
+    file = tmp_path / "e.jsonl"
+    file.write_text(lines(0, 10))
+    options = ["--schema", schema, "-n", 10, "--order", "time", "--edge-time", "int64"]
+    said = ae("ingest", tmp_path / "g", file, *options, "--until-end", code=130)
+    assert "e.jsonl was not read to its end (the arena is full): run the command again" in said
+    ae("ingest", tmp_path / "h", file, *options)  # which ends only by a signal
 
 
 def test_kafka(tmp_path: Path, schema: Path) -> None:
