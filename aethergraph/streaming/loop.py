@@ -102,6 +102,8 @@ class Loop:
         self._trusted = False
         self._paused: frozenset[int] = frozenset()
         self._lag: dict[int, int] = {}
+        #: Partitions that will give nothing any more, as far as is known.
+        self._ended: frozenset[int] = frozenset()
         self._lag_at = 0.0
         self._stopping = threading.Event()
         #: Taken for good by the thread that is to read; or by who began that, and was interrupted.
@@ -275,7 +277,7 @@ class Loop:
 
     def _make_cuts(self, cuts: Cuts, *, last: bool) -> None:
         """Commit the rounds that are complete; at the end of the source all that there is."""
-        cuts.expect(self._lag, self._ended())
+        cuts.expect(self._lag, self._ended)
         while cuts.is_complete or (last and cuts.has_any):
             if len(self._kept) > self._keep > 0 and not last and not self._let_go():
                 self._stats.reason = "waits until snapshot(at=) is asked for a later commit"
@@ -296,11 +298,12 @@ class Loop:
         self._stats.state, self._stats.reason = ("stalled", why) if why else ("running", None)
 
     def _ask_lag(self, *, force: bool) -> None:
-        ask = getattr(self.source, "lag", None)
         now = time.monotonic()
-        if ask is None or (not force and now - self._lag_at < _LAG_EVERY):
+        if not force and now - self._lag_at < _LAG_EVERY:
             return
-        self._lag, self._lag_at = dict(ask()), now
+        self._lag_at = now
+        ask, ended = getattr(self.source, "lag", dict), getattr(self.source, "ended", frozenset)
+        self._lag, self._ended = dict(ask()), frozenset(ended())
         for partition, left in self._lag.items():
             if left > 0:
                 self._times.expect(partition)
@@ -514,11 +517,6 @@ class Loop:
         held = frozenset[int]() if self._cuts is None else self._cuts.held
         return held.union(partition for partition, left in self._lag.items() if left > 0)
 
-    def _ended(self) -> Iterable[int]:
-        """Return the partitions that will give nothing any more, as far as is known."""
-        ask = getattr(self.source, "ended", None)
-        return () if ask is None else ask()
-
     def _pause(self) -> None:
         """Pause the partitions that are too far ahead, and those only."""
         busy = self._busy()
@@ -531,7 +529,7 @@ class Loop:
         ahead = frozenset[int]()
         if self._times.max_skew is not None:
             read = frozenset(partition for partition, left in self._lag.items() if left == 0)
-            ahead = self._times.ahead(busy, read.union(self._ended()))
+            ahead = self._times.ahead(busy, read | self._ended)
         if self._cuts is not None:
             ahead |= self._cuts.full
         if ahead != self._paused:
