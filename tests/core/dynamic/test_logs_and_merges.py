@@ -198,7 +198,7 @@ def test_a_memory_that_cannot_be_published_is_not_gone_on_in(
 def test_readers_that_attach_before_a_merge_fails_follow_the_graph(
     fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the merge ends between its publication of the coming memory, and the use of it."""
+    """The merge fails after it has published the coming memory, and before it goes on there."""
     graph = make(tmp_path / "g")
     graph.update_nodes([7], x=[[70]])
     children = list[Any]()
@@ -284,7 +284,7 @@ def _read_late(pipe: Any, path: Path) -> None:
 
 
 def test_a_snapshot_is_not_of_memory_that_was_given_up_before_it(tmp_path: Path) -> None:
-    """As where the reader is stopped between its look whether there was a merge, and its pin."""
+    """The reader stops between its look whether there was a merge, and its pin."""
     graph = make(tmp_path / "g")
     child, pipe = in_child(_read_late, tmp_path / "g")
     assert pipe.poll(60) and pipe.recv()

@@ -120,7 +120,7 @@ def test_readers_that_have_ended_or_are_overdue_keep_no_versions(
 
 @pytest.mark.forks
 def test_overdue_snapshots_live_on_while_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of processes that have ended do not."""
+    """The versions that processes held which have ended are free."""
     monkeypatch.setattr(store, "_LOOK_HARD_SECONDS", 0.0)
     graph = DynamicGraph(100, 1, max_snapshot_age=0.01)
     graph.features = np.zeros(100)
