@@ -14,10 +14,8 @@ rows. Consecutive ids are in different sets; a cache with a place for each row k
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +25,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import empty, stretches
 from aethergraph._checks.options import as_number
 from aethergraph._checks.places import at_places
+from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.adapters import as_row_source
@@ -65,18 +64,6 @@ class CacheStats(NamedTuple):
     nbytes: int
 
 
-_caches: weakref.WeakSet[_Cache] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    """Make the locks anew in a forked child, where another thread may have held them."""
-    for cache in list(_caches):
-        cache._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)
-
-
 class _Cache:
     """Rows of a source by id, as many as the memory holds; the reader behind a RowTable."""
 
@@ -101,7 +88,7 @@ class _Cache:
         #: Time (monotonic) until which the row at each place may be used.
         self._until = np.zeros((num_sets, _WAYS) if max_age is not None else (0, _WAYS))
         self._lock = threading.Lock()
-        _caches.add(self)
+        renew_lock_in_forks(self)
         self.rows = self.hits = self.gathers = self.rows_read = 0
         self._clock = 0
 

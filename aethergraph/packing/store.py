@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import threading
-import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
+from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph._tracepoints import made
 from aethergraph.errors import (
     CorruptFileError,
@@ -160,18 +159,6 @@ class _PackedFile:
                 )  # fmt: skip
 
 
-_stores: weakref.WeakSet[_PackedRows] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    """Make the locks anew in a forked child, where another thread may have held them."""
-    for store in list(_stores):
-        store._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_locks)
-
-
 class _PackedRows:
     """Native rows of a store of packed batches: gathers each batch by one read.
 
@@ -206,7 +193,7 @@ class _PackedRows:
         self._room, self._first = rows, first // found.row_bytes
         self._batch = room[first:]
         self._lock = threading.Lock()
-        _stores.add(self)
+        renew_lock_in_forks(self)
         self.batches = self.rows = self.others = 0
 
     def find(self, ids: Ids) -> int | None:
