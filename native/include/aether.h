@@ -1194,7 +1194,7 @@ int aether_live_flush(aether_live *g, aether_error *err);
 /* Give up the commits below `lsn`, which are saved elsewhere: later replays are from `lsn` or more. */
 int aether_live_release_journal(aether_live *g, uint64_t lsn, aether_error *err);
 /* Wait until all commits so far are on disk, and let another graph open the log, also where waiting fails.
- * Changes from then on are not logged. */
+ * Changes from then on are refused, until the graph has a log again. */
 int aether_live_close_journal(aether_live *g, aether_error *err);
 /* Look for damage in a log that no graph has open: read all commits from number `from` on, without a graph
  * and without writing. *last becomes the number of the last commit before the end or the damage. Errors are

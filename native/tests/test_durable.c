@@ -401,6 +401,29 @@ TEST(what_is_given_up_is_not_replayed) {
     aether_live_close(after);
 }
 
+TEST(a_graph_whose_log_was_closed_refuses_changes) {
+    char dir[128];
+    aether_error err = {0};
+    aether_live *g = plain_graph(100), *after;
+    REQUIRE_OK(open_plain(g, log_dir(dir, sizeof dir, "closed"), 8 << 10, 1, &err), err);
+    CHECK_OK(live_insert(g, 0, 1, &err), err);
+    CHECK_OK(aether_live_close_journal(g, &err), err);
+    CHECK_CODE(live_insert(g, 1, 2, &err), AETHER_E_INVALID);
+    CHECK_HAS(err.message, "has been closed");
+    CHECK_CODE(aether_live_begin(g, &err), AETHER_E_INVALID);
+    CHECK_CODE(open_plain(g, "/nowhere", 8 << 10, 2, &err), AETHER_E_NOT_FOUND);
+    CHECK_CODE(aether_live_add_nodes(g, 0, 1, 1, &err), AETHER_E_INVALID);
+    CHECK_EQ(num_edges(g), 1);
+    REQUIRE_OK(open_plain(g, dir, 8 << 10, 2, &err), err);
+    CHECK_OK(live_insert(g, 2, 3, &err), err);
+    aether_live_close(g);
+    after = plain_graph(100);
+    REQUIRE_OK(open_plain(after, dir, 8 << 10, 1, &err), err);
+    CHECK_EQ(num_edges(after), 2);
+    CHECK_EQ(live_degree(after, 2), 1);
+    aether_live_close(after);
+}
+
 /* ---- when it is on disk ------------------------------------------------------------------------ */
 
 static _Atomic unsigned syncs;

@@ -40,10 +40,27 @@ typedef struct journal {
     uint32_t flushing; /* threads in aether_live_flush() */
 } journal;
 
-/* Protects `flushing`, and the pointer to a journal that is given up meanwhile. Held for moments, never in a
- * forked child. */
+/* Protects `flushing`, and the pointer to a journal that is given up meanwhile. Held for moments, and while
+ * the process forks, too. */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t flushed = PTHREAD_COND_INITIALIZER;
+
+static void before_fork(void) {
+    pthread_mutex_lock(&guard);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&guard);
+}
+
+static void begin_child(void) {
+    flushed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* who waited there is in the parent */
+    pthread_mutex_unlock(&guard);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(before_fork, after_fork, begin_child);
+}
 
 static journal *of(ae_journal *j) {
     return (journal *)j;
@@ -137,8 +154,8 @@ static int check_open(const aether_live *g, const aether_journal_options *option
 }
 
 /* Replay the log; what is committed from then on goes into it. */
-static int open_log(journal *j, aether_live *g, const char *directory, const aether_journal_options *options,
-                    uint64_t from, ae_replay *replay, aether_error *err) {
+static int open_log(journal *j, const char *directory, const aether_journal_options *options, uint64_t from,
+                    ae_replay *replay, aether_error *err) {
     ae_log_options o = {.segment_size = options->segment_size,
                         .durability = options->durability == AETHER_SYNC ? AE_LOG_SYNC : AE_LOG_NONE};
     memcpy(o.graph, options->graph, sizeof o.graph);
@@ -152,10 +169,7 @@ static int open_log(journal *j, aether_live *g, const char *directory, const aet
     atomic_store_explicit(&j->lsn, replay->lsn, memory_order_relaxed);
     j->batches = options->durability == AETHER_BATCH;
     const uint32_t interval_ms = options->interval_ms ? options->interval_ms : DEFAULT_INTERVAL_MS;
-    rc = ae_keeper_start(j->log, j->batches ? interval_ms : 0, &j->keeper, err);
-    if (!rc)
-        g->journal = &j->base;
-    return rc;
+    return ae_keeper_start(j->log, j->batches ? interval_ms : 0, &j->keeper, err);
 }
 
 int aether_live_open_journal(aether_live *g, const char *directory, const aether_journal_options *options,
@@ -176,10 +190,18 @@ int aether_live_open_journal(aether_live *g, const char *directory, const aether
     }
     ae_replay replay;
     ae_replay_begin(&replay, g, from, note, user, task);
-    rc = open_log(j, g, directory, options, from, &replay, err);
-    if (rc)
+    const bool was_closed = g->log_is_closed;
+    g->log_is_closed = false; /* a replay changes the graph */
+    rc = open_log(j, directory, options, from, &replay, err);
+    if (rc) {
+        g->log_is_closed = was_closed;
         close_journal(&j->base);
-    return rc;
+        return rc;
+    }
+    pthread_mutex_lock(&guard);
+    g->journal = &j->base;
+    pthread_mutex_unlock(&guard);
+    return AETHER_OK;
 }
 
 /* ---- as it was ---- */
@@ -369,6 +391,7 @@ int aether_live_close_journal(aether_live *g, aether_error *err) {
         return rc;
     rc = ae_log_flush(j->log, err);
     pthread_mutex_lock(&guard);
+    g->log_is_closed = true;
     g->journal = NULL;
     while (j->flushing)
         pthread_cond_wait(&flushed, &guard);

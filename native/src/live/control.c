@@ -239,7 +239,9 @@ bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_count
 /* A reader that sees the new number in the log sees that the slot has no commit, or another one. */
 void ae_control_put_lsn(ae_control *c, uint64_t epoch, uint64_t lsn) {
     ae_word *slot = header_of(c)->lsns[epoch % SLOTS];
-    atomic_store_explicit(&slot[0], 0, memory_order_relaxed);
+    /* Readers wait for the last commit's number: a writer that is killed here must not leave it away. */
+    if (atomic_load_explicit(&slot[0], memory_order_relaxed) != epoch)
+        atomic_store_explicit(&slot[0], 0, memory_order_relaxed);
     atomic_store_explicit(&slot[1], lsn, memory_order_release);
     atomic_store_explicit(&slot[0], epoch, memory_order_release);
 }

@@ -18,6 +18,7 @@ struct aether_live {
     ae_transaction transaction;
     uint64_t owner;      /* process that may change the graph; 0: this handle was attached */
     ae_journal *journal; /* told of every change; closed with the graph; NULL: there is none */
+    bool log_is_closed;  /* it had a journal and has none: a change would be lost */
 };
 
 /* Check that this process can change the graph. */

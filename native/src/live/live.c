@@ -180,6 +180,9 @@ int ae_live_check_writer(const aether_live *g, aether_error *err) {
 
 static int begin(aether_live *g, aether_error *err) {
     int rc = ae_graph_check_bases(&g->graph, err);
+    if (!rc && g->log_is_closed)
+        rc = ae_error_set(err, AETHER_E_INVALID,
+                          "the log of this live graph has been closed: a change would not be in it");
     if (!rc && g->journal)
         rc = g->journal->ops->begin(g->journal, err);
     return rc ? rc : ae_transaction_begin(&g->transaction, err);

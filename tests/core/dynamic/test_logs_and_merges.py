@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import pytest
 
 from aethergraph import DynamicGraph, _native
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.errors import ClosedError, StorageError
+from aethergraph.dynamic.journal import Journal
+from aethergraph.errors import ClosedError, InvalidArgumentError, StorageError, UnsupportedError
 
 OPTIONS: dict[str, Any] = {"arena_mb": 16, "huge_pages": False, "max_nodes": 100}
 
@@ -263,6 +265,74 @@ def test_the_log_goes_on_though_that_of_coming_lists_is_not_closed_well(
     graph.close()
     with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
         assert again.num_edges == 2
+
+
+def test_who_waits_while_the_log_is_given_up_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes in close() behind the log's end; others have waited for their turn."""
+    graph = make(tmp_path / "g")
+    close_log, closed, refused = Journal._close_log, threading.Event(), list[BaseException]()
+
+    def close_and_stop(self: Journal) -> None:
+        close_log(self)
+        closed.set()
+        time.sleep(0.3)  # the others come to their lock
+        raise KeyboardInterrupt
+
+    def change(call: Callable[[], object]) -> None:
+        assert closed.wait(60)
+        with pytest.raises((InvalidArgumentError, UnsupportedError)) as error:
+            call()
+        refused.append(error.value)
+
+    def insert() -> None:
+        with graph.transaction():
+            graph.insert_edges([4], [5])
+
+    calls = (lambda: graph.insert_edge(2, 3), insert, lambda: graph.update_nodes([7], x=[[0]]))
+    threads = [threading.Thread(target=change, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    monkeypatch.setattr(Journal, "_close_log", close_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        graph.close()
+    monkeypatch.undo()
+    for thread in threads:
+        thread.join(60)
+    assert len(refused) == 3 and "has been closed" in str(refused[0])
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
+        assert again.num_edges == 1 and again.features.gather([7])[0, 0] == 7
+
+
+def test_a_signal_handler_cannot_write_between_two_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote within its own thread's merge() would be in no log."""
+    graph = make(tmp_path / "g")
+    replayed, refused = Journal._replayed, list[BaseException]()
+
+    def handle_and_replay(self: Journal, *args: Any) -> _native.NativeLive:
+        for call in (
+            lambda: graph.insert_edge(2, 3),
+            lambda: graph.insert_edges([4], [5]),
+            lambda: graph.delete_edges([0], [1]),
+            lambda: graph.update_nodes([7], x=[[0]]),
+        ):
+            with pytest.raises(InvalidArgumentError, match="has been closed") as error:
+                call()
+            refused.append(error.value)
+        return replayed(self, *args)
+
+    monkeypatch.setattr(Journal, "_replayed", handle_and_replay)
+    graph.merge()
+    monkeypatch.undo()
+    assert len(refused) == 4
+    graph.insert_edge(5, 6)
+    graph.close()
+    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
+        assert again.num_edges == 2 and again.features.gather([7])[0, 0] == 7
 
 
 def _read_late(pipe: Any, path: Path) -> None:
