@@ -54,7 +54,7 @@ BESIDE=(
 
 # Too long for every change: they run when they are named.
 NAMED_STAGES=(
-    "benchmarks|every benchmark with --quick (the stage python runs half of them)"
+    "benchmarks|every benchmark with --quick (the stage python runs a few of them)"
     "soak|a live graph under load, its readers and writer killed; property tests with many more examples, other ones in every run"
     "asan-all|as python-asan, all variants of all core tests, those of remote graphs, features and streams too"
     "flink|Flink's file sink, killed and going on from its checkpoints, into a live graph (downloads 330 MB once)"
@@ -487,9 +487,10 @@ stage_dgl() {
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
     run "$fresh/bin/python" -m pip check
     run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
-    # With PyG 2.5 and torch 2.2: all but what lies below them, the core's samples, files, caches, counters and lists.
+    # With PyG 2.5 and torch 2.2, three variants of each test: all but what lies below them, the core's samples, files,
+    # caches, counters and lists.
     local below=(test_{aligned_training,compressed,feature_reading,foreign_graphs,golden_samples,killed_training,out_of_core,packing,planned_loading,profile,remote,row_sources,served,watermarks}.py)
-    run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis" \
+    AETHERGRAPH_VARIANTS=3 run_pytest "$fresh" interpreted "$TESTS/pyg" -m "not hypothesis" \
         "${below[@]/#/--ignore=$TESTS/pyg/}"
 }
 

@@ -36,13 +36,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 rare = pytest.mark.skipif(
     "AETHERGRAPH_BENCHMARKS" not in os.environ, reason="takes long: ./scripts/test.sh benchmarks"
 )
-OFTEN = (
-    "floor", "io", "gather", "live", "live_base", "live_features", "streaming", "keys", "order",
-    "walks", "context", "observe", "compressed",
-)  # fmt: skip
+OFTEN = ("floor", "live", "streaming", "walks")
 RARELY = (
-    "remote", "served_samples", "streaming_training", "live_peers", "build", "end_to_end", "growth",
-    "load_time", "accuracy", "scale_model", "sharded",
+    "io", "gather", "live_base", "live_features", "keys", "order", "context", "observe",
+    "compressed", "remote", "served_samples", "streaming_training", "live_peers", "build",
+    "end_to_end", "growth", "load_time", "accuracy", "scale_model", "sharded",
 )  # fmt: skip
 
 
@@ -69,6 +67,7 @@ def test_cache_misses(data: Path) -> None:
     check(run_quick("order_misses", data), "order_misses")
 
 
+@rare
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="sudo, iproute2")
 def test_datagrams(data: Path) -> None:
     done = run("udp", "--quick", "--dir", str(data), "--out", str(data))
@@ -92,6 +91,7 @@ def test_building_within_a_budget(data: Path) -> None:
     assert not (data / "build_bounded").exists()
 
 
+@rare
 def test_tables(data: Path) -> None:
     pytest.importorskip("duckdb")
     done = run("tables", "--quick", "--kills", "2", "--dir", str(data), "--out", str(data))
@@ -134,7 +134,7 @@ def test_sampling_is_above_the_floor(data: Path) -> None:
         assert ours["edges_per_batch"] == case["contenders"]["aethergraph mmap"]["edges_per_batch"]
 
 
-@pytest.mark.parametrize("name", ["typed", "modes"])
+@pytest.mark.parametrize("name", ["typed", pytest.param("modes", marks=rare)])
 def test_samplers_do_the_same_work(name: str, data: Path) -> None:
     document = run_quick(name, data)
     check(document, name)
@@ -169,6 +169,7 @@ def test_links(data: Path) -> None:
     assert len(edges) == 4 and all(min(found.values()) > 0 for found in edges)
 
 
+@rare
 def test_storages_sample_the_same(data: Path) -> None:
     document = run_quick("storages", data)
     check(document, "storages")
@@ -177,6 +178,7 @@ def test_storages_sample_the_same(data: Path) -> None:
     assert rows["uring, grouped"][1] == "uring"
 
 
+@rare
 def test_memory_limit(data: Path) -> None:
     document = run_limited("memory_limit", data, "--nodes", "20000", "--limit", "3G")
     ours = document["data"]["stock NodeLoader, aethergraph mmap"]
@@ -213,6 +215,7 @@ def test_a_version_beside_itself(data: Path) -> None:
             assert min(turn["edges"] for turn in turns[which]) > 0, (workload, which)
 
 
+@rare
 def test_values_out_of_core(data: Path) -> None:
     document = run_limited("values_out_of_core", data, "--only", "SubgraphLoader")
     assert len(document["data"]["loaders"]) == 2
