@@ -570,7 +570,7 @@ def _attach(directory: LiveDirectory) -> LiveStore:
         for name, form, fds in address["edges"]
     }
     rows_base = address["rows_base"]
-    store = LiveStore.attached(
+    return LiveStore.attached(
         owner, address["descriptors"], address["num_nodes"], rows, edges,
         None if rows_base is None else Base.from_json(rows_base), address["base"],
         str(directory.path),
@@ -579,9 +579,8 @@ def _attach(directory: LiveDirectory) -> LiveStore:
             for name, (kind, room, path, fd) in address.get("ids", {}).items()
         },
         watermark=address.get("watermark"),
+        uuid=directory.uuid.hex(),
     )  # fmt: skip
-    store.uuid = directory.uuid.hex()
-    return store
 
 
 def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: int) -> None:

@@ -245,7 +245,7 @@ class LiveState:
         self._open: Transaction | None = None
         #: Log of the changes; None: the graph is in memory only.
         self.journal: Journal | None = None
-        #: Identity of the graph in a directory; None: it is in none, or it is not known.
+        #: Identity of the graph in a directory, whose log numbers its commits; None: it is in none.
         self.uuid: str | None = None
         if is_writer:
             #: Directory of the graph; None: it is in memory only.
@@ -294,7 +294,7 @@ class LiveState:
         keys = {name: (one.type, one.room, one.base, one.file) for name, one in self.keys.items()}
         bases = (self.rows_base, None if base is None else base.to_json())
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
-        rest = (self.path, keys, sources, self.watermark.file, self.memory_name)
+        rest = (self.path, keys, sources, self.watermark.file, self.memory_name, self.uuid)
         return _attach, (type(self), *where, rows, edges, *bases, *rest)
 
     @classmethod
@@ -312,6 +312,7 @@ class LiveState:
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
         watermark: OpenFile | None = None,
         memory_name: str | None = None,
+        uuid: str | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
@@ -329,6 +330,7 @@ class LiveState:
             sources: rows that change by themselves, by node type and attribute.
             watermark: its file of the watermark; None: it has none.
             memory_name: its :attr:`memory_name`.
+            uuid: its :attr:`uuid`.
         """
         self = cls.__new__(cls)
         try:
@@ -358,6 +360,7 @@ class LiveState:
             watermark=None if watermark is None else open_descriptors(owner, [watermark])[0],
             memory_name=memory_name,
         )  # fmt: skip
+        self.uuid = uuid
         self.keys = {
             name: GrowingKeys(kind, room, first_ids, open_descriptors(owner, [fd])[0])
             for name, (kind, room, first_ids, fd) in (keys or {}).items()

@@ -155,7 +155,7 @@ class ForeignGraph(StoredGraph):
 
     @property
     def lsn(self) -> int:
-        """Number of the commit of a live graph that a server holds; 0: it is of no live graph.
+        """Number of the commit of a live graph that a server holds; 0: of none, or none yet.
 
         It is :attr:`aethergraph.dynamic.Snapshot.lsn` there.
         """

@@ -126,7 +126,7 @@ class ForeignHeteroGraph(HeteroGraph):
 
     @property
     def lsn(self) -> int:
-        """Number of the commit of a live graph that a server holds; 0: it is of no live graph."""
+        """Number of the commit of a live graph that a server holds; 0: of none, or none yet."""
         return int(getattr(self.source, "lsn", 0))
 
     def _with_parts(

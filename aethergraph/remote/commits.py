@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from aethergraph import _native as native
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.snapshot import OneCommit
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
@@ -62,7 +63,7 @@ class Taken(NamedTuple):
     Attributes:
         graph: what the sampler is over.
         now: one commit of it.
-        number: number of the commit.
+        number: number of the commit, as :func:`commit_number` has it; 0 also if it is none.
         shared: what answers from this commit have in common, by names of whoever answers.
     """
 
@@ -99,7 +100,7 @@ class _Fixed:
 
     def __init__(self, graph: Any, identity: str | None) -> None:
         self.identity = identity
-        self._taken = Taken(graph, graph, commit_number(graph), {})
+        self._taken = Taken(graph, graph, commit_number(graph) or 0, {})
 
     def take(self, anew: bool = False) -> Taken:
         return self._taken
@@ -108,17 +109,15 @@ class _Fixed:
 class _Live:
     """Live graph of this process."""
 
-    identity: str | None = None
     is_live = True
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph
-        if graph.directory is not None:
-            self.identity = LiveDirectory(graph.directory).uuid.hex()
+        self.identity: str | None = graph.store.uuid
 
     def take(self, anew: bool = False) -> Taken:
         now = self._graph.snapshot()
-        return Taken(self._graph, now, commit_number(now), {})
+        return Taken(self._graph, now, commit_number(now) or 0, {})
 
 
 class _Kept:
@@ -213,7 +212,7 @@ class _Directory:
                 then = History(self._directory.path).last()
             finally:
                 self._reads_log = False
-            self._held = Taken(then, then, commit_number(then), {})
+            self._held = Taken(then, then, then.lsn, {})
         self._seen = seen
 
     def _attach(self) -> bool:
@@ -234,9 +233,16 @@ class _Directory:
         return bool(held.lsn == self._directory.current().get("closed"))
 
 
-def commit_number(graph: Any) -> int:
-    """Return the number of the commit of a snapshot: in the log, or its own; 0: it is none."""
-    return int(getattr(graph, "lsn", 0) or getattr(graph, "commit", 0))
+def commit_number(graph: Any) -> int | None:
+    """Return the number of the commit that a graph is: in the log, or in memory; None: it is none.
+
+    Of a graph with a log it is that in the log also before the first one, which then is 0: its
+    number in memory is that of another commit there.
+    """
+    if isinstance(graph, OneCommit):
+        return graph.commit if graph._store.uuid is None else graph.lsn
+    found: int | None = getattr(getattr(graph, "source", None), "lsn", None)  # a server has it
+    return found
 
 
 def commits_of(graph: Any) -> Commits:

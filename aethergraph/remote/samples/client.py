@@ -38,7 +38,8 @@ class ServedSample:
         seeds: the seeds, int64 [n]; of typed graphs by node type.
         key: the key that was drawn with.
         commit: number of the commit that was drawn from: that in the log of a live graph in a
-            directory (:attr:`aethergraph.dynamic.Snapshot.lsn`); 0: the graph does not change.
+            directory (:attr:`aethergraph.dynamic.Snapshot.lsn`), 0 before the first one; 0, too, if
+            the graph does not change.
         node_attrs: rows by name, one for each of ``subgraph.node``; of typed graphs by node type.
         edge_attrs: rows by name, one for each of ``subgraph.edge``; of typed graphs by edge type.
         content: bytes of the answer, which the arrays are views of.

@@ -52,6 +52,8 @@ def sum_of(body: Any) -> str:
     return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
+#: Length of what a log calls a live graph; graph files have a longer name.
+_UUID_DIGITS = 32
 #: Line behind one that was cut off.
 _TORN = b'{"torn":true}\n'
 #: How the first line begins, with a name of the graph or none.
@@ -86,6 +88,11 @@ class Answered(NamedTuple):
     request: Request
     commit: int
     sum: str
+
+    @property
+    def is_of_live(self) -> bool:
+        """True if a live graph answered, perhaps one whose log has no commit yet."""
+        return self.commit > 0 or (self.graph is not None and len(self.graph) == _UUID_DIGITS)
 
 
 class AnswerLog:

@@ -23,8 +23,6 @@ from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["Replayed", "check_replay", "replay"]
 
-#: Length of what a log calls a live graph; graph files have a longer name.
-_UUID_DIGITS = 32
 #: Lines that a warning names.
 _LINES = 10
 
@@ -187,18 +185,17 @@ def _from_one(
     services: dict[str, SampleService] = {}
     now: Any = graph.pinned()
     number = commit_number(now)
-    is_snapshot = number > 0 or hasattr(now, "commit")
     for one in answers:
         of = one.commit
-        if is_snapshot:
+        if number is not None:
             of = number
-        elif commit is not None and of > 0:  # 0: the file itself was served
+        elif commit is not None and one.is_of_live:  # else the file itself was served
             of = commit[1]
         if check and one.commit != of:
             text = f"it was drawn from commit {one.commit}, and {name} is of commit {of}"
             yield _Made(one, missing=OutOfRangeError(text, value=one.commit))
             continue
-        saved = not is_snapshot and one.commit > 0
+        saved = number is None and one.is_of_live
         made = _make(one, services, now, check, saved)
         if saved and made.difference is not None and commit is None:
             text = (
@@ -241,12 +238,11 @@ def _check_identity(
     one and of which commit, if it says so.
     """
     for one in answers:
-        is_live = one.graph is not None and len(one.graph) == _UUID_DIGITS
-        if one.graph in (None, identity) or (or_saved and is_live and saved is None):
+        if one.graph in (None, identity) or (or_saved and one.is_of_live and saved is None):
             continue
         if saved is not None and one.graph == saved[0]:
             continue
-        was = f"another live graph ({one.graph})" if is_live else "another graph file"
+        was = f"another live graph ({one.graph})" if one.is_of_live else "another graph file"
         raise FileChangedError(
             f"line {one.line}: the answer is from {was} than {name}: give replay the graph that "
             "was served"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,14 @@ from serving import WAIT, comes
 from aethergraph import DynamicGraph
 from aethergraph.dynamic import History
 from aethergraph.errors import FileChangedError
-from aethergraph.remote import FeatureServer, SamplePlan, SampleService, open_graph, open_sampler
+from aethergraph.remote import (
+    FeatureServer,
+    SamplePlan,
+    SampleService,
+    check_replay,
+    open_graph,
+    open_sampler,
+)
 from aethergraph.remote import commits as commits_module
 from aethergraph.remote.commits import commits_of
 from aethergraph.remote.leases import Leases
@@ -170,6 +178,55 @@ def test_requests_do_not_wait_for_a_log(
         one.join()
     assert found == [2, 2] and commits.take().number == 2
     leases.close()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_graph_before_its_first_commit(tmp_path: Path, own: bool) -> None:
+    """What it is then has another number than the first commit: 0, at a server and in a log."""
+    path, log, saved = tmp_path / "g.aegd", tmp_path / "log", tmp_path / "g.aeg"
+    graph = DynamicGraph.open(path, 10, 8, durability="none")
+    if not own:
+        graph.close()
+    source = graph if own else path
+    samples = {"g": SampleService(source, SamplePlan([5]))}
+    with FeatureServer({}, samples=samples, graphs={"g": source}, port=0, log=log) as server:
+        before, sampler = open_graph(server.address), open_sampler(server.address)
+        first = sampler.sample([3], key=7)
+        if not own:
+            graph = DynamicGraph.open(path, durability="none")
+            assert sampler.sample([3], key=7).commit == 0
+        held = graph.snapshot()
+        held.save(saved)
+        with pytest.raises(ZeroDivisionError), graph.transaction():
+            raise ZeroDivisionError
+        graph.insert_edges([1, 2], [3, 4])
+        after, second = open_graph(server.address), sampler.sample([3], key=7)
+        assert (before.lsn, before.num_edges, first.commit) == (0, 0, 0)
+        assert (after.lsn, after.num_edges, second.commit) == (1, 2, 1)
+        with open_graph(server.address, at=0) as again:
+            assert again.num_edges == 0
+        count = 2 if own else 3
+        for one, missing in ((path, 0), (held, 1), (before, 1), (saved, 1), (after, count - 1)):
+            found = check_replay(log, one)
+            assert (found.answers, found.commits, found.differences) == (count, 2, [])
+            assert len(found.missing) == missing
+        held.close()
+    graph.close()
+
+
+def test_numbers_of_commits(tmp_path: Path) -> None:
+    """A graph with a log has those of the log in every process; one in memory counts its own."""
+    graph = DynamicGraph.open(tmp_path / "g.aegd", 10, 8, durability="none")
+    attached, copy = DynamicGraph.attach(tmp_path / "g.aegd"), pickle.loads(pickle.dumps(graph))
+    for one in (graph, attached, copy):
+        found = commits_of(one)
+        assert (found.take().number, found.identity) == (0, graph.store.uuid)
+    graph.insert_edge(0, 1)
+    assert [commits_of(one).take().number for one in (graph, attached, copy)] == [1, 1, 1]
+    graph.close()
+    with DynamicGraph(10, 8) as made:
+        found = commits_of(made)
+        assert (found.take().number, found.identity) == (made.commit, None)
 
 
 def _write_and_close(path: Path) -> None:
