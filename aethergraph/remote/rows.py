@@ -111,7 +111,7 @@ class _Reader:
         self.url = address.url
         self.endpoints = [Endpoint(address, location) for location in address.locations]
         try:
-            self.endpoints.sort(key=lambda one: one.table.begin)
+            self.endpoints.sort(key=lambda one: one.table.shard)  # empty ones begin where others do
             _check_shards(self.endpoints, address.url)
         except BaseException:
             self.close()
@@ -278,7 +278,7 @@ class _Part:
 
 def _check_shards(endpoints: list[Endpoint], url: str) -> None:
     """Raise InvalidArgumentError unless the servers have all rows of one table, each once."""
-    first, end = endpoints[0].table, 0
+    first, end, is_whole = endpoints[0].table, 0, True
     for one in endpoints:
         table = one.table
         if (table.shape, table.dtype, table.live) != (first.shape, first.dtype, first.live):
@@ -292,10 +292,9 @@ def _check_shards(endpoints: list[Endpoint], url: str) -> None:
                 f"{table.shard[0]}/{table.shard[1]} are of different files, though of one size: "
                 "start all servers with copies of one file"
             )
-        if table.begin != end:
-            break
+        is_whole = is_whole and table.begin == end
         end = table.end
-    if end != first.shape[0] or len(endpoints) != first.shard[1]:
+    if not is_whole or end != first.shape[0] or len(endpoints) != first.shard[1]:
         have = ", ".join(f"{one.table.shard[0]}/{one.table.shard[1]}" for one in endpoints)
         raise InvalidArgumentError(
             f"{url}: the servers have the shards {have}: give the addresses of all, each once"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,24 @@ def test_rows_come_from_their_shards(x: Any) -> None:
     finally:
         for one in servers:
             one.close()
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 3])
+def test_fewer_rows_than_shards(num_rows: int) -> None:
+    """Shards without rows begin where others do; none is missing, in whatever order they come."""
+    rows = np.arange(4 * num_rows, dtype=np.float32).reshape(num_rows, 4)
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(FeatureServer({"x": rows}, port=0, shard=(k, 3))) for k in range(3)
+        ]
+        for order in permutations(servers):
+            with RemoteRows(url_of(list(order))) as source:
+                out = np.full_like(rows, -1)
+                assert (source.gather(np.arange(num_rows), out) == rows).all()
+        for some in (servers[:2], [*servers[:2], servers[1]]):
+            if num_rows:
+                with pytest.raises(InvalidArgumentError, match="give the addresses of all"):
+                    open_source(url_of(some))
 
 
 def test_all_shards_must_be_there(x: Any) -> None:
