@@ -153,12 +153,13 @@ class Answers:
             raise wire.WireError(f"{len(ids)} rows are {size} bytes, more than a frame holds")
         check_rows(ids, table.num_rows)
         if not table.is_whole:
-            outside = (ids < table.begin) | (ids >= table.end)
+            end = table.num_rows if table.is_last else table.end
+            outside = (ids < table.begin) | (ids >= end)
             if outside.any():
                 at = int(outside.argmax())
                 raise InvalidArgumentError(
                     f"row {ids[at]} (ids[{at}]) is not in this shard, "
-                    f"{table.begin}..{table.end - 1}",
+                    f"{table.begin}..{end - 1}",
                     position=at, value=int(ids[at]),
                 )  # fmt: skip
         rows = table.rows

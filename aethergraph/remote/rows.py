@@ -116,9 +116,9 @@ class _Reader:
         except BaseException:
             self.close()
             raise
-        first = self.endpoints[0].table
-        self.shape, self.code = first.shape, native.dtype_code(first.dtype)
-        self.live = bool(first.live)
+        last = self.endpoints[-1].table  # its shard has the rows that were added
+        self.shape, self.code = last.shape, native.dtype_code(last.dtype)
+        self.live = bool(last.live)
         self._ends = np.array([one.table.end for one in self.endpoints], np.int64)
         self.gathers = self.rows = 0
         can_map = address.scheme == "unix" and address.mapped and len(self.endpoints) == 1
@@ -278,10 +278,13 @@ class _Part:
 
 def _check_shards(endpoints: list[Endpoint], url: str) -> None:
     """Raise InvalidArgumentError unless the servers have all rows of one table, each once."""
-    first, end, is_whole = endpoints[0].table, 0, True
+    first, last, end, is_whole = endpoints[0].table, endpoints[-1].table, 0, True
     for one in endpoints:
         table = one.table
-        if (table.shape, table.dtype, table.live) != (first.shape, first.dtype, first.live):
+        shape = first.shape
+        if table.live and table.begin == end:  # rows may have been added between two answers
+            shape = (table.shape[0], *shape[1:])
+        if (table.shape, table.dtype, table.live) != (shape, first.dtype, first.live):
             raise InvalidArgumentError(
                 f"{url}: rows of {table.dtype} {table.shape} and of {first.dtype} {first.shape} "
                 "are not shards of one table"
@@ -294,7 +297,7 @@ def _check_shards(endpoints: list[Endpoint], url: str) -> None:
             )
         is_whole = is_whole and table.begin == end
         end = table.end
-    if not is_whole or end != first.shape[0] or len(endpoints) != first.shard[1]:
+    if not is_whole or end != last.shape[0] or len(endpoints) != first.shard[1]:
         have = ", ".join(f"{one.table.shard[0]}/{one.table.shard[1]}" for one in endpoints)
         raise InvalidArgumentError(
             f"{url}: the servers have the shards {have}: give the addresses of all, each once"

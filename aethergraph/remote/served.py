@@ -26,7 +26,7 @@ class ServedRows(NamedTuple):
         rows: the source of all rows.
         row_bytes: bytes of a row.
         begin: first row of the shard.
-        end: row behind its last one, when the server was made.
+        end: row behind its last one, when the server was made; the last shard's may have grown.
         generation: identity of the content; another one after it has changed.
         shard: (k, n): it is the k-th of n ranges.
     """
@@ -48,6 +48,11 @@ class ServedRows(NamedTuple):
         """True unless other shards have rows of the table."""
         return self.shard[1] == 1
 
+    @property
+    def is_last(self) -> bool:
+        """True unless other shards have the rows behind its own."""
+        return self.shard[0] == self.shard[1] - 1
+
     def description(self, number: int, names: Iterable[str]) -> bytes:
         """Return what a client is told about the table, which has this number, one of ``names``."""
         shape = [int(size) for size in self.rows.shape]
@@ -60,7 +65,7 @@ class ServedRows(NamedTuple):
                 "content": "" if self.rows.content is None else _short(self.rows.content),
                 "live": self.rows.is_live,
                 "begin": self.begin,
-                "end": shape[0] if self.is_whole else self.end,  # a live graph may have grown
+                "end": shape[0] if self.is_last else self.end,  # a live graph may have grown
                 "shard": self.shard,
                 "names": list(names),
             }

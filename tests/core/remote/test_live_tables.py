@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aethergraph import LiveFeatureTable, errors
+from aethergraph import DynamicGraph, LiveFeatureTable, errors
 from aethergraph.remote import FeatureServer, open_source, open_tables
+from aethergraph.remote.endpoint import Connection, Table
 
 
 def test_what_is_put_is_read(tmp_path: Path) -> None:
@@ -23,6 +24,42 @@ def test_what_is_put_is_read(tmp_path: Path) -> None:
             for source in sources:
                 assert source.is_live
                 assert source.gather([7, 8]).tolist() == [[value] * 4, [0] * 4]
+
+
+def test_shards_of_rows_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last shard has the rows of nodes that were added since the servers were started."""
+    graph = DynamicGraph(10, 8)
+    graph.node_attrs["x"] = np.arange(10, dtype=np.float32)
+
+    def serve(rows: object, k: int) -> FeatureServer:
+        return FeatureServer({"x": rows}, port=0, shard=(k, 2)).start()
+
+    servers = [serve(graph.node_attrs["x"], k) for k in range(2)]
+    url = f"tcp://127.0.0.1:{servers[0].port},127.0.0.1:{servers[1].port}/x"
+    before = open_source(url)
+    graph.add_nodes(2, x=[10, 11])
+    after = open_source(url)
+    assert (len(before), len(after)) == (10, 12)
+    assert before.gather([9, 0]).tolist() == [9, 0]
+    before._reader.endpoints[1].forget()  # type: ignore[attr-defined]
+    assert before.gather([9, 0]).tolist() == [9, 0]
+    assert after.gather([11, 0, 9, 10]).tolist() == [11, 0, 9, 10]
+    describe = Connection._describe
+
+    def describe_and_add(connection: Connection, name: str) -> Table:
+        found = describe(connection, name)
+        graph.add_nodes(1, x=[graph.num_nodes])
+        return found
+
+    with monkeypatch.context() as patch:  # rows are added while one is asked after another
+        patch.setattr(Connection, "_describe", describe_and_add)
+        while_added = open_source(url)
+    assert while_added.gather([12, 0]).tolist() == [12, 0]
+    other = serve(LiveFeatureTable.create(None, 30, ()), 1)
+    with pytest.raises(errors.InvalidArgumentError, match="are not shards of one table"):
+        open_source(f"tcp://127.0.0.1:{servers[0].port},127.0.0.1:{other.port}/x")
+    for one in (*servers, other):
+        one.close()
 
 
 def test_rows_that_nobody_has_written(tmp_path: Path) -> None:
