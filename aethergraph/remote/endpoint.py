@@ -12,6 +12,7 @@ only read. One that was left in the middle, as its thread's task was cancelled, 
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 import os
@@ -344,9 +345,10 @@ class Connection:
     def is_open(self) -> bool:
         """Return whether the server is still there, as far as this side was told."""
         try:
-            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except BlockingIOError:  # nothing is there to be read
-            return True
+            flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
+            return bool(socket.socket.recv(self._socket, 1, flags))  # below TLS, which has no peek
+        except (BlockingIOError, TimeoutError) as error:  # nothing is there to be read
+            return error.errno != errno.ETIMEDOUT
         except OSError:
             return False
 
@@ -434,8 +436,8 @@ class Endpoint:
         location: the place.
         describe: asks what the server has; None: for a table.
         leaves: connections take part in a lease, and leave it when they are not needed any more.
-            One does nothing else: a request that is broken off ends its connection, not the lease.
-            Where the server has no place for two, one does all.
+            One does nothing else: a request that is broken off, or takes too long, ends its
+            connection, not the lease. Where the server has no place for two, one does all.
     """
 
     def __init__(
@@ -563,8 +565,19 @@ class Endpoint:
         self._inherited = inherited
 
     def forget(self) -> None:
-        """Close the idle connections: where one broke, others did."""
-        for one in self._give_up():
+        """Close the idle connections: where one broke, others did.
+
+        One that a lease depends on has asked for nothing, and is kept while it is open.
+        """
+        with self._lock:
+            broken, self._idle = self._idle, []
+            if self._holder is not None and not self._holder.is_open():
+                broken.append(self._holder)
+                self._holder = None
+            if self._inherited is not None and not self._inherited.is_open():
+                broken.append(self._inherited)
+                self._inherited = None
+        for one in broken:
             one.close()
 
     def _give_up(self) -> list[Connection]:

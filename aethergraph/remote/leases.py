@@ -380,8 +380,9 @@ class Leases:
     def _ended(self) -> SnapshotExpiredError:
         return SnapshotExpiredError(
             "the server does not hold the commit of this graph any more: it does so for "
-            f"{self._seconds:g} s, as long as there are connections and it runs itself, and the "
-            "writer does not take the memory back (max_snapshot_age). Load the graph again"
+            f"{self._seconds:g} s, as long as there are connections, or for {self._linger:g} s "
+            "without one, and it runs itself, and the writer does not take the memory back "
+            "(max_snapshot_age). Load the graph again"
         )
 
     # ---- their ends --------------------------------------------------------------------------

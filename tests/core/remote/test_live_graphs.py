@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Client, address_in, comes, served
+from serving import WAIT, Client, address_in, comes, served
 
 from aethergraph import (
     DynamicGraph,
@@ -474,6 +474,43 @@ def test_a_request_that_is_broken_off(
             same(before, sampler.sample([1, 7], 1))
         there.source.close()
         assert comes(lambda: server.stats().leases == 0)
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_a_request_that_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path], with_tls: bool
+) -> None:
+    """It ends its connection, and not the lease: the next one is answered."""
+    live, goes_on = make(), threading.Event()
+    tls, ca = (certificate, f"&ca={certificate[0]}") if with_tls else (None, "")
+    with FeatureServer({}, graphs={"g": live}, port=0, tls=tls) as server:
+        linger(server, 0.0)
+        there = Graph.load(f"{server.address}?timeout=1{ca}")
+        sampler = NeighborSampler(there, [5])
+        before = sampler.sample([1, 7], 1)
+        insert(live, np.random.default_rng(1), 100, 9)
+        with monkeypatch.context() as patch:
+            answers = server._answers
+            gather = answers._gather
+
+            def slow(*args: Any) -> Any:
+                goes_on.wait(WAIT)
+                return gather(*args)
+
+            patch.setattr(answers, "_gather", slow)
+            with pytest.raises(ServerTimeoutError):
+                sampler.sample([1, 7], 1)
+        goes_on.set()
+        assert comes(lambda: server.stats().connections == 1)
+        same(before, sampler.sample([1, 7], 1))
+        linger(server, 10.0)
+        for one in list(server._connections):
+            one.stop(2)
+        assert comes(lambda: server.stats().connections == 0)
+        same(before, sampler.sample([1, 7], 1))
+        same(before, sampler.sample([1, 7], 1))  # one of these connections holds the lease again
+        assert server.stats().connections == 2
+        there.source.close()
 
 
 @pytest.mark.parametrize("places", [1, 2])
