@@ -111,7 +111,7 @@ class PackedAnswers:
             AetherError: as the ``prepare`` of samplers.
         """
         if not self._is_live and any(
-            self._tables(kind)[name] is not own for kind, name, own in self._rows
+            self._tables(kind).get(name) is not own for kind, name, own in self._rows
         ):
             return None  # attributes were exchanged
         if self._timed:

@@ -74,6 +74,9 @@ class SampleService:
         taken = self._source.take()
         self._made: tuple[Any, AnySampler] = taken.graph, self.plan.sampler(taken.graph)
         self.form = _form_of(self.plan, taken.now, self._made[1])
+        self._attrs = {
+            (self.form.type_of(one), one.name): one for one in self.form.fields if one.is_attr
+        }
         facts = json.dumps(
             [self.identity or secrets.token_hex(16), self.plan.told(), self.form.told()],
             sort_keys=True,
@@ -126,7 +129,7 @@ class SampleService:
             table = tables.get(kind)
             if table is None:
                 table = tables[kind] = _table(taken.now, kind, self.form.typed)
-            gather_rows(table[name], own.get(kind, ids), out)
+            gather_rows(self._attr(table, kind, name), own.get(kind, ids), out)
 
         live = taken.now is not taken.graph
         with taken.graph.reading(taken.now) if live else nullcontext():
@@ -178,16 +181,24 @@ class SampleService:
             return sampler
         sampler = self.plan.sampler(graph)
         now = graph.snapshot() if getattr(graph, "is_live", False) else graph
-        for one in self.form.fields:
-            if one.is_attr:
-                found = _table(now, self.form.type_of(one), self.form.typed).get(one.name)
-                if found is None or not one.fits(found):
-                    raise FileChangedError(
-                        f"the attribute {one.name!r} of the graph is not what it was when the "
-                        "server was started: start it again"
-                    )
+        for kind, name in self._attrs:
+            self._attr(_table(now, kind, self.form.typed), kind, name)
         self._made = graph, sampler
         return sampler
+
+    def _attr(self, table: Mapping[str, RowSource], kind: Any, name: str) -> RowSource:
+        """Return the rows of an attribute; it may have been exchanged.
+
+        Raises:
+            FileChangedError: it is not of the form any more, changes by itself, or is not there.
+        """
+        found = table.get(name)
+        if found is None or found.is_live or not self._attrs[kind, name].fits(found):
+            raise FileChangedError(
+                f"the attribute {name!r} of the graph is not what it was when the server was "
+                "started: start it again"
+            )
+        return found
 
 
 def _pinned(taken: Taken, sampler: AnySampler) -> native.PinnedLists | None:

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from serving import WAIT, comes
 
-from aethergraph import DynamicGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, LiveFeatureTable
 from aethergraph.dynamic import History
 from aethergraph.errors import FileChangedError
 from aethergraph.remote import (
@@ -227,6 +227,34 @@ def test_numbers_of_commits(tmp_path: Path) -> None:
     with DynamicGraph(10, 8) as made:
         found = commits_of(made)
         assert (found.take().number, found.identity) == (made.commit, None)
+
+
+@pytest.mark.parametrize("kind", ["live", "typed", "fixed"])
+def test_attributes_that_are_exchanged(kind: str) -> None:
+    """Rows of the same form are sent from then on; others are an error that says so."""
+    rows, seeds = np.zeros((10, 3), np.float32), [3]
+    edges = ("node", "to", "node")
+    graph: Any = DynamicGraph(10, 8) if kind == "live" else Graph.from_edges(10, [1], [2])
+    if kind == "typed":
+        graph = DynamicHeteroGraph({"node": 10, "more": 5}, [edges], 8)
+    attrs = graph["node"].attrs if kind == "typed" else graph.node_attrs
+    attrs["x"] = rows
+    service = SampleService(graph, SamplePlan([5]))
+    request = make_request(service.form, {"node": seeds} if kind == "typed" else seeds, None, 1)
+    service.answer(request)
+    words = "the attribute 'x' of the graph is not what it was when .*: start it again"
+    table = LiveFeatureTable.create(None, 10, 3)
+    for other in (None, rows[:, :2], rows.astype(np.float64), rows.astype(np.int8), table):
+        if "x" in attrs:
+            del attrs["x"]
+        if other is not None:
+            attrs["x"] = other
+        with pytest.raises(FileChangedError, match=words):
+            service.answer(request)
+    del attrs["x"]
+    attrs["x"] = rows + 1
+    sent = service.form.unpack(service.answer(request)).node_attrs
+    assert ((sent["node"] if kind == "typed" else sent)["x"] == 1).all()
 
 
 def _write_and_close(path: Path) -> None:
