@@ -20,6 +20,7 @@ from aethergraph.features.table import check_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.meta import Owner
+from aethergraph.storage.other_process import OpenFile
 
 __all__ = [
     "LiveAttributes",
@@ -75,6 +76,11 @@ class SnapshotRows(SourceRows):
     def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
         super().__init__(_AtCommit(rows, count, snapshot))
         self._rows, self._snapshot = rows, snapshot
+
+    @property
+    def memory(self) -> OpenFile:
+        """Memory of the rows as of all commits, one in all processes."""
+        return self._rows.file
 
     def versioned(self) -> native.VersionedRows | None:
         """Return the rows for native calls; None: they are not in memory as they are gathered."""

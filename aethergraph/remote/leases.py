@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ import numpy as np
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_items, as_number, is_name, shown
 from aethergraph._native.asked import AskedLists
+from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
 from aethergraph.errors import (
     AetherError,
     InvalidArgumentError,
@@ -84,6 +86,13 @@ class _Held:
         """Number behind those of its tables."""
         return self._first + len(self.tables)
 
+    def is_as(self, now: Any) -> bool:
+        """Return whether its attributes are those of a snapshot of the same commit.
+
+        In memory they begin and end without a commit, and where there is a log a moment after it.
+        """
+        return self._sources == _sources_of(_node_attrs(now))
+
     def is_expired(self) -> bool:
         """Return whether the writer has taken the memory of the commit back."""
         with suppress(AetherError):  # of another kind: whoever reads the lists is told
@@ -102,11 +111,11 @@ class _Held:
 
     def _describe(self, now: Any) -> dict[str, Any]:
         """Make the tables; return what there is, as an object of JSON."""
-        typed = isinstance(now, HeteroGraph)
-        nodes = {kind: now[kind].attrs for kind in now.node_types} if typed else {}
-        relations = [(kind, now[kind]) for kind in now.edge_types] if typed else []
-        if not typed:
-            nodes, relations = {"node": now.node_attrs}, [(("node", "to", "node"), now)]
+        typed, nodes = isinstance(now, HeteroGraph), _node_attrs(now)
+        self._sources = _sources_of(nodes)
+        relations = [(("node", "to", "node"), now)]
+        if typed:
+            relations = [(kind, now[kind]) for kind in now.edge_types]
         counts = now.num_nodes if typed else {"node": now.num_nodes}
         return {
             "graph": self.name, "commit": self.commit, "typed": typed,
@@ -147,6 +156,31 @@ class _Held:
                 ask = _Question(topology, what)
                 found[name] = self._add(IdTable((end, *width), dtype, None, ask))
         return found
+
+
+def _node_attrs(now: Any) -> dict[str, Mapping[str, RowSource]]:
+    """Return the attributes of nodes by node type."""
+    if isinstance(now, HeteroGraph):
+        return {kind: now[kind].attrs for kind in now.node_types}
+    return {"node": now.node_attrs}
+
+
+def _sources_of(nodes: dict[str, Mapping[str, RowSource]]) -> dict[tuple[str, str], int]:
+    """Return numbers of what attributes of nodes are rows of, whatever the commit.
+
+    Two that are alive at once have two.
+    """
+    return {
+        (kind, name): _number_of(rows)
+        for kind, attrs in nodes.items()
+        for name, rows in attrs.items()
+    }
+
+
+def _number_of(rows: RowSource) -> int:
+    if isinstance(rows, SnapshotRows):
+        return rows.memory.inode  # also where the graph was attached to again
+    return id(rows.source if isinstance(rows, NodesOfSource) else rows)
 
 
 def _values_of(edges: Any) -> Mapping[str, RowSource]:
@@ -222,6 +256,7 @@ class Leases:
         self._first = first
         self._changed = threading.Condition()
         self._leases: dict[str, _Lease] = {}
+        #: Of each number the one whose attributes are the last.
         self._held: dict[tuple[str, int], _Held] = {}
         self._tables: dict[int, ServedRows] = {}
         self._sweeper: threading.Thread | None = None
@@ -290,11 +325,14 @@ class Leases:
                     value=at,
                 )
         with self._changed:
-            key = (name, at if taken is None else taken.number)
-            found = self._held.get(key) or held  # type: ignore[arg-type]
+            if taken is None:
+                found = self._held.get((name, at)) or held  # type: ignore[arg-type]
+            else:
+                found = self._found(name, taken)
             if found is None:
-                self._check_room(lambda: key in self._held)
-                found = self._held.get(key)  # type: ignore[arg-type]
+                assert taken is not None
+                self._check_room(partial(self._found, name, taken))
+                found = self._found(name, taken)
             if found is None:
                 assert taken is not None
                 found = _Held(name, taken, self._next)
@@ -314,12 +352,17 @@ class Leases:
             self._changed.notify_all()
         return {**found.told, "lease": token, "seconds": self._seconds}
 
-    def _check_room(self, or_held: Callable[[], bool]) -> None:
-        """Raise LimitError if there are as many commits as there may be, unless ``or_held()``.
+    def _found(self, name: str, taken: Taken) -> _Held | None:
+        """Return what is held already of a commit that was taken. The lock is held."""
+        found = self._held.get((name, taken.number))
+        return found if found is not None and found.is_as(taken.now) else None
+
+    def _check_room(self, or_held: Callable[[], object]) -> None:
+        """Raise LimitError if there are as many commits as there may be, or ``or_held()`` is one.
 
         The lock is held.
         """
-        if not self._changed.wait_for(lambda: self._has_room() or or_held(), _ROOM):
+        if not self._changed.wait_for(lambda: self._has_room() or or_held() is not None, _ROOM):
             raise LimitError(
                 f"the server holds {self._most} commits for its clients, the most that it may: "
                 "close graphs that were loaded there, load one that others have (at=), or let it "
@@ -328,7 +371,10 @@ class Leases:
 
     def _has_room(self) -> bool:
         self._end_expired()
-        return len(self._held) < self._most
+        return len(self._all_held()) < self._most
+
+    def _all_held(self) -> list[_Held]:
+        return list({id(lease.held): lease.held for lease in self._leases.values()}.values())
 
     def _take_out(self, connection: Hashable, beside: _Lease | None = None) -> None:
         """Let a connection take part in no lease but one. The lock is held."""
@@ -401,14 +447,15 @@ class Leases:
             held = lease.held
             held.leases -= 1
             if held.leases == 0:
-                del self._held[held.name, held.commit]
+                if self._held.get((held.name, held.commit)) is held:  # it has none in its place
+                    del self._held[held.name, held.commit]
                 for number in held.tables:
                     del self._tables[number]
         return soonest
 
     def _end_expired(self) -> None:
         """End what has run out, and leases of commits that are gone. The lock is held."""
-        gone = {id(held) for held in self._held.values() if held.is_expired()}
+        gone = {id(held) for held in self._all_held() if held.is_expired()}
         for lease in self._leases.values():
             if id(lease.held) in gone:
                 lease.until = 0.0

@@ -574,6 +574,52 @@ def test_clients_of_a_commit_share_it() -> None:
         assert comes(lambda: live.stats().snapshots == 0)  # a thread may still return from there
 
 
+@pytest.mark.parametrize("typed", [False, True])
+def test_attributes_that_are_exchanged(typed: bool) -> None:
+    """They need no commit, and clients that come after it have the new ones, the others theirs."""
+    live: Any = DynamicGraph(NODES, 8)
+    if typed:
+        live = DynamicHeteroGraph({USER: NODES, FILM: 1}, [LIKED], 8)
+    rows = np.zeros((NODES, 1), np.float32)
+
+    def attrs(graph: Any) -> Any:
+        return graph[USER].attrs if typed else graph.node_attrs
+
+    attrs(live)["x"] = rows
+    with FeatureServer({}, graphs={"g": live}, port=0, max_leases=3) as server:
+        linger(server, 0.0)
+        first, commit = open_graph(server.address), live.commit
+        del attrs(live)["x"]
+        attrs(live)["x"] = rows + 1
+        second, again = open_graph(server.address), open_graph(server.address)
+        attrs(live)["table"] = LiveFeatureTable.create(None, NODES, 1)
+        third = open_graph(server.address)
+        assert live.commit == commit and live.stats().snapshots == 3
+        for one, value in ((first, 0), (second, 1), (again, 1), (third, 1)):
+            assert attrs(one)["x"].gather([7]) == value and one.lsn == commit
+        assert [len(attrs(one)) for one in (first, second, third)] == [1, 1, 2]
+        with pytest.raises(LimitError, match="holds 3 commits"):
+            del attrs(live)["table"]
+            open_graph(server.address)
+        first.source.close()
+        assert comes(lambda: server.stats().leases == 3)
+        assert attrs(open_graph(server.address, at=commit))["x"].gather([7]) == 1
+        for one in (second, again, third):
+            one.source.close()
+        assert comes(lambda: server.stats().leases == 0)
+
+
+def test_a_commit_is_shared_beyond_a_merge(tmp_path: Path) -> None:
+    """The server attaches to the graph again, whose attributes are the same."""
+    with make(tmp_path / "g.aegd") as live:
+        served = {"g": tmp_path / "g.aegd"}
+        with FeatureServer({}, graphs=served, port=0, max_leases=1) as server:
+            first = open_graph(server.address)
+            live.merge()
+            second = open_graph(server.address)
+            assert first.lsn == second.lsn == live.lsn and server.stats().leases == 2
+
+
 def test_a_connection_takes_part_in_one_lease() -> None:
     """Whoever asks for one after the other holds the last commit alone."""
     live = make()
