@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
+from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.errors import AetherError, CancelledError, ClosedError, InvalidArgumentError
 from aethergraph.features.table import check_out, gather_filled
 from aethergraph.remote import wire
@@ -57,6 +58,7 @@ class RowsAhead:
         self._row_bytes = math.prod(row_shape) * native.ARRAY_DTYPES[code].itemsize
         self._next = 0
         self._lock, self._process = threading.Lock(), os.getpid()
+        renew_lock_in_forks(self)
         self._to_ask = self._parts()
         #: Requests under way: list, its rows, number of the request.
         self._asked: deque[tuple[int, int, int, int]] = deque()

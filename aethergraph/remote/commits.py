@@ -15,6 +15,7 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 from aethergraph import _native as native
+from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.snapshot import OneCommit
@@ -129,9 +130,10 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        renew_lock_in_forks(self)
         self._taken: Taken | None = None
         self._since = 0.0
-        self._is_watched = False
+        self._watcher: threading.Thread | None = None
 
     def last_of(self, graph: Any) -> Taken | None:
         """Return what is kept, if it is the last commit of a graph; else None."""
@@ -143,10 +145,16 @@ class _Kept:
     def put(self, taken: Taken) -> Taken:
         """Keep a commit, in the place of the one before; return it."""
         with self._lock:
+            if self._watcher is None or not self._watcher.is_alive():  # forked children have none
+                watcher = threading.Thread(
+                    target=self._watch, daemon=True, name="aethergraph commit"
+                )
+                try:
+                    watcher.start()
+                except RuntimeError:  # no further thread: nobody would give the commit up
+                    return taken
+                self._watcher = watcher
             self._taken, self._since = taken, time.monotonic()
-            if not self._is_watched:
-                self._is_watched = True
-                threading.Thread(target=self._watch, daemon=True, name="aethergraph commit").start()
         return taken
 
     def _watch(self) -> None:
@@ -154,7 +162,7 @@ class _Kept:
             time.sleep(_KEPT_SECONDS)
             with self._lock:
                 if time.monotonic() - self._since >= _KEPT_SECONDS:
-                    self._taken, self._is_watched = None, False
+                    self._taken = self._watcher = None
                     return
 
 
@@ -167,6 +175,7 @@ class _Directory:
         self._directory = LiveDirectory(path)
         self.identity: str | None = self._directory.uuid.hex()
         self._lock = threading.Lock()
+        renew_lock_in_forks(self)
         self._seen: tuple[int, int] | None = None
         #: Graph of the process that writes, or wrote last; or the last commit in the log.
         self._held: Any = None

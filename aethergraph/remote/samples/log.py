@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
+from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.errors import FormatError, MissingFileError, StorageError, UnsupportedError
 from aethergraph.remote.samples.form import Form
 from aethergraph.remote.samples.plan import SamplePlan
@@ -116,6 +117,8 @@ class AnswerLog:
         self._form = Form.of(told["form"])
         self._head = {"graph": told["graph"], "process": os.getpid(), **told}
         self._lock = threading.Lock()
+        renew_lock_in_forks(self)
+        renew_lock_in_forks(self)
         self._open()
 
     def _open(self) -> None:

@@ -53,6 +53,23 @@ def test_requests_share_a_commit(graph: DynamicGraph, tmp_path: Path) -> None:
     assert comes(lambda: graph.stats().snapshots == 0)
 
 
+def test_no_thread_to_give_a_commit_up(
+    graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not kept then; the next one is."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    commits = commits_of(tmp_path / "g.aegd")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert commits.take().number == 1
+        assert graph.stats().snapshots == 0
+    assert commits.take().number == 1
+    assert comes(lambda: graph.stats().snapshots == 0)
+
+
 def test_a_snapshot_is_the_last_one(graph: DynamicGraph) -> None:
     with graph.snapshot() as now:
         assert now.is_last
