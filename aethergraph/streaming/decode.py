@@ -40,6 +40,11 @@ Payloads: TypeAlias = Sequence[bytes]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|nan)", re.I)
+#: Lists and objects of a payload of JSON that is parsed with others. Python refuses deep ones, and
+#: pyarrow takes them: what may be so deep is read one by one, wherever it stands.
+_MANY = 500
+#: One payload of so many is looked at for the types of fields.
+_SAMPLED = 128
 
 
 @dataclass
@@ -170,14 +175,24 @@ class JsonDecoder(Decoder):
         # object each.
         if not all(p[:1] == b"{" and p[-1:] == b"}" for p in payloads):
             return None
+        if max(map(len, payloads)) > _MANY and any(
+            p.count(b"[") + p.count(b"{") > _MANY for p in payloads
+        ):
+            return None
         text = b"\n".join(payloads)
         if not _is_text(text):
             return None
+        # pyarrow is told the types. Where it guesses them, of fields that nobody wants as well, it
+        # recurses for each level of a value, and makes a column of every name in any payload.
+        types = self._types(payloads, fields)
+        if types is None:
+            return None
         # Blocks end at line ends, and a payload may have some in it.
         options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        known = [(name, pa.string()) for name in self.texts if "." not in name]
         parsing = pajson.ParseOptions(
-            newlines_in_values=True, explicit_schema=pa.schema(known) if known else None
+            newlines_in_values=True,
+            explicit_schema=pa.schema(_members(types)),
+            unexpected_field_behavior="ignore",
         )
         try:
             found = pajson.read_json(pa.BufferReader(text), options, parsing)
@@ -193,11 +208,51 @@ class JsonDecoder(Decoder):
             columns[name] = arrow_column(column)
         return columns
 
+    def _types(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Any] | None:
+        """Return the types of Arrow that fields have in some payloads; None: there is no such."""
+        sample = self._decode_each(payloads[::_SAMPLED], fields)
+        if sample.bad:
+            return None
+        found = {name: _type_of(sample.columns[name].tolist()) for name in fields}
+        return None if None in found.values() else found
+
     def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
         found = json.loads(payload)
         if not isinstance(found, dict):
             raise ValueError(f"{shown(found)} is no object")
         return found
+
+
+def _type_of(values: Sequence[Any]) -> Any:
+    """Return the type of Arrow that holds values, or lists of them; None: there is no such."""
+    import pyarrow as pa
+
+    kinds = set(map(type, values))
+    if kinds == {list}:
+        items = [item for value in values for item in value]
+        inner = None if list in map(type, items) else _type_of(items)
+        return None if inner is None else pa.list_(inner)
+    if kinds == {int, float}:
+        return pa.float64()
+    known = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    return known.get(kinds.pop()) if len(kinds) == 1 else None
+
+
+def _members(types: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return fields and their types, ``"a.b"`` as a field of the structure a."""
+    import pyarrow as pa
+
+    found: dict[str, Any] = {}
+    for name, kind in types.items():
+        head, dot, rest = name.partition(".")
+        if dot:
+            found.setdefault(head, {})[rest] = kind
+        else:
+            found[head] = kind
+    return [
+        (head, pa.struct(_members(kind)) if isinstance(kind, dict) else kind)
+        for head, kind in found.items()
+    ]
 
 
 def _nested(table: Any, name: str) -> Any:
@@ -226,7 +281,6 @@ def _is_plain(column: Any) -> bool:
     if pat.is_list(kind):
         kind = kind.value_type
     plain = pat.is_int64(kind) or pat.is_float64(kind) or pat.is_boolean(kind)
-    # Texts that look like dates become timestamps, which is not for us to guess.
     return bool(column.null_count == 0 and (plain or pat.is_string(kind)))
 
 

@@ -125,12 +125,46 @@ def test_json_at_once_is_json_one_by_one(given_texts: list[str], clean: list[Any
 
 def test_clean_json_is_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the rest of this page would compare nothing."""
-    monkeypatch.setattr(JsonDecoder, "_decode_one", lambda *_: 1 / 0)
+    looked_at: list[bytes] = []
+    one = JsonDecoder._decode_one
+    monkeypatch.setattr(
+        JsonDecoder, "_decode_one", lambda self, line: looked_at.append(line) or one(self, line)
+    )
     found = read(Schema.json(**FIELDS), [
         b'{"u":1,"v":2,"t":3,"w":0.5,"gone":false,"a":1,"r":[1.5,2.5], "more": {"x": [1]}}',
         b'{"u":2,"v":2,"t":4,"w":1.5,"gone":true,"a":2,"r":[3.25,4.5]}',
     ])  # fmt: skip
     assert len(found[0]) == 2
+    assert len(looked_at) == 1, "the first one, for the types"
+
+
+@pytest.mark.parametrize("field", ["x", "u"])
+@pytest.mark.parametrize(("begin", "end"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_deep_json_is_a_bad_record(field: str, begin: bytes, end: bytes) -> None:
+    """pyarrow recursed for each level of a value, and took the process with it."""
+    schema = Schema.json(src="u", dst="v")
+    into = target(edge_time=None, edge_weight=None, edge_attrs=None)
+    clean = b'{"u": 1, "v": 2}'
+    for levels in (450, 200_000):
+        deep = begin * levels + b"1" + end * levels
+        line = b'{"v": 2, "%s": %s}' % (field.encode(), deep)
+        if field != "u":
+            line = b'{"u": 1, ' + line[1:]
+        for payloads in ([line, clean], [clean, line], [clean, line, b"{}"]):
+            at = payloads.index(line)
+            rows, bad = read(schema, payloads, into)
+            if levels < 500 and field != "u":
+                assert at in [row[0] for row in rows]
+            else:
+                assert ("RecursionError" in bad[at]) is (levels > 500)
+            assert 1 - at in [row[0] for row in rows]
+
+
+def test_names_that_each_payload_has_alone_make_no_columns() -> None:
+    """There were as many columns as payloads, each of as many rows."""
+    lines = [b'{"u": 1, "v": 2, "x": {"user %d": 1}}' % number for number in range(20_000)]
+    found = JsonDecoder()._decode_all(lines, ["u", "v"])
+    assert found is not None and found["u"].sum() == len(lines)
 
 
 def test_reasons_name_field_and_value() -> None:
