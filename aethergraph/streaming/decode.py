@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ __all__ = [
     "StructDecoder",
     "Table",
     "arrow_columns",
+    "arrow_row",
     "one_line",
 ]
 
@@ -45,6 +46,9 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(i
 _MANY = 500
 #: One payload of so many is looked at for the types of fields.
 _SAMPLED = 128
+#: What pyarrow raises of values that Python has not: times beyond the year 9999, texts that are no
+#: UTF-8, time zones that are not installed.
+_NO_VALUE = (ValueError, OverflowError, KeyError)
 
 
 @dataclass
@@ -466,14 +470,21 @@ def arrow_columns(table: Any, fields: Iterable[str]) -> dict[str, Array]:
                 f"there is no column {head!r}, but {', '.join(table.schema.names)}"
             )
         column = table.column(table.schema.names.index(head))
-        if rest:
-            items = column.to_pylist()
-            for part in rest:
-                items = [i.get(part) if isinstance(i, Mapping) else None for i in items]
-            found[name] = objects(items)
-        else:
-            found[name] = arrow_column(column)
+        for part in rest:
+            column = _member(column, part)
+        found[name] = arrow_column(column)
     return found
+
+
+def _member(column: Any, name: str) -> Any:
+    """Return a field of a column of structures; nulls if it is not there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind) and kind.get_field_index(name) >= 0:
+        return pc.struct_field(column, name)  # null where the structure is
+    return pa.nulls(len(column))
 
 
 def arrow_column(column: Any) -> Array:
@@ -506,7 +517,38 @@ def arrow_column(column: Any) -> Array:
                 and [int(one) for one in np.asarray(sizes)] == [width]
             ):
                 return as_array(items).reshape(len(column), width)
-    return objects(column.to_pylist())
+    try:
+        return objects(column.to_pylist())
+    except _NO_VALUE:
+        return objects([_value_or(one, lambda _: None) for one in column])
+
+
+def arrow_row(batch: Any, at: int) -> bytes:
+    """Return a row of a record batch as JSON, with all that can be said of each value."""
+    values = {
+        name: _value_or(column[at], _describe)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    return json.dumps(values, default=str).encode()
+
+
+def _value_or(scalar: Any, other: Callable[[Any], Any]) -> Any:
+    """Return a scalar of Arrow as Python has it, or what ``other`` says where it has none."""
+    try:
+        return scalar.as_py()
+    except _NO_VALUE:
+        return other(scalar)
+
+
+def _describe(scalar: Any) -> Any:
+    import pyarrow.types as pat
+
+    if pat.is_struct(scalar.type):
+        return {name: _value_or(one, _describe) for name, one in scalar.items()}
+    if pat.is_list(scalar.type) or pat.is_large_list(scalar.type):
+        return [_value_or(one, _describe) for one in scalar.values]
+    number = getattr(scalar, "value", None)
+    return f"{'a value' if number is None else number} of type {scalar.type}"
 
 
 def as_array(column: Any) -> Array:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 import fnmatch
 import hashlib
-import json
 import os
 import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from aethergraph.streaming.decode import (
     StructDecoder,
     Table,
     arrow_columns,
+    arrow_row,
 )
 from aethergraph.streaming.records import BadRecord, Records
 from aethergraph.streaming.schema import Schema, SchemaSource
@@ -486,12 +487,10 @@ class _ArrowFile(_File):
             columns = arrow_columns(batch, self._schema.fields)
         except InvalidArgumentError as error:
             raise FormatError(f"{self.path}: {error}") from None
-
-        def row(at: int) -> bytes:
-            return json.dumps(batch.slice(at, 1).to_pylist()[0], default=str).encode()
-
         table = Table(columns, np.arange(batch.num_rows))
-        return self._schema.records(table, self.partition, self.place, offsets, (), row)
+        return self._schema.records(
+            table, self.partition, self.place, offsets, (), partial(arrow_row, batch)
+        )
 
     def _open(self, pa: Any) -> Iterator[Any]:
         """Return the batches from the place on."""

@@ -14,7 +14,6 @@ differ: rows that came before are here, and need not be sent again, but may not 
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -22,6 +21,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from aethergraph._checks.options import as_text, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, LimitError, SourceError
 from aethergraph.remote.listening import LOOPBACK
 from aethergraph.storage.memory import parse_size
-from aethergraph.streaming.decode import Table, arrow_columns
+from aethergraph.streaming.decode import Table, arrow_columns, arrow_row
 from aethergraph.streaming.records import Records
 from aethergraph.streaming.schema import Schema, SchemaSource, check_listener
 
@@ -306,11 +306,10 @@ class PushedSource(SchemaSource):
     def _records(
         self, batch: Any, columns: dict[str, Any], partition: int, begin: int, end: int
     ) -> Records:
-        def row(at: int) -> bytes:
-            return json.dumps(batch.slice(at, 1).to_pylist()[0], default=str).encode()
-
         table = Table(columns, np.arange(batch.num_rows))
-        return self.schema.records(table, partition, end, np.arange(begin, end), (), row)
+        return self.schema.records(
+            table, partition, end, np.arange(begin, end), (), partial(arrow_row, batch)
+        )
 
 
 def _too_large(size: int, most: int) -> str:

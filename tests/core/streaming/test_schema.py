@@ -592,6 +592,46 @@ def test_columns_of_arrow(values: Any, expected: Any) -> None:
     assert arrow_column(values).tolist() == expected
 
 
+FAR = pa.array([0, 2**62]).cast(pa.timestamp("us"))
+
+
+def test_fields_of_structures_of_arrow() -> None:
+    from aethergraph.streaming.decode import arrow_columns
+
+    inner = pa.StructArray.from_arrays(
+        [FAR, pa.array([1, 2])], ["t", "n"], mask=pa.array([False, True])
+    )
+    table = pa.table({"a": pa.StructArray.from_arrays([pa.concat_arrays([inner, inner])], ["b"])})
+    for rows in (table, table.slice(1)):
+        found = arrow_columns(rows, ["a.b.t", "a.b.n", "a.c", "a.b.n.x"])
+        begin = 4 - rows.num_rows
+        assert found["a.b.t"].dtype == "M8[us]"
+        assert np.isnat(found["a.b.t"]).tolist() == [False, True, False, True][begin:]
+        assert found["a.b.n"].tolist() == [1, None, 1, None][begin:]
+        assert found["a.c"].tolist() == found["a.b.n.x"].tolist() == [None] * rows.num_rows
+    whole = arrow_columns(pa.table({"t": FAR, "s": pa.array([[FAR[0]], [FAR[1]]])}), ["t", "s"])
+    assert whole["t"].astype(int).tolist() == [0, 2**62] and whole["s"][1] is None
+
+
+def test_rows_of_arrow_whose_values_python_has_not() -> None:
+    from aethergraph.streaming.decode import arrow_row
+
+    structs = pa.StructArray.from_arrays([FAR, pa.array([1, 2])], ["t", "n"])
+    days = pa.array([0, 10**9], pa.int32()).cast(pa.date32())
+    columns = {
+        "t": FAR,
+        "s": structs,
+        "l": pa.array([[FAR[0]], [FAR[1]]]),
+        "d": days,
+        "b": [b"", b"x"],
+    }
+    far = f"{2**62} of type timestamp[us]"
+    assert json.loads(arrow_row(pa.record_batch(columns), 1)) == {
+        "t": far, "s": {"t": far, "n": 2}, "l": [far], "d": f"{10**9} of type date32[day]",
+        "b": "b'x'",
+    }  # fmt: skip
+
+
 # ---- schemas -------------------------------------------------------------------------------------
 
 

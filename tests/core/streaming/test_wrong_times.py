@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -49,6 +50,24 @@ def test_one_moves_the_watermark_no_more(tmp_path: Path, sort: str) -> None:
     (letter,) = letters(path)
     assert letter["reason"].startswith("ts (time) = ") and "max_ahead=" in letter["reason"]
     assert "time_unit=" in letter["reason"] and letter["record"] is not None
+
+
+def test_a_time_that_python_has_not_is_a_letter_too(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    moments = pa.array([SECONDS * 10**6, 3 * 10**17]).cast(pa.timestamp("us"))  # the year 11476
+    pq.write_table(pa.table({"u": [1, 2], "v": [3, 4], "ts": moments}), tmp_path / "e.parquet")
+    source = FileSource(
+        tmp_path / "e.parquet", Schema.arrow(src="u", dst="v", time="ts"), follow=False
+    )
+    with pytest.raises(errors.RecordError, match=r"offset 1: ts \(time\) = \+?11476-"):
+        Ingestor(timed("datetime64[us]"), source).run()
+    path = tmp_path / "bad"
+    stats = Ingestor(timed("datetime64[us]"), source, dead_letter=path).run()
+    assert (stats.edges, stats.bad) == (1, 1)
+    record = json.loads(base64.b64decode(letters(path)[0]["record"]))
+    assert record == {"u": 2, "v": 4, "ts": f"{3 * 10**17} of type timestamp[us]"}
 
 
 def test_without_a_dead_letter_file_it_ends_before_the_commit(tmp_path: Path) -> None:
