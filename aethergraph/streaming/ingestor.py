@@ -270,9 +270,10 @@ class Ingestor(Loop):
     def drain(self, timeout: float | None = None) -> None:
         """Wait until all records that are there now are in the graph.
 
-        With ``cut=`` those up to the last cut that every partition has come to. With ``keep=`` it
-        also returns where the next commit waits until :meth:`snapshot` is asked for a later one,
-        which ``stats().reason`` says then.
+        While the source is stalled it waits, as nobody knows what is there. With ``cut=`` those up
+        to the last cut that every partition has come to. With ``keep=`` it also returns where the
+        next commit waits until :meth:`snapshot` is asked for a later one, which ``stats().reason``
+        says then.
 
         Raises:
             TimeoutError: they are not after ``timeout`` seconds; says why.

@@ -270,6 +270,8 @@ class Loop:
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is left that could be committed now."""
+        if self._stats.state == "stalled":  # nobody knows what is there
+            return False
         if self._cuts is None:
             return not any(self._lag.values())
         waiting = self._cuts.missing

@@ -23,6 +23,26 @@ def until(holds: Callable[[], bool]) -> None:
     assert holds()
 
 
+class Cut(MemorySource):
+    """Source whose other end may be away."""
+
+    stalled: str | None = None
+
+
+def test_drain_waits_while_the_other_end_is_away() -> None:
+    """What is there now cannot be known."""
+    source = Cut("s")
+    source.append(src=[1], dst=[2])
+    with Ingestor(DynamicGraph(10, 8, huge_pages=False), source) as ingestor:
+        ingestor.drain(WAIT)
+        source.stalled = "no broker answers"
+        until(lambda: ingestor.stats().state == "stalled")
+        with pytest.raises(TimeoutError, match=r"left after 0.5 s \(stalled, no broker answers\)"):
+            ingestor.drain(0.5)
+        source.stalled = None
+        ingestor.drain(WAIT)
+
+
 # ---- full ----------------------------------------------------------------------------------------
 
 
