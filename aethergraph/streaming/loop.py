@@ -164,11 +164,13 @@ class Loop:
 
     def _release(self) -> None:
         self.graph.store.end_stream(self._name, self)
-        self.source.close()
-        if self._letters is not None:
-            self._letters.close()
-        with self._quiet:
-            self._quiet.notify_all()
+        try:
+            self.source.close()
+        finally:
+            if self._letters is not None:
+                self._letters.close()
+            with self._quiet:
+                self._quiet.notify_all()
 
     def _note_commit(self) -> None:
         """Note where the graph is, and keep it if that is asked for."""

@@ -29,6 +29,14 @@ class Cut(MemorySource):
     stalled: str | None = None
 
 
+class Unclosed(MemorySource):
+    """Source that cannot be closed."""
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("cannot be closed")
+
+
 def test_drain_waits_while_the_other_end_is_away() -> None:
     """What is there now cannot be known."""
     source = Cut("s")
@@ -41,6 +49,16 @@ def test_drain_waits_while_the_other_end_is_away() -> None:
             ingestor.drain(0.5)
         source.stalled = None
         ingestor.drain(WAIT)
+
+
+def test_a_source_that_cannot_be_closed_leaves_nothing_else_open(tmp_path: Path) -> None:
+    source = Unclosed("s")
+    source.append(src=[1, 1], dst=[2, 100])
+    source.end()
+    ingestor = Ingestor(DynamicGraph(10, 8, huge_pages=False), source, dead_letter=tmp_path / "bad")
+    with pytest.raises(OSError, match="cannot be closed"):
+        ingestor.run()
+    assert ingestor._letters is not None and ingestor._letters._file is None
 
 
 # ---- full ----------------------------------------------------------------------------------------
