@@ -142,6 +142,8 @@ class Loop:
         check = getattr(self.source, "check_marks", None)
         if check is not None:
             check(self.graph.offsets(_marks_of(self._name)))
+        if getattr(self.source, "needs_disk", False):
+            self.graph.flush()  # those who send take what it begins with for safe
         self.source.open(offsets)
         self._ask_lag(force=True)
         if self._cut is not None:

@@ -160,7 +160,7 @@ class Source(Protocol):
     - ``lag() -> {partition: records}``: how many records there are that were not read yet;
     - ``acknowledge(offsets)``: called after a commit with the offsets that are now in the graph;
     - ``failed(reason)``: called before :meth:`close` where the ingestor ended by an error;
-    - ``needs_disk``: True if they are to be on disk before that call;
+    - ``needs_disk``: True if they are to be on disk before that call, and those of :meth:`open`;
     - ``stalled``: a text while the other end cannot be reached, else None;
     - ``ended() -> partitions``: those that will give nothing any more, as far as is known;
     - ``describe(partition) -> str``: the partition in words, such as a file's name;

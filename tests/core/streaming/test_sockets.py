@@ -116,6 +116,39 @@ def test_senders_are_told_why_the_ingestor_ended(monkeypatch: pytest.MonkeyPatch
         sender.close()
 
 
+def test_senders_hear_on_disk_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offsets in memory may be ahead of the log, where it could not be synced."""
+    graph = DynamicGraph.open(
+        tmp_path / "g", 10_000, 64, order="time", huge_pages=False, durability="none"
+    )
+    real = DynamicGraph.flush
+
+    def refuse(_: Any) -> None:
+        raise errors.StorageError(errno.EIO, "cannot sync the log")
+
+    def begin() -> Ingestor:
+        return Ingestor(graph, SocketSource("events", SCHEMA)).start()
+
+    ingestor = begin()
+    monkeypatch.setattr(DynamicGraph, "flush", refuse)
+    sender = Sender(ingestor.source.port, 0)
+    sender.send(10)
+    assert "cannot sync" in json.loads(sender.file.readline())["error"]
+    sender.close()
+    with pytest.raises(errors.StorageError, match="cannot sync"):
+        ingestor.stop()
+    assert graph.num_edges == 10
+    with pytest.raises(errors.StorageError, match="cannot sync"):
+        begin()
+    monkeypatch.setattr(DynamicGraph, "flush", real)
+    ingestor = begin()
+    assert Sender(ingestor.source.port, 0).answer == {"next": 10, "on_disk": 10}
+    ingestor.stop()
+    graph.close()
+
+
 def test_clients_and_servers_that_break_off(tmp_path: Path) -> None:
     graph, rng = small(), np.random.default_rng(3)
     sent, port = 0, 0
