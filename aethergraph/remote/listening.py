@@ -18,7 +18,8 @@ from aethergraph.remote import wire
 from aethergraph.remote.address import is_socket
 
 __all__ = [
-    "LOOPBACK", "REPLY_SECONDS", "accept", "listen", "listen_unix", "server_context", "set_options",
+    "LOOPBACK", "REPLY_SECONDS", "accept", "keep_alive", "listen", "listen_unix", "server_context",
+    "set_options",
 ]  # fmt: skip
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -166,10 +167,14 @@ def _is_served(path: str) -> bool:
 def set_options(sock: socket.socket, local: bool) -> None:
     """Set what a connection needs; ``local``: it is one of a unix socket."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wire.pack_seconds(REPLY_SECONDS))
-    if local:
-        return
+    if not local:
+        keep_alive(sock)
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Let a connection send at once, and end where the other machine is gone."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A client whose machine is gone holds its place for a minute, not for ever.
+    # Such a client holds its place for a minute, not for ever.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
         sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)

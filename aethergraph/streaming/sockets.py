@@ -33,7 +33,7 @@ from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import shown
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.remote.listening import accept
+from aethergraph.remote.listening import accept, keep_alive
 from aethergraph.streaming.pushed import LimitedFile, PushedSource, Sender
 from aethergraph.streaming.schema import Schema
 
@@ -240,6 +240,7 @@ class SocketSource(PushedSource):
     def _serve(self, one: _Connection) -> None:
         try:
             until = time.monotonic() + _GREETING
+            keep_alive(one.socket)
             if self._tls is not None:
                 self._shake_hands(one, self._tls)
             wire = one.wire = _Wire(one.socket, until)

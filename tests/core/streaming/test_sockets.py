@@ -149,6 +149,16 @@ def test_senders_hear_on_disk_of_nothing_else(
     graph.close()
 
 
+def test_a_client_whose_machine_is_gone_is_asked_whether_it_is_there() -> None:
+    with Ingestor(small(), SocketSource("events", SCHEMA)) as ingestor:
+        sender = Sender(ingestor.source.port, 0)
+        (one,) = ingestor.source._senders
+        assert one.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert one.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        assert one.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        sender.close()
+
+
 def test_clients_and_servers_that_break_off(tmp_path: Path) -> None:
     graph, rng = small(), np.random.default_rng(3)
     sent, port = 0, 0
