@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.options import shown
 from aethergraph.errors import SourceError
 from aethergraph.streaming.records import Records
 
@@ -75,7 +76,8 @@ class Cuts:
         if self._has_cut and partition not in self._ends:
             raise SourceError(
                 None, f"{self._describe(partition)} was added, which others may see at another "
-                "cut: with cut= the partitions stay as they were at the beginning"
+                "cut: with cut= the partitions stay as they were at the beginning. Read those "
+                f"alone, of Kafka by partitions={shown(sorted(self._ends))}, or begin a new graph"
             )  # fmt: skip
         if partition in self._absent:
             raise SourceError(
