@@ -43,7 +43,12 @@ __all__ = ["UdpSource", "pack_datagram"]
 _KEPT = 1024
 _LOOPBACK = ("127.0.0.1", "localhost")
 #: What the system answers where AF_XDP is not allowed, or not there.
-_NO_XDP = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EAFNOSUPPORT)
+_NO_XDP = (
+    errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EAFNOSUPPORT,
+    errno.EINVAL,  # before Linux 5.9
+)  # fmt: skip
+#: Queues of an interface that are read directly.
+_MOST_QUEUES = 64
 
 
 def pack_datagram(stream: int, sequence: int, rows: NDArray[Any]) -> bytes:
@@ -190,8 +195,16 @@ class UdpSource(SchemaSource):
 
     def _attach(self, receiver: datagrams.Receiver, interface: str) -> None:
         queues = len(list(Path(f"/sys/class/net/{interface}/queues").glob("rx-*")))
+        if queues > _MOST_QUEUES:
+            warnings.warn(
+                f"af_xdp = {interface!r} has {queues} receive queues, and {_MOST_QUEUES} of them "
+                "are taken from directly: what comes to the others comes by the socket. "
+                f"'ethtool -L {interface} combined {_MOST_QUEUES}' makes them fewer",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         try:
-            receiver.attach(interface, max(queues, 1))
+            receiver.attach(interface, min(max(queues, 1), _MOST_QUEUES))
         except StorageError as error:
             if error.errno not in _NO_XDP:
                 raise SourceError(error.errno, f"af_xdp = {interface!r}: {error}") from None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import random
 import socket
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, Schema, UdpSource, pack_datagram
+from aethergraph.streaming import Ingestor, Schema, UdpSource, pack_datagram, udp
 
 DTYPE = np.dtype([("node", "<u4"), ("x", "<f4", 2)])
 ROWS = Schema.struct(DTYPE, node="node", attrs={"x": "x"})
@@ -142,6 +144,38 @@ def test_many_at_once_and_large_ones() -> None:
         assert len(read(source)[0][2]) == 8000
     finally:
         source.close()
+
+
+def test_queues_that_an_interface_has_beyond_the_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(udp.datagrams.Receiver, "attach", lambda _, *args: asked.append(args))
+    monkeypatch.setattr(udp, "Path", lambda _: tmp_path)
+    source = UdpSource("e", EDGES, af_xdp="eth7")
+    for queues in (64, 72):
+        for number in range(queues):
+            (tmp_path / f"rx-{number}").touch()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            source.open({})
+        assert source.af_xdp == "eth7"
+        source.close()
+    assert asked == [("eth7", 64)] * 2
+    (said,) = told
+    assert "'eth7' has 72 receive queues" in str(said.message)
+
+
+def test_interfaces_of_a_system_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise errors.StorageError(errno.EINVAL, "attaching the program for AF_XDP")
+
+    monkeypatch.setattr(udp.datagrams.Receiver, "attach", refuse)
+    source = UdpSource("e", EDGES, af_xdp="lo")
+    with pytest.warns(RuntimeWarning, match=r"af_xdp = 'lo' cannot be had.*Linux 5\.9"):
+        source.open({})
+    assert source.af_xdp is None
+    source.close()
 
 
 def test_bad_arguments() -> None:
