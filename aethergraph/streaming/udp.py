@@ -15,6 +15,7 @@ import errno
 import os
 import socket
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -142,6 +143,7 @@ class UdpSource(SchemaSource):
             raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
         self.port = made.getsockname()[1]
         self._socket = made
+        _listening.add(self)
         self._next, self._paused, self._kept = dict(offsets), frozenset(), {}
         self._refused = 0
         try:
@@ -268,6 +270,18 @@ class UdpSource(SchemaSource):
             (),
             lambda at: rows[at * size : (at + 1) * size],
         )
+
+
+_listening: weakref.WeakSet[UdpSource] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """Close what a forked child has copies of: port and queues would stay taken as long as it."""
+    for one in list(_listening):
+        one.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _as_interface(name: Any) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import os
 import random
+import signal
 import socket
 import time
 import warnings
@@ -144,6 +146,35 @@ def test_many_at_once_and_large_ones() -> None:
         assert len(read(source)[0][2]) == 8000
     finally:
         source.close()
+
+
+@pytest.mark.forks
+def test_children_do_not_keep_the_port() -> None:
+    source = UdpSource("e", EDGES)
+    source.open({})
+    port = source.port
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        send(source, edges(0, 0))
+        assert len(read(source)) == 1
+        source.close()
+        # The child may not have come so far yet.
+        again = UdpSource("e", EDGES, port=port)
+        until = time.monotonic() + 20
+        while True:
+            try:
+                again.open({})
+                break
+            except errors.SourceError:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        again.close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_queues_that_an_interface_has_beyond_the_most(
