@@ -108,7 +108,11 @@ class KafkaSource(SchemaSource):
         #: Number behind the last message that came while its partition was paused.
         self._dropped: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
-        self._refreshed = self._looked = 0.0
+        #: Errors behind which partitions are not read on, till it is known what they mean.
+        self._broken: dict[int, Any] = {}
+        #: What was handed over may not be in the graph yet.
+        self._in_hand = False
+        self._refreshed = self._looked = self._asked = 0.0
         self._error: Any = None
         self.gaps: dict[int, int] = {}
         self.stalled: str | None = None
@@ -137,6 +141,7 @@ class KafkaSource(SchemaSource):
             "error_cb": self._note_error,
         }
         self._error, self.stalled, self._paused, self._next = None, None, frozenset(), {}
+        self._broken, self._in_hand = {}, False
         try:
             self._consumer = Consumer(options)
         except (KafkaException, ValueError, TypeError) as error:
@@ -158,6 +163,7 @@ class KafkaSource(SchemaSource):
         """Return the messages that are there."""
         if self._consumer is None:
             raise ClosedError(f"the source {self.name!r} is not open")
+        self._mend_broken()
         if self._stops and all(self._ends.get(p, -1) >= 0 for p in self._next):
             return None
         from confluent_kafka import KafkaException, Message
@@ -171,14 +177,16 @@ class KafkaSource(SchemaSource):
         except KafkaException as error:
             raise self._failed(_text(error)) from None
         if not messages:
+            self._in_hand = False  # there was time to put it into the graph
             if self._error is not None:
                 self._judge(self._error)
                 self._look_again()
             return []
         good = self._without_errors(messages)
         if not good:
+            self._mend_broken()
             return []
-        self.stalled = self._error = None
+        self._note_reading()
         partitions = np.fromiter(map(Message.partition, good), np.int64, len(good))
         offsets = np.fromiter(map(Message.offset, good), np.int64, len(good))
         found = []
@@ -191,20 +199,31 @@ class KafkaSource(SchemaSource):
             if len(rows):
                 some = map(good.__getitem__, rows.tolist())
                 found.append(self._records(partition, some, offsets[rows]))
+        self._in_hand = self._in_hand or bool(found)
         return found
 
+    def acknowledge(self, offsets: Mapping[int, int]) -> None:
+        """Take note that what was handed over is in the graph."""
+        self._in_hand = False
+
     def _without_errors(self, messages: list[Any]) -> list[Any]:
-        """Return the messages that are some, and judge the others."""
+        """Return the messages that can be handed over, and judge those that are errors."""
         from confluent_kafka import Message
 
         # Python's own loops would take as long as all the rest: map() calls without them.
         errors = list(map(Message.error, messages))
-        if set(map(type, errors)) == {type(None)}:  # an error cannot be compared with None
+        is_good = set(map(type, errors)) == {type(None)}  # an error cannot be compared with None
+        if is_good and not self._broken:
             return messages
+        good = []
         for message, error in zip(messages, errors, strict=True):
-            if error is not None:
+            if message.partition() in self._broken:
+                continue  # it came behind what is not understood yet
+            if error is None:
+                good.append(message)
+            else:
                 self._judge_message(message, error)
-        return [m for m, error in zip(messages, errors, strict=True) if error is None]
+        return good
 
     def _records(
         self, partition: int, messages: Iterable[Any], offsets: NDArray[np.int64]
@@ -252,6 +271,8 @@ class KafkaSource(SchemaSource):
 
         It may end behind the next number: that a transaction was committed has a number, too.
         """
+        if partition in self._broken:
+            return None
         place, ended = self._next[partition], self._ends.get(partition, -1)
         return ended if ended >= place >= self._dropped.get(partition, 0) else None
 
@@ -357,14 +378,17 @@ class KafkaSource(SchemaSource):
 
     def _restart(self, partition: int) -> None:
         """Read a partition from its next message on, after librdkafka has stopped reading it."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         place = TopicPartition(self.topic, partition, self._next[partition])
-        # To seek is refused for a partition that is not being read.
-        self._consumer.incremental_unassign([place])
-        self._consumer.incremental_assign([place])
-        if partition in self._paused:
-            self._consumer.pause([place])
+        try:
+            # To seek is refused for a partition that is not being read.
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([place])
+            if partition in self._paused:
+                self._consumer.pause([place])
+        except KafkaException as error:
+            raise self._failed(f"partition {partition}: {_text(error)}") from None
 
     def _pass_gap(self, partition: int, place: int, first: int) -> int:
         """Go on with the first message that is there, or refuse to."""
@@ -407,25 +431,47 @@ class KafkaSource(SchemaSource):
     def _judge_message(self, message: Any, error: Any) -> None:
         from confluent_kafka import KafkaError
 
+        breaking = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends[message.partition()] = message.offset()
-            self.stalled = self._error = None
-            return
-        gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-        if error.code() not in gone:
+            self._note_reading()
+        elif error.code() in breaking:
+            self._broken[message.partition()] = error
+        else:
             self._judge(error)
+
+    def _note_reading(self) -> None:
+        """Note that brokers answer."""
+        self._error = None
+        if not self._broken:
+            self.stalled = None
+
+    def _mend_broken(self) -> None:
+        """Go on with the partitions that are not read on, or raise what is wrong with them.
+
+        What came before is to be in the graph first: with an error nothing is committed any more.
+        """
+        from confluent_kafka import KafkaException
+
+        if not self._broken or self._in_hand or time.monotonic() - self._asked < _LOOK:
             return
-        partition = message.partition()
-        first, end = self._range(partition)
-        place = self._next[partition]
-        if place > end:
-            raise self._failed(
-                f"partition {partition} ends at offset {end}, but {place} was to come: was the "
-                "topic made anew?"
-            )
-        if place < first:
-            self._next[partition] = self._pass_gap(partition, place, first)
-        self._restart(partition)
+        for partition in sorted(self._broken):
+            try:
+                first, end = self._range(partition)
+            except KafkaException as problem:
+                self._judge(problem.args[0])  # its leader is away: there will be another look
+                self._asked = time.monotonic()
+                return
+            place = self._next[partition]
+            if place > end:
+                raise self._failed(
+                    f"partition {partition} ends at offset {end}, but {place} was to come: was the "
+                    "topic made anew?"
+                )
+            if place < first:
+                self._next[partition] = self._pass_gap(partition, place, first)
+            self._restart(partition)
+            del self._broken[partition]
 
 
 def _as_partitions(partitions: Any) -> set[int]:

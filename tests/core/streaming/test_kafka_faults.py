@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from kafka_mock import FETCH, LIST_OFFSETS, MockCluster, mock_cluster
 from serving import comes
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import Ingestor, Schema
+from aethergraph.streaming import Ingestor, KafkaSource, Schema
 
 pytestmark = pytest.mark.any_python
 WAIT = 60
@@ -257,6 +258,124 @@ def test_messages_that_go_while_it_reads(mock: MockCluster, on_gap: Any) -> None
             assert read_until(20) == [*range(10), *range(30, 40)] and source.gaps == {0: 20}
     finally:
         source.close()
+
+
+# ---- what librdkafka tells -----------------------------------------------------------------------
+
+
+class Told:
+    """Consumer that gives what it is told to.
+
+    Args:
+        *batches: what comes at once: offsets of messages or errors, of partition 0; in a pair with
+            the number of another.
+        ends: first number and end of each partition, of which nothing is gone when it is opened.
+    """
+
+    def __init__(
+        self, *batches: Sequence[Any], ends: Sequence[tuple[int, int]] = ((0, 100),)
+    ) -> None:
+        self.batches = [[_as_message(one) for one in some] for some in batches]
+        self.ends = ends
+        self.begun: list[tuple[int, int]] = []
+        #: Error that it answers with where it is asked for an end.
+        self.away: int | None = None
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        if count > 1:
+            return self.batches.pop(0)
+        if not self.batches or not self.batches[0]:
+            time.sleep(min(timeout, 0.01))
+            del self.batches[:1]
+            return []
+        return [self.batches[0].pop(0)]
+
+    def get_watermark_offsets(self, place: Any, *, cached: bool, timeout: float) -> tuple[int, int]:
+        from confluent_kafka import KafkaError, KafkaException
+
+        if self.away is not None and not cached:
+            raise KafkaException(KafkaError(self.away))
+        first, end = self.ends[place.partition]
+        is_open = place.partition in dict(self.begun)
+        return (first if is_open else 0), end
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        found = SimpleNamespace(error=None, partitions=dict(enumerate(self.ends)))
+        return SimpleNamespace(topics={topic: found})
+
+    def incremental_assign(self, places: Sequence[Any]) -> None:
+        self.begun += [(one.partition, one.offset) for one in places]
+
+    def incremental_unassign(self, places: Sequence[Any]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _as_message(one: Any) -> Any:
+    from confluent_kafka import KafkaError, Message
+
+    partition, what = one if isinstance(one, tuple) else (0, one)
+    try:
+        if isinstance(what, KafkaError):
+            return Message("edges", partition, -1001, error=what)
+        return Message("edges", partition, what, value=b'{"u": %d, "v": %d}' % (partition, what))
+    except TypeError:
+        pytest.skip("this confluent-kafka makes no messages: install a newer one")
+
+
+def error(name: str, text: str | None = None) -> Any:
+    kafka = pytest.importorskip("confluent_kafka", reason="pip install 'aethergraph[stream]'")
+    return kafka.KafkaError(getattr(kafka.KafkaError, name), text)
+
+
+def told(patch: pytest.MonkeyPatch, consumer: Told, **options: Any) -> KafkaSource:
+    patch.setattr("confluent_kafka.Consumer", lambda _: consumer)
+    patch.setattr("aethergraph.streaming.kafka._LOOK", 0.0)
+    return kafka_source("edges", "nowhere:1", **options)
+
+
+def read(source: KafkaSource, polls: int) -> list[int]:
+    found: list[int] = []
+    for _ in range(polls):
+        for one in source.poll(0) or ():
+            found.extend(one.columns["dst"].tolist())
+    return found
+
+
+@pytest.mark.parametrize("on_gap", ["error", "earliest"])
+def test_messages_that_came_before_others_were_gone(
+    monkeypatch: pytest.MonkeyPatch, on_gap: Any
+) -> None:
+    gone, others = error("_AUTO_OFFSET_RESET", "not available"), [[(1, v)] for v in range(1, 200)]
+    consumer = Told([0, 1, 2, gone, (1, 0)], *others, [7, 8], ends=[(7, 9), (0, 200)])
+    graph = small()
+    ingestor = Ingestor(graph, told(monkeypatch, consumer, on_gap=on_gap), linger="20ms")
+    if on_gap == "error":
+        with pytest.raises(errors.SourceError, match=r"partition 0: the messages 3\.\.6 are gone"):
+            ingestor.run()
+        assert edges(graph)[:3] == [(0, 0), (0, 1), (0, 2)] and graph.offsets("edges")[0] == 3
+    else:
+        with ingestor:
+            wait_for_edges(ingestor, 205)
+        assert edges(graph) == [(0, v) for v in (0, 1, 2, 7, 8)] + [(1, v) for v in range(200)]
+        assert ingestor.source.gaps == {0: 4} and (0, 7) in consumer.begun
+
+
+def test_a_leader_that_is_away_when_it_is_asked_what_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = error("_AUTO_OFFSET_RESET", "not available")
+    consumer = Told([0, gone], [(1, 0)], [], [], [1, 2], ends=[(0, 3), (0, 1)])
+    source = told(monkeypatch, consumer)
+    source.open({})
+    consumer.away = error("_TIMED_OUT").code()
+    assert read(source, 4) == [0, 0]
+    assert "_TIMED_OUT" in str(source.stalled) and source.lag()[0] > 0
+    consumer.away = None
+    assert read(source, 3) == [1, 2] and source.stalled is None
+    assert consumer.begun == [(0, 0), (1, 0), (0, 1)]
 
 
 # ---- partitions ----------------------------------------------------------------------------------
