@@ -431,11 +431,16 @@ class KafkaSource(SchemaSource):
     def _judge_message(self, message: Any, error: Any) -> None:
         from confluent_kafka import KafkaError
 
-        breaking = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+        breaking = (
+            KafkaError._AUTO_OFFSET_RESET,
+            KafkaError.OFFSET_OUT_OF_RANGE,
+            KafkaError._BAD_MSG,
+            KafkaError._NOT_IMPLEMENTED,
+        )
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends[message.partition()] = message.offset()
             self._note_reading()
-        elif error.code() in breaking:
+        elif error.code() in breaking and message.partition() in self._next:
             self._broken[message.partition()] = error
         else:
             self._judge(error)
@@ -455,7 +460,8 @@ class KafkaSource(SchemaSource):
 
         if not self._broken or self._in_hand or time.monotonic() - self._asked < _LOOK:
             return
-        for partition in sorted(self._broken):
+        for partition, error in sorted(self._broken.items()):
+            self._refuse_lost(partition, error)
             try:
                 first, end = self._range(partition)
             except KafkaException as problem:
@@ -472,6 +478,23 @@ class KafkaSource(SchemaSource):
                 self._next[partition] = self._pass_gap(partition, place, first)
             self._restart(partition)
             del self._broken[partition]
+
+    def _refuse_lost(self, partition: int, error: Any) -> None:
+        """Raise an error behind which reading goes on without messages that are in the topic."""
+        from confluent_kafka import KafkaError
+
+        place = self._next[partition]
+        if error.code() in (KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED):
+            raise self._failed(
+                f"partition {partition}, at offset {place} or behind it: {_text(error)}; "
+                f"graph.set_offset({self.name!r}, {partition}, n) lets the graph go on at offset n"
+            )
+        if "truncation" in error.str().lower():  # which has no code of its own
+            raise self._failed(
+                f"partition {partition}: {_text(error)}; messages that the graph has had are not "
+                "in the topic any more, and others may have their offsets: make the graph anew, or "
+                f"run this again to go on at offset {place} without them"
+            )
 
 
 def _as_partitions(partitions: Any) -> set[int]:

@@ -378,6 +378,39 @@ def test_a_leader_that_is_away_when_it_is_asked_what_is_gone(
     assert consumer.begun == [(0, 0), (1, 0), (0, 1)]
 
 
+@pytest.mark.parametrize("on_gap", ["error", "earliest"])
+@pytest.mark.parametrize("name", ["_BAD_MSG", "_NOT_IMPLEMENTED"])
+def test_messages_that_librdkafka_passes_by_as_it_cannot_read_them(
+    monkeypatch: pytest.MonkeyPatch, name: str, on_gap: Any
+) -> None:
+    damaged = error(name, "MessageSet at offset 2 failed CRC32C check")
+    eof = error("_PARTITION_EOF")
+    consumer, graph = Told([0, 1, damaged, 5, 6, eof], [7, 8], [9]), small()
+    source = told(monkeypatch, consumer, on_gap=on_gap, stop_at_end=True)
+    wanted = rf"partition 0, at offset 2 or behind it: .*CRC32C.*{name}.*set_offset\('edges', 0, n"
+    with pytest.raises(errors.SourceError, match=wanted):
+        Ingestor(graph, source).run()
+    assert edges(graph) == [(0, 0), (0, 1)] and graph.offsets("edges") == {0: 2}
+
+
+@pytest.mark.parametrize("on_gap", ["error", "earliest"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Partition log truncation detected at offset 100: broker end offset is 90.",
+        "No epoch found less or equal to 3. Reset: Local: Partition log truncation detected",
+    ],
+)
+def test_a_topic_that_was_cut_and_has_grown_again(
+    monkeypatch: pytest.MonkeyPatch, text: str, on_gap: Any
+) -> None:
+    """Others have the offsets of messages that the graph has, whose leader was lost."""
+    consumer, graph = Told([*range(3), error("_AUTO_OFFSET_RESET", text)], [3], [4]), small()
+    with pytest.raises(errors.SourceError, match=r"truncation .*go on at offset 3 without them"):
+        Ingestor(graph, told(monkeypatch, consumer, on_gap=on_gap)).run()
+    assert graph.offsets("edges") == {0: 3}
+
+
 # ---- partitions ----------------------------------------------------------------------------------
 
 
