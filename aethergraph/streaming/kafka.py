@@ -180,6 +180,7 @@ class KafkaSource(SchemaSource):
             self._in_hand = False  # there was time to put it into the graph
             if self._error is not None:
                 self._judge(self._error)
+            if self.stalled:
                 self._look_again()
             return []
         good = self._without_errors(messages)
@@ -442,8 +443,9 @@ class KafkaSource(SchemaSource):
             self._note_reading()
         elif error.code() in breaking and message.partition() in self._next:
             self._broken[message.partition()] = error
-        else:
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the group has no say
             self._judge(error)
+            self._looked = time.monotonic()  # what comes again and again is not over
 
     def _note_reading(self) -> None:
         """Note that brokers answer."""

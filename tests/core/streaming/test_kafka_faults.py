@@ -411,6 +411,26 @@ def test_a_topic_that_was_cut_and_has_grown_again(
     assert graph.offsets("edges") == {0: 3}
 
 
+@pytest.mark.parametrize(("partition", "name"), [(0, "UNKNOWN"), (-1, "_BAD_MSG")])
+def test_an_error_of_an_answer_that_passes_over(
+    monkeypatch: pytest.MonkeyPatch, partition: int, name: str
+) -> None:
+    source = told(monkeypatch, Told([(partition, error(name))], [], [], [0]))
+    source.open({})
+    monkeypatch.setattr("aethergraph.streaming.kafka._LOOK", 0.2)
+    read(source, 2)
+    assert name in str(source.stalled)
+    time.sleep(0.2)
+    read(source, 1)  # nothing new comes, but the brokers answer
+    assert source.stalled is None and read(source, 1) == [0]
+
+
+def test_a_group_that_the_user_has_no_right_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = told(monkeypatch, Told([error("GROUP_AUTHORIZATION_FAILED")]))
+    source.open({})
+    assert read(source, 1) == [] and source.stalled is None
+
+
 # ---- partitions ----------------------------------------------------------------------------------
 
 
