@@ -24,7 +24,7 @@ Partitions: TypeAlias = Mapping[int, Any]
 _AT_ONCE = 10_000
 #: Seconds between two looks for new partitions.
 _REFRESH = 30.0
-#: Seconds between two looks for brokers that had gone, and most that one partition may take.
+#: Seconds between two looks for brokers that had gone, and most that one may take.
 _LOOK = 1.0
 #: Options that would take the offsets out of our hands.
 _OURS = ("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "bootstrap.servers")
@@ -352,18 +352,20 @@ class KafkaSource(SchemaSource):
 
     def _look_again(self) -> None:
         """Ask the brokers, now and then, whether they are there again: with nothing new to read."""
-        from confluent_kafka import KafkaException
+        from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
         self._looked = now
+        ends = [TopicPartition(self.topic, partition, OFFSET_END) for partition in self._next]
         try:
-            for partition in self._next:
-                self._range(partition, timeout=_LOOK)
+            # All leaders at once: each may wait behind the fetch that waits for more.
+            answers = self._consumer.offsets_for_times(ends, timeout=_LOOK)
         except KafkaException:
             return  # there will be another look
-        self.stalled = self._error = None
+        if all(one.error is None for one in answers):
+            self._note_reading()
 
     def _range(
         self, partition: int, *, cached: bool = False, timeout: float | None = None

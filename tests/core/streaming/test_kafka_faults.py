@@ -299,6 +299,9 @@ class Told:
         is_open = place.partition in dict(self.begun)
         return (first if is_open else 0), end
 
+    def offsets_for_times(self, places: Sequence[Any], timeout: float) -> Sequence[Any]:
+        return places
+
     def list_topics(self, topic: str, timeout: float) -> Any:
         found = SimpleNamespace(error=None, partitions=dict(enumerate(self.ends)))
         return SimpleNamespace(topics={topic: found})
@@ -423,6 +426,25 @@ def test_an_error_of_an_answer_that_passes_over(
     time.sleep(0.2)
     read(source, 1)  # nothing new comes, but the brokers answer
     assert source.stalled is None and read(source, 1) == [0]
+
+
+def test_a_look_for_brokers_takes_no_longer_for_many_partitions(mock: MockCluster) -> None:
+    mock.make_topic("many", 30)
+    source = kafka_source("many", mock.address, options={"fetch.wait.max.ms": 500, "log_level": 0})
+    source.open({})
+    try:
+        until = time.monotonic() + WAIT
+        while len(source._ends) < 30 and time.monotonic() < until:
+            source.poll(0.1)
+        source._error = error("_TRANSPORT")
+        began = time.monotonic()
+        assert source.poll(0.001) == []
+        assert time.monotonic() - began < 3  # a second each would be half a minute
+        while source.stalled and time.monotonic() < until:
+            source.poll(0.1)
+        assert source.stalled is None
+    finally:
+        source.close()
 
 
 def test_a_group_that_the_user_has_no_right_on(monkeypatch: pytest.MonkeyPatch) -> None:
