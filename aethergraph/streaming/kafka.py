@@ -27,7 +27,10 @@ _REFRESH = 30.0
 #: Seconds between two looks for brokers that had gone, and most that one may take.
 _LOOK = 1.0
 #: Options that would take the offsets out of our hands.
-_OURS = ("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "bootstrap.servers")
+_OURS = (
+    "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "bootstrap.servers",
+    "metadata.broker.list",  # another name of the last one
+)  # fmt: skip
 
 
 class KafkaSource(SchemaSource):
@@ -39,7 +42,7 @@ class KafkaSource(SchemaSource):
 
     Partitions are assigned at the offsets of the graph; consumer groups have no say, and nothing
     is committed to Kafka. Partitions that are added to the topic are found. While no broker can be
-    reached, the source is stalled, and goes on when one can.
+    reached, or they refuse the user, the source is stalled, and goes on when that is over.
 
     Args:
         topic: the topic.
@@ -419,13 +422,13 @@ class KafkaSource(SchemaSource):
         """Raise an error that does not go away by itself; else note why nothing comes."""
         from confluent_kafka import KafkaError
 
+        # A user who is refused may be let in again: brokers that start know none for a moment, and
+        # a token that could not be renewed is asked for again.
         lasting = (
             KafkaError.UNKNOWN_TOPIC_OR_PART,
             KafkaError._UNKNOWN_TOPIC,
             KafkaError._UNKNOWN_PARTITION,
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            KafkaError.SASL_AUTHENTICATION_FAILED,
-            KafkaError._AUTHENTICATION,
         )
         if error.fatal() or error.code() in lasting:
             raise self._failed(_text(error))

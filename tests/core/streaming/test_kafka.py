@@ -233,6 +233,7 @@ def test_bad_arguments() -> None:
         ({"on_gap": "skip"}, "on_gap = 'skip'"),
         ({"partitions": [-1]}, r"partitions\[0\] = -1"),
         ({"options": {"auto.offset.reset": "latest"}}, "cannot be set"),
+        ({"options": {"metadata.broker.list": "h:2"}}, "metadata.broker.list cannot be set"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=message):
             KafkaSource("t", "h:1", JSON, **options)  # type: ignore[arg-type]

@@ -447,6 +447,16 @@ def test_a_look_for_brokers_takes_no_longer_for_many_partitions(mock: MockCluste
         source.close()
 
 
+@pytest.mark.parametrize("name", ["_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"])
+def test_a_user_who_is_refused_for_a_moment(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    source = told(monkeypatch, Told([], [], [0]))
+    source.open({})
+    monkeypatch.setattr("aethergraph.streaming.kafka._LOOK", float("inf"))
+    source._note_error(error(name))
+    assert read(source, 2) == [] and name in str(source.stalled)
+    assert read(source, 1) == [0] and source.stalled is None
+
+
 def test_a_group_that_the_user_has_no_right_on(monkeypatch: pytest.MonkeyPatch) -> None:
     source = told(monkeypatch, Told([error("GROUP_AUTHORIZATION_FAILED")]))
     source.open({})
