@@ -74,8 +74,8 @@ def ingest_command(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="KEY=VALUE: of librdkafka; token_file, cert, key, max_message of what listens; "
-            "pattern of a folder."
+            help="KEY=VALUE: of librdkafka, and start, on_gap, partitions=0,3 and timeout of a "
+            "topic; token_file, cert, key, max_message of what listens; pattern of a folder."
         ),
     ] = None,
     name: Annotated[

@@ -44,9 +44,10 @@ def open_source(
         schema: fields of the records.
         name: name under which the graph keeps the offsets; None: that of the topic or file.
         until_end: end behind what is there now.
-        options: options of librdkafka; ``token_file``, ``cert``, ``key`` and ``max_message`` of
-            what is connected to; ``af_xdp`` and ``trust_network="yes"`` of datagrams; or
-            ``pattern`` of a folder.
+        options: options of librdkafka, and ``start``, ``on_gap``, ``partitions="0,3"`` and
+            ``timeout`` of :class:`KafkaSource`; ``token_file``, ``cert``, ``key`` and
+            ``max_message`` of what is connected to; ``af_xdp`` and ``trust_network="yes"`` of
+            datagrams; or ``pattern`` of a folder.
 
     Raises:
         InvalidArgumentError: it is no address of a source.
@@ -59,8 +60,14 @@ def open_source(
             raise InvalidArgumentError(
                 f"{shown(address)} is not kafka://HOST:PORT/TOPIC; options are given by --option"
             )
+        own: dict[str, Any] = {
+            key: given.pop(key) for key in ("start", "on_gap", "timeout") if key in given
+        }
+        if "partitions" in given:
+            numbers = [text.strip() for text in given.pop("partitions").split(",")]
+            own["partitions"] = [int(text) if text.isdecimal() else text for text in numbers]
         return KafkaSource(
-            topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given
+            topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given, **own
         )
     if until_end and address.startswith(tuple(f"{scheme}://" for scheme in (*_LISTENERS, "udp"))):
         raise InvalidArgumentError(

@@ -147,6 +147,10 @@ def test_kafka(tmp_path: Path, schema: Path) -> None:
         said = ae("ingest", tmp_path / "g", address, "--schema", schema, "--until-end", *made,
                   "--option", "fetch.wait.max.ms=20")  # fmt: skip
         assert "100 edges" in said
+        options = ["start=latest", "on_gap=earliest", "partitions=0, 0", "timeout=5"]
+        said = ae("ingest", tmp_path / "h", address, "--schema", schema, "--until-end", *made,
+                  *(text for one in options for text in ("--option", one)))  # fmt: skip
+        assert "100 edges" not in said  # the broker here tells the beginning of the last batch
 
 
 @pytest.mark.parametrize(
@@ -156,6 +160,15 @@ def test_kafka(tmp_path: Path, schema: Path) -> None:
         (["g", "e.jsonl"], "give --num-nodes to make one", 2),
         (["g", "http://h/x", "-n", 3], "kafka://HOST:PORT/TOPIC", 2),
         (["g", "kafka://h", "-n", 3], "is not kafka://HOST:PORT/TOPIC", 2),
+        *[
+            (["g", "kafka://h/t", "-n", 3, "--option", option], message, 2)
+            for option, message in (
+                ("on_gap=no", "on_gap = 'no'"),
+                ("start=0", "start = '0'"),
+                ("partitions=0,x", "partitions[1] must be an integer"),
+                ("timeout=long", "timeout must be a number"),
+            )
+        ],
         (["g", "tcp://127.0.0.1:x", "-n", 3, "--name", "a"], "is not tcp://HOST:PORT", 2),
         (["g", "tcp://127.0.0.1:0", "-n", 3], "give --name", 2),
         (["g", "udp://127.0.0.1", "-n", 3, "--name", "a"], "is not udp://HOST:PORT", 2),
