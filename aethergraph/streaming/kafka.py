@@ -51,8 +51,9 @@ class KafkaSource(SchemaSource):
         name: name under which the graph keeps the offsets; None: the topic. Under another name it
             is another stream, which is read from its beginning.
         start: where partitions begin that the graph knows nothing of: ``"earliest"`` or
-            ``"latest"``, which leaves out what came to a partition before it was found, at each
-            start until the graph has a message of it.
+            ``"latest"``, which leaves out what came to a partition before, at each start until
+            the graph has a message of it. Partitions that are added while it runs are read from
+            their first message.
         partitions: partitions to read; None: all there are.
         on_gap: what to do where messages are gone that the graph has not had, because the topic
             keeps them for a limited time: ``"error"``, or ``"earliest"``: go on with the first
