@@ -109,6 +109,9 @@ class KafkaSource(SchemaSource):
         self._next: dict[int, int] = {}
         #: Number of the message that each partition ended before, when its end was reached.
         self._ends: dict[int, int] = {}
+        #: Partitions whose ends were just reached, and those that have given a message before.
+        self._at_end: set[int] = set()
+        self._had: set[int] = set()
         #: Number behind the last message that came while its partition was paused.
         self._dropped: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
@@ -145,7 +148,7 @@ class KafkaSource(SchemaSource):
             "error_cb": self._note_error,
         }
         self._error, self.stalled, self._paused, self._next = None, None, frozenset(), {}
-        self._broken, self._in_hand = {}, False
+        self._broken, self._in_hand, self._at_end, self._had = {}, False, set(), set(offsets)
         try:
             self._consumer = Consumer(options)
         except (KafkaException, ValueError, TypeError) as error:
@@ -170,7 +173,7 @@ class KafkaSource(SchemaSource):
         self._mend_broken()
         if self._stops and all(self._ends.get(p, -1) >= 0 for p in self._next):
             return None
-        from confluent_kafka import KafkaException, Message
+        from confluent_kafka import KafkaException
 
         self._refresh()  # also where there is always something to read
         try:
@@ -188,9 +191,17 @@ class KafkaSource(SchemaSource):
                 self._look_again()
             return []
         good = self._without_errors(messages)
+        found = self._hand_over(good) if good else []
+        found += self._pass_ends()
+        self._in_hand = self._in_hand or bool(found)
         if not good:
             self._mend_broken()
-            return []
+        return found
+
+    def _hand_over(self, good: list[Any]) -> list[Records]:
+        """Return messages as records by partition."""
+        from confluent_kafka import Message
+
         self._note_reading()
         partitions = np.fromiter(map(Message.partition, good), np.int64, len(good))
         offsets = np.fromiter(map(Message.offset, good), np.int64, len(good))
@@ -204,7 +215,23 @@ class KafkaSource(SchemaSource):
             if len(rows):
                 some = map(good.__getitem__, rows.tolist())
                 found.append(self._records(partition, some, offsets[rows]))
-        self._in_hand = self._in_hand or bool(found)
+        self._had.update(one.partition for one in found)
+        return found
+
+    def _pass_ends(self) -> list[Records]:
+        """Return no records, but the ends that lie behind those that came.
+
+        The numbers between are of what ended transactions. Once the topic has dropped them, a graph
+        that has not passed them would seem to have missed messages. Where none has come yet, cuts
+        begin at the first one, and not at an end that others may not see.
+        """
+        found = []
+        for partition in sorted((self._at_end & self._had) - self._paused):
+            ended = self._end_reached(partition)
+            if ended is not None and ended > self._next[partition]:
+                self._next[partition] = ended
+                found.append(self.schema.decode(partition, ended, [], np.empty(0, np.int64)))
+        self._at_end.clear()
         return found
 
     def acknowledge(self, offsets: Mapping[int, int]) -> None:
@@ -446,6 +473,7 @@ class KafkaSource(SchemaSource):
         )
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends[message.partition()] = message.offset()
+            self._at_end.add(message.partition())
             self._note_reading()
         elif error.code() in breaking and message.partition() in self._next:
             self._broken[message.partition()] = error

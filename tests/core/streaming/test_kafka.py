@@ -189,9 +189,41 @@ def test_messages_of_transactions_leave_nothing_to_wait_for(
                 time.sleep(0.01)
             ingestor.drain(WAIT)
             assert graph.num_edges == 5 * number + 5 and ingestor.stats().lag == {0: 0}
+            # It is passed: else messages would seem to be missing when the topic has dropped it.
+            assert graph.offsets(topic) == {0: 6 * number + 6}
     whole = small()
     Ingestor(whole, kafka_source(topic, broker.address, stop_at_end=True), cut=cut).run()
-    assert whole.num_edges == 10
+    assert whole.num_edges == 10 and whole.offsets(topic) == {0: 12}
+
+
+def test_cuts_are_the_same_whether_ends_of_transactions_are_seen(
+    broker: Broker, topic: str
+) -> None:
+    from confluent_kafka import Producer
+
+    def cut(graph: DynamicGraph, **options: Any) -> tuple[Ingestor, list[Any]]:
+        source, seen = kafka_source(topic, broker.address, **options), []
+
+        def note(offsets: Any) -> None:
+            seen.append((offsets, edges(graph)))
+
+        source.acknowledge = note  # type: ignore[method-assign]
+        return Ingestor(graph, source, cut=5, linger=0), seen
+
+    broker.make_topic(topic, 2)
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
+    producer.init_transactions(WAIT)
+    live, seen = cut(small())
+    with live:
+        for number in range(12):
+            producer.begin_transaction()
+            for one in records(0, 2 * number, 2 * number + 2):
+                producer.produce(topic, one, partition=number // 2 % 2)
+            producer.commit_transaction(WAIT)
+            live.drain(WAIT)  # it has seen the end behind each
+    later, others = cut(small(), stop_at_end=True)
+    later.run()
+    assert len(seen) == 3 and others[:3] == seen
 
 
 def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> None:

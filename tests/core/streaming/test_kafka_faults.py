@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -316,11 +316,17 @@ class Told:
         pass
 
 
+class End(NamedTuple):
+    offset: int
+
+
 def _as_message(one: Any) -> Any:
     from confluent_kafka import KafkaError, Message
 
-    partition, what = one if isinstance(one, tuple) else (0, one)
+    partition, what = one if type(one) is tuple else (0, one)
     try:
+        if isinstance(what, End):
+            return Message("edges", partition, what.offset, error=error("_PARTITION_EOF"))
         if isinstance(what, KafkaError):
             return Message("edges", partition, -1001, error=what)
         return Message("edges", partition, what, value=b'{"u": %d, "v": %d}' % (partition, what))
@@ -455,6 +461,23 @@ def test_a_user_who_is_refused_for_a_moment(monkeypatch: pytest.MonkeyPatch, nam
     source._note_error(error(name))
     assert read(source, 2) == [] and name in str(source.stalled)
     assert read(source, 1) == [0] and source.stalled is None
+
+
+def test_ends_behind_the_last_message_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not where no message has come: others may see the first one before that end."""
+    consumer, graph = Told([0, End(1), (1, End(4))], [End(3)], [End(3), 5], [(1, 6)]), small()
+    consumer.ends = [(0, 6), (0, 7)]
+    source, seen = told(monkeypatch, consumer), []
+    acknowledge = source.acknowledge
+
+    def note(offsets: Any) -> None:
+        acknowledge(offsets)
+        seen.append(graph.offsets("edges"))
+
+    monkeypatch.setattr(source, "acknowledge", note)
+    with Ingestor(graph, source, linger=0) as ingestor:
+        wait_for_edges(ingestor, 3)
+    assert seen == [{0: 1}, {0: 3}, {0: 6}, {0: 6, 1: 7}]
 
 
 def test_a_group_that_the_user_has_no_right_on(monkeypatch: pytest.MonkeyPatch) -> None:
