@@ -118,7 +118,6 @@ class AnswerLog:
         self._head = {"graph": told["graph"], "process": os.getpid(), **told}
         self._lock = threading.Lock()
         renew_lock_in_forks(self)
-        renew_lock_in_forks(self)
         self._open()
 
     def _open(self) -> None:

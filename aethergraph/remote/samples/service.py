@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -215,14 +216,19 @@ def _own_room(size: int) -> NDArray[np.uint8]:
 
 
 def _table(graph: Any, kind: Any, typed: bool) -> Mapping[str, RowSource]:
-    """Return the attributes of a node type or edge type; of edges weights and times, too."""
+    """Return the attributes of a node type or edge type, of edges with weights and times.
+
+    They follow the graph's: one may be exchanged.
+    """
     if typed:
         view = graph[kind]
-        return view.attrs if isinstance(kind, str) else {**view.value_stores(), **view.attrs}
+        if isinstance(kind, str):
+            return view.attrs  # type: ignore[no-any-return]
+        return ChainMap(view.attrs, view.value_stores())
     if isinstance(kind, str):
         found: Mapping[str, RowSource] = graph.node_attrs
         return found
-    return {**graph.value_stores("edge"), **graph.edge_attrs}
+    return ChainMap(graph.edge_attrs, graph.value_stores("edge"))
 
 
 def _form_of(plan: SamplePlan, graph: Any, sampler: AnySampler) -> Form:

@@ -16,7 +16,13 @@ import pytest
 from numpy.typing import NDArray
 from serving import WAIT, comes
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, LiveFeatureTable
+from aethergraph import (
+    DynamicGraph,
+    DynamicHeteroGraph,
+    Graph,
+    HeteroGraph,
+    LiveFeatureTable,
+)
 from aethergraph.dynamic import History
 from aethergraph.errors import FileChangedError
 from aethergraph.remote import (
@@ -272,6 +278,29 @@ def test_attributes_that_are_exchanged(kind: str) -> None:
     attrs["x"] = rows + 1
     sent = service.form.unpack(service.answer(request)).node_attrs
     assert ((sent["node"] if kind == "typed" else sent)["x"] == 1).all()
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_edge_attributes_that_are_exchanged(typed: bool) -> None:
+    kind = ("node", "to", "node")
+    one = Graph.from_edges(10, [1], [2])
+    graph: Any = HeteroGraph.from_edges({kind: ([1], [2])}, {"node": 10}) if typed else one
+    attrs = graph[kind].attrs if typed else graph.edge_attrs
+    attrs["w"] = np.zeros(1, np.float32)
+    service = SampleService(graph, SamplePlan([5], edge_attrs=["w"]))
+    seeds = {"node": [2]} if typed else [2]
+    request = make_request(service.form, seeds, None, 1)
+
+    def sent() -> Any:
+        found = service.form.unpack(service.answer(request)).edge_attrs
+        return (found[kind] if typed else found)["w"]
+
+    assert (sent() == 0).all()
+    del attrs["w"]
+    with pytest.raises(FileChangedError, match="the attribute 'w' of the graph"):
+        service.answer(request)
+    attrs["w"] = np.ones(1, np.float32)
+    assert (sent() == 1).all()
 
 
 def _write_and_close(path: Path) -> None:
