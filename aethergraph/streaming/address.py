@@ -60,11 +60,10 @@ def open_source(
             raise InvalidArgumentError(
                 f"{shown(address)} is not kafka://HOST:PORT/TOPIC; options are given by --option"
             )
-        own: dict[str, Any] = {
-            key: given.pop(key) for key in ("start", "on_gap", "timeout") if key in given
-        }
-        if "partitions" in given:
-            numbers = [text.strip() for text in given.pop("partitions").split(",")]
+        names = ("start", "on_gap", "timeout", "partitions")
+        own: dict[str, Any] = {key: given.pop(key) for key in names if key in given}
+        if isinstance(own.get("partitions"), str):
+            numbers = [text.strip() for text in own["partitions"].split(",")]
             own["partitions"] = [int(text) if text.isdecimal() else text for text in numbers]
         return KafkaSource(
             topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given, **own

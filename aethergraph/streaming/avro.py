@@ -19,7 +19,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,9 @@ class AvroDecoder(Decoder):
         if missing is not None:
             raise InvalidArgumentError(f"avro: the schema of the records {missing}")
 
-    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+    def _decode_all(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> dict[str, Array] | None:
         ends = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
         starts = np.concatenate([[0], ends[:-1]])
         content = b"".join(payloads)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import SourceError
+from aethergraph.streaming.decode import as_items
 from aethergraph.streaming.records import Records
 
 __all__ = ["Cuts"]
@@ -224,7 +225,7 @@ def _column(values: list[Any]) -> NDArray[Any]:
     texts = all(one.dtype.kind in "US" for one in arrays)
     if len(kinds) == 1 or (texts and len({one.dtype.kind for one in arrays}) == 1):
         return np.concatenate(arrays)
-    items = [item for one in arrays for item in (one.tolist() if one.ndim == 1 else list(one))]
+    items = [item for one in arrays for item in (as_items(one) if one.ndim == 1 else list(one))]
     found = np.empty(len(items), object)
     for place, item in enumerate(items):
         found[place] = item

@@ -88,7 +88,7 @@ class Decoder:
             numbers: those of them in which 1 and 1.0 are the same.
         """
         if payloads:
-            columns = self._decode_all(payloads, fields)
+            columns = self._decode_all(payloads, fields, numbers)
             if columns is not None and (
                 self.is_typed
                 or not any(_is_blurred(columns[name]) for name in columns if name not in numbers)
@@ -96,7 +96,9 @@ class Decoder:
                 return Table(columns, np.arange(len(payloads)))
         return self._decode_each(payloads, fields)
 
-    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+    def _decode_all(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> dict[str, Array] | None:
         """Return columns if nothing is wrong with any payload; None: look at each."""
         return None
 
@@ -169,7 +171,9 @@ def objects(items: Sequence[Any]) -> Array:
 class JsonDecoder(Decoder):
     """Decoder of one JSON object to a payload; ``"a.b"`` is field b of the object a."""
 
-    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+    def _decode_all(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> dict[str, Array] | None:
         try:
             import pyarrow as pa
             import pyarrow.json as pajson
@@ -193,16 +197,23 @@ class JsonDecoder(Decoder):
             return None
         # Blocks end at line ends, and a payload may have some in it.
         options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        parsing = pajson.ParseOptions(
-            newlines_in_values=True,
-            explicit_schema=pa.schema(_members(types)),
-            unexpected_field_behavior="ignore",
-        )
-        try:
-            found = pajson.read_json(pa.BufferReader(text), options, parsing)
-        except (pa.ArrowException, UnicodeError):
-            return None
-        if found.num_rows != len(payloads):
+
+        def read(types: Mapping[str, Any]) -> Any:
+            parsing = pajson.ParseOptions(
+                newlines_in_values=True,
+                explicit_schema=pa.schema(_members(types)),
+                unexpected_field_behavior="ignore",
+            )
+            try:
+                return pajson.read_json(pa.BufferReader(text), options, parsing)
+            except (pa.ArrowException, UnicodeError):
+                return None
+
+        found = read(types)
+        whole = [name for name in fields if name in numbers and types[name] == pa.int64()]
+        if found is None and whole:  # few of them may have a fraction
+            found = read({**types, **dict.fromkeys(whole, pa.float64())})
+        if found is None or found.num_rows != len(payloads):
             return None
         columns = {}
         for name in fields:
@@ -315,7 +326,9 @@ class CsvDecoder(Decoder):
         (found,) = csv.reader([payload.decode()], delimiter=self.delimiter, strict=True)
         return found
 
-    def _decode_all(self, payloads: Payloads, fields: Sequence[str]) -> dict[str, Array] | None:
+    def _decode_all(
+        self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
+    ) -> dict[str, Array] | None:
         try:
             import pyarrow as pa
             import pyarrow.csv as pacsv
@@ -457,7 +470,13 @@ def _stacked(parts: Sequence[Array]) -> Array:
         return np.empty(0, object)
     if len({(part.dtype, part.shape[1:]) for part in parts}) == 1:
         return np.concatenate(parts)
-    return objects([item for part in parts for item in part.tolist()])
+    return objects([item for part in parts for item in as_items(part)])
+
+
+def as_items(values: Array) -> list[Any]:
+    """Return the values of an array; times as those of numpy, of which Python makes numbers."""
+    found: list[Any] = list(values) if values.dtype.kind == "M" else values.tolist()
+    return found
 
 
 def arrow_columns(table: Any, fields: Iterable[str]) -> dict[str, Array]:

@@ -118,7 +118,7 @@ class KafkaSource(SchemaSource):
         #: Errors behind which partitions are not read on, till it is known what they mean.
         self._broken: dict[int, Any] = {}
         #: What was handed over may not be in the graph yet.
-        self._in_hand = False
+        self._in_hand = self._was_empty = False
         self._refreshed = self._looked = self._asked = 0.0
         self._error: Any = None
         self.gaps: dict[int, int] = {}
@@ -171,7 +171,7 @@ class KafkaSource(SchemaSource):
         if self._consumer is None:
             raise ClosedError(f"the source {self.name!r} is not open")
         self._mend_broken()
-        if self._stops and all(self._ends.get(p, -1) >= 0 for p in self._next):
+        if self._stops and not self._broken and all(self._ends.get(p, -1) >= 0 for p in self._next):
             return None
         from confluent_kafka import KafkaException
 
@@ -184,12 +184,14 @@ class KafkaSource(SchemaSource):
         except KafkaException as error:
             raise self._failed(_text(error)) from None
         if not messages:
-            self._in_hand = False  # there was time to put it into the graph
+            # Nothing twice: there was time to put it into the graph. A wait may be cut short.
+            self._in_hand, self._was_empty = self._in_hand and not self._was_empty, True
             if self._error is not None:
                 self._judge(self._error)
             if self.stalled:
                 self._look_again()
             return []
+        self._was_empty = False
         good = self._without_errors(messages)
         found = self._hand_over(good) if good else []
         found += self._pass_ends()

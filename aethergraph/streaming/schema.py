@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ __all__ = ["Schema", "SchemaSource", "check_listener"]
 Array = NDArray[Any]
 
 _ENDS = ("src", "dst", "time", "weight", "delete", "relation", "node")
+_Moment = date | np.datetime64
 #: What numpy has for no time.
 _NAT = -(2**63)
 #: Those that may be keys of nodes, and types of keys that are written as texts.
@@ -321,14 +322,14 @@ class Schema:
             return values
         items = values.tolist()
         unit = self.time_unit
-        if unit is not None and not any(isinstance(one, str | datetime) for one in items):
+        if unit is not None and not any(isinstance(one, str | _Moment) for one in items):
             counts = [one if _is_count(one) else _NAT for one in items]
             return np.array(counts, np.int64).view(f"datetime64[{unit}]")
         found = values.copy()
         for at, value in enumerate(items):
             if isinstance(value, str):
                 found[at] = of_iso(value)
-            elif unit is not None:
+            elif unit is not None and not isinstance(value, _Moment):
                 count = np.array(value if _is_count(value) else _NAT, np.int64)
                 found[at] = count.view(f"datetime64[{unit}]")[()]
         return found

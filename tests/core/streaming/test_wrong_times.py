@@ -188,3 +188,40 @@ def test_units(unit: str) -> None:
     assert TimeBound(5, 86400.0, unit, clock=lambda: 1.7e9).limit() == 5
     with pytest.raises(errors.InvalidArgumentError, match="is of a clock"):
         Ingestor(timed("datetime64[fs]"), MemorySource("s"), max_ahead="1h")
+
+
+# ---- times of several units in one poll ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t", "a.t"])
+def test_arrow_payloads_of_several_units(name: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    payloads = []
+    for unit, factor in (("us", 10**6), ("ns", 10**9), ("s", 1)):
+        times = pa.array([1_700_000_000 * factor], pa.timestamp(unit))
+        nested = pa.StructArray.from_arrays([times], ["t"])
+        table = pa.table({"u": [1], "v": [2], "t": times, "a": nested})
+        into = pa.BufferOutputStream()
+        with pa.ipc.new_stream(into, table.schema) as writer:
+            writer.write_table(table)
+        payloads.append(into.getvalue().to_pybytes())
+    for time_unit in (None, "s"):
+        schema = Schema.arrow(src="u", dst="v", time=name, time_unit=time_unit)
+        graph, given = timed(), schema.decode(0, 3, payloads, np.arange(3))
+        source = MemorySource("s")
+        polls = iter([[given]])
+        source.poll = lambda _, polls=polls: next(polls, None)  # type: ignore
+        Ingestor(graph, source).run()
+        assert graph.to_graph().edge_time.tolist() == [1_700_000_000] * 3
+
+
+def test_times_of_several_forms_in_one_cut() -> None:
+    schema = Schema.json(src="u", dst="v", time="t", time_unit="ns")
+    batches = []
+    for at, time in enumerate((1_700_000_000 * 10**9, "2023-11-14T22:13:20Z")):
+        text = json.dumps({"u": 1, "v": 2, "t": time}).encode()
+        batches.append([schema.decode(0, at + 1, [text], np.array([at]))])
+    graph, source = timed(), MemorySource("s")
+    source.poll = lambda _: batches.pop(0) if batches else None  # type: ignore
+    Ingestor(graph, source, cut=2).run()
+    assert graph.to_graph().edge_time.tolist() == [1_700_000_000] * 2
