@@ -73,11 +73,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def skip_draws_of_adapters(item: pytest.Item) -> None:
     """Skip what a contract counts in draws that are those of the core, bit by bit.
 
-    Another rule compares them with the oracle; test_samplers.py counts the draws of the core.
+    Another rule compares them with the oracle; test_samplers.py counts the draws of one thread.
     """
-    if "AETHERGRAPH_SOAK" in os.environ or item.path.name == "test_samplers.py":
-        return
     function, owner = getattr(item, "function", None), getattr(item, "cls", None)
+    if "AETHERGRAPH_SOAK" in os.environ or getattr(owner, "counts_draws", False):
+        return
     is_of_draws = getattr(function, "__module__", "") == "aethergraph.testing.draws"
     if is_of_draws and getattr(owner, "exact", False):
         pytest.skip("equal to the oracle, so drawn as by the core: AETHERGRAPH_SOAK=1")

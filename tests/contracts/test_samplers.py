@@ -66,7 +66,7 @@ class Homogeneous(Ours, SamplerContract):
 
 
 class TestOneThread(Homogeneous):
-    pass
+    counts_draws = True
 
 
 @others
@@ -89,7 +89,7 @@ class Typed(Ours, HeteroSamplerContract):
 
 
 class TestTypedOneThread(Typed):
-    pass
+    counts_draws = True
 
 
 @others
