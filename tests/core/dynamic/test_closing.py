@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ctrl_c import interrupted
 
 from aethergraph import DynamicGraph
 from aethergraph.errors import ClosedError
@@ -86,11 +85,8 @@ def test_it_waits_for_the_transaction_of_another_thread(durable: bool, tmp_path:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(opened.__enter__).result(60)
         pool.submit(graph.insert_edge, 1, 2).result(60)
-        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            timer.start()  # here: a machine may stand still for longer than that
+        with interrupted():
             graph.close()
-        timer.join()
         assert not graph.closed
         closing = threading.Thread(target=graph.close)
         closing.start()
