@@ -430,7 +430,9 @@ def test_a_sync_that_failed(durability: str, after: str, tmp_path: Path) -> None
     source = Path(__file__).with_name("failing_sync.c")
     build = ["cc", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
     subprocess.run(build, check=True, timeout=120)
-    found = os.environ | {"LD_PRELOAD": str(library), "FAIL_SYNC": str(tmp_path / "fail")}
+    first = os.environ.get("LD_PRELOAD")  # a sanitizer's library, which has to be
+    preload = f"{first}:{library}" if first else str(library)
+    found = os.environ | {"LD_PRELOAD": preload, "FAIL_SYNC": str(tmp_path / "fail")}
     ran = subprocess.run(
         [sys.executable, "-c", FAILING, str(tmp_path / "g"), durability, after],
         env=found, capture_output=True, text=True, timeout=120,
