@@ -309,7 +309,7 @@ def test_who_waits_while_the_log_is_given_up_is_refused(
 def test_a_signal_handler_cannot_write_between_two_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it wrote within its own thread's merge() would be in no log."""
+    """Changes within its own thread's merge() are refused: they would be in no log."""
     graph = make(tmp_path / "g")
     replayed, refused = Journal._replayed, list[BaseException]()
 

@@ -205,7 +205,7 @@ def test_requests_do_not_wait_for_a_log(
 
 @pytest.mark.parametrize("own", [True, False])
 def test_a_graph_before_its_first_commit(tmp_path: Path, own: bool) -> None:
-    """What it is then has another number than the first commit: 0, at a server and in a log."""
+    """A graph without commits has the number 0 at a server and in a log, not that of its first."""
     path, log, saved = tmp_path / "g.aegd", tmp_path / "log", tmp_path / "g.aeg"
     graph = DynamicGraph.open(path, 10, 8, durability="none")
     if not own:

@@ -38,7 +38,7 @@ class Unclosed(MemorySource):
 
 
 def test_drain_waits_while_the_other_end_is_away() -> None:
-    """What is there now cannot be known."""
+    """Nobody knows then which records are there now."""
     source = Cut("s")
     source.append(src=[1], dst=[2])
     with Ingestor(DynamicGraph(10, 8, huge_pages=False), source) as ingestor:
