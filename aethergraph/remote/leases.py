@@ -43,7 +43,6 @@ from aethergraph.errors import (
     OutOfRangeError,
     SnapshotExpiredError,
 )
-from aethergraph.graph import HeteroGraph
 from aethergraph.graph.parts import BY_EDGE_TIME
 from aethergraph.protocols import HomogeneousGraph, RowSource
 from aethergraph.remote.commits import Commits, Taken, commits_of
@@ -111,7 +110,7 @@ class _Held:
 
     def _describe(self, now: Any) -> dict[str, Any]:
         """Make the tables; return what there is, as an object of JSON."""
-        typed, nodes = isinstance(now, HeteroGraph), _node_attrs(now)
+        typed, nodes = not isinstance(now, HomogeneousGraph), _node_attrs(now)
         self._sources = _sources_of(nodes)
         relations = [(("node", "to", "node"), now)]
         if typed:
@@ -160,9 +159,9 @@ class _Held:
 
 def _node_attrs(now: Any) -> dict[str, Mapping[str, RowSource]]:
     """Return the attributes of nodes by node type."""
-    if isinstance(now, HeteroGraph):
-        return {kind: now[kind].attrs for kind in now.node_types}
-    return {"node": now.node_attrs}
+    if isinstance(now, HomogeneousGraph):
+        return {"node": now.node_attrs}
+    return {kind: now[kind].attrs for kind in now.node_types}
 
 
 def _sources_of(nodes: dict[str, Mapping[str, RowSource]]) -> dict[tuple[str, str], int]:

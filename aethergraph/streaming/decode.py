@@ -176,7 +176,6 @@ class JsonDecoder(Decoder):
     ) -> dict[str, Array] | None:
         try:
             import pyarrow as pa
-            import pyarrow.json as pajson
         except ImportError:
             return None
         # What begins and ends so is one object at least. So as many objects as payloads are one
@@ -195,24 +194,10 @@ class JsonDecoder(Decoder):
         types = self._types(payloads, fields)
         if types is None:
             return None
-        # Blocks end at line ends, and a payload may have some in it.
-        options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
-
-        def read(types: Mapping[str, Any]) -> Any:
-            parsing = pajson.ParseOptions(
-                newlines_in_values=True,
-                explicit_schema=pa.schema(_members(types)),
-                unexpected_field_behavior="ignore",
-            )
-            try:
-                return pajson.read_json(pa.BufferReader(text), options, parsing)
-            except (pa.ArrowException, UnicodeError):
-                return None
-
-        found = read(types)
+        found = _read_json(text, types)
         whole = [name for name in fields if name in numbers and types[name] == pa.int64()]
         if found is None and whole:  # few of them may have a fraction
-            found = read({**types, **dict.fromkeys(whole, pa.float64())})
+            found = _read_json(text, {**types, **dict.fromkeys(whole, pa.float64())})
         if found is None or found.num_rows != len(payloads):
             return None
         columns = {}
@@ -236,6 +221,24 @@ class JsonDecoder(Decoder):
         if not isinstance(found, dict):
             raise ValueError(f"{shown(found)} is no object")
         return found
+
+
+def _read_json(text: bytes, types: Mapping[str, Any]) -> Any:
+    """Return fields of objects as a table of Arrow; None: they have not these types."""
+    import pyarrow as pa
+    import pyarrow.json as pajson
+
+    # Blocks end at line ends, and a payload may have some in it.
+    options = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    parsing = pajson.ParseOptions(
+        newlines_in_values=True,
+        explicit_schema=pa.schema(_members(types)),
+        unexpected_field_behavior="ignore",
+    )
+    try:
+        return pajson.read_json(pa.BufferReader(text), options, parsing)
+    except (pa.ArrowException, UnicodeError):
+        return None
 
 
 def _type_of(values: Sequence[Any]) -> Any:

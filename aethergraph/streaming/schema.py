@@ -39,6 +39,7 @@ __all__ = ["Schema", "SchemaSource", "check_listener"]
 Array = NDArray[Any]
 
 _ENDS = ("src", "dst", "time", "weight", "delete", "relation", "node")
+#: Times that say themselves what they are.
 _Moment = date | np.datetime64
 #: What numpy has for no time.
 _NAT = -(2**63)

@@ -220,14 +220,11 @@ def _table(graph: Any, kind: Any, typed: bool) -> Mapping[str, RowSource]:
 
     They follow the graph's: one may be exchanged.
     """
-    if typed:
-        view = graph[kind]
-        if isinstance(kind, str):
-            return view.attrs  # type: ignore[no-any-return]
-        return ChainMap(view.attrs, view.value_stores())
     if isinstance(kind, str):
-        found: Mapping[str, RowSource] = graph.node_attrs
+        found: Mapping[str, RowSource] = graph[kind].attrs if typed else graph.node_attrs
         return found
+    if typed:
+        return ChainMap(graph[kind].attrs, graph[kind].value_stores())
     return ChainMap(graph.edge_attrs, graph.value_stores("edge"))
 
 
