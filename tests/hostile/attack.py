@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # PYTHONSAFEPATH keeps it away
 SECONDS = 10.0  # one call
+#: The start of a child, with its imports, and its end, which unloads them.
+SECONDS_BESIDE_CALLS = 120.0
 #: Private memory of a child, far more than any call is meant to take. Not its address space: a live
 #: graph maps some 32 GiB for each attribute of its edges, of which it uses little.
 MEMORY = 8 << 30
@@ -198,13 +200,16 @@ class _Runner:
         at, text, working = begin, "", False
         patience = 6 * SECONDS if begin == self._retried else SECONDS
         self._retried = begin
-        deadline = time.monotonic() + 120  # for imports
+        deadline = time.monotonic() + SECONDS_BESIDE_CALLS
         look = select.poll()  # and not select(), which knows 1024 descriptors
         look.register(out, select.POLLIN)
         while True:
             ready = look.poll(1000 * max(0.0, deadline - time.monotonic()))
             if not ready:
-                if (begin == at and patience > SECONDS) or not working:
+                if not working:
+                    self._fail(at, f"hangs beside calls for more than {SECONDS_BESIDE_CALLS:g} s")
+                    return at + 1
+                if begin == at and patience > SECONDS:
                     self._fail(at, f"hangs for more than {patience:g} s")
                     return at + 1
                 return at  # once more, alone and with more patience: the machine may be busy
@@ -226,7 +231,7 @@ class _Runner:
                     self._fail(at, rest[0])
             if at > begin:
                 patience = SECONDS
-            deadline = time.monotonic() + patience
+            deadline = time.monotonic() + (patience if working else SECONDS_BESIDE_CALLS)
 
     def _fail(self, number: int, problem: str) -> None:
         self.failures.append(Failure(self._cases[number], problem))
