@@ -1,4 +1,4 @@
-"""Command line: ``aethergraph convert | ingest | top | info | stats | verify | doctor | demo``.
+"""Command line: ``aethergraph convert | ingest | serve | top | info | stats | verify | demo ...``.
 
 Exit codes: 0 success; 1 an error, as one line on stderr that names the file and the remedy (with
 ``--debug`` also a traceback); 2 a command that was not understood; 130 interrupted.
@@ -7,6 +7,7 @@ Exit codes: 0 success; 1 an error, as one line on stderr that names the file and
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 __all__ = ["main"]
 
@@ -15,10 +16,16 @@ def main() -> None:
     """Run the ``aethergraph`` command; the entry point of the package."""
     try:
         from aethergraph.cli.app import app
+
+        app(prog_name="aethergraph")
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("typer", "rich"):
             raise
-        text = f"the command line needs {error.name}: pip install 'aethergraph[cli]'"
-        print(f"aethergraph: error: {text}", file=sys.stderr)
-        sys.exit(1)
-    app(prog_name="aethergraph")
+        _fail(f"the command line needs {error.name}: pip install 'aethergraph[cli]'", 1)
+    except KeyboardInterrupt:  # while the program still starts; commands answer for themselves
+        _fail("interrupted", 130)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    print(f"aethergraph: error: {text}", file=sys.stderr)
+    sys.exit(code)

@@ -565,18 +565,26 @@ def test_output_that_nobody_takes(command: str, form: list[str], graph_file: Pat
     assert done.stderr == "aethergraph: error: [Errno 28] No space left on device\n"
 
 
-def test_a_missing_typer_is_named(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('no', name='typer')")
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (
+            "ModuleNotFoundError('no', name='typer')",
+            1,
+            "the command line needs typer: pip install 'aethergraph[cli]'",
+        ),
+        ("KeyboardInterrupt", 130, "interrupted"),
+    ],
+)
+def test_a_start_that_fails_is_one_line(tmp_path: Path, raised: str, code: int, said: str) -> None:
+    (tmp_path / "typer.py").write_text(f"raise {raised}")
     done = subprocess.run(
         [*MAIN, "info"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
-    assert done.returncode == 1
-    assert done.stderr == (
-        "aethergraph: error: the command line needs typer: pip install 'aethergraph[cli]'\n"
-    )
+    assert (done.returncode, done.stderr) == (code, f"aethergraph: error: {said}\n")
 
 
 @pytest.mark.any_python
