@@ -13,7 +13,14 @@ from typing import Annotated, Any
 
 import typer
 
-from aethergraph.cli.terminal import command, count, note, showing_metrics, size, stdout
+from aethergraph.cli.terminal import (
+    command,
+    count,
+    note,
+    settle_stdout,
+    showing_metrics,
+    size,
+)
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.protocols import RowSource
@@ -251,10 +258,11 @@ def _next(signals: SimpleQueue[int | None]) -> int | None:
 
 
 def _say(text: str) -> None:
-    """Print a line at once: a service's log is no terminal."""
-    console = stdout()
-    console.print(text, markup=False, soft_wrap=True)
-    console.file.flush()
+    """Print a line at once, since a service's log is no terminal; go on when nobody reads it."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        settle_stdout()
 
 
 def _check_token(path: Path) -> None:

@@ -268,7 +268,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except KeyboardInterrupt:
             _fail("interrupted", 130)
         except BrokenPipeError:
-            _settle_stdout()
+            settle_stdout()
             raise typer.Exit(1) from None
         except InvalidArgumentError as error:
             _fail(str(error), 2)
@@ -291,7 +291,7 @@ def print_error(text: str) -> None:
     stderr().print(f"[bold red]aethergraph: error:[/bold red] {escape(line)}")
 
 
-def _settle_stdout() -> None:
+def settle_stdout() -> None:
     """Write what stdout still holds, or drop what it cannot: Python would fail at it at exit."""
     if sys.stdout is None:  # it was closed before the program began
         return
@@ -302,6 +302,6 @@ def _settle_stdout() -> None:
 
 
 def _fail(text: str, code: int) -> NoReturn:
-    _settle_stdout()
+    settle_stdout()
     print_error(text)
     raise typer.Exit(code) from None

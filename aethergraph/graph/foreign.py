@@ -28,7 +28,12 @@ from aethergraph._checks.arrays import (
 )
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._checks.times import as_times
-from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import read_node_time
@@ -133,6 +138,26 @@ class ForeignGraph(StoredGraph):
         """Drop the graph's references; using the graph afterwards raises ClosedError."""
         self._parts = self._source = None
         self._source_attrs = {}, {}
+
+    def save(self, path: native.Path, **options: Any) -> None:
+        """Raise UnsupportedError: save the graph where its lists are, or a copy of them."""
+        raise self._elsewhere("saved")
+
+    def reorder(self, method: str = "rabbit", **options: Any) -> ForeignGraph:
+        """Raise UnsupportedError: order the nodes where the lists are, or of a copy of them."""
+        raise self._elsewhere("put into another order")
+
+    def permute(self, perm: Any, **options: Any) -> ForeignGraph:
+        """Raise UnsupportedError: order the nodes where the lists are, or of a copy of them."""
+        raise self._elsewhere("put into another order")
+
+    def _elsewhere(self, done: str) -> UnsupportedError:
+        self._live()
+        return UnsupportedError(
+            f"a graph whose lists are elsewhere ({self._storage}) is not {done}: do it with the "
+            "graph's own file, or with a copy, Graph.from_edges(graph.num_nodes, "
+            "*graph.edge_index(), keep_order=True)"
+        )
 
     def __enter__(self) -> ForeignGraph:
         self._live()

@@ -211,7 +211,9 @@ def parse_address(url: Any) -> Address:
     else:
         path = unquote(parts.path, errors="surrogateescape")  # bytes, which need be no text
         if parts.netloc or not path.strip("/"):
-            raise InvalidArgumentError(f"url = {shown(url)} is not {parts.scheme}:///PATH")
+            raise InvalidArgumentError(
+                f"url = {shown(url)} is not {parts.scheme}:///PATH, with the path from the root"
+            )
         locations = (Location(path, None),)
     return Address(
         url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,

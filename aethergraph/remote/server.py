@@ -193,6 +193,8 @@ class FeatureServer:
         self._token = None if token is None else token.encode()
         self._tls = server_context(tls)
         self._most = as_count(max_connections, "max_connections")
+        if self._most == 0:
+            raise InvalidArgumentError("max_connections = 0 lets nobody connect")
         self._rdma = as_flag(rdma, "rdma")
         if self._rdma and port is None:
             raise InvalidArgumentError("rdma needs port=: clients connect over TCP first")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,26 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
         assert (process.returncode, err) == (0, "") and "ended: 1 row" in out
 
 
+@pytest.mark.any_python
+def test_it_serves_on_when_nobody_reads_what_it_says(files: Path) -> None:
+    """As under ``aethergraph serve ... | head -1``, or when the reader has ended before."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    call = [sys.executable, "-c", "from aethergraph.cli import main; main()", "serve", "x.npy"]
+    with subprocess.Popen(
+        [*call, "--unix", "s"], cwd=files, stdout=writer, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writer)
+        try:
+            assert comes((files / "s").exists)
+            assert open_source(f"unix://{files}/s/x").gather([1]).shape == (1, 5)
+            process.terminate()
+            _, err = process.communicate(timeout=60)
+            assert (process.returncode, err) == (0, "")
+        finally:
+            process.kill()
+
+
 def is_refused(url: str) -> bool:
     """Return whether nobody listens there."""
     host, _, port = url.removeprefix("tcp://").rpartition(":")
@@ -124,6 +146,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals)
             "--tcp 1.2.3.4:1 is open to others: give --token-file",
         ),
         (("x.npy", "--log", "log"), 2, "--log is of samples: give --sample PLAN"),
+        (("x.npy", "--max-connections", "0"), 2, "max_connections = 0 lets nobody connect"),
         (
             ("graph.aeg", "typed.aeg", "--sample", "plan.json", "--log", "log"),
             2,

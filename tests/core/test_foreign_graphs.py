@@ -431,6 +431,10 @@ def test_a_foreign_graph_is_not_saved_and_closes() -> None:
         graph.y = np.arange(N)
     copied = Graph.from_edges(N, *graph.edge_index(), keep_order=True)
     assert (copied.in_degrees() == graph.in_degrees()).all()
+    calls = (lambda: graph.save("g.aeg"), graph.reorder, lambda: graph.permute(np.arange(N)))
+    for call in calls:
+        with pytest.raises(UnsupportedError, match=r"lists are elsewhere .* or with a copy"):
+            call()
     with graph as same:
         assert same is graph
     assert graph.closed and "closed" in repr(graph)

@@ -171,7 +171,7 @@ class RemoteSampler:
             time: [n], where the plan has ``time_attr``: the latest time that each seed's tree may
                 see, numbers or datetime64; of typed graphs by node type. None: the time of the
                 seed, if nodes have times.
-            key: decides all draws. None: a random one, which the sample has.
+            key: decides all draws (taken modulo 2^64). None: a random one, which the sample has.
 
         Raises:
             OutOfRangeError: a seed does not exist; names it and its position.
