@@ -21,6 +21,7 @@ from aethergraph.errors import (
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.ids import check_ids, name_id
 from aethergraph.graph.lists import Lists
+from aethergraph.graph.orders import sorting_order, take
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import Adjacency, Layout
 
@@ -286,8 +287,9 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             )
         major, minor = lists.ends(self._label())
         if not lists.edge_ids_are_places:
-            order = np.argsort(lists.edge_ids_by_place)
-            major, minor = major[order], minor[order]
+            order = sorting_order(lists.edge_ids_by_place.astype(np.int64))
+            if order is not None:
+                major, minor = take(major, order), take(minor, order)
         return (minor, major) if parts.csc is not None else (major, minor)
 
     def edge_list(self) -> tuple[Ids, Ids, Ids]:
@@ -297,8 +299,9 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         major, minor = lists.ends(self._label())
         ids = lists.edge_ids_by_place.astype(np.int64)
         if not lists.edge_ids_are_places:
-            order = np.argsort(ids)
-            ids, major, minor = ids[order], major[order], minor[order]
+            order = sorting_order(ids)
+            if order is not None:
+                ids, major, minor = take(ids, order), take(major, order), take(minor, order)
         return (minor, major, ids) if lists is parts.csc else (major, minor, ids)
 
     def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:

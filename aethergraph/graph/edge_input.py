@@ -17,7 +17,7 @@ from aethergraph.features import FeatureStore, attribute_store
 from aethergraph.graph.attributes import check_attr_name
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import Lists
-from aethergraph.graph.orders import inverse, take, take_rows, time_order
+from aethergraph.graph.orders import inverse, sorting_order, take, take_rows
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.memory import check_memory
@@ -77,10 +77,10 @@ class EdgeInput:
         self._check_ids("src", self.source, num_src)
         self._check_ids("dst", self.target, num_dst)
         if self.time is not None:
-            self.rank = time_order(self.time)
+            self.rank = sorting_order(self.time)
         else:
             assert node_time is not None
-            self.rank = time_order(take(node_time, self.source))
+            self.rank = sorting_order(take(node_time, self.source))
         if self.rank is not None:
             self.source, self.target = take(self.source, self.rank), take(self.target, self.rank)
 

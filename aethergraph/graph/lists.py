@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import STRETCH, allocate, empty, read_only, stretches
 from aethergraph.errors import CorruptFileError, OutOfRangeError
+from aethergraph.graph.orders import sorting_order, take
 from aethergraph.storage.memory import check_memory
 
 __all__ = ["Lists", "RawLists", "SharedEnds", "sum_weights"]
@@ -195,9 +196,11 @@ class Lists:
             return major, minor
         if self._by_edge is None:
             ids = self.edge_ids_by_place.astype(np.int64)
-            order = np.argsort(ids, kind="stable")
             major, minor = self.ends(label)
-            self._by_edge = ids[order], major[order], minor[order]
+            order = sorting_order(ids)
+            if order is not None:
+                ids, major, minor = take(ids, order), take(major, order), take(minor, order)
+            self._by_edge = ids, major, minor
         return _look_up(self._by_edge, edges)
 
     def positions_of(self, edges: Ids, others: Lists, label: str) -> Ids:

@@ -16,7 +16,7 @@ from aethergraph.features.rows import as_rows
 from aethergraph.features.sources import all_rows
 from aethergraph.protocols import RowSource
 
-__all__ = ["inverse", "take", "take_rows", "time_order"]
+__all__ = ["inverse", "sorting_order", "take", "take_rows"]
 
 #: Bits of the keys that one pass sorts by: each of their values has an offset of 8 bytes.
 _MOST_BITS = 22
@@ -52,19 +52,19 @@ def inverse(order: NDArray[Any], task: native.Task | None = None) -> NDArray[Any
     return out
 
 
-def time_order(times: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the order that sorts ``times``, ties by row; None if they are sorted.
+def sorting_order(values: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the order that sorts ``values``, ties by row; None if they are sorted.
 
     Args:
-        times: int64 or float64, without NaN.
+        values: times or ids, int64 or float64, without NaN.
     """
-    pairs = stretches(len(times) - 1)
-    if all((times[some.start + 1 : some.stop + 1] >= times[some]).all() for some in pairs):
+    pairs = stretches(len(values) - 1)
+    if all((values[some.start + 1 : some.stop + 1] >= values[some]).all() for some in pairs):
         return None
-    dtype = native.id_dtype(native.id_bytes_for(len(times)))
-    if len(times) <= STRETCH:
-        return np.argsort(times, kind="stable").astype(dtype)
-    keys, used = _as_keys(times)
+    dtype = native.id_dtype(native.id_bytes_for(len(values)))
+    if len(values) <= STRETCH:
+        return np.argsort(values, kind="stable").astype(dtype)
+    keys, used = _as_keys(values)
     low, high = (used & -used).bit_length() - 1, used.bit_length()
     passes = -(-(high - low) // _MOST_BITS)
     width = -(-(high - low) // passes)
@@ -74,14 +74,14 @@ def time_order(times: NDArray[Any]) -> NDArray[Any] | None:
     return order
 
 
-def _as_keys(times: NDArray[Any]) -> tuple[NDArray[np.uint64], int]:
-    """Return numbers from 0 on in the order of ``times``, and the bits that they have set."""
-    keys = empty(len(times), np.int64, f"{len(times)} times")
-    for some in stretches(len(times)):
-        keys[some] = times[some] if times.dtype == np.int64 else _as_integers(times[some])
+def _as_keys(values: NDArray[Any]) -> tuple[NDArray[np.uint64], int]:
+    """Return numbers from 0 on in the order of ``values``, and the bits that they have set."""
+    keys = empty(len(values), np.int64, f"{len(values)} values")
+    for some in stretches(len(values)):
+        keys[some] = values[some] if values.dtype == np.int64 else _as_integers(values[some])
     least = np.int64(native.id_bounds(keys)[0]).view(np.uint64)
     found, used = keys.view(np.uint64), 0
-    for some in stretches(len(times)):
+    for some in stretches(len(values)):
         found[some] -= least  # modulo 2^64
         used |= int(np.bitwise_or.reduce(found[some]))
     return found, used
@@ -102,7 +102,7 @@ def _sort_by_bits(
     rows = empty(count, np.int64, f"{count} rows")
     for some in stretches(count):
         rows[some] = np.arange(some.start, some.stop) if order is None else order[some]
-    digits = empty(count, np.uint64, f"{count} times")
+    digits = empty(count, np.uint64, f"{count} values")
     if order is not None:
         native.gather(keys.view(np.int64), rows, digits.view(np.int64))
     for some in stretches(count):

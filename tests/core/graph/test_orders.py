@@ -9,7 +9,7 @@ from aethergraph import Graph
 from aethergraph._checks.arrays import STRETCH, as_ids
 from aethergraph._native import Task
 from aethergraph.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-from aethergraph.graph.orders import inverse, take, time_order
+from aethergraph.graph.orders import inverse, sorting_order, take
 
 _LARGEST, _LOWEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -28,7 +28,7 @@ _LARGEST, _LOWEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 def test_many_times_are_sorted_stably(values: list[float]) -> None:
     rng = np.random.default_rng(0)
     times = rng.choice(np.array(values), STRETCH + 5)
-    found = time_order(times)
+    found = sorting_order(times)
     if len(values) == 1:
         assert found is None
     else:
@@ -38,9 +38,9 @@ def test_many_times_are_sorted_stably(values: list[float]) -> None:
 
 def test_the_last_of_many_times_is_moved() -> None:
     times = np.arange(2 * STRETCH + 1) * 3 - 1000
-    assert time_order(times) is None
+    assert sorting_order(times) is None
     times[STRETCH] = times[STRETCH - 1] - 1  # between two stretches
-    found = time_order(times)
+    found = sorting_order(times)
     assert found is not None and (found == np.argsort(times, kind="stable")).all()
 
 
