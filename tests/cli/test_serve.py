@@ -91,7 +91,7 @@ def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
 
 @pytest.mark.any_python
 def test_it_serves_on_when_nobody_reads_what_it_says(files: Path) -> None:
-    """As under ``aethergraph serve ... | head -1``, or when the reader has ended before."""
+    """Serve when the reader of the output has ended, as ``serve ... | head -1`` does."""
     reader, writer = os.pipe()
     os.close(reader)
     call = [sys.executable, "-c", "from aethergraph.cli import main; main()", "serve", "x.npy"]
