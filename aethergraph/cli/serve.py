@@ -13,14 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aethergraph.cli.terminal import (
-    command,
-    count,
-    note,
-    settle_stdout,
-    showing_metrics,
-    size,
-)
+from aethergraph.cli.terminal import command, count, note, settle_stdout, showing_metrics, size
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.live import LiveFeatureTable
 from aethergraph.protocols import RowSource

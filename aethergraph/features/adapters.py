@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from numpy.typing import ArrayLike
 
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.rows import as_rows
 from aethergraph.features.sources import SourceRows, check_source, refuse_half_source
@@ -29,6 +32,11 @@ def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
     if isinstance(value, FeatureSource):
         return check_source(SourceRows(value), name)
     refuse_half_source(value, name)
+    if isinstance(value, (str, os.PathLike)):
+        raise InvalidArgumentError(
+            f"{name} must be rows, got {shown(value)}: FeatureStore.load() a file; open_source() a "
+            "URL, or give it to a loader as feature_source="
+        )
     return FeatureStore._make(*as_rows(value, None, name))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,7 @@ def as_rows(array: ArrayLike, dtype: str | None, name: str) -> tuple[NDArray[Any
     if bits is not None:
         dtype = "bfloat16"
     if values.ndim == 0:
-        got = "a scalar"
-        if isinstance(array, (str, bytes, os.PathLike)):
-            got = (
-                f"{shown(array)}: open_source() opens a URL and FeatureStore.load() a file, and "
-                "loaders take either as feature_source="
-            )
-        raise InvalidArgumentError(f"{name} must have at least one dimension, got {got}")
+        raise InvalidArgumentError(f"{name} must have at least one dimension, got a scalar")
     if values.dtype.name == "bfloat16":  # ml_dtypes
         values, dtype = values.view(np.uint16), "bfloat16"
     if isinstance(dtype, str) and dtype == "bfloat16":

@@ -21,7 +21,6 @@ from aethergraph.errors import (
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.ids import check_ids, name_id
 from aethergraph.graph.lists import Lists
-from aethergraph.graph.orders import sorting_order, take
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import Adjacency, Layout
 
@@ -285,23 +284,14 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
                 f"{self._label()}: edge ids go up to {lists.topology.end_edge_ids - 1}, but there "
                 f"are {count} edges: take edge_list(), which has the id of each"
             )
-        major, minor = lists.ends(self._label())
-        if not lists.edge_ids_are_places:
-            order = sorting_order(lists.edge_ids_by_place.astype(np.int64))
-            if order is not None:
-                major, minor = take(major, order), take(minor, order)
+        _, major, minor = lists.edges_by_id(self._label())
         return (minor, major) if parts.csc is not None else (major, minor)
 
     def edge_list(self) -> tuple[Ids, Ids, Ids]:
         """Return ``(src, dst, edge id)`` of all edges by edge id, int64 [num_edges] each."""
         parts = self._edges()
         lists = parts.any_lists
-        major, minor = lists.ends(self._label())
-        ids = lists.edge_ids_by_place.astype(np.int64)
-        if not lists.edge_ids_are_places:
-            order = sorting_order(ids)
-            if order is not None:
-                ids, major, minor = take(ids, order), take(major, order), take(minor, order)
+        ids, major, minor = lists.edges_by_id(self._label())
         return (minor, major, ids) if lists is parts.csc else (major, minor, ids)
 
     def edge_ends(self, edges: ArrayLike) -> tuple[Ids, Ids]:

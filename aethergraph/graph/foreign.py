@@ -12,7 +12,7 @@ Arrays are used where they are, and a topology is asked through its operations. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,13 +143,11 @@ class ForeignGraph(StoredGraph):
         """Raise UnsupportedError: save the graph where its lists are, or a copy of them."""
         raise self._elsewhere("saved")
 
-    def reorder(self, method: str = "rabbit", **options: Any) -> ForeignGraph:
+    def permute(self, *_: Any, **options: Any) -> NoReturn:
         """Raise UnsupportedError: order the nodes where the lists are, or of a copy of them."""
         raise self._elsewhere("put into another order")
 
-    def permute(self, perm: Any, **options: Any) -> ForeignGraph:
-        """Raise UnsupportedError: order the nodes where the lists are, or of a copy of them."""
-        raise self._elsewhere("put into another order")
+    reorder = reorder_rabbit = reorder_rabbit_with_partitions = permute
 
     def _elsewhere(self, done: str) -> UnsupportedError:
         self._live()

@@ -183,6 +183,19 @@ class Lists:
         major = _repeat(degrees, count)
         return major if listed is None else listed[major], minor
 
+    def edges_by_id(self, label: str) -> tuple[Ids, Ids, Ids]:
+        """Return all edges by id: their ids, and the nodes that :meth:`ends` has by place.
+
+        Raises:
+            CorruptFileError: the offsets are damaged; names ``label``.
+        """
+        major, minor = self.ends(label)
+        ids = self.edge_ids_by_place.astype(np.int64)
+        order = None if self.edge_ids_are_places else sorting_order(ids)
+        if order is None:
+            return ids, major, minor
+        return take(ids, order), take(major, order), take(minor, order)
+
     def ends_of(self, edges: Ids, label: str) -> tuple[Ids, Ids]:
         """Return the nodes of ``edges`` as :meth:`ends` does, by a table that is made once.
 
@@ -195,12 +208,7 @@ class Lists:
             self.check_there(edges, positions)
             return major, minor
         if self._by_edge is None:
-            ids = self.edge_ids_by_place.astype(np.int64)
-            major, minor = self.ends(label)
-            order = sorting_order(ids)
-            if order is not None:
-                ids, major, minor = take(ids, order), take(major, order), take(minor, order)
-            self._by_edge = ids, major, minor
+            self._by_edge = self.edges_by_id(label)
         return _look_up(self._by_edge, edges)
 
     def positions_of(self, edges: Ids, others: Lists, label: str) -> Ids:

@@ -431,8 +431,10 @@ def test_a_foreign_graph_is_not_saved_and_closes() -> None:
         graph.y = np.arange(N)
     copied = Graph.from_edges(N, *graph.edge_index(), keep_order=True)
     assert (copied.in_degrees() == graph.in_degrees()).all()
-    calls = (lambda: graph.save("g.aeg"), graph.reorder, lambda: graph.permute(np.arange(N)))
-    for call in calls:
+    for call in (
+        lambda: graph.save("g.aeg"), graph.reorder, graph.reorder_rabbit,
+        lambda: graph.permute(np.arange(N)),
+    ):  # fmt: skip
         with pytest.raises(UnsupportedError, match=r"lists are elsewhere .* or with a copy"):
             call()
     with graph as same:
