@@ -69,6 +69,8 @@ DIST=$BASE/dist
 NATIVE=$BASE/native
 PY=$VENV/bin/python
 TESTS=$ROOT/tests
+# Tests of the package itself: no framework, no conversion, no command line.
+CORE=("$TESTS"/{columns,dynamic,features,graph,ids,loading,native,observe,remote,sampling,storage,streaming} "$TESTS"/test_*.py)
 # The same work for every developer: no user's settings. Tests that pytest has rewritten are kept, beside them, for
 # the stages that run them again.
 unset PYTHONDONTWRITEBYTECODE
@@ -222,7 +224,7 @@ stage_python() {
 
 stage_interpreted() {
     install_wheel "$PY" interpreted
-    run_pytest "$VENV" interpreted "$TESTS"/core/{test_interpreted,loading/test_loading,features/test_feature_reading}.py \
+    run_pytest "$VENV" interpreted "$TESTS"/{test_interpreted,loading/test_loading,features/test_feature_reading}.py \
         "$TESTS"/pyg/test_{loaders,stock_loaders,out_of_core}.py "$TESTS/packaging/test_install.py"
     install_wheel "$PY" compiled
 }
@@ -243,7 +245,7 @@ stage_soak() {
     install_wheel "$PY" compiled
     # One process: the writer and its readers are the load.
     PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \
-        run_pytest "$VENV" compiled "$TESTS/core/dynamic/test_soak.py" -s
+        run_pytest "$VENV" compiled "$TESTS/dynamic/test_soak.py" -s
     # Workers of Ray are killed ten times.
     AETHERGRAPH_KILLS=10 run_pytest "$VENV" compiled "$TESTS/scale/test_ray.py" -k killed
     # Ray Train over sampling tasks; torchrun over shards; training on aligned batches of a graph as large as PubMed.
@@ -253,13 +255,13 @@ stage_soak() {
     AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS"/contracts/test_{samplers,live_graphs}.py
     # Ingestors are killed a hundred times each, brokers go away twenty times.
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
-        run_pytest "$VENV" compiled "$TESTS/core/streaming" -k 'killed_anywhere or cut_in or at_random'
+        run_pytest "$VENV" compiled "$TESTS/streaming" -k 'killed_anywhere or cut_in or at_random'
     # A million frames that are right but for some bits.
-    AETHERGRAPH_EXAMPLES=34 run_pytest "$VENV" compiled "$TESTS/core/remote/test_broken_frames.py" \
+    AETHERGRAPH_EXAMPLES=34 run_pytest "$VENV" compiled "$TESTS/remote/test_broken_frames.py" \
         -k ten_thousands --timeout 3600
-    AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/core/features/test_live_table_races.py"
+    AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/features/test_live_table_races.py"
     # Over UCX, which without a card asks the other side: fewer.
-    AETHERGRAPH_SOAK_READS=1e7 run_pytest "$VENV" compiled "$TESTS/core/remote/test_rdma.py" -k torn
+    AETHERGRAPH_SOAK_READS=1e7 run_pytest "$VENV" compiled "$TESTS/remote/test_rdma.py" -k torn
     AETHERGRAPH_SOAK=1 run_pytest "$VENV" compiled "$TESTS/convert/test_bounded_failures.py" -k budget
     AETHERGRAPH_SOAK=1 AETHERGRAPH_EXAMPLES=10 AETHERGRAPH_FUZZ_EXAMPLES=600 \
         run_pytest "$VENV" compiled "$TESTS" -m hypothesis --timeout 3600
@@ -285,20 +287,20 @@ wheel.unlink()
 END
     fi
     install_wheel "$PY" compiled
-    PYTEST_JOBS=0 AETHERGRAPH_FLINK=$wheels/pyflink/lib run_pytest "$VENV" compiled "$TESTS/core/streaming/test_flink.py" -s
+    PYTEST_JOBS=0 AETHERGRAPH_FLINK=$wheels/pyflink/lib run_pytest "$VENV" compiled "$TESTS/streaming/test_flink.py" -s
 }
 
 # What a killed process leaves is opened by c-asan (test_durable_kill.c) and by the tests of cut logs and files.
 stage_python_asan() {
     # Nor are draws counted: what they touch, tests that compare a few of them with an oracle touch.
-    AETHERGRAPH_VARIANTS=2 sanitized_pytest "$TESTS/core" "$TESTS/fuzz" \
-        --ignore="$TESTS"/core/{observe,remote,streaming} -m "not pyg and not slow and not shares"
+    AETHERGRAPH_VARIANTS=2 sanitized_pytest "${CORE[@]}" "$TESTS/fuzz" \
+        --ignore="$TESTS"/{observe,remote,streaming} -m "not pyg and not slow and not shares"
 }
 
 # Brokers and connections hand C what datagrams hand it, too.
 stage_asan_all() {
-    sanitized_pytest "$TESTS/core" "$TESTS/fuzz" --ignore="$TESTS/core/observe" \
-        --ignore="$TESTS"/core/streaming/test_{flight,kafka,kafka_faults,sockets}.py
+    sanitized_pytest "${CORE[@]}" "$TESTS/fuzz" --ignore="$TESTS/observe" \
+        --ignore="$TESTS"/streaming/test_{flight,kafka,kafka_faults,sockets}.py
 }
 
 # sanitized_pytest ARGS...: run_pytest with the extension under AddressSanitizer and UndefinedBehaviorSanitizer.
@@ -433,8 +435,8 @@ prepare_version() {
 stage_versions() {
     local version tests
     for version in $(other_versions); do
-        tests=("$TESTS/core/test_imports.py" "$TESTS/packaging")
-        if is_tested_whole "$version"; then tests=("$TESTS/core" "$TESTS/cli" "$TESTS/packaging"); fi
+        tests=("$TESTS/test_imports.py" "$TESTS/packaging")
+        if is_tested_whole "$version"; then tests=("${CORE[@]}" "$TESTS/cli" "$TESTS/packaging"); fi
         # What varies data or damages files is the same work on every version, and so are most variants of a test.
         AETHERGRAPH_VARIANTS=1 run_pytest "$BASE/py$version" compiled "${tests[@]}" \
             -m "not pyg and not slow and not hypothesis and not any_python"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running_benchmarks import ROOT, check, run, run_limited, run_quick
+from support.benchmarks import ROOT, check, run, run_limited, run_quick
 
 from aethergraph import Graph
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running_benchmarks import ROOT, check, run_limited, run_quick
+from support.benchmarks import ROOT, check, run_limited, run_quick
 
 pytest.importorskip("dgl")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_disks import read_only
+from support.disks import read_only
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph

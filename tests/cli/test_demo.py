@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.warm_python import WarmPython
 from typer.testing import CliRunner
-from warm_python import WarmPython
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.cli.app import app

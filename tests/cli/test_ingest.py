@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import make_certificate
-from kafka_broker import running_broker
+from support.certificates import make_certificate
+from support.kafka import running_broker
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving import Client, address_in, comes, served
+from support.serving import Client, address_in, comes, served
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving import Serving
+from support.serving import Serving
 
 from aethergraph import CachedRows, FeatureStore, LiveFeatureTable, OrderedRows
 from aethergraph.remote import open_source

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_graphs import live_with_rows, snapshot_with_rows
+from support.live import live_with_rows, snapshot_with_rows
 
 from aethergraph import (
     DynamicGraph,

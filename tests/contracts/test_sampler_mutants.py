@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts.reference import Oracle
+from support.reference import Oracle
 
 from aethergraph import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key

@@ -17,7 +17,7 @@ EVERYTHING = {
 }  # fmt: skip
 
 
-# Golden samples and the properties of tests/core compare every storage and number of threads with
+# Golden samples and the properties of the core compare every storage and number of threads with
 # each other; what a contract asks beside is asked of one thread in memory and of eight over a file.
 others = pytest.mark.skipif(
     "AETHERGRAPH_SOAK" not in os.environ, reason="the others draw the same: ./scripts/test.sh soak"

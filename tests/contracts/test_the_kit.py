@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from contracts.reference import Lists, Rows
+from support.reference import Lists, Rows
 
 from aethergraph import errors
 from aethergraph.testing import (

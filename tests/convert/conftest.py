@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from convert.shop_tables import TOML, as_arrow, shop
+from support.shop_tables import TOML, as_arrow, shop
 
 from aethergraph.convert import keyed
 from aethergraph.convert.external import builder, lists

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from convert.recording import Interrupt, Recording
-from memory_groups import memory_group
-from small_disks import small_disk
-from warm_python import WarmPython
+from support.disks import small_disk
+from support.memory import memory_group
+from support.recording import Interrupt, Recording
+from support.warm_python import WarmPython
 
 from aethergraph.convert import InputError, convert, outputs
 from aethergraph.convert.external import builder, driver, lists

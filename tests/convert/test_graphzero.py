@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import examples
 
 from aethergraph import Graph, errors
 from aethergraph.convert import convert, read_edges, read_gd, read_gl

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.strategies import edge_lists, examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import edge_lists, examples
 
 from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.interop import from_networkx, from_scipy, to_networkx, to_scipy

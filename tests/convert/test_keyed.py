@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from convert.recording import Interrupt, Recording, kill_at_recording
-from convert.table_oracle import same_graph_file
-from core.strategies import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.recording import Interrupt, Recording, kill_at_recording
+from support.strategies import examples
+from support.table_oracle import same_graph_file
 from typer.testing import CliRunner
 
 from aethergraph import Graph, HeteroGraph

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memory_groups import memory_group
+from support.memory import memory_group
 
 from aethergraph.convert import convert, tables
 

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from convert import ogb_folders
+from support import ogb_folders
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
 from aethergraph.convert import convert, read_edges, read_ogb

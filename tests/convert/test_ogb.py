@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convert.ogb_folders import (
+from support.ogb_folders import (
     AUTHORS,
     CITES,
     DST,

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from core.strategies import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.strategies import examples
 
 from aethergraph.convert import (
     AttrSpec,

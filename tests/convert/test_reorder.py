@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convert.recording import Interrupt, Recording
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.recording import Interrupt, Recording
+from support.strategies import examples
 
 from aethergraph import FeatureStore, Graph, HeteroGraph
 from aethergraph.convert import LinkTable, NodeTable, Schema, reorder, tables

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import examples
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.convert import InputError, convert

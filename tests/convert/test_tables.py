@@ -10,7 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from convert.shop_tables import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.damage import fuzz
+from support.shop_tables import (
     DAY,
     DTYPES,
     in_duckdb,
@@ -22,10 +25,7 @@ from convert.shop_tables import (
     shop_world,
     two,
 )
-from convert.table_oracle import Edges, Nodes, Rows, World, same_graph_file, write
-from fuzz.damage import fuzz
-from hypothesis import given
-from hypothesis import strategies as st
+from support.table_oracle import Edges, Nodes, Rows, World, same_graph_file, write
 from typer.testing import CliRunner
 
 from aethergraph import Graph, HeteroGraph

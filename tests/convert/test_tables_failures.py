@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from convert.recording import Interrupt, Recording, kill_at_recording
-from convert.shop_tables import (
+from support.recording import Interrupt, Recording, kill_at_recording
+from support.shop_tables import (
     DTYPES,
     TOML,
     as_arrow,
@@ -25,7 +25,7 @@ from convert.shop_tables import (
     shop_world,
     two,
 )
-from convert.table_oracle import Rows, same_graph_file, write
+from support.table_oracle import Rows, same_graph_file, write
 
 from aethergraph import HeteroGraph
 from aethergraph.convert import (

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from core.strategies import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.strategies import examples
 
 from aethergraph.convert import InputError, read_edges, read_labels
 from aethergraph.convert.readers import text_blocks

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convert.recording import Interrupt
+from support.recording import Interrupt
 
 from aethergraph import Graph
 from aethergraph import _native as native

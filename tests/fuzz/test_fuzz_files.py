@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz.damage import damages, fuzz, hostile_headers, npy_with_header
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.damage import damages, fuzz, hostile_headers, npy_with_header
 
 from aethergraph import FeatureStore, Graph
 from aethergraph import _native as native

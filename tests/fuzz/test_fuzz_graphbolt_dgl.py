@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz.damage import damages, fuzz, hostile_headers, npy_with_header
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.damage import damages, fuzz, hostile_headers, npy_with_header
 
 pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convert import ogb_folders
-from fuzz.damage import damages, fuzz, hostile_headers, npy_with_header
 from hypothesis import given
 from hypothesis import strategies as st
+from support import ogb_folders
+from support.damage import damages, fuzz, hostile_headers, npy_with_header
 
 pytest.importorskip("pyarrow")
 

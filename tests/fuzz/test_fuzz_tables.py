@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from convert.shop_tables import TOML, as_arrow, shop
-from fuzz.damage import damages, fuzz
 from hypothesis import given
 from hypothesis import strategies as st
+from support.damage import damages, fuzz
+from support.shop_tables import TOML, as_arrow, shop
 
 from aethergraph.convert import tables
 from aethergraph.errors import AetherError

@@ -42,7 +42,7 @@ ALLOWED = {
     ("tests/with_dgl/test_graphbolt_versions.py", "exec"): "signatures that the repository records",
     ("tests/with_dgl/test_graphbolt_hostile.py", "torch.load"): "shows that a trap is one",
     ("tests/pyg/test_to_data.py", "torch_geometric.data.InMemoryDataset"): "a folder of the test's",
-    ("tests/training_ranks.py", "torch.load"): "a file that the test's processes wrote",
+    ("tests/support/training_ranks.py", "torch.load"): "a file that the test's processes wrote",
     ("tests/pyg/test_resume.py", "torch.load"): "a state that the test saved",
     ("tests/with_dgl/test_resume.py", "torch.load"): "a state that the test saved",
     ("tests/with_dgl/*.py", "dgl.graphbolt.OnDiskDataset"): "a folder that the test wrote",

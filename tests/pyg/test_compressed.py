@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from pyg.common import NUM_NODES, make_graph
+from support.pyg import NUM_NODES, make_graph
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import FRESH, NUM_EDGES, NUM_NODES, Forum, Paper, make_data
+from support.pyg import FRESH, NUM_EDGES, NUM_NODES, Forum, Paper, make_data
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader

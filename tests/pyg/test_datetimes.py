@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import assert_same_batches
+from support.pyg import assert_same_batches
 from torch.utils.data import BatchSampler, SequentialSampler
 from torch_geometric.loader import NodeLoader
 from torch_geometric.testing import MyFeatureStore

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from pyg.common import make_graph
-from pyg.ranks import assert_same, core_batches, loaders, plain, stock, work
+from support.pyg import make_graph
+from support.pyg_ranks import assert_same, core_batches, loaders, plain, stock, work
+from support.training_ranks import found_by_ranks
 from torch.utils.data import DistributedSampler
-from training_ranks import found_by_ranks
 
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg import NeighborLoader

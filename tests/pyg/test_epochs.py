@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import FRESH, make_stores
+from support.pyg import FRESH, make_stores
 from torch.utils.data import BatchSampler, RandomSampler
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import NodeSamplerInput

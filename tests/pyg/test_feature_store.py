@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pyg.common import NUM_NODES, make_graph
+from support.pyg import NUM_NODES, make_graph
+from support.strategies import examples
 from torch import Tensor
 from torch_geometric.data import TensorAttr
 from torch_geometric.loader import NodeLoader

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from foreign_graphs import Bare, InArrays, InC
+from support.foreign_graphs import Bare, InArrays, InC
 
 from aethergraph import Graph, as_graph
 from aethergraph import _native as native

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from pyg.common import NUM_EDGES, NUM_NODES, make_data
+from support.pyg import NUM_EDGES, NUM_NODES, make_data
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 

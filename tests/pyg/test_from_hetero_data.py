@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import examples
 from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader

@@ -1,4 +1,4 @@
-"""Batches of PyG's loaders and of ours stay as they are: see golden_samples.py."""
+"""Batches of PyG's loaders and of ours stay as they are: see support/golden.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from golden_samples import (  # noqa: E402
+from support.golden import (  # noqa: E402
     NODES,
     PLAIN_STORAGES,
     POSTS,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import NUM_EDGES, NUM_NODES, make_edges, make_graph
+from support.pyg import NUM_EDGES, NUM_NODES, make_edges, make_graph
 from torch import Tensor
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 

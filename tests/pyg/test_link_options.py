@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import dst_weight
+from support.pyg import dst_weight
 from torch_geometric.data import Data
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import FRESH
+from support.pyg import FRESH
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import DynamicGraph

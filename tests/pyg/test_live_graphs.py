@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch_geometric")
 
 import torch
-from live_graphs import (
+from support.live import (
     Form,
     Writer,
     insert,

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import (
+from pyg.test_sampler import EvenOnly, ForeignStore
+from support.pyg import (
     FRESH,
     NUM_EDGES,
     NUM_NODES,
@@ -31,7 +32,6 @@ from pyg.common import (
     make_stores,
     mark,
 )
-from pyg.test_sampler import EvenOnly, ForeignStore
 from torch import Tensor
 from torch.utils.data import BatchSampler, SubsetRandomSampler
 from torch_geometric.data import Data, HeteroData

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import make_data, make_graph
+from support.pyg import make_data, make_graph
 from torch_geometric.loader import NodeLoader
 
 import aethergraph as core

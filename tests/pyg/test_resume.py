@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import assert_same_batches, make_data, make_graph, make_stores
-from pyg.ranks import KNOWS, assert_same, plain, typed_graph
+from support.pyg import assert_same_batches, make_data, make_graph, make_stores
+from support.pyg_ranks import KNOWS, assert_same, plain, typed_graph
 from torch.utils.data import (
     BatchSampler,
     DistributedSampler,

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pyg.common import (
+from support.pyg import (
     MASK,
     NUM_EDGES,
     NUM_NODES,
@@ -25,6 +24,7 @@ from pyg.common import (
     make_stores,
     node_key,
 )
+from support.strategies import examples
 from torch import Tensor
 from torch_geometric.data import GraphStore as PyGGraphStore
 from torch_geometric.data import HeteroData

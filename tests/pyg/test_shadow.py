@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import assert_attrs, make_data, make_graph
+from support.pyg import assert_attrs, make_data, make_graph
 from torch_geometric.data import Batch, HeteroData
 from torch_geometric.loader import NodeLoader
 from torch_geometric.loader import ShaDowKHopSampler as PyGShaDow

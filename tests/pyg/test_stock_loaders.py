@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import (
+from support.pyg import (
     FRESH,
     NUM_NODES,
     Batch,

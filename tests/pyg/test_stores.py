@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pyg.common import NUM_EDGES, NUM_NODES, make_data, make_graph
+from support.pyg import NUM_EDGES, NUM_NODES, make_data, make_graph
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
 from torch_geometric.nn import GraphSAGE

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tasks.shop import make_shop, training_rows
+from support.task_shop import make_shop, training_rows
 from torch_geometric.data import Data
 from torch_geometric.loader import LinkLoader, NodeLoader
 

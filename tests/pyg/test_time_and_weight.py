@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pyg.common import FRESH, MASK, assert_same_batches, dst_weight
 from pyg.test_loaders import Plain
 from pyg.test_sampler import ForeignStore
+from support.pyg import FRESH, MASK, assert_same_batches, dst_weight
+from support.strategies import examples
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import LinkLoader, NodeLoader

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import examples
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.sampler import NodeSamplerInput

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from pyg.common import FANOUTS, make_graph
+from support.pyg import FANOUTS, make_graph
 from torch import Tensor
 from torch_geometric.nn import GraphSAGE, SAGEConv
 from torch_geometric.utils import trim_to_layer

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 lightning = pytest.importorskip("pytorch_lightning", reason="Lightning is not installed")
 
-from pyg.common import make_graph  # noqa: E402
+from support.pyg import make_graph  # noqa: E402
 
 from aethergraph.pyg import NeighborLoader  # noqa: E402
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from ray_clusters import local_cluster
+from support.ray_clusters import local_cluster
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError

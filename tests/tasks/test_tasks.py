@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tasks.shop import DAY, make_shop, training_rows
+from support.task_shop import DAY, make_shop, training_rows
 
 from aethergraph import Graph, HeteroGraph
 from aethergraph.convert import InputError, NodeTable, Schema, convert, tables

@@ -9,7 +9,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import NUM_NODES, make_graph
+from support.dgl import NUM_NODES, make_graph
 
 from aethergraph import errors
 from aethergraph.dgl import (

@@ -10,7 +10,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import make_graph, make_typed
+from support.dgl import make_graph, make_typed
 
 import aethergraph
 from aethergraph.dgl import GraphStorage, NeighborSampler

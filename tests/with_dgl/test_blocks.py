@@ -9,10 +9,9 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from core.strategies import edge_lists, examples, hetero_graphs
 from hypothesis import given
 from hypothesis import strategies as st
-from with_dgl.common import (
+from support.dgl import (
     FOLLOWS,
     NUM_EDGES,
     NUM_NODES,
@@ -25,6 +24,7 @@ from with_dgl.common import (
     make_typed,
     same_blocks,
 )
+from support.strategies import edge_lists, examples, hetero_graphs
 
 import aethergraph
 from aethergraph import Graph, HeteroGraph, errors

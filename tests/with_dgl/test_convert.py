@@ -9,7 +9,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import block_edges, make_graph, make_typed
+from support.dgl import block_edges, make_graph, make_typed
 
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.dgl import GraphStorage, NeighborSampler, from_dgl, to_dgl

@@ -6,9 +6,9 @@ import multiprocessing
 
 import pytest
 import torch
-from training_ranks import found_by_ranks
-from with_dgl.common import block_edges, make_graph
-from with_dgl.distributed import COUNT, work
+from support.dgl import block_edges, make_graph
+from support.dgl_ranks import COUNT, work
+from support.training_ranks import found_by_ranks
 
 from aethergraph.dgl import GraphStorage, NeighborSampler
 

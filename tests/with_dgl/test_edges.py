@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader, negative_sampler
-from with_dgl.common import FOLLOWS, REV_VOTES, VOTES, make_typed
+from support.dgl import FOLLOWS, REV_VOTES, VOTES, make_typed
 
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.dgl import (

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader
-from with_dgl.common import VOTES, block_edges, make_graph, make_typed, whole_edges
-from with_dgl.graphbolt_common import layer_edges, node_items
+from support.dgl import VOTES, block_edges, make_graph, make_typed, whole_edges
+from support.graphbolt import layer_edges, node_items
 
 from aethergraph._torch import iteration
 from aethergraph.dgl import (

@@ -12,7 +12,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import make_graph
+from support.dgl import make_graph
 
 from aethergraph import FeatureStore, Graph, errors
 from aethergraph._checks.arrays import as_ids

@@ -10,8 +10,8 @@ import dgl.dataloading as stock
 import pytest
 import torch
 from dgl.dataloading import DataLoader
+from support.dgl import FOLLOWS, VOTES, make_graph, make_typed
 from torch import Tensor
-from with_dgl.common import FOLLOWS, VOTES, make_graph, make_typed
 
 import aethergraph.dgl as ours
 from aethergraph.dgl import GraphStorage, to_dgl

@@ -8,7 +8,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from foreign_graphs import Bare, InArrays, InC
+from support.foreign_graphs import Bare, InArrays, InC
 
 from aethergraph import Graph, as_graph
 from aethergraph.dgl import GraphStorage, NeighborSampler

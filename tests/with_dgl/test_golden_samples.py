@@ -1,4 +1,4 @@
-"""Batches of DGL's loaders and GraphBolt's pipes stay as they are: see golden_samples.py."""
+"""Batches of DGL's loaders and GraphBolt's pipes stay as they are: see support/golden.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import dgl.graphbolt as gb
 import pytest
 import torch
 from dgl.dataloading import DataLoader as StockLoader
-from golden_samples import (
+from support.golden import (
     NODES,
     PLAIN_STORAGES,
     POSTS,
@@ -18,7 +18,7 @@ from golden_samples import (
     seeds_of,
     store,
 )
-from with_dgl.graphbolt_common import at_once
+from support.graphbolt import at_once
 
 from aethergraph import Graph, HeteroGraph
 from aethergraph.dgl import (

@@ -9,11 +9,9 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from core.strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
-from with_dgl.common import (
+from support.dgl import (
     COUNTS,
     FOLLOWS,
     NUM_EDGES,
@@ -25,7 +23,7 @@ from with_dgl.common import (
     make_graph,
     make_typed,
 )
-from with_dgl.graphbolt_common import (
+from support.graphbolt import (
     PER_TYPE,
     TYPED,
     at_once,
@@ -35,6 +33,8 @@ from with_dgl.graphbolt_common import (
     node_items,
     timed_graph,
 )
+from support.strategies import examples
+from torch import Tensor
 
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph import NeighborSampler as CoreSampler

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from with_dgl.graphbolt_common import at_once, colon
+from support.graphbolt import at_once, colon
 
 from aethergraph import Graph, HeteroSubgraph, Subgraph
 from aethergraph._checks.arrays import as_ids

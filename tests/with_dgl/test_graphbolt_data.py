@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from with_dgl.common import COUNTS, FOLLOWS, NUM_NODES, VOTES, make_edges, make_graph, make_typed
+from support.dgl import COUNTS, FOLLOWS, NUM_NODES, VOTES, make_edges, make_graph, make_typed
 
 from aethergraph import FeatureStore as Rows
 from aethergraph import Graph, HeteroGraph, errors

@@ -8,7 +8,7 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from with_dgl.graphbolt_common import batches
+from support.graphbolt import batches
 
 from aethergraph import HeteroGraph, errors
 from aethergraph.dgl.graphbolt import SamplingGraph, to_fused_csc

@@ -8,8 +8,8 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import NUM_NODES, REV_VOTES, VOTES, make_edges, make_graph, make_typed
-from with_dgl.graphbolt_common import (
+from support.dgl import NUM_NODES, REV_VOTES, VOTES, make_edges, make_graph, make_typed
+from support.graphbolt import (
     PER_TYPE,
     TYPED,
     batches,

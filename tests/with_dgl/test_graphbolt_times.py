@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import NUM_EDGES, NUM_NODES, make_edges
-from with_dgl.graphbolt_common import at_once, batches, node_items
+from support.dgl import NUM_EDGES, NUM_NODES, make_edges
+from support.graphbolt import at_once, batches, node_items
 
 from aethergraph import Graph, errors
 from aethergraph.dgl.graphbolt import SamplingGraph, to_fused_csc

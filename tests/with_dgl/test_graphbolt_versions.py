@@ -13,9 +13,9 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import NUM_NODES, make_graph
-from with_dgl.graphbolt_common import at_once
-from with_dgl.graphbolt_versions import CALLS, SIGNATURES
+from support.dgl import NUM_NODES, make_graph
+from support.graphbolt import at_once
+from support.graphbolt_versions import CALLS, SIGNATURES
 
 from aethergraph import FeatureStore as Rows
 from aethergraph import Graph, errors

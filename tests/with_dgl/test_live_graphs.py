@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader as StockLoader
-from live_graphs import (
+from support.live import (
     Form,
     Writer,
     insert,

@@ -13,11 +13,11 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from core.strategies import edge_lists, examples, hetero_graphs
 from hypothesis import given
 from hypothesis import strategies as st
-from with_dgl.common import check_chain
-from with_dgl.graphbolt_common import at_once, colon, layer_edges
+from support.dgl import check_chain
+from support.graphbolt import at_once, colon, layer_edges
+from support.strategies import edge_lists, examples, hetero_graphs
 
 import aethergraph
 from aethergraph import Graph, HeteroGraph

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader
-from with_dgl.common import (
+from support.dgl import (
     FOLLOWS,
     NUM_NODES,
     REV_VOTES,

@@ -6,7 +6,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import make_graph
+from support.dgl import make_graph
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.loading import SubgraphLoader

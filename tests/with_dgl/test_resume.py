@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading.negative_sampler import PerSourceUniform, Uniform
-from with_dgl.common import make_graph, make_typed
+from support.dgl import make_graph, make_typed
 
 from aethergraph.dgl import (
     BatchedSeeds,

@@ -9,7 +9,7 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from serving import Serving
+from support.serving import Serving
 
 from aethergraph import CachedRows, LiveFeatureTable
 from aethergraph.dgl import FeatureStorage

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader
-from with_dgl.common import block_edges, make_graph, whole_edges
-from with_dgl.graphbolt_common import at_once, layer_edges
+from support.dgl import block_edges, make_graph, whole_edges
+from support.graphbolt import at_once, layer_edges
 
 from aethergraph.dgl import (
     GraphStorage,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader, negative_sampler
-from with_dgl.common import (
+from support.dgl import (
     FOLLOWS,
     NUM_NODES,
     REV_VOTES,

@@ -12,7 +12,7 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from with_dgl.common import (
+from support.dgl import (
     COUNTS,
     FOLLOWS,
     NUM_EDGES,

@@ -8,9 +8,9 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from core.strategies import edge_lists, examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import edge_lists, examples
 
 from aethergraph import Graph, HeteroGraph
 from aethergraph.dgl import GraphStorage, NeighborSampler

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 from dgl.dataloading import DataLoader
-from with_dgl.common import make_graph, make_typed
-from with_dgl.graphbolt_common import at_once
+from support.dgl import make_graph, make_typed
+from support.graphbolt import at_once
 
 from aethergraph import FeatureStore as Rows
 from aethergraph import errors

@@ -1,0 +1,132 @@
+"""Graph: questions to the adjacency, layouts, attributes, closing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import Ids, edge_lists, examples
+
+from aethergraph import FeatureStore, Graph, errors, protocols
+from aethergraph.sampling import NeighborSampler
+
+
+@examples(60)
+@given(edges=edge_lists(max_nodes=12, max_edges=60), layout=st.sampled_from(["csc", "csr", "both"]))
+def test_adjacency_equals_the_edge_list(edges: tuple[int, Ids, Ids], layout: Any) -> None:
+    num_nodes, src, dst = edges
+    graph = Graph.from_edges(num_nodes, src, dst, layout=layout)
+    pairs = set(zip(src.tolist(), dst.tolist(), strict=True))
+    for v in range(num_nodes):
+        if layout != "csr":
+            assert graph.in_neighbors(v).tolist() == src[dst == v].tolist()
+        if layout != "csc":
+            assert graph.neighbors(v).tolist() == dst[src == v].tolist()
+        for u in range(num_nodes):
+            assert graph.has_edge(u, v) == ((u, v) in pairs)
+    if layout != "csr":
+        np.testing.assert_array_equal(graph.in_degrees(), np.bincount(dst, minlength=num_nodes))
+    if layout != "csc":
+        np.testing.assert_array_equal(graph.out_degrees(), np.bincount(src, minlength=num_nodes))
+
+
+def test_edge_ids_agree_between_the_layouts() -> None:
+    rng = np.random.default_rng(2)
+    src, dst = rng.integers(0, 30, (2, 300))
+    graph = Graph.from_edges(30, src, dst, layout="both")
+    by_id = np.stack(graph.edge_index())
+    for v in range(30):
+        incoming = graph.in_edges(v)
+        np.testing.assert_array_equal(by_id[0, incoming], graph.in_neighbors(v))
+        assert (by_id[1, incoming] == v).all()
+        outgoing = graph.out_edges(v)
+        np.testing.assert_array_equal(by_id[1, outgoing], graph.neighbors(v))
+        assert (by_id[0, outgoing] == v).all()
+
+
+def test_degrees_of_some_nodes(graph: Graph) -> None:
+    degrees = graph.in_degrees()
+    assert degrees.dtype == np.int64
+    nodes = [5, 0, 5, 199]
+    assert graph.in_degrees(nodes).tolist() == degrees[nodes].tolist()
+    assert graph.in_degrees([]).tolist() == []
+
+
+def test_layouts_that_are_not_stored() -> None:
+    csc, csr = (Graph.from_edges(3, [0], [1], layout=lay) for lay in ("csc", "csr"))  # type: ignore[arg-type]
+    for call in (csc.csr, csc.out_degrees, lambda: csc.neighbors(0), lambda: csc.out_edges(0)):
+        with pytest.raises(errors.LayoutError, match="layout='csr' or layout='both'"):
+            call()
+    for call in (csr.csc, csr.in_degrees, lambda: csr.in_neighbors(0), lambda: csr.in_edges(0)):
+        with pytest.raises(errors.LayoutError, match="layout='csc' or layout='both'"):
+            call()
+    with pytest.raises(NotImplementedError):
+        NeighborSampler(csr, [2])
+    assert csc.has_edge(0, 1) and csr.has_edge(0, 1)
+    assert [a.tolist() for a in csr.edge_index()] == [[0], [1]]
+
+
+def test_attributes(graph: Graph) -> None:
+    assert graph.features is None
+    graph.features = np.ones((200, 4), np.float32)
+    assert isinstance(graph.features, FeatureStore)
+    assert graph.node_attrs["x"] is graph.features
+    graph.node_attrs["y"] = list(range(200))
+    graph.edge_attrs["w"] = np.zeros((3000, 2))
+    assert sorted(graph.node_attrs) == ["x", "y"]
+    assert len(graph.edge_attrs) == 1
+    assert graph.node_attrs["y"].gather([7]).tolist() == [7]
+    graph.features = None
+    assert "x" not in graph.node_attrs
+    del graph.node_attrs["y"]
+    with pytest.raises(KeyError):
+        graph.node_attrs["y"]
+    assert "w" in repr(graph.edge_attrs)
+
+
+def test_info_and_repr(full_graph: Graph) -> None:
+    info = full_graph.info()
+    assert info["num_nodes"] == 120 and info["num_edges"] == 900
+    assert info["layout"] == "both" and info["storage"] == "memory" and info["path"] is None
+    assert info["edge_weight"] == "float32" and info["edge_time"] == "int64"
+    assert info["node_time"] == "float64" and info["edge_order"] is True
+    assert info["node_attrs"]["x"]["shape"] == (120, 8)
+    assert info["adjacency_bytes"] == 2 * (121 * 8 + 900 * 4) + 900 * 4
+    node, edge = list(full_graph.node_attrs), list(full_graph.edge_attrs)
+    assert repr(full_graph) == (
+        "Graph(num_nodes=120, num_edges=900, layout='both', storage='memory', "
+        f"node_attrs={node}, edge_attrs={edge})"
+    )
+    assert "attrs" not in repr(Graph.from_edges(2, [0], [1]))
+
+
+def test_a_closed_graph_says_so(graph: Graph) -> None:
+    indptr, indices = graph.csc()
+    sampler = NeighborSampler(graph, [2])
+    expected = sampler.sample([1], key=1)
+    with graph:
+        pass
+    graph.close()
+    assert graph.closed and "closed" in repr(graph)
+    calls: list[Any] = [
+        lambda: graph.in_neighbors(0), graph.in_degrees, graph.csc, graph.edge_index, graph.verify,
+        graph.info, lambda: graph.layout, lambda: graph.features, lambda: graph.node_attrs,
+        lambda: graph.edge_weight, lambda: graph.has_edge(0, 1), lambda: graph.save("x"),
+        lambda: NeighborSampler(graph, [2]), lambda: setattr(graph, "features", None),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(errors.ClosedError, match="was closed"):
+            call()
+    assert graph.num_nodes == 200 and len(indptr) == 201 and indices.sum() > 0
+    np.testing.assert_array_equal(sampler.sample([1], key=1).node, expected.node)
+
+
+def test_the_protocols_describe_the_classes(full_graph: Graph) -> None:
+    assert isinstance(full_graph, protocols.HomogeneousGraph)
+    assert isinstance(full_graph.features, protocols.FeatureSource)
+    sampler = NeighborSampler(full_graph, [2])
+    assert isinstance(sampler, protocols.Sampler)
+    assert isinstance(sampler.sample([0]), protocols.SampledSubgraph)

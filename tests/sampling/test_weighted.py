@@ -1,0 +1,327 @@
+"""Sampling by weight: equal to the oracle, and of the distribution that was asked for."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.strategies import Ids, assert_same_subgraph, chi_square, edge_lists, examples
+
+from aethergraph import Graph, NeighborSampler, errors
+from aethergraph.testing import oracle
+
+pytestmark = pytest.mark.any_python
+
+keys = st.integers(0, 2**64 - 1)
+WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 3.5, 1e-30, 1e30])
+
+
+@examples(200)
+@given(
+    edges=edge_lists(),
+    fanouts=st.lists(st.integers(-1, 8), max_size=3),
+    key=keys,
+    replace=st.booleans(),
+    disjoint=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    threads=st.sampled_from([1, 2, 8]),
+    data=st.data(),
+)
+def test_equal_to_the_oracle(
+    edges: tuple[int, Ids, Ids], fanouts: list[int], key: int, replace: bool, disjoint: bool,
+    dtype: Any, threads: int, data: st.DataObject,
+) -> None:  # fmt: skip
+    num_nodes, src, dst = edges
+    weight = np.array(data.draw(st.lists(WEIGHTS, min_size=len(src), max_size=len(src))), dtype)
+    seeds = data.draw(st.lists(st.integers(0, max(0, num_nodes - 1)), max_size=6 * (num_nodes > 0)))
+    graph = Graph.from_edges(num_nodes, src, dst, edge_weight=weight)
+    sampler = NeighborSampler(
+        graph, fanouts, replace=replace, disjoint=disjoint, num_threads=threads,
+        weight_attr="edge_weight",
+    )  # fmt: skip
+    expected = oracle.sample(
+        *graph.csc(), seeds, fanouts, key,
+        replace=replace, disjoint=disjoint, weight=graph.edge_weight,
+    )  # fmt: skip
+    found = sampler.sample(seeds, key)
+    assert_same_subgraph(found, expected)
+    assert (graph.edge_weight[found.edge] > 0).all()
+
+
+def test_long_lists_and_many_threads(num_threads: int) -> None:
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, 3000, 60_000), rng.integers(0, 30, 60_000)
+    weight = rng.exponential(size=60_000) * (rng.random(60_000) < 0.9)
+    graph = Graph.from_edges(3000, src, dst, edge_weight=weight)
+    for fan in ([700, 3], [-1], [5000]):
+        for replace in (False, True):
+            found = NeighborSampler(
+                graph, fan, replace=replace, num_threads=num_threads, weight_attr="edge_weight"
+            ).sample(np.arange(30), key=3)
+            expected = oracle.sample(
+                *graph.csc(), np.arange(30), fan, 3, replace=replace, weight=graph.edge_weight
+            )
+            assert_same_subgraph(found, expected)
+
+
+# ---- lists that are long enough to be drawn from by sums -------------------------------------
+
+
+def long_weights(degree: int, kind: str, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Weights of one list; no sum of them is exact but that of "even" ones."""
+    weight = {
+        "even": np.ones(degree),
+        "random": rng.random(degree),
+        "zeros": rng.random(degree) * (rng.random(degree) < 0.6),
+        "falling": 1e30 ** (1 - np.arange(degree) / degree),
+        "rising": 1e30 ** (np.arange(degree) / degree),
+    }.get(kind)
+    if weight is None:  # one entry holds nearly everything
+        weight = rng.random(degree)
+        weight[rng.integers(degree)] = 999 * degree
+    return weight
+
+
+@examples(250)
+@given(
+    degree=st.sampled_from([63, 64, 127, 128, 129, 191, 192, 255, 256, 320, 500, 1000]),
+    kind=st.sampled_from(["even", "random", "zeros", "falling", "rising", "one"]),
+    fanout=st.sampled_from([0, 1, 2, 5, 7, 8, 9, 16, 31, 62, 63, 90]),
+    replace=st.booleans(),
+    layout=st.sampled_from(["csc", "both"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    since=st.sampled_from([0, 1, 63, 64, 65, 127, 128, 300]),
+    hidden=st.sampled_from([0, 1, 64, 200]),
+    part=st.sampled_from([0.0, 0.02, 0.6]),
+    strategy=st.sampled_from(["uniform", "last"]),
+    seed=st.integers(0, 2**32),
+)
+def test_long_lists_equal_to_the_oracle(
+    degree: int, kind: str, fanout: int, replace: bool, layout: Any, dtype: Any, since: int,
+    hidden: int, part: float, strategy: Any, seed: int,
+) -> None:  # fmt: skip
+    """Lists at the bounds of blocks; what time and exclusion leave of them."""
+    rng = np.random.default_rng(seed)
+    before = int(rng.integers(0, 130))  # of the list in the arrays
+    dst = np.repeat([0, 1, 2], [before, degree, 3])
+    weight = np.concatenate([rng.random(before), long_weights(degree, kind, rng), rng.random(3)])
+    graph = Graph.from_edges(
+        len(dst), np.arange(len(dst)), dst, layout=layout, edge_weight=weight.astype(dtype),
+        edge_time=np.concatenate([np.zeros(before), np.arange(degree), np.zeros(3)]),
+    )  # fmt: skip
+    timed = {"strict": True, "window": max(0, degree - hidden - since)}
+    sampler = NeighborSampler(
+        graph, [fanout], replace=replace, weight_attr="edge_weight", time_attr="edge_time",
+        temporal_strategy=strategy, **timed,
+    )  # fmt: skip
+    exclude = np.flatnonzero(rng.random(len(dst)) < part)
+    until = float(degree - hidden)
+    found = sampler.sample([1, 1, 0], key=seed, seed_time=[until] * 3, exclude=exclude)
+    expected = oracle.sample(
+        *graph.csc(), [1, 1, 0], [fanout], seed,
+        replace=replace, disjoint=True, latest=strategy == "last", weight=graph.edge_weight,
+        time=graph.edge_time, since=[until - timed["window"]] * 3,
+        until=[np.nextafter(until, -np.inf)] * 3, exclude=exclude,
+    )  # fmt: skip
+    assert_same_subgraph(found, expected)
+    plain = NeighborSampler(graph, [fanout], replace=replace, weight_attr="edge_weight")
+    expected = oracle.sample(
+        *graph.csc(), [2, 1], [fanout], seed, replace=replace, weight=graph.edge_weight
+    )
+    assert_same_subgraph(plain.sample([2, 1], key=seed), expected)
+
+
+def drawn(weights: Any, fanout: int, replace: bool, trials: int) -> list[Ids]:
+    """The edges that each of many trees draws from one list."""
+    edges = len(weights)
+    graph = Graph.from_edges(
+        edges + 1, np.arange(1, edges + 1), np.zeros(edges, int), edge_weight=weights
+    )
+    found = NeighborSampler(
+        graph, [fanout], replace=replace, disjoint=True, weight_attr="edge_weight"
+    ).sample(np.zeros(trials, int), key=12)
+    return np.split(found.edge, np.searchsorted(found.col, np.arange(1, trials)))
+
+
+def test_distribution_with_replacement() -> None:
+    weights, trials = [1.0, 0.0, 2.0, 5.0, 0.5], 20_000
+    edges = np.concatenate(drawn(weights, 3, True, trials))
+    expected = np.array(weights) / sum(weights) * 3 * trials
+    counts = np.bincount(edges, minlength=5)
+    assert counts[1] == 0
+    assert abs(chi_square(counts[expected > 0], expected[expected > 0])) < 5
+
+
+def test_distribution_without_replacement() -> None:
+    """The chance of a set is that of drawing its members one after the other, in any order."""
+    weights, trials = [1.0, 3.0, 0.0, 0.2, 4.0], 40_000
+    chance: dict[tuple[int, ...], float] = {}
+    for first, second in itertools.permutations([0, 1, 3, 4], 2):
+        left = sum(weights) - weights[first]
+        p = weights[first] / sum(weights) * weights[second] / left
+        pair = tuple(sorted((first, second)))
+        chance[pair] = chance.get(pair, 0) + p
+    counts = dict.fromkeys(chance, 0)
+    for edges in drawn(weights, 2, False, trials):
+        counts[tuple(edges.tolist())] += 1
+    expected = np.array([chance[pair] * trials for pair in chance])
+    assert abs(chi_square(np.array([counts[pair] for pair in chance]), expected)) < 5
+
+
+@pytest.mark.parametrize("kind", ["random", "zeros", "rising"])
+def test_distribution_of_few_of_a_long_list_with_replacement(kind: str) -> None:
+    weights, trials = long_weights(300, kind, np.random.default_rng(5)), 20_000
+    counts = np.bincount(np.concatenate(drawn(weights, 4, True, trials)), minlength=300)
+    expected = weights / weights.sum() * 4 * trials
+    assert counts[weights == 0].sum() == 0
+    frequent = expected > 5
+    assert abs(counts[~frequent].sum() - expected[~frequent].sum()) < 40
+    assert abs(chi_square(counts[frequent], expected[frequent])) < 5
+
+
+def chance_of_each(weights: NDArray[np.float64], draws: int) -> NDArray[np.float64]:
+    """That it is among the ``draws`` (1 or 2) drawn one after the other."""
+    first = weights / weights.sum()
+    if draws == 1:
+        return first
+    odds = first / (1 - first)
+    return np.asarray(first + first * (odds.sum() - odds))
+
+
+@pytest.mark.parametrize("kind", ["random", "zeros", "one"])
+def test_distribution_of_few_of_a_long_list_without_replacement(kind: str) -> None:
+    """Also where draws are refused again and again, and the reservoir has to take over."""
+    weights, trials = long_weights(200, kind, np.random.default_rng(6)), 40_000
+    rows = drawn(weights, 2, False, trials)
+    assert {len(set(row.tolist())) for row in rows} == {2}
+    counts = np.bincount(np.concatenate(rows), minlength=200)
+    expected = chance_of_each(weights, 2) * trials
+    assert counts[weights == 0].sum() == 0
+    if kind == "one":  # nearly always there: too few misses for a cell
+        top = int(weights.argmax())
+        assert counts[top] >= trials - 300
+        counts[top], expected[top] = 0, 0
+    assert abs(chi_square(counts[expected > 0], expected[expected > 0])) < 5
+
+
+@pytest.mark.shares
+@pytest.mark.parametrize("degree", [128, 400])
+def test_distribution_of_nearly_all_of_a_long_list(degree: int) -> None:
+    """By what is left out: of one entry, the chance to be drawn last."""
+    weights, trials = np.ones(degree), 20_000
+    weights[: degree // 2] = 1e-6
+    rows = drawn(weights, degree - 1, False, trials)
+    there = np.zeros((trials, degree), bool)
+    there[np.repeat(np.arange(trials), [len(row) for row in rows]), np.concatenate(rows)] = True
+    _, out = np.nonzero(~there)
+    counts = np.bincount(out, minlength=degree)
+    assert counts[degree // 2 :].sum() == 0
+    light = counts[: degree // 2]
+    assert abs(chi_square(light, np.full(degree // 2, trials / (degree // 2)))) < 5
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_draws_go_on_beside_a_heavy_entry_that_is_excluded(replace: bool) -> None:
+    """Nearly every draw from the sums falls on it."""
+    weights = np.random.default_rng(7).random(160)
+    weights[70] = 1e6
+    graph = Graph.from_edges(161, np.arange(1, 161), np.zeros(160, int), edge_weight=weights)
+    found = NeighborSampler(
+        graph, [3], replace=replace, disjoint=True, weight_attr="edge_weight"
+    ).sample(np.zeros(20_000, int), key=1, exclude=[70])
+    assert found.num_edges == 60_000
+    counts = np.bincount(found.edge, minlength=160)
+    weights[70] = 0
+    expected = weights / weights.sum() * 60_000
+    assert counts[70] == 0
+    if replace:
+        assert abs(chi_square(counts[weights > 0], expected[weights > 0])) < 5
+    else:  # close to it: of many, three
+        assert abs(counts - expected).max() < 6 * np.sqrt(expected.max()) + 0.05 * expected.max()
+
+
+def test_sums_are_made_once_and_shared() -> None:
+    rng = np.random.default_rng(8)
+    graph = Graph.from_edges(
+        400, rng.integers(0, 400, 9000), rng.integers(0, 3, 9000), layout="both",
+        edge_weight=rng.random(9000), edge_attrs={"w": rng.random(9000)},
+    )  # fmt: skip
+    assert graph.weight_sums() is graph.weight_sums("csc")
+    assert graph.weight_sums() is not graph.weight_sums("csr")
+    assert 0 < graph.weight_sums().memory < 9000 // 4 + 5000
+    with pytest.raises(errors.InvalidArgumentError, match="has no edge weights"):
+        Graph.from_edges(2, [0], [1]).weight_sums()
+    sampler = NeighborSampler(graph, [5], weight_attr="edge_weight")
+    before = sampler.sample([0, 1, 2], key=3)
+    graph.edge_attrs["w"] = np.flip(graph.edge_attrs["w"].array)  # not the graph's own: not kept
+    for name, weight in (("w", graph.edge_attrs["w"].array), ("edge_weight", graph.edge_weight)):
+        found = NeighborSampler(graph, [5], weight_attr=name).sample([0, 1, 2], key=3)
+        assert_same_subgraph(found, oracle.sample(*graph.csc(), [0, 1, 2], [5], 3, weight=weight))
+    assert_same_subgraph(sampler.sample([0, 1, 2], key=3), before)
+
+
+@pytest.mark.forks
+def test_a_forked_child_draws_the_same() -> None:
+    rng = np.random.default_rng(9)
+    graph = Graph.from_edges(
+        900, rng.integers(0, 900, 9000), np.zeros(9000, int), edge_weight=rng.random(9000)
+    )
+    sampler = NeighborSampler(graph, [8], weight_attr="edge_weight")
+    expected = sampler.sample([0], key=3).edge
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        os.write(write, sampler.sample([0], key=3).edge.tobytes())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == expected.tobytes()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_weights_by_attribute_file_and_pickle(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 50, (2, 900))
+    dst[:300] = 7  # a list that is drawn from by sums
+    graph = Graph.from_edges(
+        50, src, dst, edge_weight=rng.random(900), edge_attrs={"votes": rng.integers(0, 4, 900)}
+    )
+    graph.save(tmp_path / "g")
+    for name, weight in (("votes", graph.edge_attrs["votes"].array), ("edge_weight", None)):
+        weight = graph.edge_weight if weight is None else weight.astype(float)
+        expected = oracle.sample(*graph.csc(), [1, 7], [4, 3], 9, weight=weight)
+        for source in (
+            graph,
+            Graph.load(tmp_path / "g"),
+            Graph.load(tmp_path / "g", storage="memory"),
+        ):
+            sampler = NeighborSampler(source, [4, 3], weight_attr=name)
+            for one in (sampler, pickle.loads(pickle.dumps(sampler))):
+                assert_same_subgraph(one.sample([1, 7], key=9), expected)
+
+
+def test_weights_that_cannot_be(tmp_path: Path) -> None:
+    graph = Graph.from_edges(
+        3, [0, 1], [2, 2],
+        edge_attrs={"pair": np.ones((2, 2)), "flag": np.array([True, False]), "w": [1.0, np.inf]},
+    )  # fmt: skip
+    for name, text in (
+        ("edge_weight", r"'edge_weight' is no edge attribute; there are: 'flag', 'pair', 'w'"),
+        ("pair", r"one number each, got shape \(2, 2\)"),
+        ("flag", "holds bool, not numbers"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            NeighborSampler(graph, [1], weight_attr=name)
+    for bad in (np.inf, np.nan, -1.0):
+        graph.edge_attrs["w"] = [1.0, bad]
+        with pytest.raises(errors.InvalidArgumentError, match="finite and not negative") as caught:
+            NeighborSampler(graph, [1], weight_attr="w")
+        assert caught.value.position == 1

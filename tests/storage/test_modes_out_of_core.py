@@ -1,0 +1,420 @@
+"""What is neither a plain nor a typed neighbour sample, of graphs whose lists stay in their file.
+
+Everything is compared with the same graph in memory, whose answers other tests compare with models.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import examples
+
+import aethergraph as ag
+from aethergraph import _native as native
+from aethergraph import errors
+from aethergraph.sampling import (
+    HeteroNeighborSampler,
+    HGTSampler,
+    RandomWalker,
+    random_fanout,
+)
+
+pytestmark = pytest.mark.any_python
+
+BUDGET = "24M"
+NODES = 3000
+
+
+def make_graph(rng: np.random.Generator, num_nodes: int, num_edges: int) -> ag.Graph:
+    """A graph with hubs: half of the edges end at a hundredth of the nodes."""
+    src = rng.integers(0, num_nodes, num_edges)
+    dst = (rng.random(num_edges) ** 6 * num_nodes).astype(np.int64)
+    return ag.Graph.from_edges(
+        num_nodes, src, dst, layout="both", edge_weight=rng.integers(0, 3, num_edges),
+        edge_time=rng.integers(-5, 30, num_edges), node_time=rng.integers(-5, 30, num_nodes),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("modes") / "graph.aeg"
+    make_graph(np.random.default_rng(4), NODES, 60_000).save(path)
+    return path
+
+
+def both(path: Path, **options: Any) -> tuple[ag.Graph, ag.Graph]:
+    """The graph in its file, and in memory."""
+    paged = ag.Graph.load(path, storage="uring", **{"memory_budget": BUDGET, **options})
+    return paged, ag.Graph.load(path, storage="memory")
+
+
+# ---- walks and tables ---------------------------------------------------------------------------
+
+
+WALKS: list[dict[str, Any]] = [
+    {},
+    {"direction": "in"},
+    {"restart": 0.3},
+    {"pad": True, "direction": "in"},
+    {"p": 0.25, "q": 4.0},
+    {"p": 4.0, "q": 0.5, "direction": "in"},
+    {"p": 0.5, "q": 2.0, "edge_table": True},
+    {"p": 2.0},
+    {"weighted": True},
+    {"weighted": True, "p": 0.5, "q": 2.0, "restart": 0.1},
+]
+
+
+@pytest.mark.parametrize("options", WALKS, ids=str)
+@pytest.mark.parametrize("num_threads", [1, 0])
+def test_walks_are_the_same(path: Path, options: dict[str, Any], num_threads: int) -> None:
+    paged, memory = both(path)
+    starts = np.random.default_rng(1).integers(0, NODES, 700)
+    found = RandomWalker(paged, num_threads=num_threads, **options).walk(starts, 6, key=3)
+    np.testing.assert_array_equal(found, RandomWalker(memory, **options).walk(starts, 6, key=3))
+    assert RandomWalker(paged, **options).walk([], 6, key=3).shape == (0, 7)
+
+
+def test_a_table_of_edges_is_made_of_lists_in_memory_alone(path: Path) -> None:
+    paged, memory = both(path)
+    assert not RandomWalker(paged, q=2.0).edge_table
+    assert RandomWalker(paged, q=2.0, edge_table=True).edge_table
+    assert RandomWalker(memory, q=2.0).edge_table
+
+
+def test_walks_of_one_call_share_their_reads(path: Path) -> None:
+    paged, _ = both(path)
+    starts = np.arange(NODES)
+    assert paged.paging is not None
+    before = paged.paging.stats()["reads"]
+    RandomWalker(paged, direction="in", num_threads=1).walk(starts, 4, key=0)
+    assert paged.paging.stats()["reads"] - before < len(
+        starts
+    )  # a read for each walk and step: 12000
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("k", [1, 7, 400_000])
+def test_tables_of_neighbours_are_the_same(path: Path, k: int, replace: bool) -> None:
+    paged, memory = both(path)
+    nodes = np.random.default_rng(2).integers(0, NODES, 3 if k > 1000 else 900)
+    for direction in ("in", "out"):
+        options: dict[str, Any] = {"replace": replace, "direction": direction, "key": 5}
+        np.testing.assert_array_equal(
+            random_fanout(paged, nodes, k, **options), random_fanout(memory, nodes, k, **options)
+        )
+
+
+# ---- edges by their ends ------------------------------------------------------------------------
+
+
+def test_edges_are_found_by_their_ends(path: Path) -> None:
+    paged, memory = both(path)
+    rng = np.random.default_rng(3)
+    src, dst = memory.edge_index()
+    some = rng.integers(0, len(src), 6000)
+    u = np.concatenate([src[some], rng.integers(0, NODES, 6000)])
+    v = np.concatenate([dst[some], rng.integers(0, NODES, 6000)])
+    np.testing.assert_array_equal(paged.has_edges(u, v), memory.has_edges(u, v))
+    assert paged.has_edges(u, v)[:6000].all()
+    for one, two in zip(paged.edges_between(u, v), memory.edges_between(u, v), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+# ---- HGT ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_neighbors", [None, 3, 50])
+def test_hgt_samples_are_the_same(tmp_path: Path, max_neighbors: int | None) -> None:
+    rng = np.random.default_rng(2)
+    graph = ag.HeteroGraph.from_edges(
+        {
+            ("user", "votes", "post"): (rng.integers(0, 300, 9000), rng.integers(0, 900, 9000)),
+            ("post", "cites", "post"): (rng.integers(0, 900, 5000), rng.integers(0, 900, 5000)),
+        },
+        num_nodes={"user": 300, "post": 900},
+        add_reverse=True,
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
+    one = HGTSampler(graph, [20, 30], max_neighbors=max_neighbors)
+    two = HGTSampler(paged, [20, 30], max_neighbors=max_neighbors)
+    for key in range(4):
+        seeds = {"post": rng.integers(0, 900, 20 * key), "user": rng.integers(0, 300, 9)}
+        expected, found = one.sample(seeds, key=key), two.sample(seeds, key=key)
+        assert found.num_sampled_nodes == expected.num_sampled_nodes
+        for name in ("node", "row", "col", "edge"):
+            for kind, values in getattr(expected, name).items():
+                np.testing.assert_array_equal(getattr(found, name)[kind], values, f"{name} {kind}")
+
+
+# ---- any graph ----------------------------------------------------------------------------------
+
+
+@examples(25)
+@given(data=st.data())
+def test_any_graph_gives_the_same(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    num_nodes = data.draw(st.integers(1, 60))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    path = tmp_path_factory.mktemp("any") / "graph.aeg"
+    make_graph(rng, num_nodes, data.draw(st.integers(0, 900))).save(path)
+    paged, memory = both(path, memory_budget=data.draw(st.sampled_from(["18M", "60M"])))
+    some = rng.integers(0, num_nodes, data.draw(st.integers(0, 40)))
+    walk = {
+        "p": data.draw(st.sampled_from([1.0, 0.2, 5.0])),
+        "q": data.draw(st.sampled_from([1.0, 0.2, 5.0])),
+        "restart": data.draw(st.sampled_from([0.0, 0.2])),
+        "direction": data.draw(st.sampled_from(["in", "out"])),
+    }
+    np.testing.assert_array_equal(
+        RandomWalker(paged, **walk).walk(some, 5, key=1),
+        RandomWalker(memory, **walk).walk(some, 5, key=1),
+    )
+    np.testing.assert_array_equal(
+        random_fanout(paged, some, 3, key=2), random_fanout(memory, some, 3, key=2)
+    )
+    other = rng.integers(0, num_nodes, len(some))
+    np.testing.assert_array_equal(paged.has_edges(some, other), memory.has_edges(some, other))
+    options = data.draw(st.sampled_from([{}, {"disjoint": True}, {"time_attr": "edge_time"}]))
+    times = rng.integers(-5, 30, len(some)) if "time_attr" in options else None
+    induced: dict[str, Any] = {"subgraph_type": "induced", **options}
+    exclude = rng.permutation(memory.num_edges)[: memory.num_edges // 3]
+    call: dict[str, Any] = {"key": 3, "exclude": exclude, "seed_time": times}
+    one = ag.NeighborSampler(paged, [2, 2], **induced).sample(some, **call)
+    two = ag.NeighborSampler(memory, [2, 2], **induced).sample(some, **call)
+    for name in ("node", "row", "col", "edge"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
+
+
+def test_threads_walk_over_one_graph(path: Path) -> None:
+    paged, memory = both(path)
+    walker = RandomWalker(paged)
+    starts = np.arange(400)
+    expected = {key: RandomWalker(memory).walk(starts, 5, key=key) for key in range(8)}
+    wrong: list[int] = []
+
+    def work(key: int) -> None:
+        if not np.array_equal(walker.walk(starts, 5, key=key), expected[key]):
+            wrong.append(key)
+
+    threads = [threading.Thread(target=work, args=(key,)) for key in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "damaged.aeg"
+    copy.write_bytes(path.read_bytes())
+    section = next(
+        s for s in native.NativeFile(copy).sections() if s.kind == native.SECTION_CSC_INDICES
+    )
+    with open(copy, "r+b") as raw:
+        raw.seek(section.offset)
+        raw.write(b"\xff" * section.size)
+    paged, _ = both(copy)
+    with pytest.raises(errors.CorruptFileError, match="verify"):
+        RandomWalker(paged, direction="in").walk(np.arange(50), 2, key=0)
+    with pytest.raises(errors.CorruptFileError, match="verify"):
+        random_fanout(paged, np.arange(50), 2, direction="in")
+    with pytest.raises(errors.CorruptFileError, match="verify"):
+        paged.has_edges(np.arange(50), np.arange(50))
+
+
+# ---- values by edge and node --------------------------------------------------------------------
+
+
+def test_values_of_samples_are_read_past_the_page_cache(path: Path) -> None:
+    paged, memory = both(path)
+    assert paged.paging is not None
+    rng = np.random.default_rng(6)
+    for of, count in (("edge", memory.num_edges), ("node", NODES)):
+        stores, expected = paged.value_stores(of), memory.value_stores(of)  # type: ignore[arg-type]
+        assert sorted(stores) == sorted(expected)
+        for name, store in stores.items():
+            ids = rng.integers(0, count, 5000)
+            np.testing.assert_array_equal(store.gather(ids), expected[name].gather(ids), name)
+            np.testing.assert_array_equal(store.array, expected[name].array, name)
+            assert store.stats().device_reads > 0
+            assert store.storage == "uring"
+            with pytest.raises(errors.OutOfRangeError, match=str(count)):
+                store.gather([count])
+    stats = paged.paging.stats()
+    assert 0 < stats["value_bytes"] <= 3 << 20
+    again = paged.value_stores("edge")["edge_time"]
+    assert again.native_rows() is paged.value_stores("edge")["edge_time"].native_rows()
+
+
+def test_values_of_typed_graphs_are_read_past_the_page_cache(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    kind = ("user", "votes", "post")
+    graph = ag.HeteroGraph.from_edges(
+        {kind: (rng.integers(0, 300, 9000), rng.integers(0, 900, 9000))},
+        num_nodes={"user": 300, "post": 900},
+        edge_weight={kind: rng.random(9000)},
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
+    store = paged[kind].value_stores()["edge_weight"]
+    ids = rng.integers(0, 9000, 500)
+    expected = graph[kind].edge_weight
+    assert expected is not None
+    np.testing.assert_array_equal(store.gather(ids), expected[ids])
+    assert store.stats().device_reads > 0
+
+
+# ---- weights and times that are read before anything is drawn -----------------------------------
+
+
+def test_nothing_of_weights_and_times_is_read_through_the_page_cache(
+    path: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "cold.aeg"
+    copy.write_bytes(path.read_bytes())
+    graph = ag.Graph.load(copy, storage="uring", memory_budget=BUDGET)
+    assert graph.edge_weight is not None and graph.edge_time is not None
+    sums = graph.weight_sums("csc")  # reads all weights, once
+    assert sums is not None
+    timed = ag.NeighborSampler(graph, [4, 4], time_attr="edge_time", is_sorted=True)
+    weighted = ag.NeighborSampler(graph, [4, 4], weight_attr="edge_weight")
+    with open(copy, "rb") as file:  # the sections of both, gone from memory and from the cache
+        os.fsync(file.fileno())
+        for array in (graph.edge_weight, graph.edge_time, graph.csc()[1]):
+            native.advise(array, native.ADVICE_DROP)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    for key in range(5):
+        seeds = np.random.default_rng(key).integers(0, NODES, 200)
+        timed.sample(seeds, key=key, seed_time=np.full(200, 12))
+        weighted.sample(seeds, key=key)
+        list(timed.sample_many([seeds] * 4, range(4), seed_time=[np.full(200, 9)] * 4))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before < 20  # code, at most
+
+
+@examples(40)
+@given(data=st.data())
+def test_any_weights_and_times_give_the_same_samples(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    num_nodes = data.draw(st.integers(1, 40))
+    num_edges = data.draw(st.sampled_from([0, 3, 200, 3000, 20000]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    share = data.draw(st.sampled_from([1, 0.1]))  # of weights above 0
+    weights: Any = rng.random(num_edges) * (rng.random(num_edges) < share)
+    if data.draw(st.booleans()):
+        weights = weights.astype(np.float32)
+    span = data.draw(st.sampled_from([1, 50, 10**12]))
+    floats = data.draw(st.booleans())
+    of_nodes = data.draw(st.booleans())
+    times: Any = rng.integers(-span, span, num_nodes if of_nodes else num_edges)
+    times = times + 0.5 if floats else times
+    named = {"node_time" if of_nodes else "edge_time": times}
+    path = tmp_path_factory.mktemp("any") / "graph.aeg"
+    ag.Graph.from_edges(
+        num_nodes, rng.integers(0, num_nodes, num_edges),
+        (rng.random(num_edges) ** 3 * num_nodes).astype(np.int64),
+        edge_weight=weights, **named,
+    ).save(path)  # fmt: skip
+    paged, memory = both(path)
+    options: dict[str, Any] = {"replace": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        options["weight_attr"] = "edge_weight"
+    timed = data.draw(st.booleans())
+    if timed:
+        options["time_attr"] = next(iter(named))
+        options["temporal_strategy"] = data.draw(st.sampled_from(["uniform", "last"]))
+        options["window"] = data.draw(st.sampled_from([None, span // 2]))
+    options["subgraph_type"] = data.draw(st.sampled_from(["directional", "induced"]))
+    options["layered"] = data.draw(st.booleans()) and not timed
+    fanouts = data.draw(st.lists(st.sampled_from([-1, 0, 1, 3, 40]), max_size=2))
+    seeds = [rng.integers(0, num_nodes, data.draw(st.integers(0, 12))) for _ in range(3)]
+    bounds = [rng.integers(-span, span, len(own)) if timed else None for own in seeds]
+    exclude = [rng.permutation(num_edges)[: num_edges // 4] for _ in seeds]
+    one = ag.NeighborSampler(paged, fanouts, **options)
+    two = ag.NeighborSampler(memory, fanouts, **options)
+    expected = [
+        two.sample(own, key=key, seed_time=bounds[key], exclude=exclude[key])
+        for key, own in enumerate(seeds)
+    ]
+    together = one.sample_many(seeds, range(3), seed_time=bounds, exclude=exclude)
+    for key, found in enumerate(together):
+        alone = one.sample(seeds[key], key=key, seed_time=bounds[key], exclude=exclude[key])
+        for name in ("node", "row", "col", "edge"):
+            wanted = getattr(expected[key], name)
+            np.testing.assert_array_equal(getattr(found, name), wanted, name)
+            np.testing.assert_array_equal(getattr(alone, name), wanted, name)
+
+
+def test_typed_samples_by_weight_and_time_are_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(12)
+    votes, cites = ("user", "votes", "post"), ("post", "cites", "post")
+    graph = ag.HeteroGraph.from_edges(
+        {
+            votes: (rng.integers(0, 300, 30000), (rng.random(30000) ** 4 * 900).astype(np.int64)),
+            cites: (rng.integers(0, 900, 9000), rng.integers(0, 900, 9000)),
+        },
+        num_nodes={"user": 300, "post": 900},
+        edge_weight={votes: rng.random(30000), cites: rng.random(9000)},
+        edge_time={votes: rng.integers(0, 99, 30000), cites: rng.integers(0, 99, 9000)},
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
+    options: dict[str, Any] = {"time_attr": "edge_time", "weight_attr": "edge_weight"}
+    one = HeteroNeighborSampler(graph, [4, 4], **options)
+    two = HeteroNeighborSampler(paged, [4, 4], **options)
+    seeds = [{"post": rng.integers(0, 900, 30)} for _ in range(4)]
+    times = [{"post": rng.integers(0, 99, 30)} for _ in range(4)]
+    many = two.sample_many(seeds, range(4), seed_time=times)
+    for key, found in enumerate(many):
+        expected = one.sample(seeds[key], key=key, seed_time=times[key])
+        for name in ("node", "row", "col", "edge"):
+            for kind, wanted in getattr(expected, name).items():
+                np.testing.assert_array_equal(getattr(found, name)[kind], wanted, f"{name} {kind}")
+
+
+def test_a_weight_that_went_bad_is_named(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "bad.aeg"
+    copy.write_bytes(path.read_bytes())
+    graph = ag.Graph.load(copy, storage="uring", memory_budget=BUDGET)
+    sampler = ag.NeighborSampler(graph, [2], weight_attr="edge_weight")
+    file = native.NativeFile(copy)
+    section = next(s for s in file.sections() if s.kind == native.SECTION_EDGE_WEIGHT)
+    with open(copy, "r+b") as raw:
+        raw.seek(section.offset)
+        raw.write(np.full(section.size // 8, -1.0).tobytes())
+    with pytest.raises(errors.AetherError):
+        sampler.sample(np.arange(NODES), key=0)
+
+
+def test_relations_keep_pages_by_their_share_of_the_edges(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    large, small = ("user", "votes", "post"), ("post", "cites", "post")
+    graph = ag.HeteroGraph.from_edges(
+        {
+            large: (rng.integers(0, 900, 5_000_000), rng.integers(0, 9000, 5_000_000)),
+            small: (rng.integers(0, 9000, 500_000), rng.integers(0, 9000, 500_000)),
+        },
+        num_nodes={"user": 900, "post": 9000},
+    )
+    graph.save(tmp_path / "typed.aeg")
+    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget="20M")
+    sampler = HeteroNeighborSampler(paged, [20])
+    for key in range(30):
+        sampler.sample({"post": rng.integers(0, 9000, 500)}, key=key)
+    kept = {kind: paged[kind].topology().kept for kind in (large, small)}
+    assert 4 * kept[small] < kept[large] <= 10 << 20
+    assert kept[small] > 0
+    assert paged.paging is not None
+    assert paged.paging.stats()["kept_bytes"] == sum(kept.values()) <= 10 << 20

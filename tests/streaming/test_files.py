@@ -1,0 +1,452 @@
+"""FileSource: files that grow while they are read, folders that fill, and files that go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.ingesting import edges
+
+from aethergraph import DynamicGraph, errors
+from aethergraph.streaming import FileSource, Ingestor, Schema
+
+WAIT = 60
+JSON = Schema.json(src="u", dst="v")
+
+
+def small() -> DynamicGraph:
+    return DynamicGraph(10_000, 64, order="time", layout="csc", huge_pages=False)
+
+
+def line(u: int, v: int) -> str:
+    return json.dumps({"u": u, "v": v}) + "\n"
+
+
+def ends(graph: Any) -> list[int]:
+    return sorted(graph.snapshot().edge_list()[1].tolist())
+
+
+def test_a_file_that_grows_by_pieces_of_lines(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    text = "".join(line(1, v) for v in range(2000))
+    path.touch()
+
+    def write() -> None:
+        rng, at = np.random.default_rng(0), 0
+        with open(path, "a", buffering=1) as file:
+            while at < len(text):
+                size = int(rng.integers(1, 3000))
+                file.write(text[at : at + size])
+                file.flush()
+                at += size
+                time.sleep(0.001)
+
+    writer = threading.Thread(target=write)
+    with Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
+        writer.start()
+        writer.join()
+        ingestor.drain(WAIT)
+    assert ends(graph) == list(range(2000))
+
+
+def test_an_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1) + line(1, 22)[:-3])
+    source = FileSource(path, JSON, interval=0.001)
+    source.open({})
+    (found,) = source.poll(1) or ()
+    assert found.columns["dst"].tolist() == [1] and source.poll(0.01) == []
+    with open(path, "a") as file:
+        file.write(line(1, 22)[-3:])
+    (found,) = source.poll(1) or ()
+    assert found.columns["dst"].tolist() == [22]
+    source.close()
+    path.write_text(line(1, 1) + line(1, 22)[:-1])  # complete: the last line needs no end
+    Ingestor(graph, FileSource(path, JSON, follow=False, growing=False)).run()
+    assert ends(graph) == [1, 22]
+
+
+def test_nobody_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1) + line(1, 22)[:-3])
+    with Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
+        ingestor.drain(WAIT)
+        assert ends(graph) == [1] and not ingestor.stats().lag
+        with open(path, "a") as file:
+            file.write(line(1, 22)[-3:])
+        ingestor.drain(WAIT)
+        assert ends(graph) == [1, 22]
+
+
+def test_a_folder_that_fills_by_renaming(tmp_path: Path) -> None:
+    graph, names = small(), ["b", "a", "d", "c"]
+    with Ingestor(graph, FileSource(tmp_path, JSON, interval=0.001, pattern="*.jsonl")) as ingestor:
+        for number, name in enumerate(names):
+            unfinished = tmp_path / f".{name}.jsonl"
+            unfinished.write_text("".join(line(number, 10 * number + v) for v in range(10)))
+            (tmp_path / f"{name}.txt").write_text("of somebody else")
+            (tmp_path / f"_{name}.jsonl").write_text("in work")
+            unfinished.rename(tmp_path / f"{name}.jsonl")
+            time.sleep(0.01)
+        until = time.monotonic() + WAIT
+        while graph.num_edges < 40 and time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+    assert ends(graph) == list(range(40)) and len(graph.offsets(tmp_path.name)) == 4
+    os.unlink(tmp_path / "a.jsonl")  # what was read may go
+    (tmp_path / "e.jsonl").write_text(line(1, 100))
+    Ingestor(graph, FileSource(tmp_path, JSON, follow=False, pattern="*.jsonl")).run()
+    assert ends(graph) == [*range(40), 100]
+
+
+def test_folders_in_the_folder(tmp_path: Path) -> None:
+    """As Flink's file sink makes one an hour, and Spark one for each value of a column."""
+    graph = small()
+    folder, other = tmp_path / "in", tmp_path / "other"
+    for number, name in enumerate(("day=1/a", "day=2/hour=3/a", "_delta_log/a", ".staging/a", "a")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(line(1, number))
+    other.mkdir()
+    (other / "a").write_text(line(1, 9))
+    (folder / "linked").symlink_to(other)
+    Ingestor(graph, FileSource(folder, JSON, follow=False)).run()
+    assert ends(graph) == [0, 1, 4] and len(graph.offsets("in")) == 3
+    source = FileSource(folder, JSON, name="errors", follow=False)
+    source.open({})
+    assert sorted(source.describe(one) for one in source.lag()) == [
+        "file a", "file day=1/a", "file day=2/hour=3/a",
+    ]  # fmt: skip
+    source.close()
+
+
+def test_files_may_only_grow(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text("".join(line(1, v) for v in range(10)))
+    Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    path.write_text(line(1, 1))
+    with pytest.raises(errors.SourceError, match="bytes were read of it, and now it has"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    source = FileSource(path, JSON, name="other", interval=0.001)
+    source.open({})
+    source.poll(1)
+    (tmp_path / "new").write_text(line(1, 3))
+    (tmp_path / "new").rename(path)
+    with pytest.raises(errors.SourceError, match="replaced by another file"):
+        source.poll(5)
+    source.close()
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    graph = small()
+    with pytest.raises(errors.SourceError, match="no such file or folder"):
+        Ingestor(graph, FileSource(tmp_path / "none", JSON)).run()
+    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(errors.FormatError, match="there is no column 'u', but a, b"):
+        source = FileSource(tmp_path / "e.csv", Schema.csv(src="u", dst="v"), follow=False)
+        Ingestor(graph, source).run()
+    pytest.importorskip("pyarrow")
+    schema = Schema.arrow(src="u", dst="v")
+    for name in ("e.parquet", "e.arrow"):
+        (tmp_path / name).write_bytes(b"PAR1 or not")
+        with pytest.raises(errors.FormatError, match=f"{name} cannot be read"):
+            Ingestor(graph, FileSource(tmp_path / name, schema, follow=False)).run()
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        (None, {}, "path = None is no path of a file or a folder"),
+        (5, {}, "path = 5 is no path"),
+        ("", {}, "path = '' is no path"),
+        (b"e", {}, "path = b'e' is no path"),
+        ("a\0b", {}, "is no path"),
+        ("e", {"pattern": 5}, r"pattern = 5 is no pattern of names, such as '\*.parquet'"),
+        ("e", {"interval": "soon"}, "interval = 'soon' is no time"),
+    ],
+)
+def test_bad_arguments(path: Any, options: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        FileSource(path, Schema.json(src="u", dst="v"), **options)
+
+
+def test_files_of_avro_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    written = {"type": "record", "name": "e", "fields": [{"name": n, "type": "int"} for n in "uv"]}
+    with pytest.raises(errors.InvalidArgumentError, match="files of Avro"):
+        FileSource(tmp_path, Schema.avro(schema=written, src="u", dst="v"))
+
+
+def test_a_bad_row_of_parquet_is_shown(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"u": [1, None, 3], "v": [1, 2, 30_000]}), tmp_path / "e.parquet")
+    graph = small()
+    source = FileSource(tmp_path / "e.parquet", Schema.arrow(src="u", dst="v"), follow=False)
+    Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    found = [json.loads(text) for text in (tmp_path / "bad").read_text().splitlines()]
+    assert [(one["offset"], one["reason"].split(" = ")[0]) for one in found] == [
+        (1, "u (src) is missing"), (2, "v (dst)"),
+    ]  # fmt: skip
+
+
+def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path, rows = tmp_path / "e.parquet", {"u": np.arange(1000), "v": np.arange(1000)}
+    pq.write_table(
+        pa.table(rows), path, write_page_checksum=True, compression="none", use_dictionary=False
+    )
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = bytes(200)
+    path.write_bytes(data)
+    source = FileSource(path, Schema.arrow(src="u", dst="v"), follow=False)
+    with pytest.raises(errors.FormatError, match=r"e\.parquet cannot be read: .*(CRC|checksum)"):
+        Ingestor(small(), source).run()
+
+
+def test_structs_that_are_cut_off(tmp_path: Path) -> None:
+    dtype = np.dtype([("u", "<u4"), ("v", "<u4")])
+    (tmp_path / "e.bin").write_bytes(np.array([(1, 2), (1, 3)], dtype).tobytes() + b"abc")
+    schema = Schema.struct(dtype, src="u", dst="v")
+    graph = small()
+    with pytest.raises(errors.RecordError, match="offset 16: has 3 bytes where records have 8"):
+        Ingestor(graph, FileSource(tmp_path / "e.bin", schema, follow=False, growing=False)).run()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_blocks_of_any_size(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph.streaming.files._BYTES", size)
+    (tmp_path / "e.csv").write_text("u,v\n" + "".join(f"1,{v}\n\n" for v in range(200)))
+    graph = small()
+    source = FileSource(tmp_path / "e.csv", Schema.csv(src="u", dst="v"), follow=False)
+    Ingestor(graph, source, batch=50).run()
+    assert ends(graph) == list(range(200))
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "struct"])
+def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: str) -> None:
+    """Cut no record in two that is being written, in whatever place the writer is."""
+    dtype = [("u", "<u2"), ("v", "<u2")]
+    schemas = {
+        "csv": Schema.csv(columns=["u", "v"], src="u", dst="v"), "json": JSON,
+        "struct": Schema.struct(dtype, src="u", dst="v"),
+    }  # fmt: skip
+    contents = {
+        "csv": b"1,2\n1,23\n4,5\n", "json": b'{"u":1,"v":2}\n{"u":1,"v":23}\n{"u":4,"v":5}\n',
+        "struct": np.array([(1, 2), (1, 23), (4, 5)], dtype).tobytes(),
+    }  # fmt: skip
+    content = contents[form]
+    for at in range(1, len(content), 1 if form != "json" else 3):
+        path, graph = tmp_path / f"{at}", DynamicGraph(100, 8, order="time", huge_pages=False)
+        for part in (content[:at], content):
+            path.write_bytes(part)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                Ingestor(graph, FileSource(path, schemas[form], follow=False)).run()
+        assert edges(graph) == [(1, 2), (1, 23), (4, 5)], at
+    path.write_bytes(content[:-1])
+    with pytest.warns(UserWarning, match="bytes at its end are left"):
+        Ingestor(
+            DynamicGraph(100, 8, huge_pages=False), FileSource(path, schemas[form], follow=False)
+        ).run()
+    if form != "struct":
+        whole = DynamicGraph(100, 8, huge_pages=False)
+        Ingestor(whole, FileSource(path, schemas[form], follow=False, growing=False)).run()
+        assert whole.num_edges == 3
+
+
+def test_a_line_break_in_quotes_ends_the_record(tmp_path: Path) -> None:
+    """A CSV record is a line of the file; of a message of Kafka it is all."""
+    (tmp_path / "e.csv").write_bytes(b'u,v,note\n1,2,"one line"\n3,4,"two\nlines"\n5,6,end\n')
+    schema, graph = Schema.csv(src="u", dst="v"), DynamicGraph(100, 8, huge_pages=False)
+    source = FileSource(tmp_path / "e.csv", schema, follow=False)
+    stats = Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    assert (stats.edges, stats.bad) == (2, 2) and edges(graph) == [(1, 2), (5, 6)]
+    named = Schema.csv(src="u", dst="v", columns=["u", "v", "note"])
+    found = named.decode(0, 1, [b'3,4,"two\nlines"'], np.arange(1))
+    assert (found.count, found.bad) == (1, [])
+
+
+def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
+    path, schema = tmp_path / "e.csv", Schema.csv(src="u", dst="v")
+    path.write_bytes(b"\xef\xbb\xbfu,v\r\n1,2\r\n")
+    graph = DynamicGraph(100, 8, huge_pages=False)
+    Ingestor(graph, FileSource(path, schema, follow=False)).run()
+    assert edges(graph) == [(1, 2)]
+    path.write_bytes(b"u,v,u\n1,2,3\n")
+    with pytest.raises(errors.FormatError, match="several columns 'u'"):
+        Ingestor(DynamicGraph(9, 8), FileSource(path, schema, name="n", follow=False)).run()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\nu,v\n1,2\n",
+        b"\r\n\r\nu,v\r\n1,2\r\n",
+        b"\xef\xbb\xbf\r\nu,v\r\n1,2\r\n",
+        b"\n" * 70_000 + b"u,v\n1,2\n",
+    ],
+)
+def test_empty_lines_before_the_names_of_columns(tmp_path: Path, text: bytes) -> None:
+    path, graph = tmp_path / "e.csv", small()
+    path.write_bytes(text)
+    Ingestor(graph, FileSource(path, Schema.csv(src="u", dst="v"), follow=False)).run()
+    assert edges(graph) == [(1, 2)] and list(graph.offsets("e.csv").values()) == [len(text)]
+
+
+@pytest.mark.parametrize("growing", [False, True])
+@pytest.mark.parametrize("text", ["", "\n\n", "u,v", "u,v\n"])
+def test_csv_without_records(tmp_path: Path, text: str, growing: bool) -> None:
+    path, graph = tmp_path / "e.csv", small()
+    path.write_text(text)
+    schema = Schema.csv(src="u", dst="v")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "u,v" has no end
+        source = FileSource(path, schema, follow=False, growing=growing)
+        assert Ingestor(graph, source).run().edges == 0
+    path.write_text("\n\nu,v\n1,2\n")
+    Ingestor(graph, FileSource(path, schema, follow=False)).run()
+    assert edges(graph) == [(1, 2)]
+
+
+def test_the_mark_of_a_file_is_there_after_a_commit_that_was_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1))
+    ingestor = Ingestor(graph, FileSource(path, JSON, follow=False))
+    save, full = ingestor._save_times, [errors.OutOfMemoryError("full")]
+
+    def save_times(partitions: Any) -> None:
+        if full:
+            raise full.pop()
+        save(partitions)
+
+    monkeypatch.setattr(ingestor, "_save_times", save_times)
+    ingestor.run()
+    assert ends(graph) == [1] and not full
+    assert len(graph.offsets("e.jsonl#mark")) == 1
+
+
+def test_the_last_line_is_read_as_the_warning_says(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1) + line(1, 2)[:-1])
+    with pytest.warns(UserWarning, match="or give growing=False if the file is complete"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    Ingestor(graph, FileSource(path, JSON, follow=False, growing=False)).run()
+    assert ends(graph) == [1, 2]
+
+
+def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    path.touch()
+    with pytest.raises(errors.InvalidArgumentError, match="cut= needs records that are numbered"):
+        Ingestor(DynamicGraph(9, 8), FileSource(path, JSON), cut=10)
+
+
+def parquet(path: Path, count: int) -> None:
+    table = pytest.importorskip("pyarrow").table({"u": np.ones(count, int), "v": np.arange(count)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_cuts_do_not_wait_for_files_that_are_read(tmp_path: Path, follow: bool) -> None:
+    for name, count in (("a", 25), ("b", 100), ("c", 0)):
+        parquet(tmp_path / f"{name}.parquet", count)
+    graph = small()
+
+    def source() -> FileSource:
+        schema = Schema.arrow(src="u", dst="v")
+        return FileSource(tmp_path, schema, name="f", follow=follow, interval=0.001)
+
+    with Ingestor(graph, source(), cut=10) as ingestor:
+        ingestor.drain(WAIT)
+    assert graph.num_edges == 125 and sorted(graph.offsets("f").values()) == [25, 100]
+    (tmp_path / "a.parquet").unlink()  # what was read may go
+    with Ingestor(graph, source(), cut=10) as ingestor:
+        ingestor.drain(WAIT)
+    assert graph.num_edges == 125
+
+
+def test_a_file_that_comes_after_the_first_cut_is_refused(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", 25)
+    schema = Schema.arrow(src="u", dst="v")
+    ingestor = Ingestor(small(), FileSource(tmp_path, schema, interval=0.001), cut=10).start()
+    ingestor.drain(WAIT)
+    parquet(tmp_path / ".b", 25)
+    (tmp_path / ".b").rename(tmp_path / "b.parquet")
+    with pytest.raises(errors.SourceError, match="was added, which others may see"):
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+
+
+def test_a_file_that_comes_again_after_cuts_without_it_is_refused(tmp_path: Path) -> None:
+    path, away, graph = tmp_path / "a.parquet", tmp_path / ".a", small()
+    for name in ("a", "b"):
+        parquet(tmp_path / f"{name}.parquet", 100)
+    schema = Schema.arrow(src="u", dst="v")
+    source = FileSource(tmp_path, schema, name="f", interval=0.001)
+    source.open({})
+    parts = sorted(source.lag(), key=source.describe)
+    source.close()
+    with graph.transaction():  # as if it had been killed there
+        for partition in parts:
+            graph.set_offset("f", partition, 30)
+    path.rename(away)
+    ingestor = Ingestor(graph, source, cut=10).start()
+    ingestor.drain(WAIT)
+    assert graph.offsets("f") == dict(zip(parts, (30, 100), strict=True))
+    away.rename(path)
+    until = time.monotonic() + WAIT
+    with pytest.raises(errors.SourceError, match=r"f, file a.parquet was not there at first"):
+        while time.monotonic() < until:
+            ingestor.check()
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_another_file_of_the_same_name(tmp_path: Path, form: str) -> None:
+    def write(path: Path, *ends: int) -> None:
+        path.parent.mkdir(exist_ok=True)
+        if form == "json":
+            path.write_text("".join(line(1, v) for v in ends))
+        else:
+            table = pytest.importorskip("pyarrow").table({"u": [1] * len(ends), "v": list(ends)})
+            pytest.importorskip("pyarrow.parquet").write_table(table, path)
+
+    def run(path: Path, **options: Any) -> None:
+        schema = JSON if form == "json" else Schema.arrow(src="u", dst="v")
+        Ingestor(graph, FileSource(path, schema, follow=False, **options)).run()
+
+    graph = DynamicGraph.open(tmp_path / "g", 100, 8, order="time", huge_pages=False)
+    first, second = tmp_path / "day1" / "e.parquet", tmp_path / "day2" / "e.parquet"
+    write(first, 1)
+    run(first)
+    graph.close()
+    graph = DynamicGraph.open(tmp_path / "g", arena_mb=8, huge_pages=False)
+    run(first)  # it is known again
+    write(second, 2, 3)
+    with pytest.raises(errors.SourceError, match=f"{second}: it is another file than"):
+        run(second)
+    run(second, name="day2")
+    assert ends(graph) == [1, 2, 3]
+    if form == "json":  # what has grown meanwhile is still the same, and what was replaced is not
+        write(first, 1, 4)
+        run(first)
+        assert ends(graph) == [1, 2, 3, 4]
+        write(first, 5, 4, 6)
+        with pytest.raises(errors.SourceError, match="it is another file than"):
+            run(first)
+    graph.close()

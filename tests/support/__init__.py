@@ -1,0 +1,1 @@
+"""What tests share: graphs, oracles, servers, brokers, processes, limits and golden files."""

@@ -1,0 +1,113 @@
+"""Graphs that are not ours, for tests: in arrays, and in a topology that is compiled here."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aethergraph.protocols import HomogeneousGraph
+from aethergraph.testing import oracle
+
+#: Members that a graph cannot do without, and the attributes that the loaders' contracts set.
+_FORWARDED = HomogeneousGraph.__abstractmethods__ | {"node_attrs", "edge_attrs"}
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def stage_headers(folder: Path) -> Path:
+    """Put the headers into ``folder`` as ``make -C native install`` does; return the folder."""
+    (folder / "aether").mkdir(parents=True)
+    shutil.copy(ROOT / "native/include/aether.h", folder)
+    shutil.copy(next((ROOT / "native/src").glob("*/topology.h")), folder / "aether")
+    return folder
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Compile ``foreign_graphs.c`` as a user compiles a topology, and load it."""
+    folder = Path(tempfile.mkdtemp(prefix="foreign-graphs-"))
+    path = folder / "foreign.so"
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared"]
+    source = Path(__file__).with_suffix(".c")
+    include = f"-I{stage_headers(folder / 'include')}"
+    subprocess.run([*command, include, source, "-o", path], check=True, timeout=120)
+    loaded = ctypes.CDLL(str(path))
+    shutil.rmtree(folder)
+    loaded.foreign_create.restype = ctypes.c_void_p
+    loaded.foreign_create.argtypes = [ctypes.c_uint64, *[ctypes.c_void_p] * 4]
+    loaded.foreign_destroy.restype = None
+    loaded.foreign_destroy.argtypes = [ctypes.c_void_p]
+    loaded.foreign_break.restype = None
+    loaded.foreign_break.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return loaded
+
+
+class InArrays:
+    """Members of a GraphSource; edge ids are rows of the edge list, or places in the lists."""
+
+    def __init__(
+        self, num_nodes: int, src: Any, dst: Any, with_edge_ids: bool = True, **more: Any
+    ) -> None:
+        self.num_nodes, self.num_edges = num_nodes, len(src)
+        self.indptr, self.indices, order = oracle.compressed_lists(num_nodes, dst, src)
+        if with_edge_ids:
+            self.edge_ids = order
+        vars(self).update(more)
+
+
+class InC:
+    """Member of a TopologySource; edge ``e`` is at place ``num_edges - 1 - e`` of the lists.
+
+    ``weight`` and ``time`` are by row of the edge list; the topology keeps them itself.
+    """
+
+    def __init__(
+        self, num_nodes: int, src: Any, dst: Any, weight: Any = None, time: Any = None, **more: Any
+    ) -> None:
+        self._arguments = num_nodes, src, dst, weight, time
+        indptr, indices, self.order = oracle.compressed_lists(num_nodes, dst, src)
+        arrays = [np.array(indptr, np.uint64), np.array(indices, np.uint64), None, None]
+        if weight is not None:
+            arrays[2] = np.array(weight, np.float64)[self.order]
+        if time is not None:
+            arrays[3] = np.array(time, np.int64)[self.order]
+        self._arrays = arrays
+        addresses = [None if a is None else a.ctypes.data for a in arrays]
+        self.topology = library().foreign_create(num_nodes, *addresses)
+        vars(self).update(more)
+
+    def __del__(self) -> None:
+        if hasattr(self, "topology"):
+            library().foreign_destroy(self.topology)
+
+    def __reduce__(self) -> Any:
+        return InC, self._arguments
+
+
+def _forward(name: str) -> Any:
+    if isinstance(inspect.getattr_static(HomogeneousGraph, name), property):
+        return property(lambda self: getattr(self.graph, name))
+    return lambda self, *args, **options: getattr(self.graph, name)(*args, **options)
+
+
+class _Bare(HomogeneousGraph):
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def __reduce__(self) -> Any:
+        return Bare, (self.graph,)
+
+
+#: Graph with the abstract members and attributes of another one, and defaults for all the rest:
+#: who asks for more than the abstract type promises does not find it.
+Bare: Any = type(
+    "Bare", (_Bare,), {"__module__": __name__, **{name: _forward(name) for name in _FORWARDED}}
+)

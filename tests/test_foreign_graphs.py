@@ -1,0 +1,444 @@
+"""Graphs of others in the core: adapting them, what they answer, drawing, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.foreign_graphs import Bare, InArrays, InC, library
+
+from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, as_graph
+from aethergraph import _native as native
+from aethergraph.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    LayoutError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+from aethergraph.graph import ForeignGraph
+from aethergraph.loading import SubgraphLoader
+from aethergraph.protocols import GraphSource, HomogeneousGraph, TopologySource
+from aethergraph.testing import AdjacencyContract, broken_rules
+
+RNG = np.random.default_rng(3)
+N, E = 60, 500
+SRC, DST = RNG.integers(0, N, E), RNG.integers(0, N, E)
+WEIGHT = RNG.integers(0, 4, E).astype(np.float64)
+
+
+class TestArrays(AdjacencyContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InArrays(num_nodes, src, dst)
+
+
+class TestArraysWithoutEdgeIds(AdjacencyContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InArrays(num_nodes, src, dst, with_edge_ids=False)
+
+
+class TestNoMoreThanTheAbstractType(AdjacencyContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return Bare(Graph.from_edges(num_nodes, src, dst))
+
+
+class TestTopologyInC(AdjacencyContract):
+    supports = {"edge_ids"}
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InC(num_nodes, src, dst)
+
+
+# ---- the kit fails where it should -----------------------------------------------------------
+
+
+class OtherEdges(ForeignGraph):
+    """Samplers get the edges turned around."""
+
+    def topology(self, layout: Any = "csc") -> Any:
+        if not hasattr(self.source, "turned"):
+            src, dst = self.edge_index()
+            self.source.turned = as_graph(InArrays(self.num_nodes, dst, src))
+        return self.source.turned.topology()
+
+
+class OtherPositions(ForeignGraph):
+    """Edges are left out by their ids, which are no positions."""
+
+    def edge_positions(self, edges: Any, layout: Any) -> Any:
+        return edges
+
+
+class OtherEnds(ForeignGraph):
+    """Source and destination are taken for each other."""
+
+    def edge_ends(self, edges: Any) -> Any:
+        return super().edge_ends(edges)[::-1]
+
+
+MUTANTS = [
+    (OtherEdges, "test_samples_are_those_of_the_lists"),
+    (OtherEdges, "test_a_subgraph_loader_follows_its_edges"),
+    (OtherEdges, "test_a_model_learns_from_its_batches"),
+    (OtherPositions, "test_samples_leave_edges_out"),
+    (OtherEnds, "test_ends_of_edges"),
+]
+
+
+@pytest.mark.parametrize(("mutant", "rule"), MUTANTS)
+def test_mutants(mutant: type[ForeignGraph], rule: str) -> None:
+    class Mutant(TestArrays):
+        def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+            return mutant(super().make(num_nodes, src, dst), "csc")
+
+    assert rule in broken_rules(Mutant)
+
+
+# ---- the same graph in every form ------------------------------------------------------------
+
+
+def ours(**values: Any) -> Graph:
+    return Graph.from_edges(N, SRC, DST, keep_order=True, **values)
+
+
+def in_order(form: Any) -> Any:
+    """Our id of each edge of the form, and the form as a graph."""
+    order = ours().edge_order
+    assert order is not None
+    inverse = np.argsort(order)
+    if form is InC:
+        return np.arange(E)[::-1], as_graph(InC(N, SRC, DST))
+    return inverse, as_graph(InArrays(N, SRC, DST))
+
+
+@pytest.mark.parametrize("form", [InArrays, InC])
+@pytest.mark.parametrize(
+    "options", [{}, {"replace": True}, {"disjoint": True}, {"subgraph_type": "induced"}]
+)
+def test_samples_are_those_of_our_graph(form: Any, options: Any) -> None:
+    own_ids, graph = in_order(form)
+    expected = NeighborSampler(ours(), [3, -1, 2], **options).sample([5, 1, 5], key=9)
+    found = NeighborSampler(graph, [3, -1, 2], **options).sample([5, 1, 5], key=9)
+    for part in ("node", "row", "col"):
+        assert (getattr(found, part) == getattr(expected, part)).all()
+    assert (own_ids[found.edge] == expected.edge).all()
+
+
+def test_arrays_are_not_copied() -> None:
+    source = InArrays(N, SRC, DST, with_edge_ids=False)
+    source.indices = source.indices.astype(np.uint32)
+    indptr, indices = as_graph(source).csc()
+    assert np.shares_memory(indptr, source.indptr)
+    assert np.shares_memory(indices, source.indices)
+
+
+@pytest.mark.parametrize("form", [InArrays, InC])
+def test_queries_are_those_of_our_graph(form: Any) -> None:
+    own_ids, graph = in_order(form)
+    own = ours()
+    assert isinstance(graph, HomogeneousGraph) and not graph.is_typed
+    assert (graph.num_nodes, graph.num_edges, graph.layout) == (N, E, "csc")
+    src, dst = graph.edge_index()
+    own_src, own_dst = own.edge_index()
+    assert (src == own_src[own_ids]).all() and (dst == own_dst[own_ids]).all()
+    some = [7, 7, 0, E - 1]
+    assert (graph.edge_ends(some)[0] == src[some]).all()
+    assert (graph.edge_ends(some)[1] == dst[some]).all()
+    u, v = [int(src[3]), 0, 59], [int(dst[3]), 1, 59]
+    assert (graph.has_edges(u, v) == own.has_edges(u, v)).all()
+    pairs, edges = graph.edges_between(u, v)
+    own_pairs, own_edges = own.edges_between(u, v)
+    assert (pairs == own_pairs).all() and (np.sort(own_ids[edges]) == np.sort(own_edges)).all()
+    with pytest.raises(
+        LayoutError, match=r"out-neighbours are not stored.*as_graph\(source, layout='csr'"
+    ):
+        graph.out_degrees()
+    with pytest.raises(UnsupportedError, match="take edge_index"):
+        graph.csc()
+    with pytest.raises(OutOfRangeError, match=r"edges\[1\] = 500"):
+        graph.edge_ends([3, E])
+
+
+def test_out_lists() -> None:
+    graph = as_graph(InArrays(N, DST, SRC), layout="csr")
+    own = Graph.from_edges(N, SRC, DST, layout="csr")
+    assert (graph.out_degrees() == own.out_degrees()).all()
+    assert (graph.neighbors(4) == own.neighbors(4)).all()
+    starts = np.arange(N)
+    for options in ({}, {"q": 0.5}):
+        expected = RandomWalker(own, **options).walk(starts, 9, key=2)
+        assert (RandomWalker(graph, **options).walk(starts, 9, key=2) == expected).all()
+    in_c = as_graph(InC(N, DST, SRC), layout="csr")
+    expected = RandomWalker(own, q=0.5).walk(starts, 9, key=2)
+    assert (RandomWalker(in_c, q=0.5).walk(starts, 9, key=2) == expected).all()
+
+
+def test_values_of_a_source() -> None:
+    source = InArrays(
+        N, SRC, DST, edge_weight=WEIGHT, node_time=np.arange(N),
+        node_attrs={"x": np.eye(N)}, edge_attrs={"e": np.arange(E)},
+    )  # fmt: skip
+    graph, own = as_graph(source), ours(edge_weight=WEIGHT)
+    found = NeighborSampler(graph, [3, 2], weight_attr="edge_weight").sample([4, 2], key=1)
+    expected = NeighborSampler(own, [3, 2], weight_attr="edge_weight").sample([4, 2], key=1)
+    assert (found.node == expected.node).all()
+    assert (WEIGHT[found.edge] > 0).all()
+    for batch in SubgraphLoader(graph, [2], batch_size=20):
+        sub: Any = batch.subgraph
+        assert (batch.node_attrs["x"].argmax(1) == sub.node).all()
+        assert (batch.edge_attrs["e"] == sub.edge).all()
+    copy = pickle.loads(pickle.dumps(graph))
+    again = NeighborSampler(copy, [3, 2], weight_attr="edge_weight").sample([4, 2], key=1)
+    assert (again.edge == found.edge).all()
+    assert set(copy.node_attrs) == {"x"}
+    del graph.node_attrs["x"]
+    graph.node_attrs["y"] = np.arange(N)
+    graph.edge_attrs["e"] = -np.arange(E)
+    copy = pickle.loads(pickle.dumps(graph))
+    assert set(copy.node_attrs) == {"y"}
+    assert (copy.edge_attrs["e"].array == -np.arange(E)).all()
+
+
+def test_values_that_a_topology_keeps() -> None:
+    time = np.sort(RNG.integers(0, 40, E))  # input order is order of time in every list
+    dst = np.where(np.arange(E) % 2, DST, 7)  # a long list: the other graph has sums
+    graph = as_graph(InC(N, SRC, dst, WEIGHT, time))
+    own = Graph.from_edges(N, SRC, dst, edge_weight=WEIGHT, edge_time=time)
+    seeds, until = np.arange(20), np.full(20, 25)
+    for options in (
+        {"weight_attr": "edge_weight"},
+        {"time_attr": "edge_time"},
+        {"weight_attr": "edge_weight", "time_attr": "edge_time"},
+        {"time_attr": "edge_time", "temporal_strategy": "last"},
+    ):
+        times = {"seed_time": until} if "time_attr" in options else {}
+        found = NeighborSampler(graph, [4, 3], **options).sample(seeds, key=3, **times)
+        expected = NeighborSampler(own, [4, 3], **options).sample(seeds, key=3, **times)
+        for part in ("node", "row", "col"):
+            assert (getattr(found, part) == getattr(expected, part)).all()
+    with pytest.raises(InvalidArgumentError, match="not sorted by 'edge_time'"):
+        NeighborSampler(as_graph(InC(N, SRC, DST, None, time[::-1])), [4], time_attr="edge_time")
+    with pytest.raises(InvalidArgumentError, match="weight_attr = 'edge_weight'"):
+        NeighborSampler(as_graph(InC(N, SRC, DST)), [4], weight_attr="edge_weight")
+
+
+# ---- snapshots: one sampler over one graph after the other -----------------------------------
+
+
+def test_a_sampler_goes_on_with_the_next_snapshot() -> None:
+    sizes = [100, 300, E]
+    snapshots = [as_graph(InC(N, SRC[:size], DST[:size])) for size in sizes]
+    sampler = NeighborSampler(snapshots[0], [4, -1])
+    sampler.sample(np.arange(N), key=0)
+    native_sampler = sampler.engine._idle[0]  # type: ignore[attr-defined]
+    for snapshot in snapshots:
+        sampler.retarget(snapshot)
+        found = sampler.sample(np.arange(N), key=1)
+        expected = NeighborSampler(snapshot, [4, -1]).sample(np.arange(N), key=1)
+        assert (found.node == expected.node).all() and (found.edge == expected.edge).all()
+        left_out = sampler.sample([3], key=1, exclude=[0, 50])
+        assert not np.isin(left_out.edge, [0, 50]).any()
+        assert sampler.engine._idle[0] is native_sampler  # type: ignore[attr-defined]
+    larger = as_graph(InC(3 * N, SRC + N, DST + N))
+    sampler.retarget(larger)
+    assert (sampler.sample([N + 5], key=1).edge == sampler.sample([N + 5], key=1).edge).all()
+    with pytest.raises(OutOfRangeError):
+        sampler.sample([3 * N], key=1)
+
+
+def test_a_sampler_goes_on_with_lists_in_a_file(tmp_path: Path) -> None:
+    graphs: list[Any] = []
+    for number, size in enumerate((300, E)):
+        path = tmp_path / f"{number}.aeg"
+        Graph.from_edges(N, SRC[:size], DST[:size]).save(path)
+        graphs.append(Graph.load(path, storage="uring", memory_budget="64M"))
+    memory = as_graph(InC(N, SRC, DST))
+    seeds = [np.arange(start, start + 10) for start in range(0, 50, 10)]
+    sampler = NeighborSampler(graphs[0], [3, 2])
+    for graph in (graphs[0], graphs[0], graphs[1], memory, graphs[1], graphs[0]):
+        sampler.retarget(graph)  # a group of samples goes with lists in a file, and is kept
+        assert (sampler.groups is None) == (graph is memory)
+        found = [sub.edge.tolist() for sub in sampler.sample_many(seeds, range(5))]
+        fresh = NeighborSampler(graph, [3, 2])
+        expected = [fresh.sample(own, key).edge.tolist() for key, own in enumerate(seeds)]
+        assert found == expected
+
+
+def test_a_snapshot_that_does_not_fit_changes_nothing() -> None:
+    sampler = NeighborSampler(ours(edge_weight=WEIGHT), [4], weight_attr="edge_weight")
+    before = sampler.sample([1, 2], key=4)
+    for bad in (ours(), as_graph(InC(N, SRC, DST, layout=3), layout="csr"), InC(N, SRC, DST)):
+        with pytest.raises((InvalidArgumentError, LayoutError)):
+            sampler.retarget(bad)
+        assert (sampler.sample([1, 2], key=4).edge == before.edge).all()
+
+
+def test_a_topology_lives_as_long_as_it_is_used() -> None:
+    source = InC(N, SRC, DST)
+    alive = weakref.ref(source)
+    sampler = NeighborSampler(as_graph(source), [3])
+    del source
+    gc.collect()
+    assert alive() is not None
+    sampler.sample([1], key=0)
+    sampler.retarget(ours())
+    sampler.sample([1], key=0)
+    gc.collect()
+    assert alive() is None
+
+
+# ---- refusals --------------------------------------------------------------------------------
+
+
+class Source:
+    """A graph of three nodes, to be made wrong."""
+
+    num_nodes, num_edges = 3, 4
+    indptr, indices = [0, 1, 1, 4], [2, 0, 1, 1]
+
+    def __init__(self, **members: Any) -> None:
+        vars(self).update(members)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"num_nodes": 4}, r"indptr has 4 offsets, but num_nodes = 4 needs 5"),
+        ({"num_nodes": -1}, "num_nodes"),
+        ({"num_edges": 5}, "indices has 4 ids, but num_edges = 5"),
+        ({"indptr": [0, 2, 1, 4]}, r"indptr must ascend from 0 to num_edges = 4"),
+        ({"indptr": [1, 1, 1, 4]}, r"indptr must ascend from 0 to num_edges = 4"),
+        ({"indptr": [0, 1, 1, 3]}, r"indptr must ascend from 0 to num_edges = 4"),
+        ({"indptr": [0, -1, 1, 4]}, r"indptr must ascend from 0 to num_edges = 4"),
+        ({"indptr": [0.0, 1.0, 1.0, 4.0]}, "indptr"),
+        ({"indices": [2, 0, 3, 1]}, r"indices\[2\] = 3 is not in 0..2"),
+        ({"indices": [2, 0, -1, 1]}, r"indices\[2\] = -1 is not in 0..2"),
+        ({"indices": [[2, 0, 1, 1]]}, "indices"),
+        ({"edge_ids": [0, 1, 2]}, "edge_ids has 3 ids, but num_edges = 4"),
+        ({"edge_ids": [0, 1, 2, 4]}, r"edge_ids\[3\] = 4 is not in 0..3"),
+        ({"edge_ids": [0, 1, 2, 1]}, "each edge has an id of its own"),
+        ({"edge_weight": [1, 2, 3]}, "edge_weight"),
+        ({"edge_weight": [1, -2, 3, 4]}, "edge_weight"),
+        ({"edge_time": [1, 2]}, "edge_time"),
+        ({"node_time": [1, 2]}, "node_time"),
+        ({"node_attrs": {"x": [1, 2]}}, "node_attrs"),
+        ({"node_attrs": [1, 2]}, "node_attrs goes by name"),
+        ({"edge_attrs": {"x": np.zeros((3, 2))}}, "edge_attrs"),
+        ({"topology": 0}, "no address"),
+        ({"topology": 12345}, "restype"),
+        ({"topology": "x"}, "must be the address"),
+        ({"topology": None}, "must be the address"),
+    ],
+)
+def test_what_is_wrong_is_named(members: Any, message: str) -> None:
+    with pytest.raises((InvalidArgumentError, OutOfRangeError), match=message):
+        as_graph(Source(**members))
+
+
+def test_what_is_missing_is_named() -> None:
+    class NoArrays:
+        num_nodes = num_edges = 0
+
+    with pytest.raises(InvalidArgumentError, match="NoArrays has no indptr and no indices"):
+        as_graph(NoArrays())  # type: ignore[arg-type]
+    typed: Any = HeteroGraph.from_edges({("a", "to", "b"): ([0], [0])})
+    for graph in (typed, typed["a", "to", "b"]):
+        with pytest.raises(InvalidArgumentError, match="one node type"):
+            as_graph(graph)
+    with pytest.raises(InvalidArgumentError, match="layout"):
+        as_graph(Source(), layout="both")
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [(0, "operation fetch"), (1, "id_bytes"), (2, "end_positions"), (3, "num_minor")],
+)
+def test_a_broken_topology_is_refused(what: int, message: str) -> None:
+    source = InC(N, SRC, DST)
+    library().foreign_break(source.topology, what)
+    with pytest.raises(InvalidArgumentError, match=message):
+        as_graph(source)
+
+
+def test_ids_of_edges_that_are_gone() -> None:
+    source = InC(N, SRC, DST)
+    library().foreign_break(source.topology, 4)
+    graph, whole = as_graph(source), as_graph(InC(N, SRC, DST))
+    assert graph.num_edges == E
+    with pytest.raises(UnsupportedError, match=r"edge_list\(\)"):
+        graph.edge_index()
+    known = np.arange(E)
+    assert (graph.edge_ends(known)[0] == whole.edge_index()[0]).all()
+    with pytest.raises(OutOfRangeError, match=r"edges\[1\] = 502 is the id of no edge"):
+        graph.edge_ends([3, 502, 501])
+    with pytest.raises(InvalidArgumentError, match="edge_attrs"):
+        graph.edge_attrs["w"] = np.ones(E)
+    weight = np.append(WEIGHT, np.ones(5))
+    graph.edge_attrs["w"], whole.edge_attrs["w"] = weight, WEIGHT
+    found, expected = (
+        NeighborSampler(g, [3], weight_attr="w").sample(np.arange(N), key=2) for g in (graph, whole)
+    )
+    assert (found.edge == expected.edge).all()
+    left = NeighborSampler(graph, [-1]).sample(np.arange(N), key=2, exclude=[0, 7]).edge
+    assert sorted(left) == sorted(set(range(E)) - {0, 7})
+    assert graph.in_edges(3).tolist() == whole.in_edges(3).tolist()
+    out = as_graph(source, layout="csr")
+    assert out.out_edges(3).tolist() == whole.in_edges(3).tolist()
+
+
+def test_an_id_that_a_topology_makes_up_is_found() -> None:
+    from aethergraph.errors import CorruptFileError
+
+    src = SRC.copy()
+    src[7] = N + 3
+    with pytest.raises(CorruptFileError, match="a node that it does not have"):
+        NeighborSampler(as_graph(InC(N, src, DST)), [-1]).sample(np.arange(N), key=0)
+
+
+def test_pointers_in_every_form() -> None:
+    import ctypes
+
+    source = InC(N, SRC, DST)
+    address = source.topology
+    pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_char))
+    cdata = native.core.ffi.cast("void *", address)
+    for form in (address, ctypes.c_void_p(address), pointer, cdata, np.int64(address)):
+        assert native.NativeTopology.adopt(form, source).num_edges == E
+
+
+def test_samplers_say_how_to_make_a_graph_of_a_source() -> None:
+    for source in (InArrays(N, SRC, DST), InC(N, SRC, DST)):
+        assert isinstance(source, (GraphSource, TopologySource))
+        for take in (lambda s: NeighborSampler(s, [2]), lambda s: SubgraphLoader(s, [2])):
+            with pytest.raises(InvalidArgumentError, match=r"aethergraph.as_graph\(source\)"):
+                take(source)
+
+
+def test_a_foreign_graph_is_not_saved_and_closes() -> None:
+    graph: Any = as_graph(InArrays(N, SRC, DST))
+    with pytest.raises(AttributeError, match="node_attrs"):
+        graph.y = np.arange(N)
+    copied = Graph.from_edges(N, *graph.edge_index(), keep_order=True)
+    assert (copied.in_degrees() == graph.in_degrees()).all()
+    for call in (
+        lambda: graph.save("g.aeg"), graph.reorder, graph.reorder_rabbit,
+        lambda: graph.permute(np.arange(N)),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedError, match=r"lists are elsewhere .* or with a copy"):
+            call()
+    with graph as same:
+        assert same is graph
+    assert graph.closed and "closed" in repr(graph)
+    with pytest.raises(ClosedError), graph:
+        pass
