@@ -1,6 +1,6 @@
 /* Contexts: every row stands in a list of the row that it was reached from and is not too late, none
  * twice; the same for any number of threads; lists of many equal entries; errors. What is drawn is
- * compared with a model in tests/core/sampling/test_contexts.py. */
+ * compared with a model in tests/sampling/test_contexts.py. */
 #include <string.h>
 
 #include "sample/draw/times.h"

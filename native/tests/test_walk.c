@@ -1,6 +1,6 @@
 /* Walks, fan-outs and their tables: tables against plain searches and sums, walks
  * against each other (threads, widths, with and without tables), and their errors.
- * The draws themselves are compared with a model in tests/core/sampling/test_walks.py. */
+ * The draws themselves are compared with a model in tests/sampling/test_walks.py. */
 #include "sample/walk/alias.h"
 #include "sample/walk/members.h"
 #include "sample/walk/walk.h"
