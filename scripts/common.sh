@@ -60,13 +60,16 @@ choose_python() {
 }
 
 apt_updated=
+# A mirror that does not answer is told within seconds.
+APT_WAITS=(-o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
 apt_install() {
     has apt-get || die "missing: $* (this script installs packages with apt only; use your system's package manager and run it again)"
     if [ -z "$apt_updated" ]; then
-        as_root apt-get update -qq || note "apt-get update failed; trying with the package lists at hand"
+        as_root apt-get update -qq "${APT_WAITS[@]}" || note "apt-get update failed; trying with the package lists at hand"
         apt_updated=1
     fi
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${APT_WAITS[@]}" "$@" ||
+        die "apt could not install $*: see above"
 }
 
 # What building and running needs: a compiler, xxhash.h, liburing.h, Python with venv and headers.
@@ -101,6 +104,12 @@ python_package() {
     if apt-cache show "$own" >/dev/null 2>&1; then echo "$own"; else echo "python3-$1"; fi
 }
 
+# Fail within seconds where pip reaches no index, rather than after its retries.
+reach_index() {
+    "$VENV/bin/python" -m pip install -q --dry-run --no-deps --ignore-installed --retries 0 --timeout 10 wheel >/dev/null 2>&1 ||
+        die "pip reaches no package index: connect this machine to one, or name a mirror in PIP_INDEX_URL"
+}
+
 # Make the virtual environment; torch of the starting Python, if it has one, is used as it is.
 make_venv() {
     if [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c 'import pip' >/dev/null 2>&1; then
@@ -113,6 +122,7 @@ make_venv() {
         options+=(--system-site-packages)
     fi
     run "$PYTHON" -m venv "${options[@]}" "$VENV"
+    reach_index
     run "$VENV/bin/python" -m pip install -q --upgrade pip
 }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.graphs import make_graph
+from support.share import ALL, VARIANTS, examples_of
 
 import aethergraph
 from aethergraph import Graph
@@ -27,7 +28,7 @@ else:
         "aethergraph",
         # Every run tries the same examples, so that a change fails by itself; a soak tries others.
         derandomize="AETHERGRAPH_SOAK" not in os.environ,
-        max_examples=max(1, round(100 * float(os.environ.get("AETHERGRAPH_EXAMPLES", "1")))),
+        max_examples=examples_of(100),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
@@ -35,21 +36,22 @@ else:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep at most ``AETHERGRAPH_VARIANTS`` sets of parameters of each test, spread evenly.
+    """Keep the share of tests that a person waits for, unless ``AETHERGRAPH_ALL`` is set.
 
-    Where a sanitizer looks at memory, or another Python runs the code, most variants of a test are
-    the same path.
+    Slow tests go, and of each test at most ``AETHERGRAPH_VARIANTS`` sets of parameters stay, spread
+    evenly: most variants of a test are the same path. A test that the command line names with
+    ``::`` stays whole.
     """
-    most = int(os.environ.get("AETHERGRAPH_VARIANTS", "0"))
-    if not most:
-        return
+    named = [name for name in config.args if "::" in name]
+    most = VARIANTS or len(items)
     variants: dict[str, list[pytest.Item]] = {}
     for item in items:
-        variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        if ALL or named or not item.get_closest_marker("slow"):
+            variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = set()
-    for own in variants.values():
-        count = min(most, len(own))
-        kept |= {id(own[i * len(own) // count]) for i in range(count)}
+    for same in variants.values():
+        count = len(same) if named else min(most, len(same))
+        kept |= {id(same[i * len(same) // count]) for i in range(count)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]
 

@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.live import Edge, Form, Model, check, insert, make_live, random_edges
-from support.strategies import EXAMPLES
+from support.share import examples_of
 
 from aethergraph import errors
 
@@ -219,7 +219,7 @@ class LiveGraph(RuleBasedStateMachine):
 
 TestLiveGraph = LiveGraph.TestCase
 TestLiveGraph.settings = settings(
-    max_examples=max(1, round(150 * EXAMPLES)),
+    max_examples=examples_of(150),
     stateful_step_count=20,
     report_multiple_bugs=False,
     phases=[Phase.explicit, Phase.generate],

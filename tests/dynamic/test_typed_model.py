@@ -10,7 +10,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.live import Edge, Form, Model, check, random_edges
-from support.strategies import EXAMPLES
+from support.share import examples_of
 
 from aethergraph import DynamicHeteroGraph
 
@@ -131,7 +131,7 @@ class TypedLiveGraph(RuleBasedStateMachine):
 
 TestTypedLiveGraph = TypedLiveGraph.TestCase
 TestTypedLiveGraph.settings = settings(
-    max_examples=max(1, round(60 * EXAMPLES)),
+    max_examples=examples_of(60),
     stateful_step_count=15,
     report_multiple_bugs=False,
     phases=[Phase.explicit, Phase.generate],

@@ -2,7 +2,7 @@
 
 The C decoders have fuzzers of their own (native/fuzz); here the whole path from a file to an
 array, a graph or a sample is fed with mutations of good files and with made-up descriptions.
-AETHERGRAPH_FUZZ_EXAMPLES sets how many examples each test tries (default 60).
+AETHERGRAPH_EXAMPLES=10 tries ten times as many examples.
 """
 
 from __future__ import annotations

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from support.share import examples_of
 
-EXAMPLES = int(os.environ.get("AETHERGRAPH_FUZZ_EXAMPLES", "60"))
 fuzz = settings(
-    max_examples=EXAMPLES,
+    max_examples=examples_of(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

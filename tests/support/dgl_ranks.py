@@ -7,12 +7,12 @@ from typing import Any
 import dgl.graphbolt as gb
 import torch
 from dgl.dataloading import DataLoader
-
-from aethergraph.dgl import GraphStorage, NeighborSampler
-from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
 from support.dgl import block_edges, make_graph
 from support.graphbolt import layer_edges, node_items
 from support.training_ranks import work_as_rank
+
+from aethergraph.dgl import GraphStorage, NeighborSampler
+from aethergraph.dgl.graphbolt import FeatureStore, SamplingGraph
 
 COUNT = 60
 

@@ -7,11 +7,11 @@ from typing import Any
 import dgl.graphbolt as gb
 import numpy as np
 import torch
+from support.dgl import NUM_EDGES, NUM_NODES, make_edges
 from torch import Tensor
 
 from aethergraph import Graph
 from aethergraph.dgl.graphbolt import NeighborSampler
-from support.dgl import NUM_EDGES, NUM_NODES, make_edges
 
 TYPED = {
     "post:rev_votes:user": 2,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from support.warm_python import WarmPython
 
 __all__ = ["Fed", "edges", "kills_timeout", "most_kills", "run_killed"]

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from support.pyg import make_graph
+from support.training_ranks import work_as_rank
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
@@ -21,8 +23,6 @@ from aethergraph.pyg import (
     NeighborLoader,
     NeighborSampler,
 )
-from support.pyg import make_graph
-from support.training_ranks import work_as_rank
 
 KNOWS = ("user", "knows", "user")
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from support.table_oracle import Edges, Nodes, Rows, World
 
 from aethergraph.convert import (
     ForeignKey,
@@ -20,7 +21,6 @@ from aethergraph.convert import (
     NodeTable,
     Schema,
 )
-from support.table_oracle import Edges, Nodes, Rows, World
 
 DAY = dt.datetime(2024, 1, 1)
 

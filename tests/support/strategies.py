@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.share import examples_of
 
 from aethergraph import Graph, HeteroGraph, Subgraph
 
 Ids = NDArray[np.int64]
 
-#: Multiple of the usual number of examples: less where a sanitizer makes each of them slow and
-#: other stages judge them all, more in a soak.
-EXAMPLES = float(os.environ.get("AETHERGRAPH_EXAMPLES", "1"))
-
 
 def examples(count: int) -> settings:
     """Return the settings of a property test that usually tries so many examples."""
-    return settings(max_examples=max(1, round(count * EXAMPLES)))
+    return settings(max_examples=examples_of(count))
 
 
 @st.composite
