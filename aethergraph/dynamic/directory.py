@@ -60,8 +60,11 @@ _VERSION = 2
 _LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
 _PLACES = ".places-"  # beside a base: where each edge is in it
-#: Bases and rows, and what a writer that was killed may have left of them.
-_OURS = re.compile(r"\.?(gen-\d{6,}\.(aeg|.+\.ids)|rows-\d{6,}\.aef)(\..*)?")
+_FILE = r"(?:gen-(\d{6,})\.(?:aeg(?:\.places-\d+\.aef)?|.+\.ids)|rows-(\d{6,})\.aef)"
+#: Bases and rows, with their numbers. Others, such as a user's copy, are neither read nor deleted.
+_OURS = re.compile(_FILE)
+#: What a writer that was killed may have left of them.
+_LEFTOVER = re.compile(rf"{_FILE}\.building|\.{_FILE}\.[0-9a-f]{{16}}\.aether-tmp")
 
 
 #: Types of the fields that every description has, and of those of ``CURRENT``.
@@ -161,7 +164,7 @@ class LiveDirectory:
             raise InvalidArgumentError(f"{self.path} is a file: a live graph needs a directory")
         if self.path.is_dir():
             others = sorted(p.name for p in self.path.iterdir() if p.name not in _LEFT)
-            if any(_OURS.fullmatch(name) or name.startswith("wal-") for name in others):
+            if any(_OURS.fullmatch(name) or name.startswith("wal") for name in others):
                 raise CorruptFileError(
                     f"{self.path} holds {others[0]!r}, of a live graph, but not graph.json, which "
                     "says what the graph is: put it back; nothing was changed"
@@ -459,26 +462,31 @@ class LiveDirectory:
 
     def next_base(self) -> str:
         """Return a name for the next base."""
-        numbers = [int(p.name[4:].split(".")[0]) for p in self.path.glob("gen-*.aeg*")]
-        return _BASE.format(max(numbers, default=0) + 1)
+        return _BASE.format(self._next_number(1))
 
     def next_rows(self) -> str:
         """Return a name for a file of rows."""
-        numbers = [int(p.name[5:].split(".")[0]) for p in self.path.glob("rows-*.aef*")]
-        return f"rows-{max(numbers, default=0) + 1:06}.aef"
+        return f"rows-{self._next_number(2):06}.aef"
+
+    def _next_number(self, group: int) -> int:
+        """Return the number after those of the files whose number is this group of _OURS."""
+        names = map(_OURS.fullmatch, os.listdir(self.path))
+        return 1 + max((int(name[group] or 0) for name in names if name), default=0)
 
     def remove_base(self, name: str) -> None:
         """Remove a base, its keys and places; leave what cannot be removed for the next open."""
         for path in self.path.glob(f"{name.partition('.')[0]}.*"):
-            with suppress(OSError):
-                path.unlink()
+            if _OURS.fullmatch(path.name):
+                with suppress(OSError):
+                    path.unlink()
 
     @_named
     def remove_others(self, names: set[str]) -> None:
         """Remove bases and rows that are not among ``names``: older ones, or half written."""
         for path in self.path.iterdir():
             kept = path.name.partition(_PLACES)[0] if path.name.endswith(".aef") else path.name
-            if not _OURS.fullmatch(path.name) or kept in names:
+            is_base_or_rows = _OURS.fullmatch(path.name) and kept not in names
+            if not is_base_or_rows and not _LEFTOVER.fullmatch(path.name):
                 continue
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

@@ -133,6 +133,54 @@ static int write_late(void *user, const ae_log_commit *commit, aether_error *err
     return log_check_commit(&l->replay, commit, err);
 }
 
+/* Cleaners and backups take files away by their names: that must not look like a log that ended there. */
+TEST_ONE_THREAD(a_log_whose_newest_segment_is_gone_is_no_log_that_ends_before_it) {
+    enum { SMALL = 16 << 10, MOST = 3 };
+    char dir[128];
+    aether_error err;
+    ae_log_options options = log_options(SMALL, AE_LOG_NONE);
+    log_dir(dir, sizeof dir, "newest-gone");
+    for (uint64_t left = 0; left < MOST; left++) {
+        ae_log_directory d;
+        ae_log *log;
+        uint64_t next, count, after, *segments;
+        log_remove_files(dir);
+        REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        while (log_count_files(dir, ".log") < MOST)
+            REQUIRE_OK(log_put_next(log, &err), err);
+        ae_log_close(log);
+        REQUIRE_OK(ae_log_directory_open(dir, &d, &err), err);
+        REQUIRE_OK(ae_log_list_segments(&d, &segments, &count, &err), err);
+        REQUIRE(count == MOST);
+        for (uint64_t i = left; i < MOST; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "wal-%016llx.log", (unsigned long long)segments[i]);
+            REQUIRE(unlinkat(d.fd, name, 0) == 0);
+        }
+        const uint64_t lost = segments[left];
+        free(segments);
+        CHECK_CODE(log_open(dir, &options, 1, &after, &log, &err), AETHER_E_CORRUPT);
+        CHECK_EQ(err.value, lost);
+        CHECK_HAS(err.message, "is missing: put it back");
+        REQUIRE_OK(ae_log_list_segments(&d, &segments, &count, &err), err);
+        CHECK_OK(ae_log_cut(&d, segments, count, lost, &err), err);
+        free(segments);
+        ae_log_directory_close(&d);
+        REQUIRE_OK(log_open(dir, &options, 1, &after, &log, &err), err);
+        CHECK_EQ(after, lost);
+        CHECK_OK(log_put_next(log, &err), err);
+        CHECK_OK(ae_log_flush(log, &err), err);
+        ae_log_close(log);
+        REQUIRE_OK(log_open(dir, &options, 1, &after, &log, &err), err);
+        CHECK_EQ(after, lost + 1);
+        CHECK_OK(ae_log_release(log, after, &err), err); /* of what was given up nothing is missed */
+        ae_log_close(log);
+        CHECK_EQ(log_count_files(dir, ".log"), 0);
+        CHECK_OK(log_open(dir, &options, after, &next, &log, &err), err);
+        ae_log_close(log);
+    }
+}
+
 /* A reader may find the end of the log before a frame was written, and behind it what was written later. */
 TEST(a_frame_that_is_written_while_its_segment_is_read) {
     enum { LATE = 6 };

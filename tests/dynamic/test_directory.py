@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 
 pytestmark = pytest.mark.any_python
@@ -193,7 +195,6 @@ def test_what_crashes_have_left_is_removed(tmp_path: Path) -> None:
     kept = {path.name for path in (tmp_path / "g").iterdir()} - {"rows-000001.aef"}
     for name in (
         ".gen-000002.aeg.0123456789abcdef.aether-tmp",
-        "gen-000002.aeg.part",
         "wal.new",
         "wal.spare",
         ".rows-000007.aef.0123456789abcdef.aether-tmp",
@@ -201,11 +202,63 @@ def test_what_crashes_have_left_is_removed(tmp_path: Path) -> None:
         (tmp_path / "g" / name).write_bytes(b"left")
     (tmp_path / "g" / "gen-000003.aeg.building").mkdir()
     (tmp_path / "g" / "gen-000003.aeg.building" / "edges").write_bytes(b"left")
-    (tmp_path / "g" / "notes.txt").write_text("mine")
     again = DynamicGraph.open(tmp_path / "g")
     assert again.num_edges == 1
-    assert {path.name for path in (tmp_path / "g").iterdir()} == kept | {"LIVE", "notes.txt"}
+    assert {path.name for path in (tmp_path / "g").iterdir()} == kept | {"LIVE"}
     again.close()
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    """A user's copies neither break a merge nor are deleted."""
+    copies = {"notes.txt", "gen-000001-backup.aeg", "gen-000001.aeg.bak", "gen-000009.aeg.part",
+              "rows-old.aef", "rows-000001.aef~"}  # fmt: skip
+    graph = make(tmp_path / "g")
+    for name in copies:
+        (tmp_path / "g" / name).write_text("mine")
+    for number in range(3):
+        graph.insert_edge(0, number)
+        graph.merge()
+    graph.close()
+    again = DynamicGraph.open(tmp_path / "g")
+    again.merge()
+    again.close()
+    assert {name for name in copies if (tmp_path / "g" / name).read_text() == "mine"} == copies
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_a_log_that_is_gone_is_missed(
+    tmp_path: Path, run_python: Callable[..., Any], merges: bool
+) -> None:
+    """Also behind a writer that was killed: a backup may leave out what is called *.log."""
+    script = """
+        import os, sys
+        import numpy as np
+        from aethergraph import DynamicGraph
+        graph = DynamicGraph.open(sys.argv[1], 40, 16, huge_pages=False)
+        graph.node_attrs["x"] = np.ones((40, 2), np.float32)
+        graph.insert_edge(1, 2)
+        if sys.argv[2] == "True":
+            graph.merge()
+        for number in range(20):
+            graph.insert_edge(3, number)
+        graph.flush()
+        os._exit(0)
+    """
+    path, aside = tmp_path / "g", tmp_path / "aside"
+    run_python(script, str(path), str(merges))
+    aside.mkdir()
+    files = {file.name for file in path.iterdir()}
+    for log in path.glob("wal-*.log"):
+        log.rename(aside / log.name)
+    for reads in (DynamicGraph.open, verify_directory, lambda place: History(place).last()):
+        with pytest.raises(errors.CorruptFileError, match="is missing: put it back"):
+            reads(path)
+    assert files - {file.name for file in path.iterdir()} == set(os.listdir(aside))
+    for log in aside.iterdir():
+        log.rename(path / log.name)
+    graph = DynamicGraph.open(path)
+    assert graph.num_edges == 21 and graph.node_attrs["x"].num_rows == 40
+    graph.close()
 
 
 def test_typed_graphs(tmp_path: Path) -> None:
@@ -557,9 +610,13 @@ def test_what_was_on_disk_when_it_was_closed_is_missed(tmp_path: Path) -> None:
     for path in (tmp_path / "g").glob("wal-*.log"):
         path.unlink()
     for reads in (DynamicGraph.open, verify_directory):
-        with pytest.raises(errors.CorruptFileError, match="files of it are missing") as raised:
+        with pytest.raises(errors.CorruptFileError, match="is missing: put it back") as raised:
             reads(tmp_path / "g")
-        assert "give up commits 1 to 50: aethergraph verify --truncate" in str(raised.value)
+        assert "before commit 1: aethergraph verify --truncate" in str(raised.value)
+    (tmp_path / "g" / "wal.newest").unlink()  # as of older builds
+    with pytest.raises(errors.CorruptFileError, match="files of it are missing") as raised:
+        DynamicGraph.open(tmp_path / "g")
+    assert "give up commits 1 to 50: aethergraph verify --truncate" in str(raised.value)
     done = truncate_log(tmp_path / "g")
     assert done == (0, [], 50)
     assert "ends at commit 0 now; given up: commits 1 to 50" in str(done)

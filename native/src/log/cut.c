@@ -141,6 +141,9 @@ static int shorten(const ae_log_directory *dir, uint64_t first_lsn, uint64_t lsn
 int ae_log_cut(const ae_log_directory *dir, const uint64_t *segments, uint64_t num_segments, uint64_t lsn,
                aether_error *err) {
     uint64_t left = num_segments;
+    const int forgotten = ae_log_forget_newest(dir, err);
+    if (forgotten)
+        return forgotten;
     for (; left && segments[left - 1] >= lsn; left--) {
         const int os_errno = put_aside(dir, segments[left - 1], true);
         if (os_errno)

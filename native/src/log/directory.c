@@ -17,11 +17,12 @@
 #include "core/minmax.h"
 #include "os/write.h"
 
-#define NAME_ROOM  64
-#define NEW_NAME   "wal.new"
-#define SPARE_NAME "wal.spare" /* while it is filled; then it has the name of no segment */
-#define BLOCK      ((uint64_t)4096)
-#define FILL_CHUNK ((uint64_t)1 << 20)
+#define NAME_ROOM   64
+#define NEW_NAME    "wal.new"
+#define NEWEST_NAME "wal.newest"
+#define SPARE_NAME  "wal.spare" /* while it is filled; then it has the name of no segment */
+#define BLOCK       ((uint64_t)4096)
+#define FILL_CHUNK  ((uint64_t)1 << 20)
 
 static void name_of(uint64_t first_lsn, const char *suffix, char name[NAME_ROOM]) {
     snprintf(name, NAME_ROOM, "wal-%016" PRIx64 ".%s", first_lsn, suffix);
@@ -131,6 +132,72 @@ int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, bool wr
     return AETHER_OK;
 }
 
+/* ---- the newest segment ------------------------------------------------------------ */
+
+/* *first_lsn is 0 where nothing is known: before the first segment, behind a merge, of older builds. */
+static int read_newest(const ae_log_directory *dir, uint64_t *first_lsn, aether_error *err) {
+    char text[17] = {0}, *end;
+    struct stat st;
+    *first_lsn = 0;
+    const int fd = ae_os_calls.open(dir->fd, NEWEST_NAME, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
+    if (fd < 0 && errno == ENOENT)
+        return AETHER_OK;
+    if (fd < 0)
+        return ae_error_os(err, errno, "cannot open '%s/" NEWEST_NAME "'", dir->path);
+    const bool whole =
+        fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 16 && pread(fd, text, 16, 0) == 16;
+    close(fd);
+    *first_lsn = whole ? strtoull(text, &end, 16) : 0;
+    if (*first_lsn == 0 || *first_lsn > INT64_MAX || end != text + 16) {
+        *first_lsn = 0;
+        return ae_error_set(err, AETHER_E_CORRUPT, "'%s/" NEWEST_NAME "' is damaged: it names no log segment",
+                            dir->path);
+    }
+    return AETHER_OK;
+}
+
+static int note_newest(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err) {
+    char text[17];
+    uint64_t offset = 0;
+    snprintf(text, sizeof text, "%016" PRIx64, first_lsn);
+    const int fd = ae_os_calls.open(dir->fd, NEW_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int os_errno = fd < 0 ? errno : ae_os_write_all(fd, text, 16, &offset);
+    if (!os_errno)
+        os_errno = ae_os_fdatasync(fd);
+    if (!os_errno && ae_os_calls.rename(dir->fd, NEW_NAME, NEWEST_NAME) != 0)
+        os_errno = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!os_errno)
+        return sync_directory(dir, err);
+    unlinkat(dir->fd, NEW_NAME, 0);
+    return ae_error_os(err, os_errno, "cannot write '%s/" NEWEST_NAME "'", dir->path);
+}
+
+int ae_log_forget_newest(const ae_log_directory *dir, aether_error *err) {
+    if (unlinkat(dir->fd, NEWEST_NAME, 0) == 0)
+        return sync_directory(dir, err);
+    return errno == ENOENT ? AETHER_OK
+                           : ae_error_os(err, errno, "cannot remove '%s/" NEWEST_NAME "'", dir->path);
+}
+
+int ae_log_check_newest(const ae_log_directory *dir, aether_error *err) {
+    char name[NAME_ROOM];
+    uint64_t newest, again;
+    int rc = read_newest(dir, &newest, err);
+    if (rc || newest == 0)
+        return rc;
+    name_of(newest, "log", name);
+    if (faccessat(dir->fd, name, F_OK, 0) == 0)
+        return AETHER_OK;
+    rc = read_newest(dir, &again, err); /* a merge may have given it up meanwhile */
+    if (rc || again != newest)
+        return rc;
+    return ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)newest,
+                       "the log in '%s' has had the segment '%s', which is missing: put it back", dir->path,
+                       name);
+}
+
 /* ---- begin ------------------------------------------------------------------------- */
 
 static bool has_size(int fd, uint64_t size) {
@@ -209,6 +276,7 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
                                "cannot begin log segment '%s/%s', which needs %" PRIu64 " bytes of free disk",
                                dir->path, to, header->size)
                  : sync_directory(dir, err);
+    rc = rc ? rc : note_newest(dir, header->first_lsn, err);
     if (!rc)
         *out = fd;
     else if (fd >= 0)
@@ -286,8 +354,10 @@ static bool is_whole(const ae_log_directory *dir, const char *name) {
 
 int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err) {
     char from[NAME_ROOM], to[NAME_ROOM];
-    uint64_t *lsns, count;
-    int rc = list(dir, "free", &lsns, &count, err);
+    uint64_t *lsns, count, newest;
+    int rc =
+        read_newest(dir, &newest, NULL) || newest == first_lsn ? ae_log_forget_newest(dir, err) : AETHER_OK;
+    rc = rc ? rc : list(dir, "free", &lsns, &count, err);
     if (rc)
         return rc;
     free(lsns);

@@ -4,15 +4,18 @@
  *   wal-<first lsn>.log    a segment; 16 hex digits
  *   wal-<first lsn>.free   one that is no longer needed, to be used again
  *   wal.new, wal.spare     one that is being filled with zeros
+ *   wal.newest             the 16 hex digits of the newest segment that was begun and not recycled
  *
  *   begin     take a .free, or fill wal.new and sync it; write the header, sync
- *             -> rename to .log -> sync the directory
+ *             -> rename to .log -> sync the directory -> replace wal.newest, sync the directory
  *   cut       at the end of a session: what is behind the last frame becomes a hole
- *   recycle   rename .log to .free, or remove one with a hole -> sync the directory
+ *   recycle   of the newest: remove wal.newest, sync the directory; then rename .log to .free, or
+ *             remove one with a hole -> sync the directory
  *
  * Writing over blocks that were written before changes no metadata: a sync waits for the data
  * alone, and the disk can only be full when a segment begins. A file has its name .log only once
- * it is whole and on disk.
+ * it is whole and on disk. wal.newest tells a log whose files were taken away from one that never had
+ * any: it names no segment before that is there, and none behind that has a commit.
  *
  * Caveats: for one process at a time, which the owner of the directory sees to.
  */
@@ -34,6 +37,11 @@ void ae_log_directory_close(ae_log_directory *dir);
 
 /* List the first lsn of every segment, ascending; *lsns is to be freed. */
 int ae_log_list_segments(const ae_log_directory *dir, uint64_t **lsns, uint64_t *count, aether_error *err);
+
+/* Return AETHER_E_CORRUPT if the newest segment is missing. A writer may go on meanwhile. */
+int ae_log_check_newest(const ae_log_directory *dir, aether_error *err);
+/* Forget which segment is the newest, before it goes. */
+int ae_log_forget_newest(const ae_log_directory *dir, aether_error *err);
 
 /* Begin the segment of a sealed header; *out is open for writing. */
 int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *header, int *out,

@@ -202,9 +202,7 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
 static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint64_t num_segments,
                          const reading *r, aether_error *err) {
     *r->next = r->from;
-    if (num_segments == 0)
-        return AETHER_OK;
-    if (segments[0] > r->from)
+    if (num_segments && segments[0] > r->from)
         return with_remedy(ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)r->from,
                                        "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
                                        " is needed: a segment is missing",
@@ -220,7 +218,7 @@ static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint
         rc = rc ? rc : replay(&s, end, r, err);
         unload(&s);
     }
-    return rc;
+    return rc ? rc : with_remedy(ae_log_check_newest(r->dir, err), r->dir, *r->next, err);
 }
 
 int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
