@@ -23,6 +23,7 @@ __all__ = [
     "as_ids",
     "as_integer",
     "as_node",
+    "as_port",
     "check_length",
     "check_weights",
     "check_vector",
@@ -176,6 +177,14 @@ def as_count(value: Any, name: str) -> int:
     if not 0 <= count <= _INT64_MAX:
         raise InvalidArgumentError(f"{name} = {count} is not in 0..2**63 - 1")
     return count
+
+
+def as_port(value: Any, name: str = "port") -> int:
+    """Return the number of a port, 0 for any; raise for all others."""
+    port = as_count(value, name)
+    if port >= 2**16:
+        raise InvalidArgumentError(f"{name} = {port} is not in 0..65535")
+    return port
 
 
 def as_integer(value: Any, name: str, *, bools: bool = True) -> int:

@@ -7,6 +7,7 @@ refused as well. Fractions are rounded, as every fraction is.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "is_kept",
     "largest",
     "narrowest_float",
+    "of_integers",
 ]
 
 #: Integers of at most this many bits (behind the lowest that is set) are exact.
@@ -34,6 +36,22 @@ _OVERFLOW: Final = {
     "float32": 2.0**128 - 2.0**103,
 }
 _LARGEST_FLOAT16 = 65504
+
+
+def of_integers(values: Sequence[int]) -> NDArray[Any]:
+    """Return integers as int64 or uint64 [n], as objects where neither holds all of them.
+
+    ``np.array([-1, 2**63])`` and ``np.array([1, 2**63])`` are float64, which changes them.
+    """
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        pass
+    if min(values) >= 0 and max(values) < 2**64:
+        return np.array(values, np.uint64)
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    return objects
 
 
 def first_changed(array: NDArray[Any], dtype: str) -> int | None:

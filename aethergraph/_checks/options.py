@@ -72,7 +72,8 @@ def as_list(values: Any, name: str, what: str = "values", *, most: int = _MOST_I
     """Return the items of an iterable.
 
     Raises:
-        InvalidArgumentError: ``values`` is not iterable, or has more than ``most`` items.
+        InvalidArgumentError: ``values`` is not iterable, or a text, or has more than ``most``
+            items.
     """
     items = list(islice(as_iterator(values, name, what), most + 1))
     if len(items) > most:
@@ -84,8 +85,13 @@ def as_iterator(values: Any, name: str, what: str = "values") -> Iterator[Any]:
     """Return an iterator over an iterable.
 
     Raises:
-        InvalidArgumentError: ``values`` is not iterable.
+        InvalidArgumentError: ``values`` is not iterable, or a text, whose items are its letters.
     """
+    if isinstance(values, str | bytes):
+        raise InvalidArgumentError(
+            f"{name} must be a sequence of {what}, got {shown(values)}: put it in a list, "
+            f"[{shown(values)}]"
+        )
     try:
         found: Iterator[Any] = iter(values)
     except (TypeError, ValueError) as error:  # closed files raise ValueError
@@ -143,6 +149,20 @@ def as_text(value: Any, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise InvalidArgumentError(f"{name} must be a text, got {type(value).__name__}")
+
+
+def as_secret(value: Any, name: str) -> str | None:
+    """Return a text without the blanks around it, as it is read from a file; None: there is none.
+
+    Raises:
+        InvalidArgumentError: it is no text, or an empty one, which anybody knows.
+    """
+    text = as_text(value, name)
+    if text is None:
+        return None
+    if not is_name(text.strip()):
+        raise InvalidArgumentError(f"{name} is empty or no text: give a secret, or None for none")
+    return text.strip()
 
 
 def is_name(value: Any) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.exact import of_integers
 from aethergraph._checks.options import as_choice, shown
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
 
@@ -267,13 +268,11 @@ def _as_array(column: Any) -> NDArray[Any]:
 
 
 def _of_large(values: list[int]) -> NDArray[Any]:
-    low, high = min(values, default=0), max(values, default=0)
-    if low >= -(2**63) and high <= _INT64_MAX:
-        return np.array(values, np.int64)
-    if low < 0 or high >= 2**64:
+    array = of_integers(values)
+    if array.dtype == object:
         at = next(i for i, one in enumerate(values) if one < 0 or one >= 2**64)
         raise OutOfRangeError(f"key {at} = {values[at]} does not fit in 64 bits", position=at)
-    return np.array(values, np.uint64)
+    return array
 
 
 def _encode_integers(array: NDArray[Any], kind: str) -> tuple[native.KeyBlock, Mask | None]:

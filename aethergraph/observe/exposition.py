@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from aethergraph._checks.arrays import as_count
+from aethergraph._checks.arrays import as_port
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_text, shown
 from aethergraph.errors import InvalidArgumentError, StorageError
@@ -99,9 +99,7 @@ def prometheus(port: int, address: str = "127.0.0.1") -> MetricsServer:
         InvalidArgumentError: no port, or no address.
         StorageError: the port is taken, or must not be used.
     """
-    number, host = as_count(port, "port"), as_text(address, "address")
-    if number > 65535:
-        raise InvalidArgumentError(f"port = {number} is not in 0..65535")
+    number, host = as_port(port), as_text(address, "address")
     try:  # names are not looked up: that may take long, and may end elsewhere
         ipaddress.ip_address(host or "")
     except ValueError:

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 from numpy.typing import ArrayLike
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, as_number, as_text, is_name, shown
+from aethergraph._checks.arrays import as_count, as_port
+from aethergraph._checks.options import as_flag, as_number, as_secret, as_text, shown
 from aethergraph._tracepoints import made
 from aethergraph.errors import (
     AccessDeniedError,
@@ -160,10 +160,7 @@ class FeatureServer:
     ) -> None:
         if port is None and unix is None:
             raise InvalidArgumentError("give port= (0: any), unix= or both, to listen at")
-        host, token = as_text(host, "host") or "", as_text(token, "token")
-        token = None if token is None else token.strip()  # as that of a file is
-        if token is not None and not is_name(token):
-            raise InvalidArgumentError("token is empty or no text: give a secret, or None for none")
+        host, token = as_text(host, "host") or "", as_secret(token, "token")
         if port is not None and host not in LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
@@ -188,7 +185,7 @@ class FeatureServer:
                 f"shard = {shown(shard)}: the lists of a live graph are served whole, as (0, 1)"
             )
         self._host = host
-        self.port = None if port is None else as_count(port, "port")
+        self.port = None if port is None else as_port(port)
         self._unix = None if unix is None else _as_path(unix)
         self._token = None if token is None else token.encode()
         self._tls = server_context(tls)

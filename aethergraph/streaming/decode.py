@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.exact import of_integers
 from aethergraph._checks.optional import require
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_list, shown
 from aethergraph.errors import AetherError, InvalidArgumentError
 
 __all__ = [
@@ -150,13 +151,10 @@ def one_line(error: BaseException) -> str:
 def objects(items: Sequence[Any]) -> Array:
     """Return values as an array, of their dtype where all are integers, numbers or flags."""
     kinds = set(map(type, items))
-    if len(kinds) == 1 and kinds <= {int, float, bool}:
-        try:
-            found = np.array(items)
-        except OverflowError:
-            found = np.empty(0, object)
-        if found.dtype != object and len(found) == len(items):
-            return found
+    if kinds == {int}:
+        return of_integers(items)
+    if kinds in ({float}, {bool}):
+        return np.array(items)
     found = np.empty(len(items), object)
     found[:] = items if not any(isinstance(item, list | tuple) for item in items) else None
     if len(items) and found[0] is None:
@@ -314,7 +312,10 @@ class CsvDecoder(Decoder):
     """
 
     def __init__(self, names: Sequence[str] | None, delimiter: str = ",") -> None:
-        self.names = None if names is None else list(names)
+        self.names = None if names is None else as_list(names, "columns", "names")
+        for name in self.names or ():
+            if not isinstance(name, str):
+                raise InvalidArgumentError(f"columns: {shown(name)} is no name")
         if not isinstance(delimiter, str) or len(delimiter) != 1:
             raise InvalidArgumentError(f"delimiter = {shown(delimiter)} is not one character")
         self.delimiter = delimiter
@@ -339,6 +340,8 @@ class CsvDecoder(Decoder):
             return None
         text = b"\n".join(payloads)
         if self.names is None or text.count(b"\n") != len(payloads) - 1 or not _is_text(text):
+            return None
+        if b"0x" in text or b"0X" in text:  # an integer to pyarrow, a text to everybody else
             return None
         if not set(fields) <= set(self.names):
             return None
@@ -399,13 +402,13 @@ class StructDecoder(Decoder):
     """
 
     def __init__(self, dtype: Any) -> None:
-        if isinstance(dtype, Sequence) and not isinstance(dtype, str):
-            dtype = [tuple(one) for one in dtype]  # as lists, where it comes from a file
         try:
+            if isinstance(dtype, Sequence) and not isinstance(dtype, str):
+                dtype = [tuple(field) for field in dtype]  # as lists, where it comes from a file
             self.dtype = np.dtype(dtype)
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(f"struct: dtype = {shown(dtype)}: {error}") from None
-        if self.dtype.names is None or self.dtype.hasobject:
+        if not self.dtype.names or self.dtype.hasobject:
             raise InvalidArgumentError(f"struct: dtype = {shown(dtype)} has no named fields")
 
     def decode(

@@ -37,8 +37,8 @@ __all__ = ["FileSource"]
 _BYTES, _ROWS = 1 << 20, 1 << 16
 #: Bytes of a line at most.
 _LONGEST = 64 << 20
-#: First bytes of a file that it is known by.
-_MARKED = 1024
+#: First bytes of a file that it is known by, and last ones of what was read of it.
+_MARKED, _TAIL = 1024, 64
 #: Names of files that somebody is still writing.
 _UNFINISHED = (".*", "_*", "*.tmp", "*.part", "*.crc", "*~")
 
@@ -305,6 +305,9 @@ class _BytesFile(_File):
     _file: Any = None
     #: Size of the file when all that was left of it was no whole record.
     _read_to: int = -1
+    #: What the file began with, what stood before ``_block_place``, and the block from there on.
+    _head, _tail = b"", b""
+    _block_place, _last_block = 0, b""
 
     def _marked_bytes(self) -> int:
         # Files that grow or do not are known by the same: who runs it anew may say otherwise.
@@ -331,12 +334,33 @@ class _BytesFile(_File):
                     f"{place} bytes were read of it, and now it has {there}: files may only grow"
                 )
             self._file.seek(place)
-            found: bytes = self._file.read(size)
-            return found
+            block: bytes = self._file.read(size)
+            self._check_unchanged(place)  # behind it: it may be written anew at any moment
+            self._block_place, self._last_block = place, block
+            return block
         except OSError as error:
             if isinstance(error, SourceError):
                 raise
             raise self._error(f"{error.strerror}") from None
+
+    def _check_unchanged(self, place: int) -> None:
+        """Raise if the file does not hold what was read of it before ``place``.
+
+        A file that is truncated in place and grows beyond the place has nothing else to tell that
+        records of it were never read.
+        """
+        descriptor = self._file.fileno()
+        read = self._last_block[: max(0, place - self._block_place)]
+        self._tail = (self._tail + read)[-_TAIL:]
+        head = os.pread(descriptor, min(place, _MARKED), 0)
+        before = os.pread(descriptor, len(self._tail), place - len(self._tail))
+        if not head.startswith(self._head) or before != self._tail:
+            raise self._error(
+                f"{place} bytes were read of it, and now others stand there: it was written anew "
+                "in place. Files may only grow: write each piece under a name of its own, and "
+                "read the folder"
+            )
+        self._head = head
 
     def _end(self, place: int, left: int) -> None:
         """Note that nothing is behind a place now but ``left`` bytes, which are no whole record."""

@@ -112,6 +112,8 @@ class KafkaSource(SchemaSource):
         #: Partitions whose ends were just reached, and those that have given a message before.
         self._at_end: set[int] = set()
         self._had: set[int] = set()
+        #: Where partitions began that began at their end, until it is handed over.
+        self._began: dict[int, int] = {}
         #: Number behind the last message that came while its partition was paused.
         self._dropped: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
@@ -163,13 +165,16 @@ class KafkaSource(SchemaSource):
                     f"the graph has had records of partition {partition}, which is not there any "
                     "more: was the topic made anew?"
                 )
-        self._ends, self._dropped = {}, {}
+        self._ends, self._dropped, self._began = {}, {}, {}
         self._assign(found if self._wanted is None else self._wanted, offsets)
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
         """Return the messages that are there."""
         if self._consumer is None:
             raise ClosedError(f"the source {self.name!r} is not open")
+        if self._began:  # first, so that the next run goes on there, whenever this one ends
+            began, self._began = self._began, {}
+            return [self._no_records(partition, place) for partition, place in began.items()]
         self._mend_broken()
         if self._stops and not self._broken and all(self._ends.get(p, -1) >= 0 for p in self._next):
             return None
@@ -232,9 +237,13 @@ class KafkaSource(SchemaSource):
             ended = self._end_reached(partition)
             if ended is not None and ended > self._next[partition]:
                 self._next[partition] = ended
-                found.append(self.schema.decode(partition, ended, [], np.empty(0, np.int64)))
+                found.append(self._no_records(partition, ended))
         self._at_end.clear()
         return found
+
+    def _no_records(self, partition: int, following: int) -> Records:
+        """Return no records, but the number of the message to go on with."""
+        return self.schema.decode(partition, following, [], np.empty(0, np.int64))
 
     def acknowledge(self, offsets: Mapping[int, int]) -> None:
         """Take note that what was handed over is in the graph."""
@@ -362,6 +371,8 @@ class KafkaSource(SchemaSource):
             if place < first:
                 place = self._pass_gap(partition, place, first)
             self._next[partition] = place
+            if partition not in offsets and self._start == "latest":
+                self._began[partition] = place
             added.append(TopicPartition(self.topic, partition, place))
         if added:
             self._consumer.incremental_assign(added)

@@ -439,7 +439,7 @@ class Loop:
         self._pending = _Pending()
         self._note_commit()
         self._watermark = self._times.watermark
-        self._trusted = True
+        self._trusted = self._trusted or pending.records > 0  # some commits have offsets alone
         stats.records += pending.records
         stats.bad += pending.unread
         stats.late += pending.late

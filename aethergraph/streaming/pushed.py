@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_text, shown
+from aethergraph._checks.arrays import as_port
+from aethergraph._checks.options import as_secret, as_text, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError, LimitError, SourceError
 from aethergraph.remote.listening import LOOPBACK
 from aethergraph.storage.memory import parse_size
@@ -95,14 +95,15 @@ class PushedSource(SchemaSource):
         max_message: int | str,
     ) -> None:
         check_listener(name, schema, "arrow")
+        host, token = as_text(host, "host") or "", as_secret(token, "token")
         if host not in LOOPBACK and (token is None or tls is None):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others: give token= and tls=, or listen at "
                 "127.0.0.1"
             )
         self.name, self.schema = name, schema
-        self._host, self.port = host, as_count(port, "port")
-        self._token = as_text(token, "token")
+        self._host, self.port = host, as_port(port)
+        self._token = token
         self.max_message = parse_size(max_message, "max_message")
         self._is_open = False
         self._changed = threading.Condition()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count
+from aethergraph._checks.exact import of_integers
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 
@@ -134,11 +135,10 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
         return values
     items = list(values)
     kinds = {type(item) for item in items}
-    if len(kinds) == 1 and kinds <= {int, float, bool, str}:
-        try:
-            return np.array(items)
-        except OverflowError:
-            pass
+    if kinds == {int}:
+        return of_integers(items)
+    if kinds in ({float}, {bool}, {str}):
+        return np.array(items)
     try:
         array = np.array(items)
         if array.ndim > 1 and array.dtype.kind in "iuf":

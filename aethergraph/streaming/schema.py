@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._checks.options import as_choice, as_flag, is_name, shown
+from aethergraph._checks.options import as_choice, as_flag, as_list, is_name, shown
 from aethergraph._checks.times import check_unit
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
 from aethergraph.ids.columns import read_key_types
@@ -425,17 +425,19 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
     if "time_unit" in given:
         given["time_unit"] = check_unit(given["time_unit"])
     if "delete_values" in given:
-        given["delete_values"] = tuple(given["delete_values"])
+        given["delete_values"] = tuple(as_list(given["delete_values"], "schema: delete_values"))
         if "delete" not in given:
             raise InvalidArgumentError("schema: delete_values= needs delete=, the field")
     if "edge_type" in given:
         kinds = given["edge_type"]
-        if isinstance(kinds, str) or len(kinds) != 3 or not all(map(is_name, kinds)):
+        if not isinstance(kinds, tuple | list) or len(kinds) != 3 or not all(map(is_name, kinds)):
             raise InvalidArgumentError(
                 f"schema: edge_type = {shown(kinds)} is not (source type, relation, destination "
                 "type)"
             )
         given["edge_type"] = tuple(kinds)
+    if "node_type" in given and not is_name(given["node_type"]):
+        raise InvalidArgumentError(f"schema: node_type = {shown(given['node_type'])} is no name")
     given["attrs"] = _read_attrs(given.get("attrs", {}))
     roles = [role for role in _KEYED if role in given]
     given["ids"] = ids = read_key_types(given.get("ids", {}), roles, "field of the schema")

@@ -283,8 +283,9 @@ class SocketSource(PushedSource):
             as_integer(partition, "partition", bools=False)
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return 'the first line must be {"partition": number, "token": text}'
-        if self._token is not None and not (
-            isinstance(token, str) and hmac.compare_digest(token.encode(), self._token.encode())
+        given = token.strip() if isinstance(token, str) else ""  # as the source's own is
+        if self._token is not None and not hmac.compare_digest(
+            given.encode(), self._token.encode()
         ):
             return "the token is wrong"
         self._forget(one)

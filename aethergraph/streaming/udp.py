@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_flag, shown
+from aethergraph._checks.arrays import as_count, as_port
+from aethergraph._checks.options import as_flag, as_text, shown
 from aethergraph._native import datagrams
 from aethergraph.errors import (
     ClosedError,
@@ -111,13 +111,14 @@ class UdpSource(SchemaSource):
         af_xdp: str | None = None,
     ) -> None:
         check_listener(name, schema, "struct")
+        host = as_text(host, "host") or ""
         if host not in _LOOPBACK and not as_flag(trust_network, "trust_network"):
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others, who need not prove who they are: "
                 "trust_network=True if only friends can reach it"
             )
         self.name, self.schema = name, schema
-        self._host, self.port = host, as_count(port, "port")
+        self._host, self.port = host, as_port(port)
         self._buffer = as_count(buffer, "buffer")
         self._socket: socket.socket | None = None
         self._receiver: datagrams.Receiver | None = None
