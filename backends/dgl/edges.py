@@ -115,7 +115,15 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
     def _with_reverses(self, schema: Schema, seed_edges: Any) -> Any:
         """Return seed edges and their reverses, by edge type if the seeds are."""
         hidden: dict[EdgeType, list[Ids]] = {}
-        for kind, own in schema.edge_ids(seed_edges, "seed_edges").items():
+        seeds = schema.edge_ids(seed_edges, "seed_edges")
+        if self.exclude == "reverse_types":
+            named = {schema.etype(name) for name in self.reverse_etypes}
+            if not named & seeds.keys():
+                raise InvalidArgumentError(
+                    f"reverse_etypes names the reverses of {', '.join(map(repr, named))}, but the "
+                    f"seed edges are of {', '.join(map(repr, seeds))}: name theirs"
+                )
+        for kind, own in seeds.items():
             ids = schema.numbers[kind].shown(own)
             hidden.setdefault(kind, []).append(ids)
             back, reverse = self._reverse(schema, kind, ids)

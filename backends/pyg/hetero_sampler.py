@@ -84,8 +84,10 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         exclude: edges that the samples of a batch leave out. ``"self"``: the seed links and all
             their duplicates. ``"reverse"``: also their reverses, of the edge type
             ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of the links' type.
-            A dict ``{edge type: its reverse type}`` is ``"reverse"`` with other names. Samples that
-            are bidirectional always leave out reverses, which would turn into the links again.
+            A dict ``{edge type: its reverse type}`` is ``"reverse"`` with other names, and must
+            name that of the links. Where no type is called ``rev_...`` but others go back between
+            the same node types, ``"reverse"`` is refused: one of them may tell the answers. Samples
+            that are bidirectional always leave out reverses, which would turn into the links again.
         true_negatives: draw no negative link that is an edge of its type.
         seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
@@ -357,15 +359,43 @@ class HeteroNeighborSampler(NeighborSamplerBase):
             found[kind] = self.graph[kind].edges_between(src, dst)[1]
         if self._exclude == "self" and not self._adds_reverses:
             return found
+        for name in self._reverse_types(kind):
+            edges = self.graph[name].edges_between(dst, src)[1]
+            found[name] = np.concatenate((found.get(name, edges[:0]), edges))
+        return found
+
+    def _reverse_types(self, kind: EdgeType) -> set[EdgeType]:
+        """Return the edge types of the graph that hold reverses of the links of a type.
+
+        Raises:
+            InvalidArgumentError: it cannot be known, and a model would read the answers off them.
+        """
         backward = (kind[2], reverse_name(kind[1]), kind[0])
         if isinstance(self._exclude, Mapping):
-            backward = self._exclude.get(kind, backward)
+            if kind not in self._exclude:
+                named = ", ".join(map(repr, self._exclude)) or "no edge type"
+                raise InvalidArgumentError(
+                    f"exclude names the reverses of {named}, but the links are of {kind!r}: name "
+                    "theirs"
+                )
+            backward = self._exclude[kind]
+        elif self._exclude == "reverse" and backward not in self.graph:
+            others = [
+                name
+                for name in self.graph.edge_types
+                if (name[0], name[2]) == (kind[2], kind[0])
+                and name != kind
+                and (name[2], reverse_name(name[1]), name[0]) not in self.graph  # of another type
+            ]
+            if others:
+                none = "'self'" if kind[0] != kind[2] else f"{{{kind!r}: {kind!r}}}"
+                raise InvalidArgumentError(
+                    f"exclude = 'reverse': the graph has no {backward!r}, which would be the "
+                    f"reverse of {kind!r} by its name, but {', '.join(map(repr, others))}: give "
+                    f"exclude={{{kind!r}: its reverse}}, or, if it has none, exclude={none}"
+                )
         same = {kind} if kind[0] == kind[2] else set()
-        for name in {backward, *same}:
-            if name in self.graph:
-                edges = self.graph[name].edges_between(dst, src)[1]
-                found[name] = np.concatenate((found.get(name, edges[:0]), edges))
-        return found
+        return {name for name in (backward, *same) if name in self.graph}
 
     def _key(
         self, loader_key: int | None, kind: Any, times: NDArray[Any] | None, *content: Ids
@@ -445,12 +475,14 @@ class HeteroNeighborSampler(NeighborSamplerBase):
 def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
     if not isinstance(exclude, Mapping):
         return check_exclude(exclude)
-    for kind, backward in exclude.items():
-        link_type(kind, graph, "exclude: an edge")
+    reverses = {}
+    for name, backward in exclude.items():
+        kind = link_type(name, graph, "exclude: an edge")
         _check_type(backward, graph.edge_types, "exclude: an edge")
         if (kind[0], kind[2]) != (backward[2], backward[0]):
             raise InvalidArgumentError(f"exclude: {backward!r} is no reverse of {kind!r}")
-    return dict(exclude)
+        reverses[kind] = backward
+    return reverses
 
 
 def _by_type(value: Any, kinds: list[EdgeType]) -> Any:

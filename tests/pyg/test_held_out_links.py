@@ -126,3 +126,19 @@ def test_what_is_refused() -> None:
         careful.sample_from_edges(index, "binary")
     with pytest.raises(errors.OutOfRangeError, match=r"edge_label_index\[1\]\[3\] = 90"):
         LinkNeighborLoader(graph, [2], (BUYS, torch.tensor([[0, 1, 2, 3], [0, 1, 2, 90]])))
+
+
+def test_a_reverse_by_another_name_must_be_named() -> None:
+    """A word that hides nothing would let the model read the answers off."""
+    bought = ("item", "bought_by", "user")
+    graph = make_graph((bought, (PAIRS[1].numpy(), PAIRS[0].numpy())))
+    index = EdgeSamplerInput(None, PAIRS[0], PAIRS[1], input_type=BUYS)
+    with pytest.raises(errors.InvalidArgumentError, match=r"no \('item', 'rev_buys'.*bought_by"):
+        HeteroNeighborSampler(graph, [-1], exclude="reverse").sample_from_edges(index)
+    named = HeteroNeighborSampler(graph, [-1], exclude={BUYS: bought})
+    assert not named.sample_from_edges(index).row.get(bought, torch.empty(0)).numel()
+    other = HeteroNeighborSampler(graph, [-1], exclude={LIKES: bought})
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"reverses of .*likes.*links are of .*buys"
+    ):
+        other.sample_from_edges(index)
