@@ -251,9 +251,7 @@ class GraphStorage(Keyed, Queries):
         relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
         device = check_output_device(output_device)
         seeds = self._schema.node_ids(nodes, "nodes")
-        for ntype, ids in seeds.items():
-            if len(np.unique(ids)) != len(ids):
-                raise InvalidArgumentError(f"nodes of {ntype!r} hold an id twice: give each once")
+        _refuse_repeated(seeds, "give each once")
         no_hops = ((),) * len(self._schema.own_etypes)
         options = DrawOptions(induced=True, num_threads=self.num_threads)
         sample = self._walks.get(native.NativeSample, no_hops, options).sample(seeds, 0)
@@ -314,6 +312,11 @@ class GraphStorage(Keyed, Queries):
         device = check_output_device(output_device)
         layout: Literal["csc", "csr"] = "csc" if edge_dir == "in" else "csr"
         seeds = self._schema.node_ids(nodes, "nodes")
+        _refuse_repeated(
+            seeds,
+            "DGL's own samplers would give all edges to its last copy, as they do with any graph but "
+            "a DGLGraph; give each once, or take aethergraph.dgl.NeighborSampler, which keeps both",
+        )
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
         options = DrawOptions(replace=replace, num_threads=self.num_threads)
         excluded = self._schema.excluded_ids(exclude_edges, "exclude_edges")
@@ -401,6 +404,13 @@ def _refuse(options: dict[str, Any], **defaults: Any) -> None:
     """Refuse options of DGLGraph's method that are not at their default."""
     given = {name: value for name, value in options.items() if not name.startswith("_")}
     refuse_options(given, defaults, "leave it out")
+
+
+def _refuse_repeated(seeds: Mapping[str, NDArray[np.int64]], why: str) -> None:
+    for ntype, ids in seeds.items():
+        if len(np.unique(ids)) != len(ids):
+            repeated = np.sort(ids)[:-1][np.diff(np.sort(ids)) == 0][0]
+            raise InvalidArgumentError(f"nodes of {ntype!r} hold {repeated} twice: {why}")
 
 
 def _named(rows: dict[str, RowSource], name: Any, what: str) -> RowSource:

@@ -353,3 +353,12 @@ def test_graphs_look_input_ids_up_in_one_table() -> None:
     del graph, storages, storage
     gc.collect()
     assert kept() is None
+
+
+def test_seeds_that_come_twice_to_samplers_of_dgl() -> None:
+    """They keep one copy's edges of any graph that is no DGLGraph."""
+    storage = GraphStorage(make_graph())
+    stock = dgl.dataloading.NeighborSampler([3, 3])
+    assert stock.sample(storage, torch.tensor([4, 5]))[1].tolist() == [4, 5]
+    with pytest.raises(errors.InvalidArgumentError, match=r"hold 5 twice.*aethergraph\.dgl\.Neigh"):
+        stock.sample(storage, torch.tensor([5, 4, 5]))

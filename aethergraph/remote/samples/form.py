@@ -39,6 +39,8 @@ _NODE_ARRAYS = ("node", "batch", "num_sampled_nodes")
 _EDGE_ARRAYS = ("row", "col", "edge", "num_sampled_edges")
 #: Most types that a form may have; a limit for what comes from elsewhere.
 _MOST_FIELDS = 100_000
+#: Ids of nodes are 32 bits in files; those of edges are positions.
+_MOST_NODES, _MOST_EDGES = 2**32, 2**63
 
 
 class Field(NamedTuple):
@@ -243,7 +245,7 @@ class Form:
         """Return what the bytes of a reply hold, as views of them.
 
         Raises:
-            FormatError: they are not of this form.
+            FormatError: they are not of this form, or name nodes that the sample has not.
         """
         end, count = len(body), len(self.fields)
         at = _HEAD.size + 8 * count
@@ -267,7 +269,30 @@ class Form:
             at += (size + 7) & -8
         if at != end:
             raise FormatError(f"a reply of {end} bytes, where {at} are due")
-        return self._content(key, commit, arrays)
+        content = self._content(key, commit, arrays)
+        self._check(content.subgraph)
+        return content
+
+    def _check(self, subgraph: AnySubgraph) -> None:
+        """Raise unless what a sample says of itself goes together: a model indexes by it."""
+
+        def part(name: str, kind: Any) -> Any:
+            values = getattr(subgraph, name, None)
+            return values[kind] if self.typed and values is not None else values
+
+        counts = {name: len(part("node", name)) for name in self.node_types}
+        for name in self.node_types:
+            _check_range(part("node", name), _MOST_NODES, "node")
+            _check_hops(part("num_sampled_nodes", name), counts[name], "nodes")
+        for kind in self.edge_types:
+            ends = (kind[0], kind[2]) if self.typed else self.node_types * 2
+            row, col, edge = (part(name, kind) for name in ("row", "col", "edge"))
+            if len(row) != len(col) or len(row) != len(edge):
+                raise FormatError("a reply whose edges have row, col and ids of several lengths")
+            _check_range(row, counts[ends[0]], "row")
+            _check_range(col, counts[ends[1]], "col")
+            _check_range(edge, _MOST_EDGES, "edge")
+            _check_hops(part("num_sampled_edges", kind), len(row), "edges")
 
     def _content(self, key: int, commit: int, arrays: Sequence[NDArray[Any]]) -> Content:
         attrs: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
@@ -285,6 +310,18 @@ class Form:
                 values = array.tolist() if one.is_hops else array
                 parts.setdefault(one.name, {})[one.kind] = values
         return Content(key, commit, HeteroSubgraph(**parts), *attrs)
+
+
+def _check_range(ids: NDArray[np.int64], count: int, name: str) -> None:
+    # As unsigned numbers negative ones are large.
+    if len(ids) and int(ids.view(np.uint64).max()) >= count:
+        at = int((ids.view(np.uint64) >= count).argmax())
+        raise FormatError(f"a reply whose {name}[{at}] = {ids[at]} is not in 0..{count - 1}")
+
+
+def _check_hops(counts: Sequence[int] | None, total: int, what: str) -> None:
+    if counts is not None and (min(counts, default=0) < 0 or sum(counts) > total):
+        raise FormatError(f"a reply of {total} {what} that counts {list(counts)} by hop")
 
 
 def structure(number: int, of_edges: bool, disjoint: bool, hops: bool) -> list[Field]:
