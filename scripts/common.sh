@@ -104,9 +104,9 @@ python_package() {
     if apt-cache show "$own" >/dev/null 2>&1; then echo "$own"; else echo "python3-$1"; fi
 }
 
-# Fail within seconds where pip reaches no index, rather than after its retries.
+# Fail within seconds where pip reaches no index, rather than after its retries. The package is one that is nowhere but there.
 reach_index() {
-    "$VENV/bin/python" -m pip install -q --dry-run --no-deps --ignore-installed --retries 0 --timeout 10 wheel >/dev/null 2>&1 ||
+    "$VENV/bin/python" -m pip install -q --dry-run --no-deps --ignore-installed --no-cache-dir --retries 0 --timeout 10 confluent-kafka >/dev/null 2>&1 ||
         die "pip reaches no package index: connect this machine to one, or name a mirror in PIP_INDEX_URL"
 }
 

@@ -287,7 +287,7 @@ closing_line() {
         [[ $ran == *" $name "* ]] || more+=("$name")
     done
     printf '%s in %d min %02d s: %d tests and checks' \
-        "$([ "$stages_failed" = 0 ] && echo "Passed" || echo "$stages_failed stages FAILED")" \
+        "$([ "$stages_failed" = 0 ] && echo Passed || echo "FAILED (stages: $stages_failed)")" \
         $((SECONDS / 60)) $((SECONDS % 60)) "$total_passed"
     if [ ${#more[@]} = 0 ]; then
         printf '; that was all but what runs when it is named (--list).\n'
