@@ -122,19 +122,6 @@ def in_order(form: Any) -> Any:
     return inverse, as_graph(InArrays(N, SRC, DST))
 
 
-@pytest.mark.parametrize("form", [InArrays, InC])
-@pytest.mark.parametrize(
-    "options", [{}, {"replace": True}, {"disjoint": True}, {"subgraph_type": "induced"}]
-)
-def test_samples_are_those_of_our_graph(form: Any, options: Any) -> None:
-    own_ids, graph = in_order(form)
-    expected = NeighborSampler(ours(), [3, -1, 2], **options).sample([5, 1, 5], key=9)
-    found = NeighborSampler(graph, [3, -1, 2], **options).sample([5, 1, 5], key=9)
-    for part in ("node", "row", "col"):
-        assert (getattr(found, part) == getattr(expected, part)).all()
-    assert (own_ids[found.edge] == expected.edge).all()
-
-
 def test_arrays_are_not_copied() -> None:
     source = InArrays(N, SRC, DST, with_edge_ids=False)
     source.indices = source.indices.astype(np.uint32)
