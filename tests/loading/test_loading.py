@@ -40,7 +40,7 @@ def refuse_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def taken_before(
-    results: Iterator[Any], kind: type[BaseException], match: str = ""
+    results: Iterator[Any], kind: type[BaseException], match: str | None = None
 ) -> tuple[list[Any], pytest.ExceptionInfo[BaseException]]:
     """Return what comes before an error, which ends the iterator and its threads, and the error."""
     taken = []
