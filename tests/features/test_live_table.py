@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.disks import small_disk
+from support.strategies import examples
 
 from aethergraph import DynamicGraph, Graph, LiveFeatureTable, errors
 from aethergraph.features.bfloat16 import bfloat16_to_float32
@@ -44,7 +45,7 @@ put = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(40)
 @given(st.lists(st.tuples(put, st.booleans()), max_size=8))
 def test_rows_and_versions_are_those_of_a_dict(
     calls: list[tuple[list[tuple[int, int, int]], bool]],
@@ -124,7 +125,7 @@ def test_integers_that_fit_are_put() -> None:
             table.put(ids, [1, 2])  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(40)
 @given(
     st.lists(
         st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=ITEMS, max_size=ITEMS),
