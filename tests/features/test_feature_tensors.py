@@ -1,4 +1,4 @@
-"""FeatureStore.tensor(): torch over our memory, which outlives the store, the file and its name."""
+"""torch over our memory, which outlives the store, the file and its name, and no buffer's use."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureStore, Graph, errors
+from aethergraph.loading import BufferPool
 
 torch: Any = pytest.importorskip("torch")
 
@@ -92,6 +93,18 @@ def test_outlives_close_unlink_and_collection(name: str, tmp_path: Path) -> None
     del part
     gc.collect()
     assert str(path) not in Path("/proc/self/maps").read_text()
+
+
+def test_tensors_keep_the_memory_of_a_buffer() -> None:
+    pool = BufferPool()
+    tensor = torch.from_numpy(pool.empty((1000, 128)))
+    tensor.fill_(3)
+    part = tensor[5]
+    del tensor
+    pool.empty((1000, 128))[:] = 4
+    assert part.sum() == 3 * 128
+    del part
+    assert pool.idle_bytes > 0
 
 
 def test_a_closed_store_and_an_absent_torch(monkeypatch: pytest.MonkeyPatch) -> None:

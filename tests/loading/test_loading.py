@@ -445,19 +445,6 @@ def test_memory_is_used_again_when_nothing_references_it() -> None:
     assert again.shape == (999, 128)
 
 
-def test_tensors_keep_their_memory() -> None:
-    torch = pytest.importorskip("torch")
-    pool = BufferPool()
-    tensor = torch.from_numpy(pool.empty((1000, 128)))
-    tensor.fill_(3)
-    part = tensor[5]
-    del tensor
-    pool.empty((1000, 128))[:] = 4
-    assert part.sum() == 3 * 128
-    del part
-    assert pool.idle_bytes > 0
-
-
 def test_small_and_empty_arrays() -> None:
     pool = BufferPool()
     for shape in (0, (0, 5), (3, 0), 10, (2, 3)):
