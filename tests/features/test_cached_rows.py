@@ -79,6 +79,8 @@ def test_in_front_of_a_file(tmp_path: Any) -> None:
     FeatureStore.from_array(rows).save(tmp_path / "rows.aeg")
     cached = CachedRows(FeatureStore.load(tmp_path / "rows.aeg"), "4K")
     assert cached.path == str(tmp_path / "rows.aeg") and cached.fingerprint is not None
+    np.testing.assert_array_equal(cached.array, rows)
+    np.testing.assert_array_equal(cached.read(3, 7), rows[3:7])
     graph = Graph.from_edges(300, np.arange(300), (np.arange(300) + 1) % 300)
     graph.node_attrs["x"] = cached
     assert graph.node_attrs["x"] is cached

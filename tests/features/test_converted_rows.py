@@ -103,7 +103,7 @@ def test_packed_rows_are_converted(folder: Path, tmp_path: Path) -> None:
     """With the store that they were packed of, and alone."""
     for stored in ("bfloat16", "float16"):
         halves = load(folder, stored, "mmap")
-        pack([IDS, []], halves, tmp_path / "packed")
+        pack([IDS], halves, tmp_path / "packed")
         for features in (halves, None):
             packed = PackedFeatures.load(tmp_path / "packed", features=features)
             rows = packed.astype("float32").gather(IDS)

@@ -220,6 +220,13 @@ def test_npy_files_that_are_refused(tmp_path: Path, content: bytes, error: type[
             FeatureStore.load(path, storage)  # type: ignore[arg-type]
 
 
+def test_files_that_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(errors.MissingFileError):
+        FeatureStore.load(tmp_path / "none.npy")
+    with pytest.raises(errors.AetherError):
+        FeatureStore.load(tmp_path)
+
+
 # ---- saving ----------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from support.strategies import examples
 from support.threads import run_together
 
 from aethergraph import FeatureStore, errors
+from aethergraph import _native as native
 
 pytestmark = pytest.mark.any_python
 
@@ -155,8 +156,9 @@ def test_longer_lists_read_what_belady_reads(
     [(1, None, 4000), (16, "float64", 4000), (100, None, 4000), (3000, "float64", 400)],
 )
 def test_rows_of_any_size_and_dtype(
-    tmp_path: Path, width: int, target: str | None, longest: int
+    tmp_path: Path, width: int, target: str | None, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(native, "LONG_CALL_BYTES", 1 << 20)  # some calls run beside their caller
     rows = np.random.default_rng(2).normal(size=(500, width)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     store = FeatureStore.load(tmp_path / "x.npy", "uring", memory_budget="1M")

@@ -379,17 +379,16 @@ def test_ctrl_c_while_waiting(run_python: Callable[..., Any]) -> None:
         from aethergraph.loading import prefetch_map
         signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-        begin = time.time()
         try:
             timer.start()
             for _ in prefetch_map(time.sleep, [0.4] * 100, num_threads=1, depth=2):
                 pass
         except KeyboardInterrupt:
             timer.join()  # it may not have returned from kill yet
-            print("interrupted", time.time() - begin < 20, threading.active_count())
+            print("interrupted", threading.active_count())
         """
     )
-    assert done.stdout == "interrupted True 1\n"
+    assert done.stdout == "interrupted 1\n"
 
 
 @pytest.mark.forks

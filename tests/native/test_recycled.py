@@ -45,11 +45,13 @@ def test_small_vectors_are_not_kept() -> None:
     assert made.idle_bytes == 0
 
 
-def test_the_smallest_memory_that_fits_is_taken() -> None:
+@pytest.mark.parametrize("sizes", [(10 * LARGE, LARGE), (LARGE, 10 * LARGE)])
+def test_the_smallest_memory_that_fits_is_taken(sizes: tuple[int, int]) -> None:
     made = RecycledVectors()
-    large, small = made.empty(10 * LARGE, "large"), made.empty(LARGE, "small")
-    where = address(small)
-    del large, small
+    first, second = (made.empty(size, "vector") for size in sizes)
+    where = address(min(first, second, key=len))
+    del first
+    del second
     assert address(made.empty(LARGE, "small")) == where
 
 
