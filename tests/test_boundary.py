@@ -206,6 +206,8 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
     for node in (1.0, "1", True, None, np.float32(1), [1]):
         with pytest.raises(errors.InvalidArgumentError, match="node must be an integer"):
             graph.in_neighbors(node)  # type: ignore[arg-type]
+    with pytest.raises(errors.OutOfRangeError, match=r"nodes\[2\] = -5"):
+        graph.in_degrees([0, 1, -5])
 
 
 @pytest.mark.parametrize(
@@ -213,6 +215,7 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
     [
         ({"fanouts": [3, -2]}, "fanouts[1] = -2"),
         ({"subgraph_type": "undirected"}, "subgraph_type = 'undirected' is not one of"),
+        ({"layered": True, "subgraph_type": "bidirectional"}, "layered goes with directional or"),
         ({"num_threads": -1}, "num_threads = -1"),
         ({"num_threads": "2"}, "num_threads must be an integer"),
         ({"num_threads": 1000}, "num_threads = 1000"),

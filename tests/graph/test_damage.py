@@ -106,6 +106,17 @@ def test_the_damaged_file_is_named(
         assert str(caught.value).count(str(path)) == 1
 
 
+@pytest.mark.parametrize("offset", [0, 500, 1 << 62])
+def test_a_damaged_offset_is_found_when_it_is_used(graph_file: Path, offset: int) -> None:
+    """The checksums are not read before."""
+    data = offset.to_bytes(8, "little")
+    damage_section(graph_file, (native.SECTION_CSC_INDPTR,), data, at=8 * 60)
+    graph = Graph.load(graph_file)
+    for use in (graph.in_degrees, graph.verify):
+        with pytest.raises(errors.CorruptFileError):
+            use()
+
+
 @pytest.mark.parametrize("name", ["x.npy", "x.aef"])
 def test_damaged_features(tmp_path: Path, name: str) -> None:
     rows = np.random.default_rng(0).random((40, 5), dtype=np.float32)

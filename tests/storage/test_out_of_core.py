@@ -152,6 +152,8 @@ def test_the_least_and_the_largest_budget(path: Path) -> None:
         match=r"at least 18M are needed, 16\.0 MiB for samples .* 1\.0 MiB for read buffers and \d",
     ):
         paged(path, memory_budget="1M")
+    with pytest.raises(errors.InvalidArgumentError, match="memory_budget = 'lots'"):
+        paged(path, memory_budget="lots")
     expected = ag.NeighborSampler(ag.Graph.load(path), [3]).sample([0, 1], key=1)
     for budget in ("18M", (1 << 63) - 1):
         sampler = ag.NeighborSampler(paged(path, memory_budget=budget), [3])
