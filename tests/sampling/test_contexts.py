@@ -88,7 +88,7 @@ def assert_equal(one: Contexts, two: Contexts) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
 
 
-@examples(80)
+@examples(60)
 @given(
     seed=st.integers(0, 2**32), key=keys, budget=st.integers(1, 120), fanout=st.integers(0, 12),
     times=st.sampled_from(["node", "edge", "none"]), last=st.booleans(), strict=st.booleans(),
@@ -295,12 +295,12 @@ def test_children_and_their_order_are_uniform() -> None:
     for fanout in (4, 9):
         sampler = ContextSampler(star(9), budget=3, fanout=fanout)
         pairs: Ids = np.zeros(81, np.int64)
-        for key in range(3600):
+        for key in range(1800):
             first, second = sampler.sample({"user": [0]}, key=key).node[0, 1:3]
             pairs[first * 9 + second] += 1
         distinct = pairs.reshape(9, 9)[~np.eye(9, dtype=bool)]
-        assert distinct.sum() == 3600
-        assert abs(chi_square(distinct, 50.0)) < 4
+        assert distinct.sum() == 1800
+        assert abs(chi_square(distinct, 25.0)) < 4
 
 
 def test_a_hub_is_cut_to_its_latest_children() -> None:

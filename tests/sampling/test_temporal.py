@@ -37,7 +37,7 @@ def just_before(time: float) -> float:
     return math.nan if time == -math.inf else math.nextafter(time, -math.inf)
 
 
-@examples(150)
+@examples(100)
 @given(
     edges=edge_lists(),
     of=st.sampled_from(["edge_time", "node_time"]),

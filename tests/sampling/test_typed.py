@@ -6,12 +6,14 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.strategies import Ids, examples
 
 from aethergraph import _native as native
+from aethergraph import errors
 from aethergraph.testing import oracle
 
 keys = st.integers(0, 2**64 - 1)
@@ -77,7 +79,7 @@ def edges_at(relation: oracle.Relation, places: Ids) -> list[int]:
     return [int(edge) for edge in ids]
 
 
-@examples(200)
+@examples(150)
 @given(
     hops=st.integers(0, 3), key=keys, replace=st.booleans(), disjoint=st.booleans(),
     induced=st.booleans(), latest=st.booleans(), layered=st.booleans(), excluding=st.booleans(),
@@ -122,3 +124,22 @@ def test_equal_to_the_oracle(
                 np.testing.assert_array_equal(a, b, err_msg="batch")
         assert found.hop_nodes == expected.hop_nodes
         assert found.hop_edges == expected.hop_edges
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
+    lists = native.NativeTopology(
+        np.array([0, 1], np.uint64), np.array([2], np.uint32), None, 3
+    )  # fmt: skip
+    relation = native.NativeRelation(lists, 0, 1)
+    with pytest.raises(errors.InvalidArgumentError, match="edge type 0"):
+        native.NativeSampler([relation], [1, 2], [[1]], 0, 1)
+    sampler = native.NativeSampler([relation], [1, 3], [[1]], 0, 1)
+    group = native.NativeGroup([relation], [1, 3], [[1]], 0, 1, capacity=2)
+    for thing in (sampler, group):
+        with pytest.raises(errors.InvalidArgumentError, match="edge type 0"):
+            thing.retarget([relation], [2, 3])
+    seeds = [np.array([0]), np.array([1])]
+    sample = next(group.sample([native.NativeBatch(seeds, 1)], native.NativeSample))
+    assert sample.node[1].tolist() == sampler.sample(seeds, 1).node[1].tolist() == [1, 2]
+    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 3"):
+        sampler.sample([np.array([0]), np.array([0, 3])], 1)

@@ -21,20 +21,21 @@ from aethergraph.testing import oracle
 pytestmark = pytest.mark.any_python
 
 
-def test_long_lists_and_many_threads(num_threads: int) -> None:
+def test_long_lists_and_many_threads() -> None:
     rng = np.random.default_rng(4)
     src, dst = rng.integers(0, 3000, 60_000), rng.integers(0, 30, 60_000)
     weight = rng.exponential(size=60_000) * (rng.random(60_000) < 0.9)
     graph = Graph.from_edges(3000, src, dst, edge_weight=weight)
     for fan in ([700, 3], [-1], [5000]):
         for replace in (False, True):
-            found = NeighborSampler(
-                graph, fan, replace=replace, num_threads=num_threads, weight_attr="edge_weight"
-            ).sample(np.arange(30), key=3)
             expected = oracle.sample(
                 *graph.csc(), np.arange(30), fan, 3, replace=replace, weight=graph.edge_weight
             )
-            assert_same_subgraph(found, expected)
+            for num_threads in (1, 2, 8):
+                sampler = NeighborSampler(
+                    graph, fan, replace=replace, num_threads=num_threads, weight_attr="edge_weight"
+                )
+                assert_same_subgraph(sampler.sample(np.arange(30), key=3), expected)
 
 
 # ---- lists that are long enough to be drawn from by sums -------------------------------------
@@ -55,7 +56,7 @@ def long_weights(degree: int, kind: str, rng: np.random.Generator) -> NDArray[np
     return weight
 
 
-@examples(120)
+@examples(80)
 @given(
     degree=st.sampled_from([63, 64, 127, 128, 129, 191, 192, 255, 256, 320, 500, 1000]),
     kind=st.sampled_from(["even", "random", "zeros", "falling", "rising", "one"]),
@@ -156,7 +157,7 @@ def test_distribution_of_few_of_a_long_list_without_replacement(kind: str) -> No
 @pytest.mark.parametrize("degree", [128, 400])
 def test_distribution_of_nearly_all_of_a_long_list(degree: int) -> None:
     """By what is left out: of one entry, the chance to be drawn last."""
-    weights, trials = np.ones(degree), 20_000
+    weights, trials = np.ones(degree), 8_000
     weights[: degree // 2] = 1e-6
     rows = drawn(weights, degree - 1, False, trials)
     there = np.zeros((trials, degree), bool)
