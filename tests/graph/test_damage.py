@@ -112,7 +112,7 @@ def test_a_damaged_offset_is_found_when_it_is_used(graph_file: Path, offset: int
     data = offset.to_bytes(8, "little")
     damage_section(graph_file, (native.SECTION_CSC_INDPTR,), data, at=8 * 60)
     graph = Graph.load(graph_file)
-    for use in (graph.in_degrees, graph.verify):
+    for use in (graph.in_degrees, graph.edge_index, graph.verify):
         with pytest.raises(errors.CorruptFileError):
             use()
 
