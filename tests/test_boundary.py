@@ -7,38 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import (
-    FeatureStore,
-    Graph,
-    NeighborSampler,
-    errors,
-    set_num_threads,
-)
+from aethergraph import FeatureStore, Graph, NeighborSampler, errors, set_num_threads
 from aethergraph.loading import SubgraphLoader
 
-INT_DTYPES = [
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    ">i4",
-    ">u8",
-]
 
-
-@pytest.mark.parametrize("dtype", INT_DTYPES)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "uint16", "uint64", ">i4", ">u8"])
 def test_any_integer_dtype_is_taken(dtype: str) -> None:
     src, dst = np.array([0, 1, 2, 1], dtype), np.array([1, 2, 0, 0], dtype)
-    graph = Graph.from_edges(3, src, dst)
-    assert graph.in_neighbors(0).tolist() == [2, 1]
-    assert NeighborSampler(graph, [-1]).sample(np.array([0], dtype)).node.tolist() == [0, 2, 1]
-    assert graph.in_degrees(np.array([2, 0], dtype)).tolist() == [1, 2]
-    store = FeatureStore.from_array(np.arange(3.0))
-    assert store.gather(np.array([2, 0], dtype)).tolist() == [2.0, 0.0]
+    assert Graph.from_edges(3, src, dst).in_neighbors(0).tolist() == [2, 1]
 
 
 def misaligned(values: list[int]) -> np.ndarray[Any, Any]:
@@ -87,17 +63,16 @@ def test_an_id_above_int64_is_named(ids: Any) -> None:
 
 @pytest.mark.parametrize(("bad", "num_nodes"), [(-1, 5), (5, 5), (2**40, 5), (-(2**63), 5), (0, 0)])
 @pytest.mark.parametrize("side", ["src", "dst"])
-@pytest.mark.parametrize("layout", ["csc", "csr", "both"])
-def test_ids_out_of_range_are_named(bad: int, num_nodes: int, side: str, layout: Any) -> None:
-    ids = {"src": np.zeros(9, np.int64), "dst": np.zeros(9, np.int64)}
+def test_ids_out_of_range_are_named(bad: int, num_nodes: int, side: str) -> None:
     at = 0 if num_nodes == 0 else 6
-    ids[side][at] = bad
-    with pytest.raises(errors.OutOfRangeError) as caught:
-        Graph.from_edges(num_nodes, ids["src"], ids["dst"], layout=layout)
-    assert caught.value.position == at
-    assert caught.value.value == bad
-    if num_nodes:
-        assert str(caught.value).startswith(f"{side}[{at}] = {bad} is not in 0..4")
+    for layout in ("csc", "csr", "both"):
+        ids = {"src": np.zeros(9, np.int64), "dst": np.zeros(9, np.int64)}
+        ids[side][at] = bad
+        with pytest.raises(errors.OutOfRangeError) as caught:
+            Graph.from_edges(num_nodes, ids["src"], ids["dst"], layout=layout)  # type: ignore[arg-type]
+        assert (caught.value.position, caught.value.value) == (at, bad)
+        if num_nodes:
+            assert str(caught.value).startswith(f"{side}[{at}] = {bad} is not in 0..4")
 
 
 def test_a_negative_id_is_named_when_num_nodes_is_inferred() -> None:
@@ -167,15 +142,6 @@ def test_weights_that_are_refused(weights: Any, text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_times_that_are_refused() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"edge_time\[1\] = nan"):
-        Graph.from_edges(4, [0, 1], [0, 1], edge_time=[0.0, float("nan")])
-    with pytest.raises(errors.InvalidArgumentError, match=r"node_time\[0\] = NaT"):
-        Graph.from_edges(1, [0], [0], node_time=np.array(["NaT"], "datetime64[s]"))
-    with pytest.raises(errors.OutOfRangeError, match=r"edge_time\[0\] = 18446744073709551615"):
-        Graph.from_edges(4, [0], [0], edge_time=np.array([2**64 - 1], np.uint64))
-
-
 @pytest.mark.parametrize(
     ("given", "stored"),
     [("float16", "float32"), ("float32", "float32"), ("float64", "float64"), ("int32", "float64"),
@@ -217,30 +183,10 @@ def test_empty_graphs() -> None:
     assert NeighborSampler(Graph.from_edges(3, [], []), [2]).sample([2]).node.tolist() == [2]
 
 
-def test_zero_seeds_and_zero_hops(graph: Graph) -> None:
-    for disjoint in (False, True):
-        sample = NeighborSampler(graph, [5, 5], disjoint=disjoint).sample([])
-        assert (sample.num_nodes, sample.num_edges) == (0, 0)
-        assert (sample.batch is not None) == disjoint
-    sample = NeighborSampler(graph, []).sample([3, 3])
-    assert sample.node.tolist() == [3, 3]
-    assert sample.num_sampled_nodes == [2]
-    assert sample.num_sampled_edges == []
-
-
-@pytest.mark.parametrize("seeds", [[0.5], [True], "abc", [[1, 2]], 3])
-def test_seeds_that_are_refused(graph: Graph, seeds: Any) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="seeds"):
-        NeighborSampler(graph, [2]).sample(seeds)
-
-
-@pytest.mark.parametrize("seeds", [[0, 200], [1, -1], [0, 2**62]])
-def test_seeds_out_of_range_are_named(graph: Graph, seeds: list[int]) -> None:
+def test_seeds_out_of_range_are_named(graph: Graph) -> None:
     sampler = NeighborSampler(graph, [2])
-    with pytest.raises(
-        errors.OutOfRangeError, match=rf"seeds\[1\] = {seeds[1]} is not in 0\.\.199"
-    ):
-        sampler.sample(seeds)
+    with pytest.raises(errors.OutOfRangeError, match=r"seeds\[1\] = 200 is not in 0\.\.199"):
+        sampler.sample([0, 200])
     assert sampler.sample([1]).num_nodes > 0  # the scratch memory is as good as new
 
 
@@ -260,7 +206,6 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
     for node in (1.0, "1", True, None, np.float32(1), [1]):
         with pytest.raises(errors.InvalidArgumentError, match="node must be an integer"):
             graph.in_neighbors(node)  # type: ignore[arg-type]
-    assert graph.in_neighbors(np.uint8(1)).dtype == np.int64  # type: ignore[arg-type]
     with pytest.raises(errors.OutOfRangeError, match=r"nodes\[2\] = -5"):
         graph.in_degrees([0, 1, -5])
 
@@ -269,10 +214,8 @@ def test_nodes_of_wrong_type(graph: Graph) -> None:
     ("options", "text"),
     [
         ({"fanouts": [3, -2]}, "fanouts[1] = -2"),
-        ({"fanouts": [1.5]}, "fanouts must hold integers"),
-        ({"fanouts": 10}, "fanouts has one number per hop"),
-        ({"fanouts": [2] * 2000}, "fanouts has 2000 hops"),
         ({"subgraph_type": "undirected"}, "subgraph_type = 'undirected' is not one of"),
+        ({"layered": True, "subgraph_type": "bidirectional"}, "layered goes with directional or"),
         ({"num_threads": -1}, "num_threads = -1"),
         ({"num_threads": "2"}, "num_threads must be an integer"),
         ({"num_threads": 1000}, "num_threads = 1000"),
@@ -295,13 +238,8 @@ def test_options_of_graphs_that_are_refused(graph: Graph) -> None:
         Graph()
     with pytest.raises(errors.InvalidArgumentError, match=r"FeatureStore\.load"):
         FeatureStore()
-    for name in ("", 3, None):
-        with pytest.raises(errors.InvalidArgumentError, match="name"):
-            graph.node_attrs[name] = np.zeros(200)  # type: ignore[index]
     with pytest.raises(errors.InvalidArgumentError, match=r"node_attrs\['y'\] has 3 rows"):
         graph.node_attrs["y"] = [1, 2, 3]
-    with pytest.raises(errors.InvalidArgumentError, match="complex128 is not one of"):
-        graph.node_attrs["y"] = np.zeros(200, complex)
 
 
 @pytest.mark.parametrize("threads", [-1, 257, 2.0, True, "2"])

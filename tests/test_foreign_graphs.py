@@ -24,7 +24,8 @@ from aethergraph.errors import (
 from aethergraph.graph import ForeignGraph
 from aethergraph.loading import SubgraphLoader
 from aethergraph.protocols import GraphSource, HomogeneousGraph, TopologySource
-from aethergraph.testing import AdjacencyContract, broken_rules
+from aethergraph.testing import AdjacencyContract
+from aethergraph.testing.rules import BrokenRule
 
 RNG = np.random.default_rng(3)
 N, E = 60, 500
@@ -102,7 +103,8 @@ def test_mutants(mutant: type[ForeignGraph], rule: str) -> None:
         def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
             return mutant(super().make(num_nodes, src, dst), "csc")
 
-    assert rule in broken_rules(Mutant)
+    with pytest.raises(BrokenRule):
+        getattr(Mutant(), rule)()
 
 
 # ---- the same graph in every form ------------------------------------------------------------
@@ -120,19 +122,6 @@ def in_order(form: Any) -> Any:
     if form is InC:
         return np.arange(E)[::-1], as_graph(InC(N, SRC, DST))
     return inverse, as_graph(InArrays(N, SRC, DST))
-
-
-@pytest.mark.parametrize("form", [InArrays, InC])
-@pytest.mark.parametrize(
-    "options", [{}, {"replace": True}, {"disjoint": True}, {"subgraph_type": "induced"}]
-)
-def test_samples_are_those_of_our_graph(form: Any, options: Any) -> None:
-    own_ids, graph = in_order(form)
-    expected = NeighborSampler(ours(), [3, -1, 2], **options).sample([5, 1, 5], key=9)
-    found = NeighborSampler(graph, [3, -1, 2], **options).sample([5, 1, 5], key=9)
-    for part in ("node", "row", "col"):
-        assert (getattr(found, part) == getattr(expected, part)).all()
-    assert (own_ids[found.edge] == expected.edge).all()
 
 
 def test_arrays_are_not_copied() -> None:

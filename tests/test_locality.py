@@ -15,9 +15,9 @@ def pages_of(graph: Graph, seeds: np.ndarray, row_bytes: int) -> BatchPages:
     """Count page by page, over whole neighbourhoods."""
     sample = NeighborSampler(graph, [-1, -1]).sample(seeds)
     rows = {
-        byte // 4096
+        page
         for node in sample.node.tolist()
-        for byte in range(node * row_bytes, (node + 1) * row_bytes)
+        for page in range(node * row_bytes // 4096, ((node + 1) * row_bytes - 1) // 4096 + 1)
     }
     lists = {edge * 4 // 4096 for edge in sample.edge.tolist()}
     return BatchPages(len(sample.node), len(lists), len(rows))

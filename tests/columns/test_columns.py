@@ -60,7 +60,7 @@ def listed(values: Any) -> list[Any]:
 
 
 @given(st.data())
-@examples(40)
+@examples(25)
 def test_equals_plain_lists(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
     texts = st.none() | st.text(max_size=5)

@@ -35,8 +35,10 @@ def load(folder: Path, stored: str, storage: Any, **options: Any) -> FeatureStor
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("stored", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(
+    ("stored", "dtype"),
+    [("bfloat16", "float32"), ("float16", "float64"), ("float32", "float32")],
+)
 def test_rows_come_in_the_dtype_asked_for(
     folder: Path, stored: str, dtype: str, storage: str
 ) -> None:
@@ -98,21 +100,16 @@ def test_what_is_converted_and_what_is_not(folder: Path, tmp_path: Path) -> None
 
 
 def test_packed_rows_are_converted(folder: Path, tmp_path: Path) -> None:
-    halves = load(folder, "bfloat16", "mmap")
-    pack([IDS], halves, tmp_path / "packed")
-    packed = PackedFeatures.load(tmp_path / "packed", features=halves).astype("float32")
-    np.testing.assert_array_equal(packed.gather(IDS), halves.gather(IDS, dtype="float32"))
-
-
-def test_packed_rows_alone_are_converted(folder: Path, tmp_path: Path) -> None:
-    halves = load(folder, "float16", "mmap")
-    pack([IDS, []], halves, tmp_path / "packed")
-    packed = PackedFeatures.load(tmp_path / "packed")
-    found = packed.astype("float32").gather(IDS)
-    np.testing.assert_array_equal(found, halves.gather(IDS, dtype="float32"))
-    pack([IDS], halves, tmp_path / "packed")
-    packed = PackedFeatures.load(tmp_path / "packed")
-    assert packed.gather([]).shape == (0, 5) and packed.gather([]).dtype == np.float16
+    """With the store that they were packed of, and alone."""
+    for stored in ("bfloat16", "float16"):
+        halves = load(folder, stored, "mmap")
+        pack([IDS], halves, tmp_path / "packed")
+        for features in (halves, None):
+            packed = PackedFeatures.load(tmp_path / "packed", features=features)
+            rows = packed.astype("float32").gather(IDS)
+            np.testing.assert_array_equal(rows, halves.gather(IDS, dtype="float32"))
+            assert packed.gather([]).shape == (0, 5)
+            assert packed.gather([]).dtype == halves.array.dtype
     with pytest.raises(errors.UnsupportedError, match="float16"):
         packed.astype("int32")
 

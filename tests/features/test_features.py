@@ -1,4 +1,8 @@
-"""FeatureStore: dtypes, .npy files as they are, native files, gathering."""
+"""FeatureStore: dtypes, .npy files as they are, native files, gathering.
+
+What every source of rows does (ids and ``out`` in any form, widening, pickles, forks), the contract
+asks of stores in every storage: contracts/test_feature_sources.py.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.strategies import examples
+from support.rows import random_rows
 
-from aethergraph import FeatureStore, Graph, errors, set_num_threads
+from aethergraph import FeatureStore, Graph, errors
 from aethergraph import _native as native
 from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 
@@ -22,61 +24,9 @@ DTYPES = [
     "float16", "float32", "float64", "int8", "int16", "int32", "int64",
     "uint8", "uint32", "uint64", "bool",
 ]  # fmt: skip
-WIDENING = [
-    ("float16", "float32"), ("float16", "float64"), ("float32", "float64"), ("uint8", "int16"),
-    ("int8", "int64"), ("int16", "int32"), ("int32", "int64"), ("uint8", "float32"),
-    ("int32", "float64"), ("int16", "float32"),
-]  # fmt: skip
-
-
-def table(dtype: str, shape: tuple[int, ...] = (50, 3), seed: int = 0) -> Any:
-    rng = np.random.default_rng(seed)
-    if dtype == "bool":
-        return rng.random(shape) < 0.5
-    if dtype.startswith("float"):
-        return rng.normal(size=shape).astype(dtype)
-    limits = np.iinfo(dtype)
-    return rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
 
 
 # ---- gather ----------------------------------------------------------------------------------
-
-
-@examples(150)
-@given(
-    dtype=st.sampled_from(DTYPES),
-    row=st.sampled_from([(), (1,), (3,), (16,), (2, 5), (0,), (33,), (1, 1, 1)]),
-    num_rows=st.integers(1, 60),
-    ids=st.lists(st.integers(0, 2**20), max_size=80),
-    id_dtype=st.sampled_from(["int64", "uint32", "int32", "uint8"]),
-    threads=st.sampled_from([1, 2, 8]),
-)
-def test_gather_equals_fancy_indexing(
-    dtype: str, row: tuple[int, ...], num_rows: int, ids: list[int], id_dtype: str, threads: int
-) -> None:
-    set_num_threads(threads)
-    rows = table(dtype, (num_rows, *row))
-    wanted = np.array([i % num_rows for i in ids], np.int64)
-    found = FeatureStore.from_array(rows).gather(wanted.astype(id_dtype))
-    assert found.dtype == rows.dtype
-    np.testing.assert_array_equal(found, rows[wanted])
-
-
-def test_large_gathers_equal_fancy_indexing(num_threads: int) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.random((20_000, 37), dtype=np.float32)
-    ids = rng.integers(0, 20_000, 60_000)
-    np.testing.assert_array_equal(FeatureStore.from_array(rows).gather(ids), rows[ids])
-
-
-@pytest.mark.parametrize(("dtype", "wide"), WIDENING)
-def test_gather_widens(dtype: str, wide: str) -> None:
-    rows = table(dtype)
-    store = FeatureStore.from_array(rows)
-    ids = np.arange(0, 50, 3)
-    for found in (store.gather(ids, dtype=wide), store.gather(ids, np.empty((17, 3), wide))):
-        assert found.dtype == wide
-        np.testing.assert_array_equal(found, rows[ids].astype(wide))
 
 
 def test_bfloat16_widens() -> None:
@@ -90,23 +40,8 @@ def test_bfloat16_widens() -> None:
     assert np.asarray(store).dtype == np.float32
 
 
-def test_float16_widens_exactly() -> None:
-    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
-    found = FeatureStore.from_array(halves).gather(np.arange(65536), dtype="float32")
-    np.testing.assert_array_equal(found, halves.astype(np.float32))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "narrow"),
-    [("float64", "float32"), ("float32", "float16"), ("int64", "int32"), ("float32", "int32")],
-)
-def test_gather_does_not_narrow(dtype: str, narrow: str) -> None:
-    with pytest.raises(errors.UnsupportedError):
-        FeatureStore.from_array(table(dtype)).gather([1], dtype=narrow)
-
-
 def test_gather_into_an_array() -> None:
-    rows = table("float32")
+    rows = random_rows("float32")
     store = FeatureStore.from_array(rows)
     out = np.empty((2, 3), np.float32)
     assert store.gather([4, 2], out) is out
@@ -130,18 +65,15 @@ def test_gather_into_an_array() -> None:
 
 
 @pytest.mark.parametrize("bad", [50, -1, 2**40, -(2**63)])
-@pytest.mark.parametrize("count", [5, 5000])
-def test_rows_that_do_not_exist_are_named(bad: int, count: int) -> None:
-    ids = np.zeros(count, np.int64)
-    ids[count - 2] = bad
+def test_rows_that_do_not_exist_are_named(bad: int) -> None:
     with pytest.raises(errors.OutOfRangeError) as caught:
-        FeatureStore.from_array(table("float32")).gather(ids)
-    assert str(caught.value) == f"ids[{count - 2}] = {bad} is not in 0..49 (num_rows=50)"
-    assert (caught.value.position, caught.value.value) == (count - 2, bad)
+        FeatureStore.from_array(random_rows("float32")).gather([0, 0, 0, bad, 0])
+    assert str(caught.value) == f"ids[3] = {bad} is not in 0..49 (num_rows=50)"
+    assert (caught.value.position, caught.value.value) == (3, bad)
 
 
 def test_indexing_as_in_numpy() -> None:
-    rows = table("float64")
+    rows = random_rows("float64")
     store = FeatureStore.from_array(rows)
     mask = np.arange(50) % 7 == 0
     for index in (3, -1, slice(5, 20, 3), mask, [4, 4, 0], np.array([1], np.uint8), ..., [],
@@ -166,7 +98,7 @@ def test_indexing_as_in_numpy() -> None:
 
 
 def test_arrays_are_wrapped_without_a_copy() -> None:
-    rows = table("float32", (20, 6))
+    rows = random_rows("float32", (20, 6))
     for array in (rows, rows[3:9], rows[::2], rows[:, :4], rows[2:, 1:3]):
         store = FeatureStore.from_array(array)
         assert np.shares_memory(store.array, rows)
@@ -204,25 +136,9 @@ def test_bfloat16_arrays_are_uint16() -> None:
 # ---- .npy files ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(50, 3), (50,), (5, 2, 2), (0, 4), (4, 0), (1,)])
-def test_npy_files_open_as_they_are(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    rows = table(dtype, shape)
-    np.save(tmp_path / "x.npy", rows)
-    for storage in ("mmap", "memory", "auto"):
-        store = FeatureStore.load(tmp_path / "x.npy", storage)  # type: ignore[arg-type]
-        assert (store.shape, store.dtype_name, store.dtype) == (shape, dtype, rows.dtype)
-        np.testing.assert_array_equal(store.array, rows)
-        if shape[0]:
-            np.testing.assert_array_equal(store.gather([0, shape[0] - 1]), rows[[0, -1]])
-        assert not store.array.flags.writeable
-        assert store.path == str(tmp_path / "x.npy")
-        assert rows.size == 0 or store.storage == ("mmap" if storage == "mmap" else "memory")
-
-
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
 def test_npy_versions(tmp_path: Path, version: tuple[int, int]) -> None:
-    rows = table("int32")
+    rows = random_rows("int32")
     with open(tmp_path / "x.npy", "wb") as stream:
         np.lib.format.write_array(stream, rows, version)
     np.testing.assert_array_equal(FeatureStore.load(tmp_path / "x.npy").array, rows)
@@ -253,7 +169,7 @@ def test_npy_at_an_odd_but_aligned_offset(tmp_path: Path) -> None:
 
 
 def test_npy_files_that_cannot_be_mapped(tmp_path: Path) -> None:
-    for array in (np.asfortranarray(table("float32")), table("float32").astype(">f4")):
+    for array in (np.asfortranarray(random_rows("float32")), random_rows("float32").astype(">f4")):
         np.save(tmp_path / "x.npy", array)
         with pytest.raises(errors.UnsupportedError, match="storage='memory'"):
             FeatureStore.load(tmp_path / "x.npy")
@@ -316,22 +232,27 @@ def test_files_that_are_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["x.aef", "x.npy"])
-@pytest.mark.parametrize("shape", [(50, 3), (7,), (0, 2), (3, 0), (3, 1, 2)])
-def test_saving_round_trips(tmp_path: Path, dtype: str, name: str, shape: tuple[int, ...]) -> None:
-    rows = table(dtype, shape)
-    FeatureStore.from_array(rows).save(tmp_path / name)
-    loaded = FeatureStore.load(tmp_path / name)
-    assert (loaded.shape, loaded.dtype_name) == (shape, dtype)
-    np.testing.assert_array_equal(loaded.array, rows)
-    if name.endswith("npy"):
-        buffer = io.BytesIO()
-        np.save(buffer, rows)
-        assert (tmp_path / name).read_bytes() == buffer.getvalue()
+def test_saving_round_trips(tmp_path: Path, dtype: str, name: str) -> None:
+    path = tmp_path / name
+    for shape in [(50, 3), (7,), (0, 2), (3, 0), (3, 1, 2)]:
+        rows = random_rows(dtype, shape)
+        FeatureStore.from_array(rows).save(path)
+        if name.endswith("npy"):
+            buffer = io.BytesIO()
+            np.save(buffer, rows)
+            assert path.read_bytes() == buffer.getvalue()
+        for storage in ("mmap", "memory", "auto"):
+            store = FeatureStore.load(path, storage)  # type: ignore[arg-type]
+            assert (store.shape, store.dtype_name, store.dtype) == (shape, dtype, rows.dtype)
+            np.testing.assert_array_equal(store.array, rows)
+            assert not store.array.flags.writeable
+            assert store.path == str(path)
+            assert rows.size == 0 or store.storage == ("mmap" if storage == "mmap" else "memory")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
 def test_saving_as_bfloat16_rounds_to_nearest_even(tmp_path: Path, dtype: str) -> None:
-    rows = table(dtype)
+    rows = random_rows(dtype)
     rows = rows >> 24 if dtype == "int32" else rows  # integers stay exact
     FeatureStore.from_array(rows).save(tmp_path / "b", "bfloat16")
     store = FeatureStore.load(tmp_path / "b")
@@ -357,7 +278,7 @@ def test_special_values_as_bfloat16() -> None:
 
 
 def test_saving_to_other_dtypes(tmp_path: Path) -> None:
-    rows = table("float64")
+    rows = random_rows("float64")
     store = FeatureStore.from_array(rows)
     store.save(tmp_path / "h", "float16")
     np.testing.assert_array_equal(FeatureStore.load(tmp_path / "h").array, rows.astype(np.float16))
@@ -438,7 +359,7 @@ def test_the_largest_numbers_that_a_type_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["x.aef", "x.npy"])
 def test_saving_over_the_mapped_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    rows = table("float32", (5000, 30))
+    rows = random_rows("float32", (5000, 30))
     FeatureStore.from_array(rows).save(path)
     path.chmod(0o640)
     store = FeatureStore.load(path)
@@ -459,7 +380,7 @@ def test_saving_follows_links(tmp_path: Path, name: str) -> None:
 
 
 def test_row_strided_stores_save_whole_rows(tmp_path: Path) -> None:
-    rows = table("float32", (40_000, 200))[:, 10:110]
+    rows = random_rows("float32", (40_000, 200))[:, 10:110]
     FeatureStore.from_array(rows).save(tmp_path / "x")
     np.testing.assert_array_equal(FeatureStore.load(tmp_path / "x").array, rows)
 
@@ -470,7 +391,7 @@ def test_row_strided_stores_save_whole_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["view.npy", "view.aef"])
 def test_views_outlive_the_store_and_the_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    rows = table("float32", (5000, 8))
+    rows = random_rows("float32", (5000, 8))
     FeatureStore.from_array(rows).save(path)
     store = FeatureStore.load(path)
     view = store.array[10:]
@@ -485,7 +406,7 @@ def test_views_outlive_the_store_and_the_file(tmp_path: Path, name: str) -> None
 
 
 def test_which_rows_may_be_written(tmp_path: Path) -> None:
-    rows = table("float32")
+    rows = random_rows("float32")
     store = FeatureStore.from_array(rows)
     assert store.is_writable and pickle.loads(pickle.dumps(store)).is_writable
     fixed = rows[:20]
@@ -517,7 +438,7 @@ def test_a_closed_store_says_so() -> None:
 @pytest.mark.parametrize("name", [None, "x.npy", "x.aef"])
 @pytest.mark.parametrize("storage", ["mmap", "memory"])
 def test_stores_pickle(tmp_path: Path, name: str | None, storage: Any) -> None:
-    rows = table("float32", (5000, 8))
+    rows = random_rows("float32", (5000, 8))
     store = FeatureStore.from_array(rows[:, :6])
     if name is not None:
         store.save(tmp_path / name)
@@ -528,13 +449,13 @@ def test_stores_pickle(tmp_path: Path, name: str | None, storage: Any) -> None:
     assert (copied.path, copied.storage) == (store.path, store.storage)
     np.testing.assert_array_equal(copied.array, rows[:, :6])
     if name is not None:
-        FeatureStore.from_array(rows).save(tmp_path / name)
+        FeatureStore.from_array(rows[:, :6] + 1).save(tmp_path / name)
         with pytest.raises(errors.FileChangedError):
             pickle.loads(data)
 
 
 def test_to_memory(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", table("int16"))
+    np.save(tmp_path / "x.npy", random_rows("int16"))
     store = FeatureStore.load(tmp_path / "x.npy")
     memory = store.to_memory()
     assert (store.storage, memory.storage) == ("mmap", "memory")
@@ -565,12 +486,6 @@ def test_dtype_codes_have_the_native_sizes() -> None:
         assert native.lib.aether_dtype_size(code) == dtype.itemsize
 
 
-@pytest.fixture(autouse=True)
-def _default_threads() -> Any:
-    yield
-    set_num_threads(0)
-
-
 def test_torch_tensors_of_bfloat16_are_taken() -> None:
     torch = pytest.importorskip("torch")
     rows = torch.rand(5, 3).to(torch.bfloat16)
@@ -598,7 +513,7 @@ def test_an_attribute_of_no_known_dtype_is_named() -> None:
 
 
 def test_a_row_whose_stride_means_nothing() -> None:
-    rows = table("float64", (9, 3))
+    rows = random_rows("float64", (9, 3))
     for array in (rows[:1][::-1], rows[::-1][:1], rows[:0][::-1], rows[:, :0][::-1]):
         store = FeatureStore.from_array(array)
         np.testing.assert_array_equal(store.gather(np.arange(len(array))), array)
@@ -612,10 +527,10 @@ def test_a_row_whose_stride_means_nothing() -> None:
 @pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
 def test_verify_notices_another_file(tmp_path: Path, name: str, storage: Any) -> None:
     path = tmp_path / name
-    FeatureStore.from_array(table("float32")).save(path)
+    FeatureStore.from_array(random_rows("float32")).save(path)
     store = FeatureStore.load(path, storage)
     store.verify()
-    FeatureStore.from_array(table("float32") + 1).save(path)
+    FeatureStore.from_array(random_rows("float32") + 1).save(path)
     with pytest.raises(errors.FileChangedError, match="not the one that was opened"):
         store.verify()
     path.write_bytes(b"no such file any more")

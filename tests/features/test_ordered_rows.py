@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.strategies import examples
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, OrderedRows, SubgraphLoader, errors
 from aethergraph.testing.graphs import CommunityGraph
 
 
+@examples(30)
 @given(st.permutations(range(9)), st.lists(st.integers(0, 8), max_size=20))
 def test_rows_are_those_of_their_ids(order: list[int], ids: list[int]) -> None:
     rows = np.arange(27.0).reshape(9, 3)

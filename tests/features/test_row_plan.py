@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-import threading
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import examples
+from support.threads import run_together
 
 from aethergraph import FeatureStore, errors
+from aethergraph import _native as native
 
 pytestmark = pytest.mark.any_python
 
@@ -150,29 +151,25 @@ def test_longer_lists_read_what_belady_reads(
         before = {i for one in cold for i in one}
 
 
-@pytest.mark.parametrize("width", [1, 16, 100, 3000])
-@pytest.mark.parametrize("target", [None, "float64"])
-def test_rows_of_any_size_and_dtype(tmp_path: Path, width: int, target: str | None) -> None:
+@pytest.mark.parametrize(
+    ("width", "target", "longest"),
+    [(1, None, 4000), (16, "float64", 4000), (100, None, 4000), (3000, "float64", 400)],
+)
+def test_rows_of_any_size_and_dtype(
+    tmp_path: Path, width: int, target: str | None, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "LONG_CALL_BYTES", 1 << 20)  # some calls run beside their caller
     rows = np.random.default_rng(2).normal(size=(500, width)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     store = FeatureStore.load(tmp_path / "x.npy", "uring", memory_budget="1M")
     rng = np.random.default_rng(3)
-    lists = [rng.integers(0, 500, rng.integers(0, 4000)) for _ in range(8)]
+    lists = [rng.integers(0, 500, rng.integers(0, longest)) for _ in range(8)]
     plan = store.plan(lists)
     for ids in lists:
-        found = plan.gather(ids, dtype=target)
-        np.testing.assert_array_equal(found, rows[ids].astype(target or "float32"))
+        gathered = plan.gather(ids, dtype=target)
+        np.testing.assert_array_equal(gathered, rows[ids].astype(target or "float32"))
     frames = np.unique(np.concatenate(lists) // store.stats().frame_rows)
     assert plan.frames_read == len(frames) or store.stats().frames < len(frames)
-
-
-def test_lists_longer_than_a_block(path: Path, rows: Any) -> None:
-    """What is found is copied before any of it gives way, however many blocks a list has."""
-    store = FeatureStore.load(path, "uring", memory_budget=720_000)
-    rng = np.random.default_rng(4)
-    lists = [rng.integers(0, 2000, 9000) for _ in range(6)]
-    for ids, found in zip(lists, store.plan(lists), strict=True):
-        np.testing.assert_array_equal(found, rows[ids])
 
 
 # ---- beside others ------------------------------------------------------------------------------
@@ -184,61 +181,29 @@ def test_gathers_beside_a_plan_are_right(path: Path, rows: Any) -> None:
     lists = [rng.integers(0, 600, 300) for _ in range(30)]
     plan, other = store.plan(lists), store.plan(lists)
     assert other.frames == 0
-    wrong: list[BaseException] = []
 
-    def gather() -> None:
-        try:
+    def use(has_plan: bool) -> None:
+        if has_plan:
+            for ids, planned, unplanned in zip(lists, plan, other, strict=True):
+                np.testing.assert_array_equal(planned, rows[ids])
+                np.testing.assert_array_equal(unplanned, rows[ids])
+        else:
             ids = np.random.default_rng(6).integers(0, 600, 300)
             for _ in range(20):
                 np.testing.assert_array_equal(store.gather(ids), rows[ids])
-        except BaseException as error:
-            wrong.append(error)
 
-    threads = [threading.Thread(target=gather) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for ids, one, two in zip(lists, plan, other, strict=True):
-        np.testing.assert_array_equal(one, rows[ids])
-        np.testing.assert_array_equal(two, rows[ids])
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    run_together(use, [True, False, False, False])
 
 
 def test_threads_that_iterate_share_the_lists(path: Path, rows: Any) -> None:
     store = store_of(path, 100)
-    for _ in range(20):
-        lists = [[number, number + 1000] for number in range(60)]
+    lists = [[number, number + 1000] for number in range(60)]
+    expected = {rows[ids].tobytes() for ids in lists}
+    for _ in range(5):
         plan = store.plan(lists)
-        found: list[Any] = []
-        wrong: list[BaseException] = []
-        start = threading.Barrier(6)
-
-        def take(
-            plan: Any = plan, found: Any = found, wrong: Any = wrong, start: Any = start
-        ) -> None:
-            try:
-                start.wait()
-                found.extend(plan)
-            except BaseException as error:
-                wrong.append(error)
-
-        threads = [threading.Thread(target=take) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
-        assert len(found) == len(lists)
-        expected = {rows[ids].tobytes() for ids in lists}
-        assert {one.tobytes() for one in found} == expected
-
-
-def test_a_closed_plan_ends_its_iteration_with_an_error(path: Path) -> None:
-    plan = store_of(path, 10).plan([[1], [2]])
-    with pytest.raises(errors.ClosedError, match="was closed"):
-        for _ in plan:
-            plan.close()
+        taken = list(chain(*run_together(lambda plan: list(plan), [plan] * 6)))
+        assert len(taken) == len(lists)
+        assert {batch.tobytes() for batch in taken} == expected
 
 
 def test_a_plan_gives_back_what_it_kept(path: Path) -> None:
@@ -298,7 +263,9 @@ def test_another_list_is_refused_and_nothing_lost(path: Path, rows: Any) -> None
 
 def test_a_closed_plan_is_refused(path: Path) -> None:
     plan = store_of(path, 10).plan([[1], [2]])
-    plan.close()
+    with pytest.raises(errors.ClosedError, match="was closed"):
+        for _ in plan:
+            plan.close()
     plan.close()
     assert plan.closed
     assert not plan.gather_if_next(np.array([1]), np.zeros((1, 128), np.float32))

@@ -17,36 +17,34 @@ from aethergraph.convert import convert_chunks
 from aethergraph.testing import oracle
 
 
-@examples(80)
-@given(edges=edge_lists(), threads=st.sampled_from([1, 2, 8]))
-def test_csc_equals_a_stable_argsort(edges: tuple[int, Ids, Ids], threads: int) -> None:
+@examples(120)
+@given(
+    edges=edge_lists(),
+    layout=st.sampled_from(["csc", "csr", "both"]),
+    threads=st.sampled_from([1, 2, 8]),
+)
+def test_lists_equal_a_stable_argsort(
+    edges: tuple[int, Ids, Ids], layout: Any, threads: int
+) -> None:
     num_nodes, src, dst = edges
     set_num_threads(threads)
-    graph = Graph.from_edges(num_nodes, src, dst, keep_order=True)
-    indptr, indices, order = oracle.compressed_lists(num_nodes, dst, src)
-    np.testing.assert_array_equal(graph.csc()[0], indptr)
-    np.testing.assert_array_equal(graph.csc()[1], indices)
-    np.testing.assert_array_equal(graph.edge_order, order)  # type: ignore[arg-type]
-    assert graph.csc()[0].dtype == np.uint64
-    assert graph.csc()[1].dtype == np.uint32
-    graph.verify()
-
-
-@examples(80)
-@given(edges=edge_lists())
-def test_both_layouts_hold_the_same_edges(edges: tuple[int, Ids, Ids]) -> None:
-    num_nodes, src, dst = edges
-    csr_only = Graph.from_edges(num_nodes, src, dst, layout="csr", keep_order=True)
-    indptr, indices, order = oracle.compressed_lists(num_nodes, src, dst)
-    for graph in (csr_only, Graph.from_edges(num_nodes, src, dst, layout="both", keep_order=True)):
-        found_indptr, found_indices, edge_ids = graph.csr()
-        np.testing.assert_array_equal(found_indptr, indptr)
-        np.testing.assert_array_equal(found_indices, indices)
-        assert graph.edge_order is not None
+    graph = Graph.from_edges(num_nodes, src, dst, layout=layout, keep_order=True)
+    assert graph.edge_order is not None
+    if layout != "csr":
+        indptr, indices, order = oracle.compressed_lists(num_nodes, dst, src)
+        np.testing.assert_array_equal(graph.csc()[0], indptr)
+        np.testing.assert_array_equal(graph.csc()[1], indices)
+        np.testing.assert_array_equal(graph.edge_order, order)
+        assert (graph.csc()[0].dtype, graph.csc()[1].dtype) == (np.uint64, np.uint32)
+    if layout != "csc":
+        indptr, indices, order = oracle.compressed_lists(num_nodes, src, dst)
+        out_indptr, out_indices, edge_ids = graph.csr()
+        np.testing.assert_array_equal(out_indptr, indptr)
+        np.testing.assert_array_equal(out_indices, indices)
+        assert (edge_ids is None) == (layout == "csr")
         rows = graph.edge_order if edge_ids is None else graph.edge_order[edge_ids]
         np.testing.assert_array_equal(rows, order)
-        graph.verify()
-    assert csr_only.csr()[2] is None
+    graph.verify()
 
 
 @examples(60)
@@ -85,8 +83,8 @@ def test_values_follow_their_edges(
 
 def test_the_number_of_threads_changes_nothing(num_threads: int) -> None:
     rng = np.random.default_rng(3)
-    src = (rng.random(400_000) ** 2 * 30_000).astype(np.int64)
-    dst = (rng.random(400_000) ** 4 * 30_000).astype(np.int64)
+    src = (rng.random(150_000) ** 2 * 10_000).astype(np.int64)
+    dst = (rng.random(150_000) ** 4 * 10_000).astype(np.int64)
     graph = Graph.from_edges(None, src, dst, keep_order=True)
     indptr, indices, order = oracle.compressed_lists(graph.num_nodes, dst, src)
     np.testing.assert_array_equal(graph.csc()[0], indptr)
@@ -98,13 +96,6 @@ def test_num_nodes_is_inferred() -> None:
     assert Graph.from_edges(None, [0, 7], [3, 1]).num_nodes == 8
     assert Graph.from_edges(None, [0], [9]).num_nodes == 10
     assert Graph.from_edges(12, [0], [9]).num_nodes == 12
-
-
-def test_duplicates_and_self_loops_are_kept() -> None:
-    graph = Graph.from_edges(3, [1, 1, 2, 2, 1], [1, 1, 1, 2, 1])
-    assert graph.in_neighbors(1).tolist() == [1, 1, 2, 1]
-    assert graph.in_neighbors(2).tolist() == [2]
-    assert graph.in_edges(1).tolist() == [0, 1, 2, 3]
 
 
 def test_inputs_are_not_kept_and_results_are_read_only() -> None:

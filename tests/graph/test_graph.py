@@ -47,14 +47,6 @@ def test_edge_ids_agree_between_the_layouts() -> None:
         assert (by_id[0, outgoing] == v).all()
 
 
-def test_degrees_of_some_nodes(graph: Graph) -> None:
-    degrees = graph.in_degrees()
-    assert degrees.dtype == np.int64
-    nodes = [5, 0, 5, 199]
-    assert graph.in_degrees(nodes).tolist() == degrees[nodes].tolist()
-    assert graph.in_degrees([]).tolist() == []
-
-
 def test_layouts_that_are_not_stored() -> None:
     csc, csr = (Graph.from_edges(3, [0], [1], layout=lay) for lay in ("csc", "csr"))  # type: ignore[arg-type]
     for call in (csc.csr, csc.out_degrees, lambda: csc.neighbors(0), lambda: csc.out_edges(0)):

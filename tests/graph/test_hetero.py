@@ -1,4 +1,7 @@
-"""HeteroGraph and its sampler: files, pickles, the oracle, and what is refused."""
+"""HeteroGraph and its sampler: files, pickles, the oracle, and what is refused.
+
+Samples are compared with the oracle in sampling/test_typed.py and by contracts/test_samplers.py.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.strategies import Ids, examples
 
 from aethergraph import (
     FeatureStore,
@@ -22,9 +22,7 @@ from aethergraph import (
     errors,
 )
 from aethergraph import _native as native
-from aethergraph.testing import oracle
 
-keys = st.integers(0, 2**64 - 1)
 VOTES, WRITES, IN = ("user", "votes", "post"), ("user", "writes", "post"), ("post", "in", "sub")
 REPLY = ("post", "answers", "post")
 COUNTS = {"user": 40, "post": 60, "sub": 5}
@@ -160,9 +158,8 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
 def test_damage_is_named_with_its_type(tmp_path: Path) -> None:
     make_graph().save(tmp_path / "g")
     file = native.NativeFile(tmp_path / "g")
-    (section,) = [
-        s for s in file.sections() if (s.kind, s.owner) == (native.SECTION_CSC_INDICES, 2)
-    ]
+    wanted = native.SECTION_CSC_INDICES, 2
+    section = next(s for s in file.sections() if (s.kind, s.owner) == wanted)
     data = bytearray((tmp_path / "g").read_bytes())
     data[section.offset + 2] ^= 255
     (tmp_path / "g").write_bytes(data)
@@ -222,129 +219,6 @@ def test_golden_file(tmp_path: Path) -> None:
 # ---- sampling --------------------------------------------------------------------------------
 
 
-def expect(graph: HeteroGraph, seeds: Any, fanouts: Any, key: int, **options: Any) -> Any:
-    number = {name: i for i, name in enumerate(graph.node_types)}
-    weight, time = options.pop("weight", None), options.pop("time", None)
-    relations = []
-    for kind in graph.edge_types:
-        view, source = graph[kind], graph[kind[0]]
-        relations.append(
-            oracle.Relation(
-                *view.csc(),
-                None,
-                number[kind[2]],
-                number[kind[0]],
-                weight=view.edge_weight if weight else None,
-                time=view.edge_time if time == "edge_time" else None,
-                node_time=source.node_time if time == "node_time" else None,
-            )
-        )
-    ids = [seeds.get(name, []) for name in graph.node_types]
-    hops = max((len(row) for row in fanouts.values()), default=0)
-    rows = [fanouts.get(kind, [0] * hops) for kind in graph.edge_types]
-    return oracle.sample_typed(relations, ids, rows, key, **options)
-
-
-def assert_equal(
-    graph: HeteroGraph, found: HeteroSubgraph, expected: Any, directional: bool
-) -> None:
-    for i, name in enumerate(graph.node_types):
-        np.testing.assert_array_equal(found.node[name], expected.node[i])
-        if found.batch is not None:
-            np.testing.assert_array_equal(found.batch[name], expected.batch[i])
-        assert found.num_sampled_nodes is not None
-        assert found.num_sampled_nodes[name] == expected.hop_nodes[i]
-    for i, kind in enumerate(graph.edge_types):
-        for a, b in (
-            (found.row, expected.row),
-            (found.col, expected.col),
-            (found.edge, expected.edge),
-        ):
-            np.testing.assert_array_equal(a[kind], b[i])
-        if directional:
-            assert found.num_sampled_edges is not None
-            assert found.num_sampled_edges[kind] == expected.hop_edges[i]
-
-
-def seeds_of(data: st.DataObject) -> dict[str, Ids]:
-    found = {}
-    for name, count in COUNTS.items():
-        if data.draw(st.booleans()):
-            ids = data.draw(st.lists(st.integers(0, count - 1), max_size=5))
-            found[name] = np.array(ids, np.int64)
-    return found
-
-
-@examples(100)
-@given(
-    seed=st.integers(0, 5), key=keys, hops=st.integers(0, 3), replace=st.booleans(),
-    disjoint=st.booleans(), induced=st.booleans(), weighted=st.booleans(),
-    threads=st.sampled_from([1, 2, 8]), data=st.data(),
-)  # fmt: skip
-def test_equal_to_the_oracle(
-    seed: int, key: int, hops: int, replace: bool, disjoint: bool, induced: bool, weighted: bool,
-    threads: int, data: st.DataObject,
-) -> None:  # fmt: skip
-    rng = np.random.default_rng(seed)
-    graph = make_graph(seed, edge_weight={VOTES: rng.integers(0, 3, 500)})
-    induced = induced and not disjoint
-    fanout = st.lists(st.integers(-1, 4), min_size=hops, max_size=hops)
-    kinds = data.draw(st.lists(st.sampled_from(graph.edge_types), unique=True))
-    fanouts = {kind: data.draw(fanout) for kind in kinds}
-    sampler = HeteroNeighborSampler(
-        graph, fanouts, replace=replace, disjoint=disjoint, num_threads=threads,
-        subgraph_type="induced" if induced else "directional",
-        weight_attr="edge_weight" if weighted else None,
-    )  # fmt: skip
-    seeds = seeds_of(data)
-    expected = expect(
-        graph, seeds, fanouts, key,
-        replace=replace, disjoint=disjoint, induced=induced, weight=weighted,
-    )  # fmt: skip
-    assert_equal(graph, sampler.sample(seeds, key), expected, not induced)
-
-
-@examples(100)
-@given(
-    name=st.sampled_from(["node_time", "edge_time"]), key=keys, replace=st.booleans(),
-    latest=st.booleans(), strict=st.booleans(), data=st.data(),
-)  # fmt: skip
-def test_nothing_is_later_than_its_seed(
-    name: str, key: int, replace: bool, latest: bool, strict: bool, data: st.DataObject
-) -> None:
-    rng = np.random.default_rng(1)
-    if name == "node_time":
-        options: Any = {name: {kind: rng.integers(0, 9, COUNTS[kind]) for kind in ("user", "post")}}
-    else:
-        options = {name: {VOTES: rng.integers(0, 9, 500), REPLY: rng.integers(0, 9, 90)}}
-    graph = make_graph(1, **options)
-    fanouts = {kind: [3, 2] for kind in graph.edge_types}
-    sampler = HeteroNeighborSampler(
-        graph, fanouts, replace=replace, time_attr=name, strict=strict,
-        temporal_strategy="last" if latest else "uniform",
-    )  # fmt: skip
-    seeds = seeds_of(data)
-    times = {kind: rng.integers(0, 12, len(ids)) for kind, ids in seeds.items()}
-    until = np.concatenate([times.get(kind, np.empty(0, np.int64)) for kind in graph.node_types])
-    found = sampler.sample(seeds, key, seed_time=times)
-    expected = expect(
-        graph, seeds, fanouts, key, replace=replace, disjoint=True, latest=latest, time=name,
-        until=until - strict,
-    )  # fmt: skip
-    assert_equal(graph, found, expected, True)
-    assert found.batch is not None
-    for kind in graph.edge_types:
-        source, _, target = kind
-        if name == "edge_time" and graph[kind].edge_time is not None:
-            seen = graph[kind].edge_time[found.edge[kind]]
-        elif name == "node_time" and graph[source].node_time is not None:
-            seen = graph[source].node_time[found.node[source][found.row[kind]]]
-        else:
-            continue
-        limit = until[found.batch[target][found.col[kind]]]
-        assert (seen < limit).all() if strict else (seen <= limit).all()
-
-
 def test_one_type_samples_like_a_homogeneous_graph(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     src, dst = rng.integers(0, 50, (2, 700))
@@ -377,16 +251,6 @@ def test_bidirectional() -> None:
     assert found.num_sampled_nodes is None
 
 
-def test_samplers_pickle_with_their_options(tmp_path: Path) -> None:
-    full_graph().save(tmp_path / "g")
-    graph = HeteroGraph.load(tmp_path / "g")
-    sampler = HeteroNeighborSampler(graph, [3, 2], weight_attr="edge_weight", time_attr="node_time")
-    copy = pickle.loads(pickle.dumps(sampler))
-    a, b = (s.sample({"post": [3]}, key=1) for s in (sampler, copy))
-    for kind in graph.edge_types:
-        np.testing.assert_array_equal(a.edge[kind], b.edge[kind])
-
-
 def test_times_of_two_dtypes_are_refused() -> None:
     times: Any = {"user": np.arange(40), "post": np.arange(60.0)}
     with pytest.raises(errors.InvalidArgumentError, match="int64 in one type and float64"):
@@ -397,8 +261,6 @@ def test_options_that_are_refused() -> None:
     graph = make_graph(node_time={"post": np.arange(60)})
     bad: list[tuple[Any, dict[str, Any], str]] = [
         ({("a", "b", "c"): [1]}, {}, r"'b', 'c'\) is no edge type"),
-        ({VOTES: [1], IN: [1, 2]}, {}, "has 1 hops, another edge type has 2"),
-        ({VOTES: [-2]}, {}, r"\[0\] = -2"),
         ([1], {"weight_attr": "w"}, "'w': no edge type has it"),
         ([1], {"time_attr": "t"}, "'t': no node type or edge type has it"),
     ]

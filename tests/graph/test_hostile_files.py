@@ -1,16 +1,14 @@
-"""Shapes and ids that no file of ours has, and files that change while they are asked."""
+"""Shapes, ids and names that no file of ours has."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.containers import damage_section
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _native as native
@@ -34,13 +32,16 @@ def test_shapes_that_no_array_can_have(tmp_path: Path, shape: tuple[int, ...]) -
 def test_the_edge_list_of_a_damaged_file_is_refused(tmp_path: Path, bad: int) -> None:
     path = tmp_path / "g.aeg"
     Graph.from_edges(3, [0, 1, 2], [1, 2, 0]).save(path)
-    file = native.NativeFile(path)
-    (section,) = [s for s in file.sections() if s.kind == native.SECTION_CSC_INDICES]
-    data = bytearray(path.read_bytes())
-    data[section.offset : section.offset + 4] = bad.to_bytes(4, "little")
-    path.write_bytes(data)
+    damage_section(path, (native.SECTION_CSC_INDICES,), bad.to_bytes(4, "little"))
     with pytest.raises(errors.CorruptFileError, match="run `aethergraph verify`"):
         Graph.load(path).edge_index()
+
+
+def test_slices_that_cannot_be() -> None:
+    store: Any = FeatureStore.from_array(np.zeros((3, 2)))
+    for index in (slice(None, None, 0), slice("a", "b")):
+        with pytest.raises(errors.InvalidArgumentError, match="cannot choose rows"):
+            store[index]
 
 
 def test_a_finished_writer_says_so(tmp_path: Path) -> None:
@@ -70,17 +71,6 @@ def test_an_interrupt_while_progress_is_shown_stops_the_work() -> None:
     assert len(calls) == 1
 
 
-def test_a_npy_file_of_the_same_shape_is_another_file(tmp_path: Path) -> None:
-    path = tmp_path / "x.npy"
-    np.save(path, np.zeros((4, 2)))
-    data = pickle.dumps(FeatureStore.load(path))
-    assert pickle.loads(data).shape == (4, 2)
-    np.save(tmp_path / "y.npy", np.ones((4, 2)))
-    (tmp_path / "y.npy").replace(path)
-    with pytest.raises(errors.FileChangedError):
-        pickle.loads(data)
-
-
 @pytest.mark.parametrize("bad", ["1", 1.0, float("nan"), object()])
 def test_keys_and_seeds_are_integers(graph: Graph, bad: Any) -> None:
     sampler = NeighborSampler(graph, [2])
@@ -88,18 +78,6 @@ def test_keys_and_seeds_are_integers(graph: Graph, bad: Any) -> None:
         sampler.sample([0], key=bad)
     with pytest.raises(errors.InvalidArgumentError, match="seed must be an integer"):
         NeighborSampler(graph, [2], seed=bad)
-
-
-def test_slices_and_paths_that_cannot_be(graph: Graph) -> None:
-    store: Any = FeatureStore.from_array(np.zeros((3, 2)))
-    for index in (slice(None, None, 0), slice("a", "b")):
-        with pytest.raises(errors.InvalidArgumentError, match="cannot choose rows"):
-            store[index]
-    use: Any
-    for use in (Graph.load, graph.save):
-        for path in (None, 3):
-            with pytest.raises(errors.InvalidArgumentError, match="not a file name"):
-                use(path)
 
 
 # ---- names that must not be written to --------------------------------------------------------
@@ -134,41 +112,3 @@ def test_names_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
     path = tmp_path / ("n" * (255 - len(name)) + name)
     SAVERS[name](path)
     assert list(tmp_path.iterdir()) == [path]
-
-
-# ---- other people's signal handlers -----------------------------------------------------------
-
-READS = {
-    "sample": "NeighborSampler(graph, [-1]).sample([nodes - 1])",
-    "in_neighbors": "graph.in_neighbors(nodes - 1)",
-    "degrees": "graph.in_degrees([nodes - 1])",
-    "gather": "features.gather([nodes - 1])",
-    "slice": "features[nodes - 2:]",
-    "verify": "graph.verify()",
-    "copy": "features.save(folder + '/copy.npy')",
-}
-
-
-@pytest.mark.parametrize("read", READS)
-def test_a_file_that_shrinks_under_another_signal_handler(tmp_path: Path, read: str) -> None:
-    """torch, in every worker process, and faulthandler replace the handler of the core."""
-    script = f"""
-import faulthandler, os, sys
-import numpy as np
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
-folder, nodes = sys.argv[1], 1 << 16
-Graph.from_edges(nodes, np.arange(nodes), np.arange(nodes)).save(folder + "/g")
-FeatureStore.from_array(np.ones((nodes, 8), np.float32)).save(folder + "/f")
-graph, features = Graph.load(folder + "/g", storage="mmap"), FeatureStore.load(folder + "/f")
-faulthandler.enable()
-for name in "gf":
-    os.truncate(folder + "/" + name, 4096)
-try:
-    {READS[read]}
-except errors.FileChangedError as error:
-    print("changed:", error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout[:8]) == (0, "changed:"), done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +49,7 @@ graphs = {
 }
 
 
-@examples(150)
+@examples(60)
 @given(**graphs)
 def test_rabbit_is_that_of_the_oracle(
     seed: int, nodes: int, edges: int, shape: str, layout: Any
@@ -65,7 +63,7 @@ def test_rabbit_is_that_of_the_oracle(
     assert perm.dtype == parts.dtype == np.int64
 
 
-@examples(60)
+@examples(30)
 @given(**graphs)
 def test_other_orders_are_those_of_the_oracle(
     seed: int, nodes: int, edges: int, shape: str, layout: Any
@@ -96,15 +94,15 @@ def community_graph(nodes: int) -> tuple[Graph, Ids, Ids]:
 
 
 def test_communities_are_found_by_one_thread_and_by_several() -> None:
-    graph, src, dst = community_graph(20_000)
+    graph, src, dst = community_graph(8000)
     perm, parts = graph.reorder_rabbit_with_partitions()
     alone = oracle.modularity(src, dst, parts)
-    assert alone > 0.75  # planted: 0.85 of the edges, in 400 blocks
+    assert alone > 0.75  # planted: 0.85 of the edges, in 160 blocks
     assert (np.diff(parts[perm]) >= 0).all() and parts.max() < 1000
     assert np.array_equal(parts, graph.rabbit_partitions())
     assert np.array_equal(perm, graph.reorder_rabbit())
     several, parts = graph.reorder_rabbit_with_partitions(num_threads=4)
-    assert np.array_equal(np.sort(several), np.arange(20_000))
+    assert np.array_equal(np.sort(several), np.arange(8000))
     assert (np.diff(parts[several]) >= 0).all()
     assert oracle.modularity(src, dst, parts) > 0.98 * alone
 
@@ -136,41 +134,14 @@ def lists_of(graph: Graph) -> native.RankLists:
     return native.rank_lists(numbered, ranked)
 
 
-@pytest.mark.parametrize("memory", [0, 4000, 10**9])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_edges_that_are_kept_in_a_file(memory: int, threads: int) -> None:
-    lists = lists_of(community_graph(5000)[0])
-    expected = native.rabbit_order(lists, 1)
-    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as mapped:
-        file.truncate(0)
-        for part in lists:
-            mapped.write(part.tobytes())
-        mapped.flush()
-        places = np.memmap(mapped, np.uint64, "r", 0, lists.places.shape)
-        neighbors = np.memmap(mapped, np.uint32, "r", places.nbytes, lists.neighbors.shape)
-        order, parts = native.rabbit_order(
-            native.RankLists(places, neighbors), threads, memory=memory, file=file.fileno()
-        )
-        size = os.fstat(file.fileno()).st_size
-    assert (size > 100_000) == (memory < 10_000)
-    assert np.array_equal(np.sort(order), np.arange(5000))
-    if threads == 1:
-        assert np.array_equal(order, expected[0]) and np.array_equal(parts, expected[1])
-
-
 def test_damaged_lists_and_files_are_told(tmp_path: Path) -> None:
     lists = lists_of(community_graph(1000)[0])
     bad = lists.neighbors.copy()
     bad[17] = 1000
-    for make in (
-        lambda some: native.rabbit_order(some, 1),
-        native.bfs_order,
-        lambda some: native.gorder_order(some, 5),
-    ):
-        with pytest.raises(CorruptFileError, match="entry 17 of the lists is 1000"):
-            make(native.RankLists(lists.places, bad))
-        with pytest.raises(CorruptFileError, match="places of the lists"):
-            make(native.RankLists(lists.places[::-1].copy(), lists.neighbors))
+    with pytest.raises(CorruptFileError, match="entry 17 of the lists is 1000"):
+        native.rabbit_order(native.RankLists(lists.places, bad), 1)
+    with pytest.raises(CorruptFileError, match="places of the lists"):
+        native.bfs_order(native.RankLists(lists.places[::-1].copy(), lists.neighbors))
     with open(tmp_path / "read-only", "wb") as file, open(tmp_path / "read-only", "rb") as reader:
         file.close()
         with pytest.raises(OSError, match="cannot write"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.strategies import examples
 
-from aethergraph import Graph, HeteroGraph, NeighborSampler
+from aethergraph import FeatureStore, Graph, HeteroGraph
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from aethergraph.sampling import ContextSampler
 
@@ -111,22 +111,7 @@ def test_out_edges_are_looked_at_again() -> None:
         ContextSampler(graph.permute({}), **options)
 
 
-def test_samples_map_back() -> None:
-    graph = make(4, 200, 2000, "csc", "none", False)
-    perm = graph.reorder_rabbit()
-    moved = graph.permute(perm)
-    new = np.argsort(perm)
-    seeds = np.array([3, 17, 90])
-    before = NeighborSampler(graph, [-1, -1]).sample(seeds)
-    after = NeighborSampler(moved, [-1, -1]).sample(new[seeds])
-    assert np.array_equal(perm[after.node], before.node)
-    assert np.array_equal(after.row, before.row) and np.array_equal(after.col, before.col)
-    assert np.array_equal(moved.features.gather(after.node), graph.features.gather(before.node))  # type: ignore[union-attr]
-
-
 def test_bfloat16_rows_stay_what_they_are() -> None:
-    from aethergraph import FeatureStore
-
     graph = Graph.from_edges(3, [0, 1], [1, 2])
     bits = np.arange(6, dtype=np.uint16).reshape(3, 2)
     graph.features = FeatureStore.from_array(bits, dtype="bfloat16")

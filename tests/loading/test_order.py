@@ -31,6 +31,14 @@ def random_graph(num_nodes: int) -> Graph:
     return Graph.from_edges(num_nodes, src, dst)
 
 
+def group_of(world_size: int, rank: int) -> Any:
+    """Return what stands for torch.distributed in a process of a group."""
+    return SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True,
+        get_world_size=lambda: world_size, get_rank=lambda: rank,
+    )  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
@@ -131,11 +139,7 @@ def test_shares_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(InvalidArgumentError, match="last_round"):
         as_share_of_batches(0, 2, "pad")
     assert as_share_of_batches(None, "auto") == Share(0, 1)
-    group = SimpleNamespace(
-        is_available=lambda: True, is_initialized=lambda: True,
-        get_world_size=lambda: 3, get_rank=lambda: 2,
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group_of(3, 2))
     assert as_share_of_batches(None, "auto") == as_share_of_batches(None, 3) == Share(2, 3)
     assert as_share_of_batches(None, None) == Share(0, 1)
     with pytest.raises(InvalidArgumentError, match=r"torch\.distributed has 3 ranks"):
@@ -144,17 +148,12 @@ def test_shares_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_group_may_come_after_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lightning takes loaders before it starts its processes."""
-    monkeypatch.setitem(sys.modules, "torch.distributed", None)
     graph = random_graph(50)
     options: dict[str, Any] = {"batch_size": 10, "world_size": "auto"}
     early, used = (SubgraphLoader(graph, [2], **options) for _ in range(2))
     batches = partition_aligned_batches(np.arange(50), 10, world_size="auto")
     assert len(early) == len(list(used)) == len(batches) == 5
-    group = SimpleNamespace(
-        is_available=lambda: True, is_initialized=lambda: True,
-        get_world_size=lambda: 3, get_rank=lambda: 2,
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group_of(3, 2))
     for loader in (early, used):
         assert [len(loader), [b.seeds[0] for b in loader]] == [2, [20, 0]]
     assert len(batches) == len(list(batches)) == 2
@@ -164,7 +163,6 @@ def test_a_group_may_come_after_the_loader(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_processes_without_a_group_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under torchrun each of them would train on all batches."""
-    monkeypatch.setitem(sys.modules, "torch.distributed", None)
     graph = random_graph(50)
     monkeypatch.setenv("WORLD_SIZE", "2")
     loader = SubgraphLoader(graph, [2], batch_size=10, world_size="auto")

@@ -7,9 +7,6 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.disks import small_disk
 from support.strategies import examples
+from support.threads import run_together
 
 from aethergraph import FeatureStore, Graph, errors
 from aethergraph import _native as native
@@ -68,15 +67,11 @@ def packed_path(store: FeatureStore, lists: Lists, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
-@pytest.mark.parametrize("hot_budget", [0, 511, "64K", "1G"])
-@pytest.mark.parametrize("memory_budget", [40_000, "64M"])
 def test_batches_are_those_of_gather(
-    path: Path, rows: Any, lists: Lists, tmp_path: Path, storage: Any, hot_budget: Any,
-    memory_budget: Any,
-) -> None:  # fmt: skip
+    path: Path, rows: Any, lists: Lists, tmp_path: Path, storage: Any
+) -> None:
     store = FeatureStore.load(path, storage)
-    options = {"hot_budget": hot_budget, "memory_budget": memory_budget}
-    pack(iter(lists), store, tmp_path / "epoch", **options)
+    pack(iter(lists), store, tmp_path / "epoch", hot_budget="64K", memory_budget=40_000)
     packed = PackedFeatures.load(tmp_path / "epoch")
     assert packed.num_batches == len(lists)
     for number in np.random.default_rng(2).permutation(len(lists)):
@@ -234,27 +229,21 @@ def test_loaders_that_repeat_the_epoch_are_served(tmp_path: Path) -> None:
 @pytest.mark.forks
 def test_threads_forks_and_pickles(packed_path: Path, rows: Any, lists: Lists) -> None:
     packed = PackedFeatures.load(packed_path)
-    wrong: list[BaseException] = []
 
-    def use(found: PackedFeatures) -> None:
-        try:
-            for ids in lists * 5:  # not np.testing: a thread may be importing it during the fork
-                assert np.array_equal(found.gather(ids), rows[ids])
-        except BaseException as error:
-            wrong.append(error)
+    def serves(source: PackedFeatures) -> bool:
+        # not np.testing: a thread may be importing it during the fork
+        return all(np.array_equal(source.gather(ids), rows[ids]) for ids in lists * 5)
 
-    threads = [threading.Thread(target=use, args=(packed,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    child = os.fork()
-    if child == 0:
-        use(packed)
-        os._exit(len(wrong))
-    assert os.waitpid(child, 0)[1] == 0
-    for thread in threads:
-        thread.join()
-    use(pickle.loads(pickle.dumps(packed)))
-    assert wrong == []
+    def use(is_forking: bool) -> bool:
+        if not is_forking:
+            return serves(packed)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if serves(packed) else 1)
+        return os.waitpid(child, 0)[1] == 0
+
+    assert run_together(use, [False, False, True, False]) == [True] * 4
+    assert serves(pickle.loads(pickle.dumps(packed)))
     assert packed.stats().batches == 3 * 5 * len(lists)
 
 
@@ -298,7 +287,7 @@ def test_another_store_is_refused(packed_path: Path, path: Path, rows: Any) -> N
         PackedFeatures.load(packed_path, features=FeatureStore.load(path))
 
 
-@pytest.mark.parametrize("count", [1, 2, 100, 256, 257, 2000])
+@pytest.mark.parametrize("count", [1, 256, 257, 2000])
 def test_another_array_is_refused(count: int, tmp_path: Path, rows: Any) -> None:
     mine = FeatureStore.from_array(rows[:count])
     where = tmp_path / "epoch"
@@ -389,38 +378,6 @@ def test_what_is_interrupted_leaves_the_old_file(
     assert sorted(os.listdir(packed_path.parent)) == there
 
 
-KILLED = """
-import sys, time
-import numpy as np
-from aethergraph import FeatureStore
-from aethergraph.packing import pack
-def progress(done, total):
-    if done > total // 2:
-        print("half", flush=True)
-        time.sleep(60)
-store = FeatureStore.load(sys.argv[1])
-pack([np.arange(2000)[::-1], [5]], store, sys.argv[2], hot_budget=0, memory_budget=300_000,
-     progress=progress)
-"""
-
-
-def test_a_kill_leaves_the_old_file(packed_path: Path, path: Path) -> None:
-    before, there = packed_path.read_bytes(), sorted(os.listdir(packed_path.parent))
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path), str(packed_path)], stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"half\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
-    assert packed_path.read_bytes() == before
-    left = set(os.listdir(packed_path.parent)) - set(there)
-    assert [name.endswith(".aether-tmp") for name in left] == [True]
-    pack([[1]], FeatureStore.load(path), packed_path)
-    assert sorted(os.listdir(packed_path.parent)) == there
-
-
 def test_a_full_disk(
     packed_path: Path, store: FeatureStore, lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,12 +400,7 @@ def test_a_full_disk(
 
 
 def test_no_room_for_the_notes(tmp_path: Path, rows: Any) -> None:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small file system needs root")
-    try:
+    with small_disk(tmp_path / "disk", "1M") as folder:
         store = FeatureStore.from_array(rows)
         with pytest.raises(errors.DiskFullError, match="cannot be noted here: No space") as caught:
             pack([np.arange(2000)] * 100, store, folder / "epoch")
@@ -458,8 +410,6 @@ def test_no_room_for_the_notes(tmp_path: Path, rows: Any) -> None:
         assert os.listdir(folder) == []
         pack([np.arange(500)] * 2, store, folder / "epoch", hot_budget=0)
         assert os.listdir(folder) == ["epoch"]
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_rows_that_change_while_they_are_packed(path: Path, lists: Lists, tmp_path: Path) -> None:
@@ -544,7 +494,7 @@ def test_places_that_do_not_exist_are_told(store: FeatureStore, tmp_path: Path) 
         packed.verify()
 
 
-@pytest.mark.parametrize("count", [1, 7, 9, 900])
+@pytest.mark.parametrize("count", [7, 9, 900])
 def test_another_count_of_ids_than_those_packed_is_told(
     store: FeatureStore, tmp_path: Path, rewrite_container: Any, count: int
 ) -> None:
@@ -617,7 +567,7 @@ def test_verify_compares_batches_with_their_index(
 
 
 def test_memory_stays_within_the_budget(tmp_path: Path, run_python: Any) -> None:
-    """Packing 64 MB of rows with 8 MB, and using them with what Packing says."""
+    """Packing 40 MB of rows with 8 MB, and using them with what Packing says."""
     if os.environ.get("AETHERGRAPH_EXPECT_SANITIZER"):
         pytest.skip("a sanitizer's allocator keeps what is freed: ./scripts/test.sh python")
     script = """
@@ -632,7 +582,7 @@ def watch(*_):
     global most
     most = max(most, peak())
 store = FeatureStore.load(folder + "rows.npy", "uring", memory_budget="2M")
-lists = np.array_split(np.random.default_rng(0).permutation(32_000), 32)
+lists = np.array_split(np.random.default_rng(0).permutation(20_000), 20)
 store.gather([1]); before = most = peak()
 with Packing(lists, store, folder + "epoch", hot_budget=0, memory_budget="8M") as packing:
     packing.save(watch)
@@ -643,7 +593,7 @@ for ids in lists:
     packed.gather(ids)
 print("done")
 """
-    np.save(tmp_path / "rows.npy", np.zeros((32_000, 512), np.float32))
+    np.save(tmp_path / "rows.npy", np.zeros((20_000, 512), np.float32))
     assert run_python(script, str(tmp_path)).stdout == "done\n"
 
 

@@ -1,11 +1,13 @@
-"""Reading ranges of a file: every tier against plain slices of its bytes."""
+"""Reading ranges of a file: every tier against plain slices of its bytes.
+
+Faults, threads, forks and queues are tested in C: native/tests/test_io*.c.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.strategies import examples
 
 from aethergraph import errors
 from aethergraph._native import FileReader, io_problem
@@ -23,16 +26,8 @@ pytestmark = pytest.mark.any_python
 
 SIZE = 300_001
 CONTENT = np.random.default_rng(4).integers(0, 256, SIZE).astype(np.uint8)
-MODES = [
-    pytest.param(
-        tier, direct,
-        id=f"{tier}-{'direct' if direct else 'cached'}",
-        marks=pytest.mark.skipif(io_problem(tier) is not None, reason=str(io_problem(tier))),
-    )
-    for tier in ("uring", "pread")
-    for direct in (True, False)
-]  # fmt: skip
-modes = pytest.mark.parametrize(("tier", "direct"), MODES)
+TIERS = [tier for tier in ("uring", "pread") if io_problem(tier) is None]
+past_and_through_the_page_cache = pytest.mark.parametrize("direct", [True, False])
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +57,11 @@ def range_lists(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     return offsets, lengths
 
 
-@modes
-@given(ranges=range_lists(), depth=st.sampled_from([0, 1, 3, 256]))
+@examples(80)
+@given(
+    tier=st.sampled_from(TIERS), direct=st.booleans(), ranges=range_lists(),
+    depth=st.sampled_from([0, 1, 3, 256]),
+)  # fmt: skip
 def test_random_ranges(
     path: Path, tier: str, direct: bool, ranges: tuple[list[int], list[int]], depth: int
 ) -> None:
@@ -72,11 +70,12 @@ def test_random_ranges(
         assert reader.stats().requests == len(ranges[0])
 
 
-@modes
+@examples(100)
 @given(
+    tier=st.sampled_from(TIERS), direct=st.booleans(),
     offset=st.integers(-5, 2 * SIZE) | st.sampled_from([-(2**63), 2**63 - 1]),
     length=st.integers(0, 2 * SIZE) | st.sampled_from([2**63 - 1]),
-)
+)  # fmt: skip
 def test_ranges_beyond_the_end(
     path: Path, tier: str, direct: bool, offset: int, length: int
 ) -> None:
@@ -89,9 +88,9 @@ def test_ranges_beyond_the_end(
         assert caught.value.position == 1 and caught.value.value == offset
 
 
-@modes
-def test_into_an_array(path: Path, tier: str, direct: bool) -> None:
-    with FileReader(path, tier=tier, direct=direct) as reader:
+@past_and_through_the_page_cache
+def test_into_an_array(path: Path, direct: bool) -> None:
+    with FileReader(path, direct=direct) as reader:
         offsets = np.arange(0, 40 * 4096, 4096)[::-1]
         out = buffer_alloc(41 * 4096)
         out[:] = 0xEE
@@ -147,11 +146,11 @@ def test_arguments_that_are_refused(path: Path, tmp_path: Path) -> None:
             FileReader(path, depth=depth)
 
 
-@modes
-def test_a_file_that_shrinks(tmp_path: Path, tier: str, direct: bool) -> None:
+@past_and_through_the_page_cache
+def test_a_file_that_shrinks(tmp_path: Path, direct: bool) -> None:
     name = tmp_path / "shrinks.bin"
     CONTENT.tofile(name)
-    with FileReader(name, tier=tier, direct=direct) as reader:
+    with FileReader(name, direct=direct) as reader:
         os.truncate(name, 100_001)
         for ranges in ([100_000], [0, 100_000]):  # what is there still is of a changed file, too
             with pytest.raises(errors.FileChangedError, match=r"shrinks\.bin") as caught:
@@ -159,9 +158,9 @@ def test_a_file_that_shrinks(tmp_path: Path, tier: str, direct: bool) -> None:
             assert caught.value.position == 100_001
 
 
-@modes
-def test_progress_and_interruption(path: Path, tier: str, direct: bool) -> None:
-    with FileReader(path, tier=tier, direct=direct) as reader:
+@past_and_through_the_page_cache
+def test_progress_and_interruption(path: Path, direct: bool) -> None:
+    with FileReader(path, direct=direct) as reader:
         seen: list[tuple[int, int]] = []
         reader.read([0] * 20, SIZE, progress=lambda *now: seen.append(now))
         assert seen[-1] == (20 * SIZE, 20 * SIZE)
@@ -172,64 +171,6 @@ def test_progress_and_interruption(path: Path, tier: str, direct: bool) -> None:
         with pytest.raises(KeyboardInterrupt):
             reader.read(np.zeros(2000, np.int64), SIZE, progress=interrupt)
         np.testing.assert_array_equal(reader.read([5], 9), CONTENT[5:14])
-
-
-@modes
-def test_threads_share_a_reader(path: Path, tier: str, direct: bool) -> None:
-    wrong: list[int] = []
-    with FileReader(path, tier=tier, direct=direct) as reader:
-
-        def work(seed: int) -> None:
-            rng = np.random.default_rng(seed)
-            for _ in range(10):
-                offsets = rng.integers(0, SIZE - 3000, 100)
-                lengths = rng.integers(0, 3000, 100)
-                if not np.array_equal(reader.read(offsets, lengths), slices(offsets, lengths)):
-                    wrong.append(seed)
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert reader.stats().requests == 6 * 10 * 100
-    assert wrong == []
-
-
-@pytest.mark.forks
-@modes
-def test_parent_and_child_read_on(
-    path: Path, tier: str, direct: bool, run_python: Callable[..., Any]
-) -> None:
-    done = run_python(
-        """
-        import os, sys
-        import numpy as np
-        from aethergraph._native import FileReader
-        path, tier, direct = sys.argv[1:]
-        content = np.fromfile(path, np.uint8)
-        reader = FileReader(path, tier=tier, direct=direct == "True")
-        offsets = np.random.default_rng(1).integers(0, len(content) - 5000, 300)
-
-        def right():
-            parts = reader.read(offsets, 4321).reshape(300, 4321)
-            return all((parts[i] == content[a : a + 4321]).all() for i, a in enumerate(offsets))
-
-        assert right()
-        children = []
-        for _ in range(3):
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if right() and right() else 1)
-            children.append(child)
-            assert right()
-        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
-        assert right()
-        print("fine")
-        """,
-        str(path), tier, str(direct),
-    )  # fmt: skip
-    assert done.stdout == "fine\n"
 
 
 def test_the_environment_chooses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,26 +88,30 @@ def assert_equal(one: Contexts, two: Contexts) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
 
 
-@examples(120)
+@examples(60)
 @given(
     seed=st.integers(0, 2**32), key=keys, budget=st.integers(1, 120), fanout=st.integers(0, 12),
-    times=st.sampled_from(["node", "edge", "none"]), last=st.booleans(), data=st.data(),
+    times=st.sampled_from(["node", "edge", "none"]), last=st.booleans(), strict=st.booleans(),
+    data=st.data(),
 )  # fmt: skip
 def test_equal_to_the_oracle(
-    seed: int, key: int, budget: int, fanout: int, times: str, last: bool, data: st.DataObject
-) -> None:
+    seed: int, key: int, budget: int, fanout: int, times: str, last: bool, strict: bool,
+    data: st.DataObject,
+) -> None:  # fmt: skip
     graph = make_graph(seed, times=times)
     strategy: Any = "last" if last and times != "none" else "uniform"
     time_attr = None if times == "none" else f"{times}_time"
+    strict = strict and times != "none"
     sampler = ContextSampler(
-        graph, budget=budget, fanout=fanout, time_attr=time_attr, temporal_strategy=strategy
-    )
+        graph, budget=budget, fanout=fanout, time_attr=time_attr, temporal_strategy=strategy,
+        strict=strict,
+    )  # fmt: skip
     seeds = data.draw(st.lists(st.integers(0, 39), min_size=1, max_size=4))
     when = data.draw(st.lists(st.integers(-1, 51), min_size=len(seeds), max_size=len(seeds)))
     given_times = None if time_attr is None else {"user": when}
     found = sampler.sample({"user": seeds}, given_times, key)
     number = graph.node_types.index("user")
-    known = None if time_attr is None else when
+    known = None if time_attr is None else [time - strict for time in when]
     assert_rows(found, sampler, [(number, s) for s in seeds], known, key)
 
 
@@ -198,34 +202,7 @@ def test_many_parents_by_one_key_in_time() -> None:
             assert sorted(own.tolist()) == sorted(set(edges[BOUGHT][1][seen].tolist()))
 
 
-@pytest.mark.parametrize("times", ["edge", "none"])
-def test_one_parent_many_times(tmp_path: Path, times: str) -> None:
-    """Lists of parents longer than the budget, that hold few distinct ones."""
-    rng = np.random.default_rng(9)
-    degrees = [700, 290, 40, 3, 0]
-    orders = np.repeat(np.arange(5), degrees)
-    users = rng.choice(6, len(orders), p=[0.9, 0.09, 0.004, 0.003, 0.002, 0.001])
-    users = users[np.lexsort((users, orders))]  # ties in time are in the oracle's order
-    counts, when = {"user": 6, "order": 5}, rng.integers(0, 50, len(orders))
-    given: dict[str, Any] = {"edge_time": {BOUGHT: when}} if times == "edge" else {}
-    made = HeteroGraph.from_edges({BOUGHT: (orders, users)}, counts, add_reverse=True, **given)
-    made.save(tmp_path / "g.aeg")
-    seeds = {"order": np.arange(5)}
-    until = {"order": np.full(5, 45)} if given else None
-    for budget in range(1, 12):
-        options: dict[str, Any] = {
-            "budget": budget, "fanout": 2, "time_attr": "edge_time" if given else None
-        }  # fmt: skip
-        sampler = ContextSampler(made, **options)
-        found = sampler.sample(seeds, until, 3)
-        number = made.node_types.index("order")
-        assert_rows(found, sampler, [(number, i) for i in range(5)], [45] * 5 if given else None, 3)
-        with HeteroGraph.load(tmp_path / "g.aeg", storage="uring") as other:
-            assert_equal(ContextSampler(other, **options).sample(seeds, until, 3), found)
-
-
-@pytest.mark.parametrize("strategy", ["last", "uniform"])
-@pytest.mark.parametrize("times", ["node", "edge"])
+@pytest.mark.parametrize(("strategy", "times"), [("last", "node"), ("uniform", "edge")])
 def test_threads_storage_and_other_seeds_do_not_show(
     tmp_path: Path, strategy: Any, times: str
 ) -> None:
@@ -245,27 +222,6 @@ def test_threads_storage_and_other_seeds_do_not_show(
     np.testing.assert_array_equal(alone.node[0], expected.node[17])
     copy = pickle.loads(pickle.dumps(ContextSampler(graph, **options)))
     assert_equal(copy.sample(seeds, given, 9), expected)
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_nothing_is_later_than_the_seed(strict: bool) -> None:
-    graph = make_graph(6)
-    sampler = ContextSampler(
-        graph, budget=200, fanout=20, time_attr="node_time", strict=strict,
-        temporal_strategy="uniform",
-    )  # fmt: skip
-    users = np.arange(40)
-    found = sampler.sample({"user": users}, {"user": users + 1}, 1)
-    rows = 0
-    for number, name in enumerate(graph.node_types):
-        times = graph[name].node_time
-        if times is None:
-            continue
-        for i in users:
-            own = found.node[i, 1:][found.node_type[i, 1:] == number]
-            assert (times[own] < i + 1 + (not strict)).all()
-            rows += len(own)
-    assert rows > 400
 
 
 def test_seeds_take_the_time_of_their_row() -> None:
@@ -339,12 +295,12 @@ def test_children_and_their_order_are_uniform() -> None:
     for fanout in (4, 9):
         sampler = ContextSampler(star(9), budget=3, fanout=fanout)
         pairs: Ids = np.zeros(81, np.int64)
-        for key in range(7200):
+        for key in range(1800):
             first, second = sampler.sample({"user": [0]}, key=key).node[0, 1:3]
             pairs[first * 9 + second] += 1
         distinct = pairs.reshape(9, 9)[~np.eye(9, dtype=bool)]
-        assert distinct.sum() == 7200
-        assert abs(chi_square(distinct, 100.0)) < 4
+        assert distinct.sum() == 1800
+        assert abs(chi_square(distinct, 25.0)) < 4
 
 
 def test_a_hub_is_cut_to_its_latest_children() -> None:

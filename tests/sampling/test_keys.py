@@ -44,19 +44,6 @@ def test_different_parts_give_different_keys(a: list[int], b: list[int]) -> None
     assert 0 <= mix_key(*a) < 2**64
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), st.randoms())
-def test_hashes_depend_on_values_order_and_length(ids: list[int], random: object) -> None:
-    array = np.array(ids, np.int64)
-    value = hash_ids(array)
-    assert value == hash_ids(array.copy()) == hash_ids(np.repeat(array, 2)[::2])
-    assert value != hash_ids(np.append(array, 0))
-    if len(ids) > 1 and ids[0] != ids[-1]:
-        assert value != hash_ids(array[::-1])
-    if ids:
-        array[0] ^= 1
-        assert value != hash_ids(array)
-
-
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30))
 def test_hashes_are_the_salted_sum(ids: list[int]) -> None:
     total = sum(mix64(id_ + (i + 1) * 0x9E3779B97F4A7C15) for i, id_ in enumerate(ids))
@@ -96,14 +83,13 @@ def test_keys_are_spread() -> None:
     assert abs(np.unpackbits(flipped.view(np.uint8)).mean() - 0.5) < 0.01
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 1000])
-def test_permutations(count: int) -> None:
-    orders = [permutation(count, key) for key in range(5)]
-    for order in orders:
-        assert order.dtype == np.int64
-        np.testing.assert_array_equal(np.sort(order), np.arange(count))
-    if count == 1000:
-        assert len({tuple(order.tolist()) for order in orders}) == 5
+def test_permutations() -> None:
+    for count in (0, 1, 2, 1000):
+        orders = [permutation(count, key) for key in range(5)]
+        for order in orders:
+            assert order.dtype == np.int64
+            np.testing.assert_array_equal(np.sort(order), np.arange(count))
+    assert len({tuple(order.tolist()) for order in orders}) == 5
 
 
 def test_every_order_is_as_likely() -> None:

@@ -1,11 +1,13 @@
-"""The sampler: equal to the oracle in every mode, and to itself everywhere."""
+"""The sampler: equal to the oracle in every mode, and to itself everywhere.
+
+That storage changes nothing and that samples stay as they are: test_golden_samples.py. What
+every sampler does (purity, pickles, forks, chances of pairs and trees): contracts/test_samplers.py.
+"""
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,116 +17,89 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.graphs import make_graph
 from support.strategies import Ids, assert_same_subgraph, chi_square, edge_lists, examples
+from support.threads import run_together
 
-from aethergraph import Graph, NeighborSampler, errors, set_num_threads
+from aethergraph import Graph, NeighborSampler, set_num_threads
 from aethergraph import _native as native
 from aethergraph.sampling.engine import NativeEngine
 from aethergraph.testing import oracle
 
 MODES = ["directional", "bidirectional", "induced"]
-keys = st.integers(0, 2**64 - 1)
-fanouts = st.lists(st.integers(-1, 12), max_size=4)
+WEIGHTS = np.array([0.0, 0.25, 1.0, 3.5, 1e-30, 1e30])
 
 
-@examples(300)
+@examples(200)
 @given(
     edges=edge_lists(),
-    fanouts=fanouts,
-    key=keys,
+    fanouts=st.lists(st.integers(-1, 12), max_size=4),
+    key=st.integers(0, 2**64 - 1),
     replace=st.booleans(),
     disjoint=st.booleans(),
     layered=st.booleans(),
     mode=st.sampled_from(MODES),
+    weighting=st.sampled_from([None, np.float32, np.float64]),
+    strategy=st.sampled_from([None, "uniform", "last"]),
+    excluded=st.sampled_from([None, 0.0, 0.05, 0.5, 1.0]),
     threads=st.sampled_from([0, 1, 2, 8]),
     data=st.data(),
 )
 def test_equal_to_the_oracle(
     edges: tuple[int, Ids, Ids], fanouts: list[int], key: int, replace: bool, disjoint: bool,
-    layered: bool, mode: Any, threads: int, data: st.DataObject,
+    layered: bool, mode: Any, weighting: Any, strategy: Any, excluded: float | None, threads: int,
+    data: st.DataObject,
 ) -> None:  # fmt: skip
     num_nodes, src, dst = edges
+    rng = np.random.default_rng(key)
     node = st.integers(0, max(0, num_nodes - 1))
-    seeds = data.draw(st.lists(node, max_size=12 if num_nodes else 0))
-    disjoint = disjoint and mode != "induced"
-    layered = layered and mode != "bidirectional"
-    graph = Graph.from_edges(num_nodes, src, dst)
+    seeds = np.array(data.draw(st.lists(node, max_size=12 if num_nodes else 0)), np.int64)
+    layered = layered and mode != "bidirectional" and strategy is None
+    options: dict[str, Any] = {"replace": replace, "subgraph_type": mode, "layered": layered}
+    values: dict[str, Any] = {}
+    if weighting is not None:
+        values["edge_weight"] = rng.choice(WEIGHTS, len(src)).astype(weighting)
+    until = None
+    if strategy is not None:
+        values["edge_time"] = rng.integers(0, 5, len(src))
+        until = rng.integers(0, 5, len(seeds))
+    graph = Graph.from_edges(num_nodes, src, dst, **values)
+    exclude = None
+    if excluded is not None:
+        exclude = rng.permutation(np.flatnonzero(rng.random(len(src)) < excluded))
     sampler = NeighborSampler(
-        graph, fanouts, replace=replace, disjoint=disjoint, subgraph_type=mode, num_threads=threads,
-        layered=layered,
+        graph, fanouts, disjoint=disjoint, num_threads=threads,
+        weight_attr=None if weighting is None else "edge_weight",
+        **({} if until is None else {"time_attr": "edge_time", "temporal_strategy": strategy}),
+        **options,
     )  # fmt: skip
     expected = oracle.sample(
-        *graph.csc(), seeds, fanouts, key, replace=replace, disjoint=disjoint, subgraph_type=mode,
-        layered=layered,
+        *graph.csc(), seeds, fanouts, key, disjoint=disjoint or until is not None,
+        weight=graph.edge_weight, exclude=exclude,
+        **({} if until is None else {"time": graph.edge_time, "until": until}),
+        latest=strategy == "last", **options,
     )  # fmt: skip
-    assert_same_subgraph(sampler.sample(seeds, key), expected)
-    assert_same_subgraph(sampler.sample(seeds, key), expected)  # scratch memory leaves no trace
+    for _ in range(2):  # scratch memory leaves no trace
+        found = sampler.sample(seeds, key, seed_time=until, exclude=exclude)
+        assert_same_subgraph(found, expected)
+    assert exclude is None or not np.isin(found.edge, exclude).any()
+    assert weighting is None or mode == "induced" or (graph.edge_weight[found.edge] > 0).all()
 
 
 @pytest.mark.any_python
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("disjoint", [False, True])
-def test_large_lists_equal_the_oracle(replace: bool, disjoint: bool, num_threads: int) -> None:
+def test_large_lists_equal_the_oracle(replace: bool, disjoint: bool) -> None:
     """Hubs: each way of drawing distinct positions, and hops that run in parallel."""
     rng = np.random.default_rng(9)
     src = rng.integers(0, 3000, 60_000)
     dst = np.concatenate([np.zeros(20_000, int), np.ones(5_000, int), rng.integers(2, 40, 35_000)])
     graph = Graph.from_edges(3000, src, dst)
+    options = {"replace": replace, "disjoint": disjoint}
     for fan in ([200, 60], [40, -1], [19_999, 3], [20_001]):
         seeds = np.array([0, 1, 5, 0, 39])
-        sampler = NeighborSampler(
-            graph, fan, replace=replace, disjoint=disjoint, num_threads=num_threads
-        )
-        expected = oracle.sample(*graph.csc(), seeds, fan, 77, replace=replace, disjoint=disjoint)
-        assert_same_subgraph(sampler.sample(seeds, 77), expected)
-
-
-def test_the_generator_equals_the_oracle() -> None:
-    cases = [(0, 0, 0, 0, 0), (7, 3, 0, 2**40, 11), (2**64 - 1, 9, 0, 1, 2**32), (5, 1, 3, 9, 2)]
-    for key, hop, relation, node, seed in cases:
-        start = oracle.stream_start(key, hop, node, seed, relation)
-        expected = [oracle.stream_draw(start, i) for i in range(20)]
-        assert native.rng_draws(key, hop, relation, node, seed, 20).tolist() == expected
-
-
-def test_recorded_samples_stay_as_they_are() -> None:
-    """A sample is a pure function: these values may never change."""
-    src = np.repeat(np.arange(10), 10)
-    dst = np.tile(np.arange(10), 10)
-    graph = Graph.from_edges(10, src, dst)
-    found = NeighborSampler(graph, [3, 2]).sample([4, 9], key=42)
-    assert found.node.tolist() == GOLDEN_NODE
-    assert found.edge.tolist() == GOLDEN_EDGE
-    repeated = NeighborSampler(graph, [3], replace=True, disjoint=True).sample([4, 4], key=42)
-    assert repeated.edge.tolist() == GOLDEN_DISJOINT
-
-
-GOLDEN_NODE = [4, 9, 2, 3, 8, 0, 6, 1]
-GOLDEN_EDGE = [42, 43, 48, 92, 90, 99, 26, 29, 31, 33, 81, 83, 0, 2]
-GOLDEN_DISJOINT = [46, 40, 43, 48, 45, 48]
-
-
-def test_a_layered_sample_draws_for_all_nodes_in_every_hop() -> None:
-    """Hop by hop; what a node draws in a hop is what it draws there without ``layered``."""
-    graph = make_graph()
-    seeds = np.array([3, 50, 3, 7])
-    plain = NeighborSampler(graph, [4, 3, 2]).sample(seeds, key=6)
-    layered = NeighborSampler(graph, [4, 3, 2], layered=True).sample(seeds, key=6)
-    assert plain.num_sampled_edges is not None and layered.num_sampled_edges is not None
-    assert layered.num_sampled_nodes is not None
-    ends = np.cumsum(layered.num_sampled_nodes)
-    degrees = np.minimum(graph.in_degrees(layered.node), 3)
-    starts = np.cumsum([0, *layered.num_sampled_edges])
-    second = slice(starts[1], starts[2])
-    np.testing.assert_array_equal(
-        np.bincount(layered.col[second], minlength=len(degrees))[: ends[1]], degrees[: ends[1]]
-    )
-    first = 0
-    for hop, count in enumerate(plain.num_sampled_edges):
-        whole = set(layered.edge[starts[hop] : starts[hop + 1]].tolist())
-        assert set(plain.edge[first : first + count].tolist()) <= whole
-        first += count
-    with pytest.raises(errors.InvalidArgumentError, match="layered"):
-        NeighborSampler(graph, [4], layered=True, subgraph_type="bidirectional")
+        expected = oracle.sample(*graph.csc(), seeds, fan, 77, **options)
+        for num_threads in (1, 2, 8):
+            sampler = NeighborSampler(graph, fan, num_threads=num_threads, **options)
+            assert_same_subgraph(sampler.sample(seeds, 77), expected)
 
 
 @given(edge_lists(max_nodes=30, max_edges=80), st.integers(0, 3), st.booleans(), st.integers(0, 99))
@@ -149,18 +124,6 @@ def test_layers_in_compressed_form_are_the_same_sample(
     assert [len(offsets) - 1 for offsets in layers.offsets[0]] == nodes.tolist()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_storage_changes_nothing(graph: Graph, tmp_path: Path, mode: Any) -> None:
-    path = tmp_path / "g.aeg"
-    graph.save(path)
-    seeds = np.arange(0, 200, 3)
-    expected = NeighborSampler(graph, [10, 5], subgraph_type=mode).sample(seeds, key=5)
-    for storage in ("mmap", "memory", "auto"):
-        loaded = Graph.load(path, storage=storage)  # type: ignore[arg-type]
-        found = NeighborSampler(loaded, [10, 5], subgraph_type=mode).sample(seeds, key=5)
-        assert_same_subgraph(found, expected)
-
-
 def test_disjoint_trees_in_a_graph_of_many_nodes() -> None:
     """Tree and node together take more than 32 bits."""
     num_nodes = 1 << 22
@@ -180,19 +143,10 @@ def test_duplicate_seeds_get_the_same_edges() -> None:
     assert found.num_sampled_nodes == [3, 2]
 
 
-def test_a_node_draws_the_same_from_any_batch(graph: Graph) -> None:
-    """The stream of a node does not depend on the other seeds."""
-    sampler = NeighborSampler(graph, [4])
-    alone = sampler.sample([7], key=3).edge.tolist()
-    beside = sampler.sample([3, 7, 11], key=3)
-    assert beside.edge[beside.col == 1].tolist() == alone
-
-
 def test_keys_decide(graph: Graph) -> None:
     sampler = NeighborSampler(graph, [3, 3], seed=1)
     hub = [0, 1, 2]
     assert_same_subgraph(sampler.sample(hub, key=-1), sampler.sample(hub, key=2**64 - 1))
-    assert sampler.sample(hub, 1).edge.tolist() != sampler.sample(hub, 2).edge.tolist()
     calls = [sampler.sample(hub).edge.tolist() for _ in range(3)]
     assert calls[0] != calls[1] != calls[2]
     again = NeighborSampler(graph, [3, 3], seed=1)
@@ -204,37 +158,22 @@ def test_keys_decide(graph: Graph) -> None:
 def test_many_threads_may_share_a_sampler(graph: Graph) -> None:
     sampler = NeighborSampler(graph, [8, 4])
     expected = [sampler.sample([k % 200, 3], key=k) for k in range(40)]
-    failures: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            for _ in range(5):
-                for k in range(40):
-                    assert_same_subgraph(sampler.sample([k % 200, 3], key=k), expected[k])
-        except BaseException as error:
-            failures.append(error)
+    def work(_: int) -> None:
+        for k in [*range(40)] * 2:
+            assert_same_subgraph(sampler.sample([k % 200, 3], key=k), expected[k])
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    run_together(work, range(8))
     assert isinstance(sampler.engine, NativeEngine) and sampler.engine.num_idle <= 9
     assert sampler.scratch_memory > 0
 
 
-def test_samplers_pickle(graph: Graph) -> None:
-    sampler = NeighborSampler(graph, [5, 2], replace=True, disjoint=True, num_threads=0, seed=4)
-    copied = pickle.loads(pickle.dumps(sampler))
-    assert repr(copied) == repr(sampler)
-    assert_same_subgraph(copied.sample([1, 2], key=8), sampler.sample([1, 2], key=8))
-    assert_same_subgraph(copied.sample([1, 2]), NeighborSampler(
-        graph, [5, 2], replace=True, disjoint=True, seed=4).sample([1, 2]))  # fmt: skip
-
-
 def test_subgraph_conveniences(graph: Graph) -> None:
-    found = NeighborSampler(graph, [3]).sample([0, 1])
+    sampler = NeighborSampler(graph, [3])
+    assert repr(sampler).endswith(
+        "fanouts=[3], replace=False, disjoint=False, subgraph_type='directional')"
+    )
+    found = sampler.sample([0, 1])
     assert found.edge_index.shape == (2, found.num_edges)
     np.testing.assert_array_equal(found.edge_index[1], found.col)
     assert repr(found) == f"Subgraph(num_nodes={found.num_nodes}, num_edges={found.num_edges})"
@@ -243,14 +182,22 @@ def test_subgraph_conveniences(graph: Graph) -> None:
     np.testing.assert_array_equal(dst[found.edge], found.node[found.col])
 
 
-# ---- uniformity: chi-square tests with fixed seeds -----------------------------------------------
+def test_the_generator_equals_the_oracle() -> None:
+    cases = [(0, 0, 0, 0, 0), (7, 3, 0, 2**40, 11), (2**64 - 1, 9, 0, 1, 2**32), (5, 1, 3, 9, 2)]
+    for key, hop, relation, node, seed in cases:
+        start = oracle.stream_start(key, hop, node, seed, relation)
+        expected = [oracle.stream_draw(start, i) for i in range(20)]
+        assert native.rng_draws(key, hop, relation, node, seed, 20).tolist() == expected
+
+
+# ---- uniformity of each way of drawing -----------------------------------------------------------
 
 
 def draws(degree: int, fanout: int, replace: bool, rounds: int) -> Ids:
-    """Positions drawn from one list in ``rounds`` samples, [rounds, fanout]."""
+    """Positions drawn from one list in ``rounds`` trees, [rounds, fanout]."""
     graph = Graph.from_edges(degree + 1, np.arange(1, degree + 1), np.zeros(degree, int))
-    sampler = NeighborSampler(graph, [fanout], replace=replace)
-    return np.stack([sampler.sample([0], key=k).edge for k in range(rounds)])
+    sampler = NeighborSampler(graph, [fanout], replace=replace, disjoint=True)
+    return sampler.sample(np.zeros(rounds, int), key=5).edge.reshape(rounds, fanout)
 
 
 @pytest.mark.any_python
@@ -272,42 +219,13 @@ def test_every_neighbour_is_as_likely(degree: int, fanout: int, replace: bool) -
     assert abs(statistic - (degree - 1)) / np.sqrt(2 * (degree - 1)) < 5
 
 
-def test_every_pair_is_as_likely_without_replacement() -> None:
-    rounds, degree = 12_000, 8
-    found = np.sort(draws(degree, 2, False, rounds), axis=1)
-    counts = np.bincount(found[:, 0] * degree + found[:, 1], minlength=degree * degree)
-    pairs = counts[counts > 0]
-    assert len(pairs) == 28
-    assert abs(chi_square(pairs, rounds / 28)) < 5
-
-
-def test_draws_with_replacement_are_independent() -> None:
-    rounds, degree = 12_000, 8
-    found = draws(degree, 2, True, rounds)
-    counts = np.bincount(found[:, 0] * degree + found[:, 1], minlength=degree * degree)
-    assert abs(chi_square(counts, rounds / 64)) < 5
-
-
-def test_nodes_hops_and_seeds_draw_independently() -> None:
-    """Streams of neighbouring nodes, hops and seed slots show no correlation."""
-    degree, nodes = 16, 6000
-    src = np.tile(np.arange(degree), nodes)
-    graph = Graph.from_edges(nodes, src, np.repeat(np.arange(nodes), degree))
-    for options in ({}, {"disjoint": True}):
-        found = NeighborSampler(graph, [1], **options).sample(np.arange(nodes), key=1)  # type: ignore[arg-type]
-        picked = found.edge % degree
-        pairs = np.bincount(picked[:-1] * degree + picked[1:], minlength=degree**2)
-        assert abs(chi_square(pairs, (nodes - 1) / degree**2)) < 5
-    same = NeighborSampler(graph, [1], disjoint=True).sample(np.full(nodes, 3), key=1)
-    assert abs(chi_square(np.bincount(same.edge % degree, minlength=degree), nodes / degree)) < 5
-
-
 # ---- PyG, where it is installed --------------------------------------------------------------
 
 
 @pytest.mark.pyg
+@pytest.mark.slow  # PyG takes its time to be imported; the oracle has the same reverses
 @examples(40)
-@given(edges=edge_lists(max_nodes=15, max_edges=60), key=keys)
+@given(edges=edge_lists(max_nodes=15, max_edges=60), key=st.integers(0, 2**64 - 1))
 def test_bidirectional_equals_pyg(edges: tuple[int, Ids, Ids], key: int) -> None:
     torch = pytest.importorskip("torch")
     base = pytest.importorskip("torch_geometric.sampler")
@@ -360,9 +278,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param("fork", marks=pytest.mark.forks), "spawn", "forkserver"]
+    ("method", "storage"),
+    [pytest.param("fork", "memory", marks=pytest.mark.forks), ("spawn", "mmap")],
 )
-@pytest.mark.parametrize("storage", ["mmap", "memory"])
 def test_children_draw_the_same(tmp_path: Path, method: str, storage: str) -> None:
     script = tmp_path / "script.py"  # a spawned child imports the main module: it must be a file
     script.write_text(CHILD_SCRIPT)

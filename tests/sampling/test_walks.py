@@ -1,4 +1,7 @@
-"""Random walks: equal to the oracle in every mode, and distributed as they should be."""
+"""Random walks: equal to the oracle in every mode, and distributed as they should be.
+
+That storage changes nothing and that walks stay as they are: test_golden_samples.py.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 from support.graphs import make_graph
 from support.strategies import Ids, edge_lists, examples
 
-from aethergraph import Graph, NeighborSampler, RandomWalker, errors, set_num_threads
+from aethergraph import Graph, RandomWalker, errors, set_num_threads
 from aethergraph import _native as native
 from aethergraph.sampling import random_fanout
 from aethergraph.testing import walk_oracle
@@ -37,7 +40,7 @@ def lists_of(graph: Graph, direction: str) -> tuple[Any, Any, Any]:
     return indptr, indices, weight if weight is None or ids is None else weight[ids]
 
 
-@examples(300)
+@examples(100)
 @given(
     edges=edge_lists(max_nodes=25),
     length=st.integers(0, 12),
@@ -85,7 +88,7 @@ def test_equal_to_the_oracle(
     np.testing.assert_array_equal(found, expected)
 
 
-@examples(200)
+@examples(80)
 @given(
     edges=edge_lists(),
     k=st.integers(0, 90),
@@ -112,7 +115,7 @@ def test_fanouts_equal_the_oracle(
     )
 
 
-def test_long_lists_equal_the_oracle(num_threads: int) -> None:
+def test_long_lists_equal_the_oracle() -> None:
     """Hubs, and more walks than a block holds."""
     rng = np.random.default_rng(3)
     src = (rng.random(40_000) ** 4 * 500).astype(np.int64)
@@ -126,39 +129,14 @@ def test_long_lists_equal_the_oracle(num_threads: int) -> None:
             expected = walk_oracle.walks(
                 indptr, indices, starts, 9, 4, weights=weights if weighted else None, **options
             )
-            found = RandomWalker(graph, weighted=weighted, **options).walk(starts, 9, 4)
-            np.testing.assert_array_equal(found, expected)
+            for threads in (1, 2, 8):
+                walker = RandomWalker(graph, weighted=weighted, num_threads=threads, **options)
+                np.testing.assert_array_equal(walker.walk(starts, 9, 4), expected)
     for k in (3, 64, 100, 2000):
-        found = random_fanout(graph, starts, k, key=9)
-        np.testing.assert_array_equal(found, walk_oracle.fanout(indptr, indices, starts, k, 9))
-
-
-def test_wide_ids_walk_as_narrow_ones() -> None:
-    graph = make_graph(layout="csr")
-    indptr, indices, _ = graph.csr()
-    wide = native.NativeTopology(indptr, indices.astype(np.uint64), None, graph.num_nodes)
-    starts = np.arange(200)
-    for p, q in ((1.0, 1.0), (0.5, 2.0), (2.0, 0.5)):
-        walker = native.NativeWalker(
-            wide, p=p, q=q, restart=0.0, alias=None, members=native.build_members(wide),
-            pad=False, num_threads=0,
-        )  # fmt: skip
-        expected = RandomWalker(graph, p=p, q=q).walk(starts, 10, 5)
-        np.testing.assert_array_equal(walker.walk(starts, 10, 5), expected)
-
-
-def test_recorded_walks_stay_as_they_are() -> None:
-    """A walk is a pure function: these values may never change."""
-    src, dst = np.repeat(np.arange(10), 10), np.tile(np.arange(10), 10)
-    graph = Graph.from_edges(10, src, dst, edge_weight=(src + dst) % 4 + 0.5, layout="csr")
-    assert RandomWalker(graph).walk([4, 9], 7, key=42).tolist() == GOLDEN_UNIFORM
-    assert RandomWalker(graph, p=0.3, q=2.5, weighted=True, restart=0.1).walk(
-        [4, 9], 7, key=42
-    ).tolist() == GOLDEN_FREE  # fmt: skip
-
-
-GOLDEN_UNIFORM = [[4, 8, 2, 3, 0, 4, 8, 0], [9, 0, 5, 5, 4, 9, 2, 6]]
-GOLDEN_FREE = [[4, 7, 4, 2, 0, 2, 8, 7], [9, 0, 6, 5, 4, 8, 2, 9]]
+        expected = walk_oracle.fanout(indptr, indices, starts, k, 9)
+        for threads in (1, 2, 8):
+            table = random_fanout(graph, starts, k, num_threads=threads, key=9)
+            np.testing.assert_array_equal(table, expected)
 
 
 # ---- where walks end -----------------------------------------------------------------------------
@@ -182,20 +160,6 @@ def test_dead_ends() -> None:
     assert RandomWalker(graph, restart=1.0).walk([1], 3).tolist() == [[1, 1, 1, 1]]
     assert RandomWalker(graph).walk([], 3).shape == (0, 4)
     assert RandomWalker(graph).walk([2, 2], 0).tolist() == [[2], [2]]
-
-
-def test_zero_weights_are_never_drawn() -> None:
-    rng = np.random.default_rng(0)
-    src, dst = np.repeat(np.arange(30), 40), rng.integers(0, 30, 1200)
-    weight = rng.random(1200) * (rng.random(1200) < 0.3)
-    weight[dst == 7] = 0
-    weight[src == 3] = 0
-    graph = Graph.from_edges(30, src, dst, edge_weight=weight, layout="csr")
-    for q in (1.0, 4.0):
-        walks = RandomWalker(graph, weighted=True, q=q).walk(np.full(3000, 1), 30, 1)
-        assert not (walks == 7).any()
-        for row in walks[(walks == 3).any(axis=1)].tolist():
-            assert set(row[row.index(3) :]) == {3}
 
 
 def test_tiny_and_huge_weights() -> None:
@@ -246,14 +210,19 @@ def small_graph(weighted: bool) -> Graph:
     return Graph.from_edges(12, src, dst, edge_weight=weight, layout="both")
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("p", "q"), [(1, 1), (0.25, 4), (4, 0.25), (0.5, 0.5), (1, 3), (2, 1)])
-@pytest.mark.parametrize("direction", ["out", "in"])
-def test_second_order_transitions(weighted: bool, p: float, q: float, direction: Any) -> None:
+@pytest.mark.parametrize(
+    ("p", "q", "weighted", "direction"),
+    [
+        (1, 1, False, "out"), (1, 1, True, "in"), (0.25, 4, False, "in"), (0.25, 4, True, "out"),
+        (4, 0.25, False, "out"), (4, 0.25, True, "in"), (0.5, 0.5, True, "out"),
+        (1, 3, False, "out"), (2, 1, False, "in"),
+    ],
+)  # fmt: skip
+def test_second_order_transitions(p: float, q: float, weighted: bool, direction: Any) -> None:
     graph = small_graph(weighted)
     indptr, indices, weights = lists_of(graph, direction)
     walker = RandomWalker(graph, p=p, q=q, weighted=weighted, direction=direction)
-    walks = walker.walk(np.tile(np.arange(12), 2000), 12, key=1)
+    walks = walker.walk(np.tile(np.arange(12), 1500), 12, key=1)
     triples = np.stack((walks[:, :-2].ravel(), walks[:, 1:-1].ravel(), walks[:, 2:].ravel()))
     counts = np.zeros((12, 12, 12), np.int64)
     np.add.at(counts, tuple(triples), 1)
@@ -328,13 +297,6 @@ def test_starts_that_another_thread_overwrites(full_graph: Graph, direction: Any
         writer.result()
 
 
-def test_fanouts_are_disjoint_samples(graph: Graph) -> None:
-    nodes = np.arange(0, 200, 3)
-    table = random_fanout(graph, nodes, 6, direction="in", key=12)
-    sample = NeighborSampler(graph, [6], disjoint=True).sample(nodes, 12)
-    assert table[table >= 0].tolist() == sample.node[sample.row].tolist()
-
-
 def test_keys_decide() -> None:
     graph = make_graph(layout="csr")
     walker = RandomWalker(graph, seed=3)
@@ -351,20 +313,17 @@ def test_keys_decide() -> None:
     )
 
 
-def test_storage_and_pickling_change_nothing(tmp_path: Path) -> None:
+def test_pickling_and_closing_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "g.aeg"
     src, dst = np.random.default_rng(1).integers(0, 200, (2, 3000))
     weight = np.random.default_rng(2).random(3000)
-    graph = Graph.from_edges(200, src, dst, edge_weight=weight, layout="both")
-    graph.save(path)
+    Graph.from_edges(200, src, dst, edge_weight=weight, layout="both").save(path)
     options: dict[str, Any] = {"p": 0.5, "q": 2, "weighted": True, "restart": 0.05, "seed": 4}
-    expected = RandomWalker(graph, **options).walk(np.arange(200), 15, 5)
-    for storage in ("mmap", "memory"):
-        walker = RandomWalker(Graph.load(path, storage=storage), **options)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(walker.walk(np.arange(200), 15, 5), expected)
-        copied = pickle.loads(pickle.dumps(walker))
-        assert repr(copied) == repr(walker)
-        np.testing.assert_array_equal(copied.walk(np.arange(200), 15, 5), expected)
+    walker = RandomWalker(Graph.load(path), **options)
+    expected = walker.walk(np.arange(200), 15, 5)
+    copied = pickle.loads(pickle.dumps(walker))
+    assert repr(copied) == repr(walker)
+    np.testing.assert_array_equal(copied.walk(np.arange(200), 15, 5), expected)
     walker.graph.close()
     np.testing.assert_array_equal(walker.walk(np.arange(200), 15, 5), expected)
 
@@ -481,27 +440,6 @@ def test_a_file_made_shorter_is_named(tmp_path: Path) -> None:
         walker.walk(np.arange(20_000), 5)
     with pytest.raises(errors.FileChangedError):
         random_fanout(walker.graph, np.arange(20_000), 5)
-
-
-def test_long_walks_can_be_interrupted(run_python: Callable[..., Any]) -> None:
-    run_python(
-        """
-        import os, signal, threading, time
-        import numpy as np
-        from aethergraph import Graph, RandomWalker
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        src, dst = np.random.default_rng(0).integers(0, 200, (2, 4000))
-        walker = RandomWalker(Graph.from_edges(200, src, dst, layout="csr"), p=0.5, q=2.0)
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        try:
-            for key in range(1000):  # a minute or more
-                walker.walk(np.zeros(10_000, np.int64), 1_000, key)
-        except KeyboardInterrupt:
-            pass
-        else:
-            raise AssertionError("not interrupted")
-        """
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -50,15 +50,16 @@ def test_a_default_is_at_most_half_of_the_available_memory(
     assert (found.limit, str(found)) == (limit, text)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph, rows, a table of edges, and two packed batches."""
-    make_graph(layout="both").save(tmp_path / "g.aeg")
-    FeatureStore.from_array(np.ones((100, 64), np.float32)).save(tmp_path / "x.npy")
-    np.save(tmp_path / "edges.npy", np.arange(8).reshape(4, 2))
-    store = FeatureStore.load(tmp_path / "x.npy")
-    pack([[0, 1], [1, 2]], store, tmp_path / "x.packed", hot_budget=0)
-    return tmp_path
+    folder = tmp_path_factory.mktemp("budget")
+    make_graph(layout="both").save(folder / "g.aeg")
+    FeatureStore.from_array(np.ones((100, 64), np.float32)).save(folder / "x.npy")
+    np.save(folder / "edges.npy", np.arange(8).reshape(4, 2))
+    store = FeatureStore.load(folder / "x.npy")
+    pack([[0, 1], [1, 2]], store, folder / "x.packed", hot_budget=0)
+    return folder
 
 
 READERS: dict[str, Callable[..., Any]] = {
@@ -77,13 +78,10 @@ READERS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("given", ["0.25k", 256])
-def test_all_that_keep_a_budget_name_it_as_it_was_given(
-    reader: str, given: Any, folder: Path
-) -> None:
+def test_all_that_keep_a_budget_name_it_as_it_was_given(reader: str, folder: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="least") as caught:
-        READERS[reader](folder, given)
-    assert f"memory_budget{' (--memory)' * (reader == 'convert')} = {given!r}" in str(caught.value)
+        READERS[reader](folder, "0.25k")
+    assert f"memory_budget{' (--memory)' * (reader == 'convert')} = '0.25k'" in str(caught.value)
     assert not (folder / "out.aeg").exists()
 
 
@@ -104,5 +102,6 @@ def test_a_pickle_carries_the_budget(folder: Path) -> None:
         graph = kind.load(folder / "g.aeg", storage="uring", memory_budget="24M")
         copy = pickle.loads(pickle.dumps(graph))
         assert copy.paging.budget == graph.paging.budget == Budget.parse("24M")
+        assert copy.storage == "uring"
     store = FeatureStore.load(folder / "x.npy", "uring", memory_budget="1M")
     assert pickle.loads(pickle.dumps(store)).stats().budget == 1 << 20

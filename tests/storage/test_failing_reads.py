@@ -62,52 +62,51 @@ import errno, os, sys
 import numpy as np
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph.packing import PackedFeatures
-what, failure, folder = sys.argv[1:]
+folder, failures = sys.argv[1], sys.argv[2:]
 options = {"storage": "uring", "memory_budget": "64M"}
-path = os.path.join(folder, what + ".broken")
 seeds = np.arange(0, 20_000, 7)
-if what == "graph":
-    sampler = NeighborSampler(Graph.load(path, **options), [5, 5])
-    def use(keys):
-        return list(sampler.sample_many([seeds] * len(keys), keys))
-else:
+
+def opened(path, what):
+    if what == "graph":
+        sampler = NeighborSampler(Graph.load(path, **options), [5, 5])
+        return lambda keys: list(sampler.sample_many([seeds] * len(keys), keys))
     rows = FeatureStore.load(path, **options) if what == "features" else PackedFeatures.load(path)
-    def use(keys):
-        return [rows.gather(seeds) for _ in keys]
-if failure == "truncated":
-    os.truncate(path, 8192)
-else:
-    os.environ["FAIL_READS"] = "1"
-for keys in ([1], [1, 2, 3]):
-    try:
-        use(keys)
-    except errors.StorageError as error:
-        assert path in str(error), error
-        if failure == "failing":
-            assert error.errno == errno.EIO, error
+    return lambda keys: [rows.gather(seeds) for _ in keys]
+
+for what in ("graph", "features", "packed"):
+    path = os.path.join(folder, what + ".broken")
+    use = opened(path, what)
+    for failure in failures:
+        if failure == "truncated":
+            os.truncate(path, 8192)
         else:
-            assert isinstance(error, errors.FileChangedError), error
-    else:
-        raise AssertionError("nobody noticed")
-if failure == "failing":
-    del os.environ["FAIL_READS"]
-    use([1])
+            os.environ["FAIL_READS"] = "1"
+        for keys in ([1], [1, 2, 3]):
+            try:
+                use(keys)
+            except errors.StorageError as error:
+                assert path in str(error), error
+                if failure == "failing":
+                    assert error.errno == errno.EIO, error
+                else:
+                    assert isinstance(error, errors.FileChangedError), error
+            else:
+                raise AssertionError(f"nobody noticed: {what}, {failure}")
+        if failure == "failing":
+            del os.environ["FAIL_READS"]
+            use([1])
 print("alive")
 """
 
 
 @pytest.mark.parametrize("tier", ["uring", "pread"])
-@pytest.mark.parametrize("what", ["graph", "features", "packed"])
-def test_a_truncated_file(
-    tmp_path: Path, run_python: Callable[..., Any], what: str, tier: str
-) -> None:
+def test_truncated_files(tmp_path: Path, run_python: Callable[..., Any], tier: str) -> None:
     make_files(tmp_path)
-    done = run_python(SCRIPT, what, "truncated", str(tmp_path), AETHERGRAPH_IO=tier)
+    done = run_python(SCRIPT, str(tmp_path), "truncated", AETHERGRAPH_IO=tier)
     assert done.stdout == "alive\n"
 
 
-@pytest.mark.parametrize("what", ["graph", "features", "packed"])
-def test_a_failing_read(tmp_path: Path, run_python: Callable[..., Any], what: str) -> None:
+def test_failing_reads(tmp_path: Path, run_python: Callable[..., Any]) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     make_files(tmp_path)
@@ -116,7 +115,5 @@ def test_a_failing_read(tmp_path: Path, run_python: Callable[..., Any], what: st
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     # After what is there: a sanitizer's runtime has to come first.
     preload = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(library)]))
-    done = run_python(
-        SCRIPT, what, "failing", str(tmp_path), AETHERGRAPH_IO="pread", LD_PRELOAD=preload
-    )
+    done = run_python(SCRIPT, str(tmp_path), "failing", AETHERGRAPH_IO="pread", LD_PRELOAD=preload)
     assert done.stdout == "alive\n"

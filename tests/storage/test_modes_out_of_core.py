@@ -1,13 +1,14 @@
 """What is neither a plain nor a typed neighbour sample, of graphs whose lists stay in their file.
 
 Everything is compared with the same graph in memory, whose answers other tests compare with models.
+Walks, tables and HGT samples of a larger graph: sampling/test_golden_samples.py.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-import threading
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import examples
+from support.containers import damage_section, section_of
+from support.strategies import assert_same_subgraph, examples
+from support.threads import run_together
 
 import aethergraph as ag
 from aethergraph import _native as native
 from aethergraph import errors
 from aethergraph.sampling import (
     HeteroNeighborSampler,
-    HGTSampler,
     RandomWalker,
     random_fanout,
 )
@@ -59,30 +61,6 @@ def both(path: Path, **options: Any) -> tuple[ag.Graph, ag.Graph]:
 # ---- walks and tables ---------------------------------------------------------------------------
 
 
-WALKS: list[dict[str, Any]] = [
-    {},
-    {"direction": "in"},
-    {"restart": 0.3},
-    {"pad": True, "direction": "in"},
-    {"p": 0.25, "q": 4.0},
-    {"p": 4.0, "q": 0.5, "direction": "in"},
-    {"p": 0.5, "q": 2.0, "edge_table": True},
-    {"p": 2.0},
-    {"weighted": True},
-    {"weighted": True, "p": 0.5, "q": 2.0, "restart": 0.1},
-]
-
-
-@pytest.mark.parametrize("options", WALKS, ids=str)
-@pytest.mark.parametrize("num_threads", [1, 0])
-def test_walks_are_the_same(path: Path, options: dict[str, Any], num_threads: int) -> None:
-    paged, memory = both(path)
-    starts = np.random.default_rng(1).integers(0, NODES, 700)
-    found = RandomWalker(paged, num_threads=num_threads, **options).walk(starts, 6, key=3)
-    np.testing.assert_array_equal(found, RandomWalker(memory, **options).walk(starts, 6, key=3))
-    assert RandomWalker(paged, **options).walk([], 6, key=3).shape == (0, 7)
-
-
 def test_a_table_of_edges_is_made_of_lists_in_memory_alone(path: Path) -> None:
     paged, memory = both(path)
     assert not RandomWalker(paged, q=2.0).edge_table
@@ -99,61 +77,6 @@ def test_walks_of_one_call_share_their_reads(path: Path) -> None:
     assert paged.paging.stats()["reads"] - before < len(
         starts
     )  # a read for each walk and step: 12000
-
-
-@pytest.mark.parametrize("replace", [False, True])
-@pytest.mark.parametrize("k", [1, 7, 400_000])
-def test_tables_of_neighbours_are_the_same(path: Path, k: int, replace: bool) -> None:
-    paged, memory = both(path)
-    nodes = np.random.default_rng(2).integers(0, NODES, 3 if k > 1000 else 900)
-    for direction in ("in", "out"):
-        options: dict[str, Any] = {"replace": replace, "direction": direction, "key": 5}
-        np.testing.assert_array_equal(
-            random_fanout(paged, nodes, k, **options), random_fanout(memory, nodes, k, **options)
-        )
-
-
-# ---- edges by their ends ------------------------------------------------------------------------
-
-
-def test_edges_are_found_by_their_ends(path: Path) -> None:
-    paged, memory = both(path)
-    rng = np.random.default_rng(3)
-    src, dst = memory.edge_index()
-    some = rng.integers(0, len(src), 6000)
-    u = np.concatenate([src[some], rng.integers(0, NODES, 6000)])
-    v = np.concatenate([dst[some], rng.integers(0, NODES, 6000)])
-    np.testing.assert_array_equal(paged.has_edges(u, v), memory.has_edges(u, v))
-    assert paged.has_edges(u, v)[:6000].all()
-    for one, two in zip(paged.edges_between(u, v), memory.edges_between(u, v), strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
-# ---- HGT ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_neighbors", [None, 3, 50])
-def test_hgt_samples_are_the_same(tmp_path: Path, max_neighbors: int | None) -> None:
-    rng = np.random.default_rng(2)
-    graph = ag.HeteroGraph.from_edges(
-        {
-            ("user", "votes", "post"): (rng.integers(0, 300, 9000), rng.integers(0, 900, 9000)),
-            ("post", "cites", "post"): (rng.integers(0, 900, 5000), rng.integers(0, 900, 5000)),
-        },
-        num_nodes={"user": 300, "post": 900},
-        add_reverse=True,
-    )
-    graph.save(tmp_path / "typed.aeg")
-    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
-    one = HGTSampler(graph, [20, 30], max_neighbors=max_neighbors)
-    two = HGTSampler(paged, [20, 30], max_neighbors=max_neighbors)
-    for key in range(4):
-        seeds = {"post": rng.integers(0, 900, 20 * key), "user": rng.integers(0, 300, 9)}
-        expected, found = one.sample(seeds, key=key), two.sample(seeds, key=key)
-        assert found.num_sampled_nodes == expected.num_sampled_nodes
-        for name in ("node", "row", "col", "edge"):
-            for kind, values in getattr(expected, name).items():
-                np.testing.assert_array_equal(getattr(found, name)[kind], values, f"{name} {kind}")
 
 
 # ---- any graph ----------------------------------------------------------------------------------
@@ -180,57 +103,55 @@ def test_any_graph_gives_the_same(
         RandomWalker(paged, **walk).walk(some, 5, key=1),
         RandomWalker(memory, **walk).walk(some, 5, key=1),
     )
-    np.testing.assert_array_equal(
-        random_fanout(paged, some, 3, key=2), random_fanout(memory, some, 3, key=2)
-    )
+    k = data.draw(st.sampled_from([1, 7, 2000]))  # of which some lists have fewer
+    for replace in (False, True):
+        np.testing.assert_array_equal(
+            random_fanout(paged, some, k, replace=replace, direction=walk["direction"], key=4),
+            random_fanout(memory, some, k, replace=replace, direction=walk["direction"], key=4),
+        )
     other = rng.integers(0, num_nodes, len(some))
-    np.testing.assert_array_equal(paged.has_edges(some, other), memory.has_edges(some, other))
+    ends = np.stack((memory.edge_index()[0][:20], memory.edge_index()[1][:20]))
+    u, v = np.concatenate((ends, (some, other)), axis=1)
+    np.testing.assert_array_equal(paged.has_edges(u, v), memory.has_edges(u, v))
+    for one, two in zip(paged.edges_between(u, v), memory.edges_between(u, v), strict=True):
+        np.testing.assert_array_equal(one, two)
     options = data.draw(st.sampled_from([{}, {"disjoint": True}, {"time_attr": "edge_time"}]))
     times = rng.integers(-5, 30, len(some)) if "time_attr" in options else None
     induced: dict[str, Any] = {"subgraph_type": "induced", **options}
     exclude = rng.permutation(memory.num_edges)[: memory.num_edges // 3]
     call: dict[str, Any] = {"key": 3, "exclude": exclude, "seed_time": times}
-    one = ag.NeighborSampler(paged, [2, 2], **induced).sample(some, **call)
-    two = ag.NeighborSampler(memory, [2, 2], **induced).sample(some, **call)
-    for name in ("node", "row", "col", "edge"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), name)
+    found, expected = (
+        ag.NeighborSampler(graph, [2, 2], **induced).sample(some, **call)
+        for graph in (paged, memory)
+    )
+    assert_same_subgraph(found, expected)
 
 
 def test_threads_walk_over_one_graph(path: Path) -> None:
     paged, memory = both(path)
     walker = RandomWalker(paged)
     starts = np.arange(400)
-    expected = {key: RandomWalker(memory).walk(starts, 5, key=key) for key in range(8)}
-    wrong: list[int] = []
 
     def work(key: int) -> None:
-        if not np.array_equal(walker.walk(starts, 5, key=key), expected[key]):
-            wrong.append(key)
+        expected = RandomWalker(memory).walk(starts, 5, key=key)
+        np.testing.assert_array_equal(walker.walk(starts, 5, key=key), expected)
 
-    threads = [threading.Thread(target=work, args=(key,)) for key in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    run_together(work, range(8))
 
 
 def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "damaged.aeg"
-    copy.write_bytes(path.read_bytes())
-    section = next(
-        s for s in native.NativeFile(copy).sections() if s.kind == native.SECTION_CSC_INDICES
-    )
-    with open(copy, "r+b") as raw:
-        raw.seek(section.offset)
-        raw.write(b"\xff" * section.size)
+    shutil.copy(path, copy)
+    damage_section(copy, (native.SECTION_CSC_INDICES,))
     paged, _ = both(copy)
-    with pytest.raises(errors.CorruptFileError, match="verify"):
-        RandomWalker(paged, direction="in").walk(np.arange(50), 2, key=0)
-    with pytest.raises(errors.CorruptFileError, match="verify"):
-        random_fanout(paged, np.arange(50), 2, direction="in")
-    with pytest.raises(errors.CorruptFileError, match="verify"):
-        paged.has_edges(np.arange(50), np.arange(50))
+    some = np.arange(50)
+    for use in (
+        lambda: RandomWalker(paged, direction="in").walk(some, 2, key=0),
+        lambda: random_fanout(paged, some, 2, direction="in"),
+        lambda: paged.has_edges(some, some),
+    ):
+        with pytest.raises(errors.CorruptFileError, match="verify"):
+            use()
 
 
 # ---- values by edge and node --------------------------------------------------------------------
@@ -257,24 +178,6 @@ def test_values_of_samples_are_read_past_the_page_cache(path: Path) -> None:
     assert again.native_rows() is paged.value_stores("edge")["edge_time"].native_rows()
 
 
-def test_values_of_typed_graphs_are_read_past_the_page_cache(tmp_path: Path) -> None:
-    rng = np.random.default_rng(8)
-    kind = ("user", "votes", "post")
-    graph = ag.HeteroGraph.from_edges(
-        {kind: (rng.integers(0, 300, 9000), rng.integers(0, 900, 9000))},
-        num_nodes={"user": 300, "post": 900},
-        edge_weight={kind: rng.random(9000)},
-    )
-    graph.save(tmp_path / "typed.aeg")
-    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
-    store = paged[kind].value_stores()["edge_weight"]
-    ids = rng.integers(0, 9000, 500)
-    expected = graph[kind].edge_weight
-    assert expected is not None
-    np.testing.assert_array_equal(store.gather(ids), expected[ids])
-    assert store.stats().device_reads > 0
-
-
 # ---- weights and times that are read before anything is drawn -----------------------------------
 
 
@@ -282,7 +185,7 @@ def test_nothing_of_weights_and_times_is_read_through_the_page_cache(
     path: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "cold.aeg"
-    copy.write_bytes(path.read_bytes())
+    shutil.copy(path, copy)
     graph = ag.Graph.load(copy, storage="uring", memory_budget=BUDGET)
     assert graph.edge_weight is not None and graph.edge_time is not None
     sums = graph.weight_sums("csc")  # reads all weights, once
@@ -341,7 +244,7 @@ def test_any_weights_and_times_give_the_same_samples(
     fanouts = data.draw(st.lists(st.sampled_from([-1, 0, 1, 3, 40]), max_size=2))
     seeds = [rng.integers(0, num_nodes, data.draw(st.integers(0, 12))) for _ in range(3)]
     bounds = [rng.integers(-span, span, len(own)) if timed else None for own in seeds]
-    exclude = [rng.permutation(num_edges)[: num_edges // 4] for _ in seeds]
+    exclude = [None, *(rng.permutation(num_edges)[: num_edges // 4] for _ in range(2))]
     one = ag.NeighborSampler(paged, fanouts, **options)
     two = ag.NeighborSampler(memory, fanouts, **options)
     expected = [
@@ -351,49 +254,17 @@ def test_any_weights_and_times_give_the_same_samples(
     together = one.sample_many(seeds, range(3), seed_time=bounds, exclude=exclude)
     for key, found in enumerate(together):
         alone = one.sample(seeds[key], key=key, seed_time=bounds[key], exclude=exclude[key])
-        for name in ("node", "row", "col", "edge"):
-            wanted = getattr(expected[key], name)
-            np.testing.assert_array_equal(getattr(found, name), wanted, name)
-            np.testing.assert_array_equal(getattr(alone, name), wanted, name)
-
-
-def test_typed_samples_by_weight_and_time_are_the_same(tmp_path: Path) -> None:
-    rng = np.random.default_rng(12)
-    votes, cites = ("user", "votes", "post"), ("post", "cites", "post")
-    graph = ag.HeteroGraph.from_edges(
-        {
-            votes: (rng.integers(0, 300, 30000), (rng.random(30000) ** 4 * 900).astype(np.int64)),
-            cites: (rng.integers(0, 900, 9000), rng.integers(0, 900, 9000)),
-        },
-        num_nodes={"user": 300, "post": 900},
-        edge_weight={votes: rng.random(30000), cites: rng.random(9000)},
-        edge_time={votes: rng.integers(0, 99, 30000), cites: rng.integers(0, 99, 9000)},
-    )
-    graph.save(tmp_path / "typed.aeg")
-    paged = ag.HeteroGraph.load(tmp_path / "typed.aeg", storage="uring", memory_budget=BUDGET)
-    options: dict[str, Any] = {"time_attr": "edge_time", "weight_attr": "edge_weight"}
-    one = HeteroNeighborSampler(graph, [4, 4], **options)
-    two = HeteroNeighborSampler(paged, [4, 4], **options)
-    seeds = [{"post": rng.integers(0, 900, 30)} for _ in range(4)]
-    times = [{"post": rng.integers(0, 99, 30)} for _ in range(4)]
-    many = two.sample_many(seeds, range(4), seed_time=times)
-    for key, found in enumerate(many):
-        expected = one.sample(seeds[key], key=key, seed_time=times[key])
-        for name in ("node", "row", "col", "edge"):
-            for kind, wanted in getattr(expected, name).items():
-                np.testing.assert_array_equal(getattr(found, name)[kind], wanted, f"{name} {kind}")
+        assert_same_subgraph(found, expected[key])
+        assert_same_subgraph(alone, expected[key])
 
 
 def test_a_weight_that_went_bad_is_named(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "bad.aeg"
-    copy.write_bytes(path.read_bytes())
+    shutil.copy(path, copy)
     graph = ag.Graph.load(copy, storage="uring", memory_budget=BUDGET)
     sampler = ag.NeighborSampler(graph, [2], weight_attr="edge_weight")
-    file = native.NativeFile(copy)
-    section = next(s for s in file.sections() if s.kind == native.SECTION_EDGE_WEIGHT)
-    with open(copy, "r+b") as raw:
-        raw.seek(section.offset)
-        raw.write(np.full(section.size // 8, -1.0).tobytes())
+    count = section_of(copy, native.SECTION_EDGE_WEIGHT).size // 8
+    damage_section(copy, (native.SECTION_EDGE_WEIGHT,), np.full(count, -1.0).tobytes())
     with pytest.raises(errors.AetherError):
         sampler.sample(np.arange(NODES), key=0)
 

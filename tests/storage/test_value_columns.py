@@ -6,14 +6,13 @@ import gc
 import os
 import pickle
 import shutil
-import subprocess
-import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import run_together
 
 import aethergraph as ag
 from aethergraph import errors
@@ -176,27 +175,18 @@ def test_a_column_waits_for_room_that_samples_have(path: Path) -> None:
     assert store.native_rows().held is not None  # type: ignore[union-attr]
 
 
-def test_threads_share_columns(path: Path) -> None:
-    for budget in (LEAST, PLENTY):
-        graph = paged(path, budget)
-        stores, expected = graph.value_stores("edge"), ag.Graph.load(path).value_stores("edge")
-        wrong: list[int] = []
+@pytest.mark.parametrize("budget", [LEAST, PLENTY])
+def test_threads_share_columns(path: Path, budget: str) -> None:
+    stores = paged(path, budget).value_stores("edge")
+    expected = ag.Graph.load(path).value_stores("edge")
 
-        def work(
-            seed: int, stores: Any = stores, expected: Any = expected, wrong: Any = wrong
-        ) -> None:
-            for n in range(10):
-                ids = np.random.default_rng(seed + n).integers(0, EDGES, 3000)
-                for name in VALUES:
-                    if not np.array_equal(stores[name].gather(ids), expected[name].gather(ids)):
-                        wrong.append(seed)
+    def work(seed: int) -> None:
+        for n in range(10):
+            ids = np.random.default_rng(seed + n).integers(0, EDGES, 3000)
+            for name in VALUES:
+                np.testing.assert_array_equal(stores[name].gather(ids), expected[name].gather(ids))
 
-        threads = [threading.Thread(target=work, args=(n * 100,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
+    run_together(work, [0, 100, 200, 300])
 
 
 # ---- loaders -----------------------------------------------------------------------------------
@@ -211,11 +201,13 @@ def loader_of(graph: ag.Graph, names: Any, **options: Any) -> SubgraphLoader:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("budget", [LEAST, "40M", PLENTY])
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"num_threads": 0}, {"subgraph_type": "bidirectional"}, {"subgraph_type": "induced"},
-     {"disjoint": True}, {"plan_ahead": 7}],
+    ("budget", "options"),
+    [
+        ("40M", {}), (PLENTY, {}), (LEAST, {}), (LEAST, {"num_threads": 0}),
+        (LEAST, {"subgraph_type": "bidirectional"}), (LEAST, {"subgraph_type": "induced"}),
+        (LEAST, {"disjoint": True}), (LEAST, {"plan_ahead": 7}),
+    ],
     ids=str,
 )  # fmt: skip
 def test_batches_are_those_of_a_mapped_graph(path: Path, budget: str, options: Any) -> None:
@@ -370,11 +362,10 @@ def anonymous():
     return int(fields["RssAnon"].split()[0]) * 1024
 
 graph = ag.Graph.load(sys.argv[1], storage="uring", memory_budget=sys.argv[2])
-if sys.argv[3] == "values":
-    for name, store in graph.value_stores("edge").items():
-        graph.edge_attrs[name] = store
+for name, store in graph.value_stores("edge").items():
+    graph.edge_attrs[name] = store
 loader = SubgraphLoader(graph, [10, 10], np.arange(0, graph.num_nodes, 2), batch_size=512,
-                        shuffle=True, edge_attrs=None if sys.argv[3] == "values" else ())
+                        shuffle=True)
 before = most = anonymous()
 for _ in range(2):
     for batch in loader:
@@ -383,7 +374,7 @@ print(most - before)
 """
 
 
-def test_the_budget_is_kept_with_values(tmp_path: Path) -> None:
+def test_the_budget_is_kept_with_values(tmp_path: Path, run_python: Callable[..., Any]) -> None:
     if os.environ.get("AETHERGRAPH_EXPECT_SANITIZER"):
         pytest.skip("a sanitizer's allocator keeps what is freed: ./scripts/test.sh python")
     rng = np.random.default_rng(0)
@@ -394,13 +385,9 @@ def test_the_budget_is_kept_with_values(tmp_path: Path) -> None:
     )  # fmt: skip
     graph.save(tmp_path / "large.aeg")
     for budget in (24 << 20, 48 << 20):
-        growth = {}
-        for what in ("plain", "values"):
-            command = [sys.executable, "-c", SCRIPT, str(tmp_path / "large.aeg"), str(budget), what]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            growth[what] = int(done.stdout)
+        done = run_python(SCRIPT, str(tmp_path / "large.aeg"), str(budget))
         # beside it: batches that were handed out, which are larger with their values
-        assert growth["values"] < budget + (16 << 20), growth
+        assert int(done.stdout) < budget + (16 << 20)
 
 
 # ---- files that change ---------------------------------------------------------------------------
