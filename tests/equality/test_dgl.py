@@ -326,7 +326,11 @@ def read(batch: Any, row_of: Mapping[Kind, Any]) -> Contents:
 
 
 #: Configurations that draw as another one does, and only work in another way.
-ALIKE: dict[str, str] = {}
+ALIKE = {
+    "DGL's DataLoader": "blocks",
+    "DGL's DataLoader, in time": "blocks in time",
+    "DGL's DataLoader, edges": "edges, hidden",
+}
 LIVE = tuple(name for name in STORAGES if "live" in name or name == "snapshot")
 #: Storages with the edge ids of the file.
 WITH_IDS_OF_FILE = ("mapped file", "compressed file", "file read by io_uring", "served file")
@@ -363,6 +367,7 @@ TABLE = Table(
         ),
     },
     read,
+    ALIKE,
     REFUSALS,
 )
 
@@ -386,4 +391,3 @@ def test_batches(columns: Columns, sheet: str, row: str, column: str) -> None:
 
 class TestTheTable(TableRules):
     table = TABLE
-    alike = ALIKE

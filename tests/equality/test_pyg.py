@@ -211,7 +211,7 @@ PLAIN: dict[str, Configuration] = {
     "links in time, negatives, last": around_links(
         **LINKS_IN_TIME, **LAST, neg_sampling="binary", exclude="reverse"
     ),
-    "links, workers": around_links(**WORKERS, neg_sampling="binary", exclude="self"),
+    "links, workers": around_links(**WORKERS, neg_sampling="binary"),
     "PyG's NodeLoader": stock_nodes(),
     "PyG's NodeLoader, workers": stock_nodes(loader={**WORKERS, "filter_per_worker": True}),
     "PyG's NodeLoader, weighted": stock_nodes(**WEIGHTED, disjoint=True),
@@ -288,7 +288,7 @@ TYPED: dict[str, Configuration] = {
     "links of another type": around_votes(
         links=((USER, "saves", POST), VOTES_GIVEN), neg_sampling="binary"
     ),
-    "links, workers": around_votes(**WORKERS, neg_sampling="binary"),
+    "links, workers": around_votes(**WORKERS, neg_sampling="binary", disjoint=True),
     "HGT": hgt(),
     "HGT, workers": hgt(**WORKERS),
     "PyG's NodeLoader": stock_nodes(POSTS),
@@ -327,6 +327,7 @@ ALIKE = {
     "weighted, by the graph's own": "weighted",
     "in time, by the graph's own": "in time, last",
     "HGT, workers": "HGT",
+    "links, workers": "links, negatives",
     "PyG's NodeLoader, workers": "PyG's NodeLoader",
     "PyG's NeighborLoader": "PyG's NodeLoader",
 }
@@ -394,6 +395,7 @@ TABLE = Table(
         ),
     },
     read,
+    ALIKE,
     REFUSALS,
     KNOWN_FAULTS,
 )
@@ -416,7 +418,6 @@ def test_batches(columns: Columns, sheet: str, row: str, column: str) -> None:
 
 class TestTheTable(TableRules):
     table = TABLE
-    alike = ALIKE
 
 
 @pytest.mark.parametrize("name", ["src", "edge_time", "edge_weight", "edge_attr", "number", "x"])

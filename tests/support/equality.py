@@ -75,11 +75,12 @@ def share_of(sheet: Sheet) -> list[tuple[str, str]]:
     That is every sixth column of a row, shifted by one from row to row. Rows with workers, which
     take as long as ten others to start, have one cell each.
     """
-    cells, count = [], len(sheet.columns)
-    for i, row in enumerate(sheet.rows):
-        step = count if "workers" in row else min(SHARES, count)
-        cells += [(row, sheet.columns[j]) for j in range(i % step, count, step)]
-    return cells
+    rows, columns = list(sheet.rows), list(sheet.columns)
+    cells = [(rows[i % len(rows)], column) for i, column in enumerate(columns)]
+    for i, row in enumerate(rows):
+        step = len(columns) if "workers" in row else min(SHARES, len(columns))
+        cells += [(row, columns[j]) for j in range(i % step, len(columns), step)]
+    return list(dict.fromkeys(cells))
 
 
 class Table:
@@ -88,6 +89,7 @@ class Table:
     Args:
         sheets: its parts by name.
         read: makes :data:`Contents` of a batch and of :attr:`Stored.row_of`.
+        alike: rows that draw as other ones do, and only work in another way, by those others.
         refusals: cells that are refused.
         faults: known faults, each of whose cells has to fail by its error until it is mended.
     """
@@ -96,10 +98,12 @@ class Table:
         self,
         sheets: Mapping[str, Sheet],
         read: Callable[[Any, Any], Contents],
+        alike: Mapping[str, str],
         refusals: Sequence[Refusal] = (),
         faults: Sequence[Fault] = (),
     ) -> None:
-        self.sheets, self.read, self.refusals, self.faults = sheets, read, refusals, faults
+        self.sheets, self.read, self.alike = sheets, read, alike
+        self.refusals, self.faults = refusals, faults
 
     def cells(self) -> list[Any]:
         """Return (sheet, row, column) of each cell that is tried, as parameters of a test."""
@@ -161,6 +165,7 @@ class Columns:
 
     def wanted(self, sheet: str, row: str) -> list[Contents]:
         """Return what the batches of a row have to hold."""
+        row = self.table.alike.get(row, row)
         if (sheet, row) not in self._wanted:
             self._wanted[sheet, row] = self.batches(sheet, row, self.graph(sheet))
         return self._wanted[sheet, row]
@@ -201,11 +206,9 @@ class TableRules:
 
     Attributes:
         table: the table.
-        alike: rows that draw as other ones do, and only work in another way, by those others.
     """
 
     table: Table
-    alike: Mapping[str, str]
 
     def test_the_share_has_every_row_and_every_column(self) -> None:
         for sheet in self.table.sheets.values():
@@ -219,11 +222,9 @@ class TableRules:
         for name, sheet in self.table.sheets.items():
             rows: dict[str, str] = {}
             for row in sheet.rows:
-                batches = columns.wanted(name, row)
-                assert len(batches) > 1, row
-                if row in self.alike:
-                    assert_same(batches, columns.wanted(name, self.alike[row]))
-                else:
+                if row not in self.table.alike:
+                    batches = columns.wanted(name, row)
+                    assert len(batches) > 1, row
                     other = rows.setdefault(digest(batches), row)
                     assert other == row, f"{name}: {row} draws as {other}"
 
