@@ -395,7 +395,7 @@ stage_dgl() {
     "$PY" scripts/print_requirements.py test >"$BASE/requirements-dgl.txt"
     run "$fresh/bin/python" -m pip install -q -r "$BASE/requirements-dgl.txt" 'torch_geometric==2.5.*'
     run "$fresh/bin/python" -m pip check
-    AETHERGRAPH_ALL=1 run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
+    AETHERGRAPH_ALL=1 run_pytest "$fresh" interpreted "$TESTS/with_dgl" "$TESTS/equality" "$TESTS/docs" "$TESTS/examples" "$TESTS/benchmarks" "$TESTS/fuzz" "$TESTS/hostile" -k 'dgl or README'
     # With PyG 2.5 and torch 2.2, three variants of each test: all but what lies below them, the core's samples, files,
     # caches, counters and lists.
     local below=(test_{aligned_training,compressed,feature_reading,foreign_graphs,golden_samples,killed_training,out_of_core,packing,planned_loading,profile,remote,row_sources,served,watermarks}.py)

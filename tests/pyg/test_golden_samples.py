@@ -22,6 +22,7 @@ from support.golden import (  # noqa: E402
     seeds_of,
     store,
 )
+from support.pyg import contents  # noqa: E402
 from torch_geometric.loader import LinkLoader, NodeLoader  # noqa: E402
 from torch_geometric.sampler import NegativeSampling  # noqa: E402
 
@@ -95,18 +96,9 @@ def hetero(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return store(make_hetero_graph(), tmp_path_factory.mktemp("golden"), request.param)
 
 
-def content(batch: Any) -> dict[str, Any]:
-    """Everything that a batch holds, by type and name."""
-    return {
-        f"{getattr(store, '_key', None)}.{name}": value
-        for store in batch.stores
-        for name, value in store.to_dict().items()
-    }
-
-
 def check_epochs(golden: Golden, case: str, loader: Any, epochs: int = 2) -> None:
     for epoch in range(epochs):
-        golden.check(f"{case}, epoch {epoch}", [content(batch) for batch in loader])
+        golden.check(f"{case}, epoch {epoch}", [contents(batch) for batch in loader])
 
 
 def nodes() -> Any:
@@ -205,5 +197,5 @@ def test_a_batch_has_what_is_expected(tmp_path: Path, golden: Golden) -> None:
     made = make_graph()
     made.node_attrs["x"] = np.arange(NODES * 3, dtype=np.float32).reshape(NODES, 3)
     batch = next(iter(NeighborLoader(made, [5, 3], nodes(), seed=5, batch_size=16)))
-    names = {name.removeprefix("None.") for name in content(batch)}
+    names = {name.removeprefix("None.") for name in contents(batch)}
     assert {"x", "edge_index", "n_id", "e_id", "edge_weight", "edge_time"} <= names

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import SAGEConv
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, SubgraphLoader
+from aethergraph import Graph, HeteroGraph, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg import (
     FeatureStore,
@@ -48,41 +48,6 @@ def make_graph(x: Any = None) -> Graph:
     if x is not None:
         graph.node_attrs["x"] = x
     return graph
-
-
-@pytest.mark.parametrize("kind", ["file", "live", "typed live"])
-def test_weights_and_times_in_batches(kind: str, tmp_path: Path) -> None:
-    """Batches over a graph of a server have what batches over the file or the snapshot have."""
-    rng = np.random.default_rng(1)
-    src, dst = rng.integers(0, NODES, (2, 3000))
-    time, weight = rng.integers(0, 99, 3000), rng.random(3000, dtype=np.float32)
-    here: Any
-    edges, seeds = ("a", "to", "b"), torch.arange(NODES)
-    given: Any = seeds if kind != "typed live" else ("b", seeds)
-    if kind == "file":
-        path = tmp_path / "graph.aeg"
-        Graph.from_edges(NODES, src, dst, edge_time=time, edge_weight=weight).save(path)
-        here, server = Graph.load(path), FeatureServer(open_tables(path, lists=True), port=0)
-    else:
-        form: dict[str, Any] = {"edge_time": "int64", "edge_weight": "float32", "order": "time"}
-        live: Any
-        if kind == "live":
-            live = DynamicGraph(NODES, 64, **form)
-            live.insert_edges(src, dst, time=time, weight=weight)
-        else:
-            live = DynamicHeteroGraph({"a": NODES, "b": NODES}, [edges], 64, **form)
-            live[edges].insert(src, dst, time=time, weight=weight)
-        here, server = live.snapshot(), FeatureServer({}, graphs={"g": live}, port=0)
-    with server:
-        there = (HeteroGraph if kind == "typed live" else Graph).load(server.address)
-        mine, its = (
-            list(NeighborLoader(one, [5], input_nodes=given, batch_size=64, seed=1))
-            for one in (here, there)
-        )
-    if kind == "typed live":
-        mine, its = ([one[edges] for one in batches] for batches in (mine, its))
-    same(mine, its)
-    assert {"edge_time", "edge_weight"} <= set(mine[0].keys())
 
 
 def same(mine: Any, its: Any) -> None:

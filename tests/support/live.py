@@ -330,17 +330,3 @@ class Writer:
         ]
         assert found, f"no commit has just the edges {wanted} into {sorted(nodes)}"
         return found
-
-
-def edge_ids_of(copy: Any) -> Any:
-    """Return the live graph's ids of the edges of a static copy."""
-    if "edge_id" in copy.edge_attrs:  # some edges were deleted
-        return np.asarray(copy.edge_attrs["edge_id"].array)
-    return np.asarray(copy.edge_order).astype(np.int64)
-
-
-def take_edge_ids(copy: Any) -> Any:
-    """Return :func:`edge_ids_of`, and take them out of the copy, whose batches would have them."""
-    found = edge_ids_of(copy)
-    copy.edge_attrs.pop("edge_id", None)
-    return found

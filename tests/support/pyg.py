@@ -114,6 +114,15 @@ def assert_attrs(batch: Data, graph: Graph, edges: bool = True) -> None:
             assert name not in batch
 
 
+def contents(batch: Any) -> dict[str, Any]:
+    """Return everything that a batch holds, by type and name."""
+    return {
+        f"{getattr(store, '_key', None)}.{name}": value
+        for store in batch.stores
+        for name, value in store.to_dict().items()
+    }
+
+
 def assert_same_batches(found: Sequence[Data], wanted: Sequence[Data]) -> None:
     """Two runs gave the same batches, field by field."""
     assert len(found) == len(wanted)

@@ -1,4 +1,4 @@
-"""DGL's loaders, ours and GraphBolt over live graphs: as static copies, also while they change."""
+"""DGL's loaders, ours and GraphBolt over live graphs; tests/equality has blocks of them at rest."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from support.live import (
     snapshot_with_rows,
 )
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph
+from aethergraph import DynamicGraph
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.dgl import (
     DataLoader,
     GraphStorage,
-    LaborSampler,
     NeighborSampler,
     ShaDowKHopSampler,
     as_edge_prediction_sampler,
@@ -78,50 +77,6 @@ def filled(form: Form) -> DynamicGraph:
         graph.delete_edges([e.src for e in edges[::9]], [e.dst for e in edges[::9]])
     graph.update_nodes([3, 4], x=np.ones((2, 3)))
     return graph
-
-
-def blocks_of(loader: Any, ids_of: Any = None) -> list[Any]:
-    """Return ids, edges, edge ids and rows of all blocks of an epoch.
-
-    ``ids_of`` are the edge ids of a live graph by those that its static copy shows: rows of
-    ``edge_list()``.
-    """
-    found = []
-    for nodes, _, blocks in loader:
-        for block in blocks:
-            src, dst = block.edges()
-            ids = block.srcdata[dgl.NID]
-            found.append((ids[src.long()].tolist(), ids[dst.long()].tolist(), nodes.tolist()))
-            edges = block.edata[dgl.EID].numpy()
-            found.append((edges if ids_of is None else ids_of[edges]).tolist())
-        found.append(blocks[0].srcdata["x"].tolist() if "x" in blocks[0].srcdata else None)
-    return found
-
-
-SAMPLERS: dict[str, Any] = {
-    "uniform": lambda: NeighborSampler([4, 3], seed=3, prefetch_node_feats=["x"]),
-    "replace": lambda: NeighborSampler([4, 3], seed=3, replace=True),
-    "all": lambda: NeighborSampler([-1], seed=3),
-    "prob": lambda: NeighborSampler([4, 3], seed=3, prob="edge_weight"),
-    "out": lambda: NeighborSampler([4, 3], seed=3, edge_dir="out"),
-    "labor": lambda: LaborSampler([4, 3], seed=3),
-}
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("make", [DataLoader, StockLoader])
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
-def test_blocks_equal_those_of_a_static_copy(name: str, make: Any, workers: int) -> None:
-    graph = filled(Form("id", weighted=name == "prob"))
-    nodes, ids = torch.arange(NODES), graph.edge_list()[2]
-    draw: dict[str, Any] = {"batch_size": 7, "num_workers": workers}
-
-    def batches(one: Any, ids_of: Any = None) -> list[Any]:
-        return blocks_of(make(GraphStorage(one), nodes, SAMPLERS[name](), **draw), ids_of)
-
-    wanted = batches(graph.to_graph(), ids)
-    for one in (graph, graph.snapshot()):
-        assert batches(one) == wanted
 
 
 @pytest.mark.parametrize("exclude", ["self", "reverse_id"])
@@ -328,45 +283,3 @@ def test_edges_and_their_ids_are_of_one_commit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(storage.schema, "num_edges", num_edges)
     assert [len(part) for part in storage.edges("all")] == [2, 2, 2]
     assert len(storage.edges("all")[0]) == 3
-
-
-# ---- several types -------------------------------------------------------------------------------
-
-VOTES, BACK = ("user", "votes", "post"), ("post", "back", "user")
-
-
-def typed() -> DynamicHeteroGraph:
-    graph = DynamicHeteroGraph({"user": 20, "post": 30}, [VOTES, BACK], 8, order="time")
-    rng = np.random.default_rng(1)
-    graph["user"].attrs["x"] = rng.random((20, 2)).astype(np.float32)
-    graph["post"].attrs["x"] = rng.random((30, 3)).astype(np.float32)
-    src, dst = rng.integers(0, 20, 200), rng.integers(0, 30, 200)
-    with graph.transaction():
-        graph[VOTES].insert(src, dst)
-        graph[BACK].insert(dst, src)
-    graph[VOTES].delete(src[::9], dst[::9])
-    return graph
-
-
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
-def test_typed_blocks_equal_those_of_a_static_copy(workers: int) -> None:
-    graph = typed()
-    seeds = {"user": torch.arange(20), "post": torch.arange(30)}
-
-    def batches(one: Any, ids_of: Any = None) -> list[Any]:
-        sampler = NeighborSampler([4, 3], seed=3, prefetch_node_feats={"user": ["x"]})
-        found: list[Any] = []
-        draw: dict[str, Any] = {"batch_size": 7, "num_workers": workers}
-        for nodes, _, blocks in DataLoader(GraphStorage(one), seeds, sampler, **draw):
-            found.append({name: ids.tolist() for name, ids in nodes.items()})
-            found.append(blocks[0].srcnodes["user"].data["x"].tolist())
-            for block in blocks:
-                for kind in block.canonical_etypes:
-                    found.append([own.tolist() for own in block.edges(etype=kind)])
-                    own = block.edges[kind].data[dgl.EID].numpy()
-                    found.append((own if ids_of is None else ids_of[kind][own]).tolist())
-        return found
-
-    wanted = batches(graph.to_graph(), {kind: graph[kind].edge_list()[2] for kind in (VOTES, BACK)})
-    for one in (graph, graph.snapshot()):
-        assert batches(one) == wanted
