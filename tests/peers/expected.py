@@ -44,6 +44,15 @@ DGL: dict[str, str] = {
         "a subgraph has the data that its sampler names; DGL's has all data of the graph",
         ("0", "4"),
     ),
+    **_variants(
+        "dataloading/test_dataloader.py::test_edge_dataloader",
+        "GlobalUniform gets replace=3, which its graph takes for True and ours refuses",
+        EITHER,
+        ("cpu",),
+        ("neg_sampler1", "neg_sampler2"),
+        ("full", "neighbor"),
+        ("idtype0", "idtype1"),
+    ),
 }
 
 GRAPHBOLT: dict[str, str] = {

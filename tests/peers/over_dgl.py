@@ -12,6 +12,7 @@ import dgl
 import dgl.data
 import dgl.dataloading
 import torch
+import torch.distributed
 
 from aethergraph import dgl as ours
 from peers.counting import count_calls, make_counted
@@ -71,3 +72,9 @@ def _make_cora(*args: Any, **kwargs: Any) -> list[Any]:
 
 
 dgl.data.CoraFullDataset = _make_cora
+
+
+def pytest_runtest_teardown(item: Any) -> None:
+    """End the process group of a test that failed, which the next one makes again."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

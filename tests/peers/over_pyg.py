@@ -6,6 +6,7 @@ have bound among themselves stays PyG's.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -63,6 +64,8 @@ def _make_sampler(data: Any, *args: Any, **kwargs: Any) -> Any:
     return kind(stores, *args, **kwargs)
 
 
+# PyG's datamodule looks for the sampler's arguments among those of a loader.
+_make_sampler.__signature__ = inspect.signature(ours.NeighborSampler)  # type: ignore[attr-defined]
 NeighborSampler = count_calls("NeighborSampler", _make_sampler)
 torch_geometric.data.lightning.datamodule.NeighborSampler = NeighborSampler
 torch_geometric.sampler.NeighborSampler = NeighborSampler

@@ -94,10 +94,12 @@ def check(framework: Framework, checkout: Path) -> None:
         )
 
 
-def run(framework: Framework, suite: Suite, checkout: Path) -> tuple[Iterator[Any], str]:
+def run(framework: Framework, suite: Suite, checkout: Path) -> tuple[list[Any], str]:
     """Run the tests of a suite, and return the records of its log and what pytest printed."""
     tests = checkout.resolve() / framework.folder
     paths = [str(TESTS), *(str(checkout.resolve() / path) for path in framework.paths)]
+    if "PYTHONPATH" in os.environ:
+        paths.append(os.environ["PYTHONPATH"])
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         log.touch()
@@ -122,7 +124,7 @@ def run(framework: Framework, suite: Suite, checkout: Path) -> tuple[Iterator[An
             env=environment,
         )  # fmt: skip
         records = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    return iter(records), done.stdout
+    return records, done.stdout
 
 
 def judge(suite: Suite, records: Iterable[Mapping[str, Any]]) -> Verdict:
@@ -171,9 +173,8 @@ def _is_of(test: str, selected: str) -> bool:
 
 def report(suite: Suite, verdict: Verdict) -> Iterator[str]:
     """Return the lines that say what became of a suite."""
-    total = sum(
-        map(len, (verdict.passed, verdict.failed, verdict.expected, verdict.mended)),
-    )
+    endings = verdict.passed, verdict.mended, verdict.expected, verdict.failed
+    total = sum(map(len, endings))
     names = ", ".join(f"{name} {count}" for name, count in sorted(verdict.uses.items()))
     yield (
         f"{suite.name}: {len(verdict.passed) + len(verdict.mended)} of {total} passed, "
