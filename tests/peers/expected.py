@@ -85,4 +85,12 @@ GRAPHBOLT: dict[str, str] = {
     "graphbolt/test_integration.py::test_integration_node_classification": STOCK_DRAWS,
 }
 
+for _words in product(("homo", "hetero"), ("deduplicated", "duplicated"), ("", "_tensor")):
+    _name = f"test_exclude_edges_{_words[0]}_{_words[1]}{_words[2]}"
+    GRAPHBOLT |= _variants(
+        f"graphbolt/impl/test_sampled_subgraph_impl.py::{_name}",
+        "a layer of ours always has the original ids of both ends, and of its edges",
+        ("True-False", "False-True", "False-False"),
+    )
+
 EXPECTED = {"PyG": PYG, "DGL": DGL, "GraphBolt": GRAPHBOLT}

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import dgl.graphbolt as gb
+import dgl.graphbolt.impl.sampled_subgraph_impl
 import dgl.graphbolt.impl.torch_based_feature_store
 from torch import Tensor
 
@@ -109,4 +110,4 @@ gb.TorchBasedFeature = TorchBasedFeature
 dgl.graphbolt.impl.torch_based_feature_store.TorchBasedFeature = TorchBasedFeature
 
 SampledSubgraphImpl = make_counted(ours.SampledSubgraph, __name__, "SampledSubgraphImpl")
-gb.SampledSubgraphImpl = SampledSubgraphImpl
+dgl.graphbolt.impl.sampled_subgraph_impl.SampledSubgraphImpl = SampledSubgraphImpl

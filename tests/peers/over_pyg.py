@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.multiprocessing
 import torch_geometric.data.lightning.datamodule
 import torch_geometric.datasets
 import torch_geometric.loader
@@ -136,3 +137,8 @@ def pytest_collection(session: Any) -> None:
 
 def pytest_collection_finish(session: Any) -> None:
     vars(torch_geometric.typing).update(_stock)
+
+
+def pytest_runtest_teardown(item: Any) -> None:
+    """Undo what a fixture leaves behind: from then on every worker would import all this anew."""
+    torch.multiprocessing.set_start_method(None, force=True)

@@ -134,7 +134,6 @@ DGL = Framework(
                 ),
                 "graphbolt/impl/test_sampled_subgraph_impl.py",
                 "graphbolt/impl/test_torch_based_feature_store.py",
-                "graphbolt/test_base.py",
                 "graphbolt/test_dataloader.py",
                 "graphbolt/test_feature_fetcher.py",
                 "graphbolt/test_integration.py",
