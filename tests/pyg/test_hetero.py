@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.pyg import assert_same_batches
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.nn import HeteroConv, SAGEConv
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 from torch_geometric.sampler.base import NumNeighbors
 
@@ -186,17 +186,6 @@ def test_our_loader_adds_edge_tensors_and_epochs(num_workers: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(epochs[0], again, strict=True))
 
 
-def assert_same_typed(found: HeteroData, wanted: HeteroData) -> None:
-    """Two batches are the same, attribute by attribute."""
-    a, b = found.to_dict(), wanted.to_dict()
-    assert a.keys() == b.keys()
-    for group, values in b.items():
-        assert a[group].keys() == values.keys(), group
-        for name, value in values.items():
-            same = torch.equal(a[group][name], value) if torch.is_tensor(value) else None
-            assert a[group][name] == value if same is None else same, (group, name)
-
-
 @pytest.mark.filterwarnings("ignore:seed=5")
 @pytest.mark.parametrize("neg", [None, "binary", "triplet"])
 @pytest.mark.parametrize("disjoint", [False, True])
@@ -227,7 +216,7 @@ def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoin
             for name in graph.node_types:
                 assert found[name].num_nodes == len(found[name].n_id)
                 wanted[name].pop("num_nodes", None)  # PyG's loader adds it over stores
-            assert_same_typed(found, wanted)
+            assert_same_batches([found], [wanted])
 
 
 def test_batches_do_not_depend_on_how_they_are_made() -> None:
@@ -253,8 +242,7 @@ def test_batches_do_not_depend_on_how_they_are_made() -> None:
         {"prefetch_batches": 0}, {"num_sample_threads": 2}, {"num_workers": 2}, {"num_threads": 2},
         {"num_workers": 2, "filter_per_worker": False},
     ):  # fmt: skip
-        for found, batch in zip(run(**options), wanted, strict=True):
-            assert_same_typed(found, batch)
+        assert_same_batches(run(**options), wanted)
     for batch in wanted[4:]:
         row, col = batch[VOTES].edge_label_index
         half = len(row) // 2
@@ -311,28 +299,6 @@ def test_subgraph_types() -> None:
     pairs = set(zip(plain.row[VOTES].tolist(), plain.col[VOTES].tolist(), strict=True))
     assert set(zip(both.col[back].tolist(), both.row[back].tolist(), strict=True)) >= pairs
     assert len(induced.row[VOTES]) >= len(plain.row[VOTES])
-
-
-def test_a_model_trains(tmp_path: Path) -> None:
-    graph = make_graph()
-    graph.save(tmp_path / "g")
-    torch.manual_seed(0)
-    conv = HeteroConv({VOTES: SAGEConv((6, 5), 3)})
-    optimizer = torch.optim.Adam(conv.parameters(), 0.05)
-    loader = HeteroNeighborLoader(
-        HeteroGraph.load(tmp_path / "g"), {VOTES: [10]}, "post", batch_size=50, shuffle=True
-    )
-    losses = []
-    for _ in range(8):
-        for batch in loader:
-            out = conv(batch.x_dict, {VOTES: batch[VOTES].edge_index})["post"]
-            size = batch["post"].batch_size
-            loss = torch.nn.functional.cross_entropy(out[:size], batch["post"].y[:size])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    assert np.mean(losses[-3:]) < np.mean(losses[:3])
 
 
 def test_stores_show_every_type() -> None:

@@ -90,27 +90,6 @@ def test_every_field(prefetch_batches: int, disjoint: bool) -> None:
         batch.validate()
 
 
-def test_the_readme_snippet(tmp_path: Path) -> None:
-    from aethergraph import FeatureStore as Rows
-    from aethergraph.pytorch import NeighborLoader as Loader
-
-    plain = Graph.from_edges(NUM_NODES, *GRAPH.edge_index())
-    plain.save(tmp_path / "graph.bin")
-    assert GRAPH.features is not None
-    Rows.from_array(GRAPH.features.array).save(tmp_path / "features.bin")
-    graph = Graph.load(tmp_path / "graph.bin")
-    graph.load_features(tmp_path / "features.bin")
-    loader = Loader(graph, num_neighbors=[15, 10], batch_size=128)
-    count = 0
-    for batch in loader:
-        np.testing.assert_array_equal(batch.x, GRAPH.features.array[batch.n_id])
-        count += batch.batch_size
-    assert count == NUM_NODES
-    batch = next(iter(Loader(tmp_path / "graph.bin", [2])))  # and by path, without features
-    assert "x" not in batch
-    assert batch.num_nodes == len(batch.n_id)
-
-
 def test_they_are_pygs_loaders() -> None:
     loader = NeighborLoader(GRAPH, FANOUTS)
     assert isinstance(loader, PyGNeighborLoader)
@@ -577,30 +556,6 @@ def test_stores_and_samplers_of_other_makers() -> None:
     assert next(iter(links)).n_id.tolist() == [4, 5]
     with pytest.raises(errors.InvalidArgumentError, match="number of nodes"):
         NeighborLoader((features, graph), [], None, neighbor_sampler=own)
-
-
-@pytest.mark.parametrize("workers", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}])
-def test_data_gives_what_pygs_own_loader_gives(workers: dict[str, Any]) -> None:
-    data = make_data()
-    data.name = "graph-level"
-    data.edge_kind = torch.arange(NUM_EDGES)
-    assert data.edge_index is not None
-    for filter_per_worker in (True, False):
-        loader = NeighborLoader(
-            data, [-1, -1], batch_size=40, filter_per_worker=filter_per_worker, **workers
-        )
-        for batch in loader:
-            assert torch.equal(batch.x, data.x[batch.n_id])
-            assert torch.equal(batch.y, data.y[batch.n_id])
-            assert torch.equal(batch.train_mask, data.train_mask[batch.n_id])
-            assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
-            assert torch.equal(batch.edge_kind, batch.e_id)
-            ends = torch.stack([batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]]])
-            assert torch.equal(data.edge_index[:, batch.e_id], ends)
-            assert batch.name == "graph-level"
-            seeds = batch.n_id[: batch.batch_size]
-            inside = torch.isin(data.edge_index[1], seeds)
-            assert set(inside.nonzero().view(-1).tolist()) <= set(batch.e_id.tolist())
 
 
 def test_zip_loader_drives_them() -> None:

@@ -10,22 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.pyg import assert_same_batches
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import SAGEConv
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, SubgraphLoader
+from aethergraph import Graph, HeteroGraph, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
-    HeteroNeighborLoader,
-    HeteroNeighborSampler,
-    LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
 )
-from aethergraph.remote import FeatureServer, open_source, open_tables
+from aethergraph.remote import FeatureServer, open_source
 
 NODES = 400
 
@@ -50,59 +48,15 @@ def make_graph(x: Any = None) -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("kind", ["file", "live", "typed live"])
-def test_weights_and_times_in_batches(kind: str, tmp_path: Path) -> None:
-    """Batches over a graph of a server have what batches over the file or the snapshot have."""
-    rng = np.random.default_rng(1)
-    src, dst = rng.integers(0, NODES, (2, 3000))
-    time, weight = rng.integers(0, 99, 3000), rng.random(3000, dtype=np.float32)
-    here: Any
-    edges, seeds = ("a", "to", "b"), torch.arange(NODES)
-    given: Any = seeds if kind != "typed live" else ("b", seeds)
-    if kind == "file":
-        path = tmp_path / "graph.aeg"
-        Graph.from_edges(NODES, src, dst, edge_time=time, edge_weight=weight).save(path)
-        here, server = Graph.load(path), FeatureServer(open_tables(path, lists=True), port=0)
-    else:
-        form: dict[str, Any] = {"edge_time": "int64", "edge_weight": "float32", "order": "time"}
-        live: Any
-        if kind == "live":
-            live = DynamicGraph(NODES, 64, **form)
-            live.insert_edges(src, dst, time=time, weight=weight)
-        else:
-            live = DynamicHeteroGraph({"a": NODES, "b": NODES}, [edges], 64, **form)
-            live[edges].insert(src, dst, time=time, weight=weight)
-        here, server = live.snapshot(), FeatureServer({}, graphs={"g": live}, port=0)
-    with server:
-        there = (HeteroGraph if kind == "typed live" else Graph).load(server.address)
-        mine, its = (
-            list(NeighborLoader(one, [5], input_nodes=given, batch_size=64, seed=1))
-            for one in (here, there)
-        )
-    if kind == "typed live":
-        mine, its = ([one[edges] for one in batches] for batches in (mine, its))
-    same(mine, its)
-    assert {"edge_time", "edge_weight"} <= set(mine[0].keys())
-
-
-def same(mine: Any, its: Any) -> None:
-    for a, b in zip(mine, its, strict=True):
-        a, b = a.to_dict(), b.to_dict()
-        assert a.keys() == b.keys()
-        for name, value in a.items():
-            assert torch.equal(value, b[name]) if torch.is_tensor(value) else value == b[name]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_node_loader(x: Any, place: str, workers: int) -> None:
+def test_node_loader(x: Any, place: str) -> None:
     options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "seed": 1}
     torch.manual_seed(0)
     local = list(NeighborLoader(make_graph(x), [5, 3], **options))
     torch.manual_seed(0)
     remote = NeighborLoader(
-        make_graph(), [5, 3], feature_source=f"{place}/x", num_workers=workers, **options
+        make_graph(), [5, 3], feature_source=f"{place}/x", num_workers=2, **options
     )
-    same(local, remote)
+    assert_same_batches(local, remote)
 
 
 def test_a_pickled_store_connects_anew(x: Any, place: str) -> None:
@@ -110,14 +64,6 @@ def test_a_pickled_store_connects_anew(x: Any, place: str) -> None:
     loader = NeighborLoader(make_graph(x + 1), [5], feature_source=f"{place}/x", batch_size=200)
     store = pickle.loads(pickle.dumps(loader.data[0]))
     assert (store.get_tensor(None, "x", index=torch.tensor([3, 1])).numpy() == x[[3, 1]]).all()
-
-
-def test_link_loader(x: Any, place: str) -> None:
-    options: dict[str, Any] = {"batch_size": 500, "seed": 1, "neg_sampling": "binary"}
-    torch.manual_seed(0)
-    local = list(LinkNeighborLoader(make_graph(x), [5, 3], **options))
-    torch.manual_seed(0)
-    same(local, LinkNeighborLoader(make_graph(), [5, 3], feature_source=f"{place}/x", **options))
 
 
 def test_subgraph_loader(x: Any, place: str) -> None:
@@ -199,55 +145,3 @@ def test_a_stock_loader_trains(x: Any, place: str, tmp_path: Path) -> None:
         return found
 
     assert losses(open_source(f"{place}/x")) == losses(x)
-
-
-def flat(batch: Any) -> dict[Any, Any]:
-    """Values of a typed batch by store and name."""
-    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_typed_graph_of_a_server(tmp_path: Path, workers: int) -> None:
-    """Typed batches are those of the file, in our loader and in PyG's own."""
-    rng = np.random.default_rng(0)
-    rates, knows = ("user", "rates", "film"), ("user", "knows", "user")
-    graph = HeteroGraph.from_edges(
-        {rates: rng.integers(0, 200, (2, 3000)), knows: rng.integers(0, 300, (2, 900))},
-        {"user": 300, "film": 200},
-    )
-    graph["user"].features = rng.random((300, 4), np.float32)
-    graph["film"].attrs["y"] = np.arange(200) % 3
-    graph[rates].attrs["edge_attr"] = rng.random((3000, 2), np.float32)
-    graph.save(tmp_path / "g.aeg")
-    tables = open_tables(tmp_path / "g.aeg", lists=True)
-    servers = [FeatureServer(tables, port=0, shard=(k, 2)).start() for k in range(2)]
-    try:
-        url = "tcp://" + ",".join(f"127.0.0.1:{one.port}" for one in servers)
-        seeds = ("film", torch.arange(150))
-        ours, stock = [], []
-        for one in (HeteroGraph.load(tmp_path / "g.aeg"), HeteroGraph.load(url)):
-            ours.append(HeteroNeighborLoader(
-                one, [4, 3], seeds, batch_size=40, shuffle=True, seed=3, num_workers=workers
-            ))  # fmt: skip
-            stores = FeatureStore.from_graph(one), GraphStore(one)
-            sampler = HeteroNeighborSampler(stores, [4, 3], seed=3)
-            stock.append(NodeLoader(stores, sampler, seeds, batch_size=40, num_workers=workers))
-        for loaders in (ours, stock):
-            count = 0
-            batches = []
-            for loader in loaders:
-                torch.manual_seed(5)  # decides the order of our loader's batches
-                batches.append(list(loader))
-            for mine, its in zip(*batches, strict=True):
-                a, b = flat(mine), flat(its)
-                assert a.keys() == b.keys()
-                for name, value in a.items():
-                    if torch.is_tensor(value):
-                        assert torch.equal(value, b[name]), name
-                    else:
-                        assert value == b[name], name
-                count += mine["user", "rates", "film"].num_edges > 0
-            assert count == 4
-    finally:
-        for server in servers:
-            server.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,16 +115,16 @@ def assert_attrs(batch: Data, graph: Graph, edges: bool = True) -> None:
             assert name not in batch
 
 
-def assert_same_batches(found: Sequence[Data], wanted: Sequence[Data]) -> None:
-    """Two runs gave the same batches, field by field."""
-    assert len(found) == len(wanted)
-    for a, b in zip(found, wanted, strict=True):
-        assert sorted(a.keys()) == sorted(b.keys())
-        for name in b.keys():  # noqa: SIM118 - a Data iterates over its items
-            if isinstance(b[name], Tensor):
-                assert torch.equal(a[name], b[name]), name
-            else:
-                assert a[name] == b[name], name
+def assert_same_batches(found: Iterable[Any], wanted: Iterable[Any]) -> None:
+    """Two runs gave the same batches, of one type or of many, value by value."""
+    for batch, other in zip(found, wanted, strict=True):
+        for store, expected in zip(batch.stores, other.stores, strict=True):
+            kind = getattr(expected, "_key", None)
+            assert getattr(store, "_key", None) == kind
+            assert set(store.keys()) == set(expected.keys()), kind
+            for name, value in expected.items():
+                same = torch.equal if isinstance(value, Tensor) else operator.eq
+                assert same(store[name], value), (kind, name)
 
 
 def mark(data: Data) -> Data:

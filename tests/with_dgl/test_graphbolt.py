@@ -9,8 +9,6 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support.dgl import (
     COUNTS,
     FOLLOWS,
@@ -33,11 +31,9 @@ from support.graphbolt import (
     node_items,
     timed_graph,
 )
-from support.strategies import examples
 from torch import Tensor
 
 from aethergraph import Graph, HeteroGraph, errors
-from aethergraph import NeighborSampler as CoreSampler
 from aethergraph.dgl import GraphStorage
 from aethergraph.dgl import NeighborSampler as BlockSampler
 from aethergraph.dgl.graphbolt import (
@@ -45,7 +41,6 @@ from aethergraph.dgl.graphbolt import (
     SamplingGraph,
     to_fused_csc,
 )
-from aethergraph.sampling import hash_ids, mix_key
 
 SAMPLERS = ("sample_neighbor", "sample_layer_neighbor", "sample_neighbor_at_once")
 
@@ -62,9 +57,8 @@ def single_edges(graph: SamplingGraph, seeds: Tensor, fanout: int, **options: An
     return list(edges)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_node_classification(name: str, workers: int) -> None:
+def test_node_classification(name: str) -> None:
     graph = make_graph(keep_order=True)
     src, dst = make_edges()
     degree = np.bincount(dst, minlength=NUM_NODES)
@@ -74,7 +68,7 @@ def test_node_classification(name: str, workers: int) -> None:
         pipe = getattr(pipe, name)(sampling, [5, 3])
         return pipe.fetch_feature(features, ["x", "y"], ["edge_attr"])
 
-    found = batches(node_items(50, labels=torch.arange(50)), build, workers)
+    found = batches(node_items(50, labels=torch.arange(50)), build)
     assert sorted(len(batch.labels) for batch in found) == [2, 16, 16, 16]
     edge_rows = features.read("edge", None, "edge_attr")
     for batch in found:
@@ -119,59 +113,8 @@ def test_workers_draw_the_same(name: str) -> None:
     assert edges(0) != first
 
 
-@examples(25)
-@given(
-    seeds=st.lists(st.integers(0, NUM_NODES - 1), min_size=1, max_size=20, unique=True),
-    fanouts=st.lists(st.integers(-1, 4), min_size=1, max_size=3),
-    seed=st.integers(0, 1 << 62),
-    replace=st.booleans(),
-)
-def test_one_key_gives_one_neighbourhood(
-    seeds: list[int], fanouts: list[int], seed: int, replace: bool
-) -> None:
-    """GraphBolt's form, dgl.dataloading's and numpy's, in global ids."""
-    graph, nodes = make_graph(), torch.tensor(seeds)
-    pipe = at_once(SamplingGraph(graph, seed=seed), fanouts, replace)
-    _, layers = pipe.sample_subgraphs(nodes, None)
-    found = [sorted(layer_edges(layer)) for layer in layers]
-
-    _, _, blocks = BlockSampler(fanouts, replace=replace, seed=seed).sample(
-        GraphStorage(graph), nodes
-    )
-    assert [set(edges) for edges in found] == [block_edges(block) for block in blocks]
-
-    key = mix_key(seed, 0, hash_ids(nodes.numpy()))
-    core = CoreSampler(graph, fanouts[::-1], layered=True, replace=replace)
-    same = core.sample(nodes.numpy(), key)
-    flat = zip(
-        same.node[same.row].tolist(),
-        same.node[same.col].tolist(),
-        same.edge.tolist(),
-        strict=True,
-    )
-    assert sorted(edge for edges in found for edge in edges) == sorted(flat)
-
-
-@pytest.mark.parametrize("seed", [0, 5, 1 << 40])
-def test_seeds_draw_what_they_draw_in_pygs_form(seed: int) -> None:
-    pytest.importorskip("torch_geometric")
-    from torch_geometric.sampler import NodeSamplerInput
-
-    from aethergraph.pyg import GraphStore
-    from aethergraph.pyg import NeighborSampler as PyGSampler
-
-    graph, nodes = make_graph(), torch.tensor([3, 100, 7, 149])
-    _, layers = at_once(SamplingGraph(graph, seed=seed), [2, 4]).sample_subgraphs(nodes, None)
-    out = PyGSampler(GraphStore(graph), [4], seed=seed).sample_from_nodes(
-        NodeSamplerInput(None, nodes)
-    )
-    src, dst = out.node[out.row].tolist(), out.node[out.col].tolist()
-    assert sorted(layer_edges(layers[-1])) == sorted(zip(src, dst, out.edge.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_many_types(name: str, workers: int) -> None:
+def test_many_types(name: str) -> None:
     graph = make_typed()
     sampling, features = SamplingGraph(graph, seed=3), FeatureStore(graph)
     ends = {colon(kind): GraphStorage(graph).edges(etype=kind) for kind in graph.edge_types}
@@ -183,7 +126,7 @@ def test_many_types(name: str, workers: int) -> None:
         pipe = getattr(pipe, name)(sampling, fanouts)
         return pipe.fetch_feature(features, {"user": ["x"], "post": ["x", "y"]})
 
-    for batch in batches(items, build, workers):
+    for batch in batches(items, build):
         for layer in batch.sampled_subgraphs:
             for kind, fanout in TYPED.items():
                 edges = layer_edges(layer, kind)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
 
 import dgl
 import numpy as np
@@ -106,16 +105,6 @@ def test_labor_of_typed_graphs_and_one_number_for_all_layers() -> None:
     copy = pickle.loads(pickle.dumps(LaborSampler([3], seed=4)))
     (a,), (b,) = (s.sample(storage, seeds)[2] for s in (copy, LaborSampler([3], seed=4)))
     assert block_edges(a, VOTES) == block_edges(b, VOTES)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"edge_dir": "out"}, {"prob": "p"}, {"importance_sampling": -1}, {"batch_dependency": 4}],
-)
-def test_options_that_labor_has_not(options: Any) -> None:
-    name, value = next(iter(options.items()))
-    with pytest.raises(errors.UnsupportedError, match=f"{name} = {value!r}.*to_dgl"):
-        LaborSampler([3], **options)
 
 
 # ---- ShaDow --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import dgl
@@ -12,7 +11,6 @@ import torch
 from dgl.dataloading import DataLoader, negative_sampler
 from support.dgl import (
     FOLLOWS,
-    NUM_NODES,
     REV_VOTES,
     VOTES,
     block_edges,
@@ -23,8 +21,8 @@ from support.dgl import (
     whole_edges,
 )
 
-from aethergraph.dgl import GraphStorage, LaborSampler, NeighborSampler, ShaDowKHopSampler
-from aethergraph.errors import OutOfRangeError, UnsupportedError
+from aethergraph.dgl import GraphStorage, NeighborSampler
+from aethergraph.errors import OutOfRangeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dataloader CPU affinity")
 
@@ -220,31 +218,3 @@ def test_stock_edge_prediction() -> None:
             if negatives is not None:
                 assert found[2].num_nodes() == pairs.num_nodes()
                 assert found[2].num_edges() <= 2 * len(ids)
-
-
-def test_what_needs_a_dgl_graph_says_so() -> None:
-    storage = GraphStorage(make_graph())
-    with pytest.raises(UnsupportedError, match=r"take aethergraph\.dgl\.LaborSampler"):
-        dgl.dataloading.LaborSampler([3]).sample(storage, torch.arange(3))
-    with pytest.raises(AttributeError, match="ClusterGCNSampler and SAINTSampler of aethergraph"):
-        dgl.dataloading.SAINTSampler("walk", (3, 2)).sample(storage, None)
-    with pytest.raises(AttributeError, match="ClusterGCNSampler and SAINTSampler of aethergraph"):
-        dgl.dataloading.ClusterGCNSampler(storage, 3, cache_path=os.devnull + "x")
-    with pytest.raises(AttributeError, match=r"'ndata': .*get_node_storage"):
-        storage.ndata["x"]
-
-
-@pytest.mark.parametrize("make", [NeighborSampler, LaborSampler, ShaDowKHopSampler])
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_workers_change_nothing(make: Any, num_workers: int) -> None:
-    storage, nodes = GraphStorage(make_graph(keep_order=True)), torch.arange(NUM_NODES)
-    torch.manual_seed(3)
-    here = batches(storage, nodes, make([3, 3]))
-    torch.manual_seed(3)
-    there = batches(storage, nodes, make([3, 3]), num_workers=num_workers)
-    for ours, wanted in zip(in_order(there), here, strict=True):
-        assert torch.equal(ours[0], wanted[0])
-        if make is ShaDowKHopSampler:
-            assert whole_edges(ours[2]) == whole_edges(wanted[2])
-        else:
-            same_blocks(ours[2], wanted[2])
