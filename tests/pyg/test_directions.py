@@ -53,19 +53,6 @@ def reversed_data(data: HeteroData) -> HeteroData:
     return other
 
 
-@pytest.mark.parametrize("direction", ["forward", "both"])
-def test_copies_of_a_seed_have_the_edges_of_their_node(direction: str) -> None:
-    """Nodes hear the same with and without copies, as training on copies needs it."""
-    graph = Graph.from_edges(4, [1, 2, 0], [0, 0, 3], layout="both")
-    sampler = NeighborSampler(graph, [-1], sample_direction=direction)
-    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0, 0])))
-    assert isinstance(out, SamplerOutput)
-    heard = [sorted(out.node[out.row[out.col == col]].tolist()) for col in range(len(out.node))]
-    assert heard == (
-        [[1, 2], [1, 2], [], [], [0]] if direction == "both" else [[1, 2]] * 2 + [[]] * 2
-    )
-
-
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("fanouts", [[-1, -1], [3, 2]])
 def test_backward_is_forward_in_the_reversed_graph(fanouts: list[int], disjoint: bool) -> None:

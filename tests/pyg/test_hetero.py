@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -72,28 +71,6 @@ def assert_batch(graph: HeteroGraph, batch: HeteroData) -> None:
     assert torch.equal(batch["post"].y, labels[batch["post"].n_id])
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("place", ["memory", "file"])
-def test_stock_node_loader(tmp_path: Path, num_workers: int, place: str) -> None:
-    graph = make_graph()
-    if place == "file":
-        graph.save(tmp_path / "g")
-        graph = HeteroGraph.load(tmp_path / "g")
-    stores = stores_of(graph)
-    sampler = HeteroNeighborSampler(stores, [4, 3], seed=7)
-    seeds = torch.randperm(150)[:50]
-    loader = NodeLoader(
-        stores, sampler, input_nodes=("post", seeds), batch_size=16, num_workers=num_workers
-    )
-    found = list(loader)
-    assert torch.cat([b["post"].n_id[: b["post"].batch_size] for b in found]).equal(seeds)
-    for batch in found:
-        assert_batch(graph, batch)
-    alone = sampler.sample_from_nodes(NodeSamplerInput(None, seeds[:16], input_type="post"))
-    for kind in graph.edge_types:
-        assert torch.equal(alone.edge[kind], found[0][kind].e_id)
-
-
 def test_a_sample_is_what_the_oracle_says() -> None:
     graph = make_graph()
     sampler = HeteroNeighborSampler(graph, {VOTES: [3, 2], IN: [2, 2]}, seed=5)
@@ -119,39 +96,6 @@ def test_a_sample_is_what_the_oracle_says() -> None:
     assert out.metadata[0].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("neg", [None, "binary", "triplet"])
-def test_stock_link_loader(disjoint: bool, neg: str | None) -> None:
-    graph = make_graph()
-    stores = stores_of(graph)
-    sampler = HeteroNeighborSampler(stores, [3, 2], disjoint=disjoint)
-    for kind in (VOTES, ("post", "rev_votes", "user")):
-        links = torch.from_numpy(np.stack(graph[kind].edge_index())[:, :40].copy())
-        loader = LinkLoader(
-            stores, sampler, edge_label_index=(kind, links), neg_sampling=neg, batch_size=16
-        )
-        for number, batch in enumerate(loader):
-            assert_batch(graph, batch)
-            own = links[:, 16 * number : 16 * number + 16]
-            count = own.shape[1]
-            source, target = batch[kind[0]], batch[kind[2]]
-            if neg == "triplet":
-                assert torch.equal(source.n_id[source.src_index], own[0])
-                assert torch.equal(target.n_id[target.dst_pos_index], own[1])
-                assert target.dst_neg_index.shape == (count,)
-                ends = [(source, source.src_index), (target, target.dst_pos_index)]
-            else:
-                row, col = batch[kind].edge_label_index
-                assert torch.equal(source.n_id[row[:count]], own[0])
-                assert torch.equal(target.n_id[col[:count]], own[1])
-                ends = [(source, row[:count]), (target, col[:count])]
-                if neg == "binary":
-                    assert batch[kind].edge_label.tolist() == [1.0] * count + [0.0] * count
-            if disjoint:  # both ends of a link are in its tree
-                for side, index in ends:
-                    assert torch.equal(side.batch[index], torch.arange(count))
-
-
 def test_the_loader_for_typed_graphs_is_neighbor_loader(tmp_path: Path) -> None:
     graph = make_graph()
     graph.save(tmp_path / "graph.aeg")
@@ -167,12 +111,11 @@ def test_the_loader_for_typed_graphs_is_neighbor_loader(tmp_path: Path) -> None:
         HeteroNeighborLoader(graph, [2], "user")
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_our_loader_adds_edge_tensors_and_epochs(num_workers: int) -> None:
+def test_our_loader_adds_edge_tensors_and_epochs() -> None:
     graph = make_graph()
     loader = HeteroNeighborLoader(
         graph, {VOTES: [4, 3], ("sub", "rev_in", "post"): [1, 1]}, input_nodes="post",
-        batch_size=40, num_workers=num_workers, seed=3, transform=lambda data: data,
+        batch_size=40, seed=3, transform=lambda data: data,
     )  # fmt: skip
     epochs = [[b[VOTES].e_id for b in loader] for _ in range(2)]
     for batch in loader:
@@ -255,52 +198,6 @@ def test_batches_do_not_depend_on_how_they_are_made() -> None:
         assert not {tuple(p) for p in seen} & {tuple(p) for p in targets}
 
 
-@pytest.mark.parametrize("time", ["node_time", "edge_time"])
-def test_nothing_is_later_than_its_seed(time: str) -> None:
-    rng = np.random.default_rng(1)
-    options: Any = {
-        "node_time": {"user": rng.integers(0, 50, 80), "post": rng.integers(0, 50, 150)}
-    }
-    if time == "edge_time":
-        options = {"edge_time": {VOTES: rng.integers(0, 50, 900)}}
-    graph = make_graph(**options)
-    seeds, at = torch.arange(60), torch.from_numpy(rng.integers(0, 50, 60))
-    loader = HeteroNeighborLoader(
-        graph,
-        [4, 3],
-        ("post", seeds),
-        at,
-        time_attr=time,
-        batch_size=20,
-        subgraph_type="directional",
-    )
-    for number, batch in enumerate(loader):
-        limit = at[20 * number :][batch["post"].batch[batch[VOTES].edge_index[1]]]
-        if time == "node_time":
-            assert graph["user"].node_time is not None
-            seen = graph["user"].node_time[batch["user"].n_id[batch[VOTES].edge_index[0]]]
-        else:
-            assert graph[VOTES].edge_time is not None
-            seen = graph[VOTES].edge_time[batch[VOTES].e_id]
-        assert (torch.from_numpy(seen) <= limit).all()
-        assert torch.equal(batch["post"].seed_time, at[20 * number : 20 * number + 20])
-
-
-def test_subgraph_types() -> None:
-    graph = make_graph()
-    seeds = NodeSamplerInput(None, torch.arange(5), input_type="post")
-    plain = HeteroNeighborSampler(graph, [3], seed=1).sample_from_nodes(seeds)
-    both = HeteroNeighborSampler(graph, [3], "bidirectional", seed=1).sample_from_nodes(seeds)
-    induced = HeteroNeighborSampler(graph, [3], "induced", seed=1).sample_from_nodes(seeds)
-    for name in graph.node_types:
-        assert torch.equal(plain.node[name], both.node[name])
-        assert torch.equal(plain.node[name], induced.node[name])
-    back = ("post", "rev_votes", "user")
-    pairs = set(zip(plain.row[VOTES].tolist(), plain.col[VOTES].tolist(), strict=True))
-    assert set(zip(both.col[back].tolist(), both.row[back].tolist(), strict=True)) >= pairs
-    assert len(induced.row[VOTES]) >= len(plain.row[VOTES])
-
-
 def test_stores_show_every_type() -> None:
     graph = make_graph()
     features, topology = stores_of(graph)
@@ -318,15 +215,6 @@ def test_stores_show_every_type() -> None:
     assert np.array_equal(features["user", "x", [3]], graph["user"].attrs["x"].array[[3]])
     with pytest.raises(errors.InvalidArgumentError, match="num_nodes = 80"):
         features["user", "z", None] = torch.zeros(3)
-
-
-def test_pickles(tmp_path: Path) -> None:
-    graph = make_graph()
-    graph.save(tmp_path / "g")
-    sampler = HeteroNeighborSampler(stores_of(HeteroGraph.load(tmp_path / "g")), [3], seed=2)
-    seeds = NodeSamplerInput(None, torch.arange(9), input_type="post")
-    a, b = (s.sample_from_nodes(seeds) for s in (sampler, pickle.loads(pickle.dumps(sampler))))
-    assert torch.equal(a.edge[VOTES], b.edge[VOTES])
 
 
 def test_what_is_refused() -> None:

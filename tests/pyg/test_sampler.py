@@ -311,14 +311,6 @@ def test_a_seed_of_its_own_and_epochs() -> None:
             NeighborSampler(GRAPH, [2], seed=bad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("num_threads", [0, 1, 2])
-def test_threads_do_not_matter(num_threads: int) -> None:
-    seeds = list(range(NUM_NODES))
-    sampler = NeighborSampler(GRAPH, [5, 5], seed=1, num_threads=num_threads)
-    out = sampler.sample_from_nodes(nodes(seeds))
-    assert_output(out, expect(GRAPH, seeds, [5, 5], node_key(seeds, 1)))
-
-
 # ---- links -----------------------------------------------------------------------------------
 
 SRC, DST = [5, 5, 7, 120], [9, 8, 5, 5]

@@ -140,33 +140,6 @@ def test_both_directions_with_all_neighbors(source: str) -> None:
         assert set(out.edge.tolist()) == edges[0] | edges[1]
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("kind", ["directional", "induced", "bidirectional"])
-def test_both_directions_draw_as_each_does(disjoint: bool, kind: Any) -> None:
-    """In the first hop, in-edges are those of "forward", and every edge is there once."""
-    seeds = NodeSamplerInput(None, torch.tensor([3, 140, 77]))
-
-    def draw(direction: str, fanouts: list[int]) -> Any:
-        sampler = NeighborSampler(
-            GRAPH, fanouts, kind, disjoint=disjoint, sample_direction=direction, seed=4
-        )
-        return sampler.sample_from_nodes(seeds)
-
-    one, both = draw("forward", [3]), draw("both", [3])
-    if kind == "directional":
-        assert set(one.edge.tolist()) <= set(both.edge.tolist())
-        assert len(both.edge) <= 2 * 3 * 3
-        deep = draw("both", [3, 3])
-        assert deep.num_sampled_edges[0] == both.num_sampled_edges[0] == len(both.edge)
-        assert torch.equal(deep.edge[: len(both.edge)], both.edge)
-        tree = deep.batch[deep.col].tolist() if disjoint else [0] * len(deep.edge)
-        assert len(set(zip(tree, deep.edge.tolist(), strict=True))) == len(deep.edge)
-        last = sum(deep.num_sampled_nodes[:2])
-        assert bool((deep.row[: len(both.edge)] < last).all())
-    if kind == "induced" and not disjoint:
-        assert sorted(both.edge.tolist()) == edges_among(both.node.numpy())
-
-
 def test_both_directions_through_loaders() -> None:
     loader = NeighborLoader(GRAPH, [4, 3], ROOTS, sample_direction="both", batch_size=3, seed=1)
     sampler = NeighborSampler(GRAPH, [4, 3], sample_direction="both", weight_attr=None)
