@@ -108,9 +108,14 @@ SAMPLERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("make", [DataLoader, StockLoader])
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
+@pytest.mark.parametrize(
+    ("name", "make", "workers"),
+    [
+        *((name, make, 0) for name in SAMPLERS for make in (DataLoader, StockLoader)),
+        pytest.param("uniform", DataLoader, 2, marks=pytest.mark.forks),
+        pytest.param("prob", StockLoader, 2, marks=pytest.mark.forks),
+    ],
+)
 def test_blocks_equal_those_of_a_static_copy(name: str, make: Any, workers: int) -> None:
     graph = filled(Form("id", weighted=name == "prob"))
     nodes, ids = torch.arange(NODES), graph.edge_list()[2]
@@ -175,8 +180,9 @@ def graphbolt(graph: Any, items: Any, fanouts: Any, workers: int = 0, **options:
     return gb.DataLoader(pipe.copy_to(torch.device("cpu")), num_workers=workers)
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("weighted", "workers"), [(True, 0), pytest.param(False, 2, marks=pytest.mark.forks)]
+)
 def test_graphbolt_equals_a_static_copy(weighted: bool, workers: int) -> None:
     graph = filled(Form("time", weighted=weighted))
     copy = graph.to_graph()
@@ -209,8 +215,10 @@ def changing() -> DynamicGraph:
     return graph
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
-@pytest.mark.parametrize("make", [DataLoader, StockLoader])
+@pytest.mark.parametrize(
+    ("make", "workers"),
+    [(DataLoader, 0), (StockLoader, 0), pytest.param(DataLoader, 2, marks=pytest.mark.forks)],
+)
 def test_every_block_is_a_sample_of_one_commit(make: Any, workers: int) -> None:
     graph = changing()
     found: list[Any] = []
@@ -348,16 +356,14 @@ def typed() -> DynamicHeteroGraph:
     return graph
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
-def test_typed_blocks_equal_those_of_a_static_copy(workers: int) -> None:
+def test_typed_blocks_equal_those_of_a_static_copy() -> None:
     graph = typed()
     seeds = {"user": torch.arange(20), "post": torch.arange(30)}
 
     def batches(one: Any, ids_of: Any = None) -> list[Any]:
         sampler = NeighborSampler([4, 3], seed=3, prefetch_node_feats={"user": ["x"]})
         found: list[Any] = []
-        draw: dict[str, Any] = {"batch_size": 7, "num_workers": workers}
-        for nodes, _, blocks in DataLoader(GraphStorage(one), seeds, sampler, **draw):
+        for nodes, _, blocks in DataLoader(GraphStorage(one), seeds, sampler, batch_size=7):
             found.append({name: ids.tolist() for name, ids in nodes.items()})
             found.append(blocks[0].srcnodes["user"].data["x"].tolist())
             for block in blocks:

@@ -108,15 +108,14 @@ def test_shuffle_and_drop_last() -> None:
     assert len(found) == 4 and len(set(seeds.tolist())) == 64 and seeds.tolist() != sorted(seeds)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_typed_graphs(num_workers: int) -> None:
+def test_typed_graphs() -> None:
     graph = make_typed()
     sampler = NeighborSampler(
         [2, 3], prefetch_node_feats={"user": ["x"], "post": ["x"]}, prefetch_labels={"post": ["y"]},
         prefetch_edge_feats={VOTES: ["w"]},
     )  # fmt: skip
     nodes = {"post": torch.arange(60), "user": torch.arange(10)}
-    found = batches(GraphStorage(graph), nodes, sampler, num_workers=num_workers)
+    found = batches(GraphStorage(graph), nodes, sampler)
     assert len(found) == 5
     for inputs, outputs, blocks in found:
         check_chain(inputs, blocks)
@@ -140,8 +139,6 @@ def test_errors_reach_the_loop() -> None:
     sampler = NeighborSampler([2], prefetch_node_feats=["z"])
     with pytest.raises(ValueError, match=r"'z' is no node data of .* there are: 'x', 'y'"):
         batches(storage, torch.arange(20), sampler)
-    with pytest.raises(AttributeError, match="gpu_cache= is for a DGLGraph"):
-        batches(storage, torch.arange(20), sampler, gpu_cache={"node": {"x": 10}})
 
 
 # ---- DGL's own samplers --------------------------------------------------------------------
