@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pyg import FRESH, make_stores
+from support.pyg import make_stores
 from torch.utils.data import BatchSampler, RandomSampler
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import NodeSamplerInput
@@ -143,11 +143,6 @@ def test_draws_are_the_same_for_every_number_of_workers(
     wanted = run(make(**options), 2, stop)
     for num_workers in (1, 2):
         assert run(make(**options, num_workers=num_workers, **FORK), 2, stop) == wanted
-
-
-def test_draws_are_the_same_in_fresh_workers() -> None:
-    wanted = run(nodes(batch_size=3), 2)
-    assert run(nodes(batch_size=3, **FRESH), 2) == wanted
 
 
 @pytest.mark.parametrize(("make", "shuffle", "stop"), [(nodes, True, None), (links, False, 2)])

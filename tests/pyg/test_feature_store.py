@@ -194,17 +194,6 @@ def test_edge_tensors_of_a_homogeneous_graph_are_served_but_not_listed() -> None
     assert sorted(name for name, _ in store.batch_columns()[1]) == ["edge_attr", "kind"]
 
 
-def test_typed_groups_are_all_listed() -> None:
-    store = FeatureStore()
-    store["paper", "x", None] = table()
-    store[("paper", "cites", "paper"), "edge_attr", None] = table()
-    attrs = store.get_all_tensor_attrs()
-    assert [a.group_name for a in attrs] == ["paper", ("paper", "cites", "paper")]
-    assert all(not attr.is_set("index") for attr in attrs)
-    attrs[0].index = torch.tensor([1])
-    assert not store.get_all_tensor_attrs()[0].is_set("index")
-
-
 def test_rows_are_replaced_in_place() -> None:
     values = table()
     store = FeatureStore()

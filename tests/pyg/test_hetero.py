@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pyg import assert_same_batches
+from support.pyg import IN, VOTES, assert_same_batches, assert_typed_batch, make_typed
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
@@ -31,48 +31,13 @@ from aethergraph.testing import oracle
 
 pytestmark = pytest.mark.pyg
 
-VOTES, IN = ("user", "votes", "post"), ("post", "in", "sub")
-COUNTS = {"user": 80, "post": 150, "sub": 4}
-
-
-def make_graph(**options: Any) -> HeteroGraph:
-    rng = np.random.default_rng(3)
-    graph = HeteroGraph.from_edges(
-        {
-            VOTES: (rng.integers(0, 80, 900), rng.integers(0, 150, 900)),
-            IN: (np.arange(150), rng.integers(0, 4, 150)),
-        },
-        COUNTS,
-        edge_attrs={VOTES: {"edge_attr": rng.random((900, 2), np.float32)}},
-        add_reverse=True,
-        **options,
-    )
-    graph["user"].features = rng.random((80, 6), np.float32)
-    graph["post"].features = rng.random((150, 5), np.float32)
-    graph["post"].attrs["y"] = rng.integers(0, 3, 150)
-    return graph
-
 
 def stores_of(graph: HeteroGraph) -> tuple[FeatureStore, GraphStore]:
     return FeatureStore.from_graph(graph), GraphStore(graph)
 
 
-def assert_batch(graph: HeteroGraph, batch: HeteroData) -> None:
-    """Every edge is one of the graph, and every row the row of its node."""
-    for kind in graph.edge_types:
-        src, dst = (torch.from_numpy(ends.copy()) for ends in graph[kind].edge_index())
-        row, col = batch[kind].edge_index
-        assert torch.equal(batch[kind[0]].n_id[row], src[batch[kind].e_id])
-        assert torch.equal(batch[kind[2]].n_id[col], dst[batch[kind].e_id])
-    for name in ("user", "post"):
-        rows = graph[name].attrs["x"].array[batch[name].n_id]
-        assert np.array_equal(batch[name].x, rows)
-    labels = torch.from_numpy(graph["post"].attrs["y"].array.copy())
-    assert torch.equal(batch["post"].y, labels[batch["post"].n_id])
-
-
 def test_a_sample_is_what_the_oracle_says() -> None:
-    graph = make_graph()
+    graph = make_typed()
     sampler = HeteroNeighborSampler(graph, {VOTES: [3, 2], IN: [2, 2]}, seed=5)
     seeds = torch.tensor([3, 1, 3])
     out = sampler.sample_from_nodes(NodeSamplerInput(torch.arange(3), seeds, input_type="sub"))
@@ -97,7 +62,7 @@ def test_a_sample_is_what_the_oracle_says() -> None:
 
 
 def test_the_loader_for_typed_graphs_is_neighbor_loader(tmp_path: Path) -> None:
-    graph = make_graph()
+    graph = make_typed()
     graph.save(tmp_path / "graph.aeg")
     for data in (graph, tmp_path / "graph.aeg", stores_of(graph), to_data(graph)):
         one, other = (
@@ -112,14 +77,14 @@ def test_the_loader_for_typed_graphs_is_neighbor_loader(tmp_path: Path) -> None:
 
 
 def test_our_loader_adds_edge_tensors_and_epochs() -> None:
-    graph = make_graph()
+    graph = make_typed()
     loader = HeteroNeighborLoader(
         graph, {VOTES: [4, 3], ("sub", "rev_in", "post"): [1, 1]}, input_nodes="post",
         batch_size=40, seed=3, transform=lambda data: data,
     )  # fmt: skip
     epochs = [[b[VOTES].e_id for b in loader] for _ in range(2)]
     for batch in loader:
-        assert_batch(graph, batch)
+        assert_typed_batch(graph, batch)
         rows = graph[VOTES].attrs["edge_attr"].array[batch[VOTES].e_id]
         assert np.array_equal(batch[VOTES].edge_attr, rows)
         assert batch[IN].e_id.numel() == 0  # not asked for
@@ -134,7 +99,7 @@ def test_our_loader_adds_edge_tensors_and_epochs() -> None:
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoint: bool) -> None:
     """And edge tensors, and the graph's other values."""
-    graph = make_graph()
+    graph = make_typed()
     sampler = HeteroNeighborSampler(graph, [3, 2], disjoint=disjoint, seed=5)
     own: Any = LinkNeighborLoader(
         graph, [3, 2], VOTES, neg_sampling=neg, neighbor_sampler=sampler, batch_size=300,
@@ -151,7 +116,7 @@ def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoin
             index = torch.arange(number * loader.batch_size, (number + 1) * loader.batch_size)
             index = index[: len(loader.dataset) - int(index[0])]
             found = loader(index)
-            assert_batch(graph, found)
+            assert_typed_batch(graph, found)
             for kind in (VOTES, ("post", "rev_votes", "user")):
                 rows = graph[kind].attrs["edge_attr"].array[found[kind].e_id]
                 assert np.array_equal(found[kind].edge_attr, rows)
@@ -164,7 +129,7 @@ def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoin
 
 def test_batches_do_not_depend_on_how_they_are_made() -> None:
     """Prefetched, at once, in workers, with more threads: the same, and prefetched for real."""
-    graph = make_graph()
+    graph = make_typed()
 
     def run(**options: Any) -> list[HeteroData]:
         torch.manual_seed(7)
@@ -199,7 +164,7 @@ def test_batches_do_not_depend_on_how_they_are_made() -> None:
 
 
 def test_stores_show_every_type() -> None:
-    graph = make_graph()
+    graph = make_typed()
     features, topology = stores_of(graph)
     attrs = {attr.edge_type: attr for attr in topology.get_all_edge_attrs()}
     assert list(attrs) == graph.edge_types
@@ -218,7 +183,7 @@ def test_stores_show_every_type() -> None:
 
 
 def test_what_is_refused() -> None:
-    graph = make_graph()
+    graph = make_typed()
     sampler = HeteroNeighborSampler(graph, [2])
     with pytest.raises(errors.OutOfRangeError, match=r"seeds\['post'\]\[1\] = 150"):
         sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0, 150]), input_type="post"))
@@ -245,7 +210,7 @@ def test_what_is_refused() -> None:
 
 
 def test_options_can_be_assigned_as_lightning_does() -> None:
-    graph = make_graph()
+    graph = make_typed()
     sampler = HeteroNeighborSampler(graph, [3, 2], seed=4)
     other = copy.copy(sampler)
     other.num_neighbors = {VOTES: [1, 1]}
@@ -265,7 +230,7 @@ def test_options_can_be_assigned_as_lightning_does() -> None:
 
 
 def test_fanouts_as_num_neighbors() -> None:
-    graph = make_graph()
+    graph = make_typed()
     index = NodeSamplerInput(None, torch.arange(9), input_type="post")
     for given, wanted in (
         (NumNeighbors([2, 1]), [2, 1]),
@@ -318,4 +283,4 @@ def test_node_types_keep_their_order_and_times_their_dtype() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="uint8"):
         NeighborLoader(data, [2], ("b", torch.ones(4, dtype=torch.uint8)))
     with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):
-        NeighborSampler(make_graph(), [2])
+        NeighborSampler(make_typed(), [2])

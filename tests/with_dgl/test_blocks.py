@@ -107,11 +107,6 @@ def test_out_edges() -> None:
             assert (src[edge], dst[edge]) == (near, far)
     degrees = graph.out_degrees(np.arange(20))
     np.testing.assert_array_equal(blocks[1].in_degrees(), degrees)
-    with pytest.raises(errors.LayoutError, match="layout='both'"):
-        NeighborSampler([4], edge_dir="out").sample(GraphStorage(make_graph()), torch.arange(3))
-    with pytest.raises(errors.UnsupportedError, match="edge_dir = 'out' over"):
-        typed = GraphStorage(make_typed(layout="both"))
-        NeighborSampler([4], edge_dir="out").sample(typed, {"user": torch.arange(3)})
 
 
 def test_weights_and_masks() -> None:

@@ -361,16 +361,6 @@ def test_a_seed_of_ones_own_repeats_and_says_so_once(name: str) -> None:
     assert epochs[0] == epochs[1] == epochs[2]
 
 
-def test_global_negatives_with_a_seed_repeat() -> None:
-    for num_workers in (0, 2):
-        make = edges_of(lambda _: stock.negative_sampler.GlobalUniform(2))
-        loader = make(seed=4, num_workers=num_workers)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="seed=4")
-            epochs = run(loader, 2)
-        assert epochs[0] == epochs[1]
-
-
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_seed_of_ones_own_with_epochs_is_silent(num_workers: int) -> None:
     sampler = NeighborSampler(FANOUTS, seed=4)

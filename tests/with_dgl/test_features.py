@@ -78,14 +78,6 @@ def test_rows_are_fetched(source: str, dtype: Any, tmp_path: Path) -> None:
     assert storage.shape == (40, 3)
 
 
-def test_bfloat16_rows() -> None:
-    rows = torch.rand(20, 4).to(torch.bfloat16)
-    found = FeatureStorage(rows).fetch(torch.tensor([7, 1]), "cpu").wait()
-    assert torch.equal(found, rows[[7, 1]])
-    stored = FeatureStorage(FeatureStore.from_array(rows))
-    assert torch.equal(stored.fetch(torch.tensor([7, 1]), "cpu").wait(), rows[[7, 1]])
-
-
 def test_errors_are_raised_by_wait() -> None:
     storage = FeatureStorage(np.zeros((5, 2), np.float32))
     fetch = storage.fetch(torch.tensor([0, 5]), "cpu")

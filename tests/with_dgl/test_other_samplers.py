@@ -161,8 +161,6 @@ def test_clusters_of_ones_own() -> None:
     for bad, text in ((clusters[:9], "one integer per node"), (clusters + 1, "is not below k = 6")):
         with pytest.raises(errors.InvalidArgumentError, match=text):
             ClusterGCNSampler(storage, 6, clusters=bad)
-    with pytest.raises(errors.UnsupportedError, match="one type"):
-        ClusterGCNSampler(GraphStorage(make_typed()), 6, clusters=clusters)
 
 
 def test_clusters_of_metis(tmp_path: Path) -> None:
