@@ -114,17 +114,6 @@ def test_every_index_kind_agrees_with_torch(index: Any, dtype: torch.dtype, shap
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_everything_is_the_tensor_itself(dtype: torch.dtype) -> None:
-    values = table(dtype)
-    store = FeatureStore()
-    store["paper", "x", None] = values
-    assert same(store["paper", "x", None], values)
-    assert store["paper", "x", None].data_ptr() == values.data_ptr()
-    assert same(store["paper"]["x"](), values)
-    assert same(store.view("paper", "x")(), values)
-
-
 def test_rows_of_a_file(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((SIZE, 3), dtype=np.float32)
     np.save(tmp_path / "x.npy", values)

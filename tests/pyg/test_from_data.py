@@ -10,7 +10,7 @@ import torch
 from support.pyg import NUM_EDGES, NUM_NODES, make_data
 from torch_geometric.data import Data
 
-from aethergraph import Graph, errors
+from aethergraph import errors
 from aethergraph.pyg import from_data
 
 pytestmark = pytest.mark.pyg
@@ -36,18 +36,6 @@ def test_attributes_go_to_their_groups(caplog: pytest.LogCaptureFixture) -> None
     assert features[(None, None), "edge_attr", None].data_ptr() == data.edge_attr.data_ptr()
     assert (graph.num_nodes, graph.num_edges) == (NUM_NODES, NUM_EDGES)
     assert torch.equal(torch.stack(graph.coo()[:2]), data.edge_index)
-
-
-def test_its_graph_can_be_saved(tmp_path: object) -> None:
-    data = make_data()
-    _, store = from_data(data)
-    store.graph.save(f"{tmp_path}/graph.bin")
-    graph = Graph.load(f"{tmp_path}/graph.bin")
-    src, dst = graph.edge_index()
-    assert graph.edge_order is not None
-    order = torch.from_numpy(graph.edge_order.astype(np.int64))
-    assert data.edge_index is not None
-    assert torch.equal(data.edge_index[:, order], torch.from_numpy(np.stack([src, dst])))
 
 
 @pytest.mark.parametrize(

@@ -177,19 +177,6 @@ def test_seed_makes_a_run_independent_of_torchs_generator() -> None:
     assert_topology(wanted[0], expect(GRAPH, seeds, FANOUTS, loader_key(mix_key(9, 0), seeds)))
 
 
-@pytest.mark.parametrize("prefetch_batches", [0, 2])
-def test_two_iterators_at_once(prefetch_batches: int) -> None:
-    torch.manual_seed(1)
-    loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=2, prefetch_batches=prefetch_batches)
-    first = iter(loader)
-    found = [next(first)]
-    second = list(loader)
-    found += list(first)
-    torch.manual_seed(1)
-    assert_same_batches(found, list(loader))
-    assert_same_batches(second, list(loader))
-
-
 def test_iterators_in_threads() -> None:
     loader = NeighborLoader(GRAPH, FANOUTS, SEEDS, batch_size=2, seed=7)
     begun = [iter(loader) for _ in range(3)]

@@ -11,17 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.sampler import (
-    BaseSampler,
     HeteroSamplerOutput,
-    NodeSamplerInput,
     SamplerOutput,
 )
 from torch_geometric.testing import MyFeatureStore
 
 import aethergraph
 from aethergraph import FeatureStore, HeteroGraph, Subgraph, errors
-from aethergraph.pyg import LinkNeighborLoader, as_stores, to_data
-from aethergraph.pyg import NeighborSampler as PyGSampler
+from aethergraph.pyg import LinkNeighborLoader, to_data
 
 pytestmark = pytest.mark.pyg
 
@@ -241,28 +238,6 @@ def test_a_function_makes_typed_samples(form: str) -> None:
         batch[VOTES].edge_time, graph[VOTES].edge_time[wanted.edge[VOTES]]
     )
     assert batch["post"].batch_size == 30
-
-
-def test_samplers_are_taken_too() -> None:
-    from aethergraph.pytorch import NeighborLoader
-
-    graph = timed_graph()
-
-    class Own(BaseSampler):  # type: ignore[misc]
-        def sample_from_nodes(self, index: NodeSamplerInput) -> SamplerOutput:
-            out = output_of(aethergraph.NeighborSampler(graph, [2]).sample(index.node, key=1))
-            out.metadata = (index.input_id, index.time)
-            return out
-
-        def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
-            raise NotImplementedError
-
-        @property
-        def edge_permutation(self) -> None:
-            return None
-
-    for sampler in (Own(), PyGSampler(as_stores(graph), [2])):
-        assert next(iter(NeighborLoader(graph, [9], neighbor_sampler=sampler))).num_edges <= 2
 
 
 def wrong_functions() -> Iterator[Any]:

@@ -167,15 +167,6 @@ def test_int32_ids() -> None:
     assert [block_edges(b) for b in blocks] == [block_edges(b) for b in same]
 
 
-def test_duplicate_seeds_keep_a_place_each() -> None:
-    _, _, (block,) = NeighborSampler([3]).sample(
-        GraphStorage(make_graph()), torch.tensor([1, 1, 2, 3])
-    )
-    assert block.dstdata[dgl.NID].tolist() == [1, 1, 2, 3]
-    row, col = block.edges()
-    assert torch.equal(row[col == 0], row[col == 1])
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

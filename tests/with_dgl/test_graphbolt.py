@@ -95,25 +95,6 @@ def test_node_classification(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_workers_draw_the_same(name: str) -> None:
-    sampling = SamplingGraph(make_graph(keep_order=True), seed=5)
-
-    def build(pipe: Any) -> Any:
-        return getattr(pipe, name)(sampling, [4, 4]).fetch_feature(gb.BasicFeatureStore({}))
-
-    def edges(workers: int) -> Any:
-        return sorted(
-            [sorted(layer_edges(layer)) for layer in batch.sampled_subgraphs]
-            for batch in batches(node_items(60), build, workers)
-        )
-
-    first = edges(0)
-    assert edges(2) == first == edges(0)
-    sampling.set_epoch(1)
-    assert edges(0) != first
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
 def test_many_types(name: str) -> None:
     graph = make_typed()
     sampling, features = SamplingGraph(graph, seed=3), FeatureStore(graph)
@@ -248,14 +229,6 @@ def test_a_type_without_times_sees_what_its_seeds_may() -> None:
         own = everything.indices[everything.indptr[at] : everything.indptr[at + 1]].numpy()
         seen = csc.indices[csc.indptr[at] : csc.indptr[at + 1]].tolist()
         assert sorted(seen) == sorted(own[times[own] < int(until["user"][at])].tolist())
-
-
-def test_in_subgraph_is_all_in_edges() -> None:
-    src, dst = make_edges()
-    sampling = SamplingGraph(make_graph(keep_order=True))
-    (batch,) = batches(node_items(30), lambda pipe: pipe.sample_in_subgraph(sampling), size=30)
-    wanted = {(src[e], dst[e], e) for e in np.flatnonzero(dst < 30).tolist()}
-    assert set(layer_edges(batch.sampled_subgraphs[0])) == wanted
 
 
 def test_layer_neighbours_share_sources() -> None:

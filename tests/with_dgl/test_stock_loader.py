@@ -10,8 +10,6 @@ import pytest
 import torch
 from dgl.dataloading import DataLoader, negative_sampler
 from support.dgl import (
-    FOLLOWS,
-    REV_VOTES,
     VOTES,
     block_edges,
     check_chain,
@@ -161,17 +159,6 @@ def test_stock_neighbor_sampler(fused: bool) -> None:
     again = batches(GraphStorage(graph, seed=2), torch.arange(100), sampler, num_workers=2)
     for ours, wanted in zip(in_order(again), every, strict=True):
         same_blocks(ours[2], wanted[2])
-
-
-def test_stock_samplers_of_typed_graphs() -> None:
-    storage = GraphStorage(make_typed())
-    for sampler in (
-        dgl.dataloading.NeighborSampler([2, 2]),
-        dgl.dataloading.MultiLayerFullNeighborSampler(2),
-        dgl.dataloading.NeighborSampler([{VOTES: 1, FOLLOWS: 2, REV_VOTES: 3}] * 2),
-    ):
-        for inputs, _, blocks in batches(storage, {"post": torch.arange(40)}, sampler):
-            check_chain(inputs, blocks)
 
 
 def test_stock_shadow_and_saint() -> None:
