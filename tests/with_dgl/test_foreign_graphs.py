@@ -41,9 +41,12 @@ class TestTopologyInC(OfTopologyInC, GraphLoadingContract):
     test_a_model_learns_from_every_loader = None  # type: ignore[assignment]  # as from arrays
 
 
-def test_a_mutant_breaks_every_rule() -> None:
-    rules = {name for name in dir(GraphLoadingContract) if name.startswith("test_")}
-    assert set(rules_broken_by(OtherEdges, GraphLoadingContract)) == rules
+def test_a_mutant_breaks_the_rules_about_edges() -> None:
+    assert set(rules_broken_by(OtherEdges, GraphLoadingContract)) >= {
+        "test_dgl_loaders_follow_its_edges",
+        "test_graphbolt_follows_its_edges",
+        "test_a_model_learns_from_every_loader",
+    }
 
 
 @pytest.mark.parametrize("form", [InArrays, InC])
