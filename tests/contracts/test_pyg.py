@@ -78,13 +78,13 @@ class TestGraphStoreBoth(OverGraph):
     layout = "both"
 
 
-class TestGraphStoreInFile(GraphStoreContract):
+class TestGraphStoreInACompressedFile(GraphStoreContract):
     @pytest.fixture(autouse=True)
     def use_folder(self, tmp_path: Path) -> None:
         self.path = tmp_path / "graph.aeg"
 
     def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
-        Graph.from_edges(num_nodes, src, dst, layout="both").save(self.path)
+        Graph.from_edges(num_nodes, src, dst, layout="both").save(self.path, compress=True)
         return GraphStore(Graph.load(self.path))
 
 

@@ -237,10 +237,21 @@ class OneTree(Changed):
         return out
 
 
-class Directional(Changed):
-    def __init__(self, data: Any, num_neighbors: Any, **options: Any) -> None:
-        options.pop("subgraph_type", None)
-        super().__init__(data, num_neighbors, **options)
+def without(name: str, dropped: str, **beside: Any) -> type[Changed]:
+    """Make a mutant that drops an option, where the others are given as here."""
+
+    def init(self: Any, data: Any, num_neighbors: Any, **options: Any) -> None:
+        if beside.items() <= options.items():
+            options.pop(dropped, None)
+        Changed.__init__(self, data, num_neighbors, **options)
+
+    return type(name, (Changed,), {"__init__": init})
+
+
+Directional = without("Directional", "subgraph_type")
+IgnoresWeights = without("IgnoresWeights", "weight_attr")
+InducedUnlessDisjoint = without("InducedUnlessDisjoint", "subgraph_type", disjoint=True)
+NoWindowOfNodes = without("NoWindowOfNodes", "window", time_attr="node_time")
 
 
 class Timeless(Changed):
@@ -277,29 +288,9 @@ class OtherEnds(Changed):
         return super().sample_from_edges(index, neg_sampling)
 
 
-class IgnoresWeights(Changed):
-    def __init__(self, data: Any, num_neighbors: Any, **options: Any) -> None:
-        options.pop("weight_attr", None)
-        super().__init__(data, num_neighbors, **options)
-
-
 class OtherFeatures(FeatureStore):
     def _multi_get_tensor(self, attrs: Any) -> Any:
         return [rows.flip(0) for rows in super()._multi_get_tensor(attrs)]
-
-
-class InducedUnlessDisjoint(Changed):
-    def __init__(self, data: Any, num_neighbors: Any, **options: Any) -> None:
-        if options.get("disjoint"):
-            options.pop("subgraph_type", None)
-        super().__init__(data, num_neighbors, **options)
-
-
-class NoWindowOfNodes(Changed):
-    def __init__(self, data: Any, num_neighbors: Any, **options: Any) -> None:
-        if options.get("time_attr") == "node_time":
-            options.pop("window", None)
-        super().__init__(data, num_neighbors, **options)
 
 
 class WholeAmounts(Changed):

@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import unittest
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,9 @@ class TestReferenceSampler(SamplerContract):
         return Oracle(graph, fanouts, **options)
 
 
+# ---- mutants of one line ---------------------------------------------------------------------
+
+
 class After(Oracle):
     """The oracle's sample, changed."""
 
@@ -37,14 +41,103 @@ class After(Oracle):
         raise NotImplementedError
 
 
-class Int32(After):
-    def change(self, sub: Any) -> Any:
-        return replace(sub, row=sub.row.astype(np.int32))
+def changing(name: str, values: Callable[[Any], dict[str, Any]]) -> type[Oracle]:
+    """Make a mutant whose samples have these values, of what the oracle gives."""
+
+    def change(self: Any, sub: Any) -> Any:
+        return replace(sub, **values(sub))
+
+    return type(name, (After,), {"change": change})
 
 
-class SeedsLast(After):
-    def change(self, sub: Any) -> Any:
-        return replace(sub, node=sub.node[::-1].copy())
+def drawing(name: str, values: Callable[[dict[str, Any]], dict[str, Any]]) -> type[Oracle]:
+    """Make a mutant that draws with these arguments, of those that are given."""
+
+    def draw(self: Any, ids: Any, key: int, **arguments: Any) -> Any:
+        return Oracle.draw(self, ids, key, **{**arguments, **values(arguments)})
+
+    return type(name, (Oracle,), {"draw": draw})
+
+
+def always(name: str, **values: Any) -> type[Oracle]:
+    """Make a mutant that draws with these arguments, whatever is given."""
+    return drawing(name, lambda _: values)
+
+
+def keyed(name: str, key_of: Callable[[Any, Any, int], int]) -> type[Oracle]:
+    """Make a mutant that draws with another key, of itself, the seeds and the key."""
+
+    def draw(self: Any, ids: Any, key: int, **arguments: Any) -> Any:
+        return Oracle.draw(self, ids, key_of(self, ids, key), **arguments)
+
+    return type(name, (Oracle,), {"draw": draw})
+
+
+def bounded(name: str, values: Callable[[Any, bool, Any], tuple[Any, bool, Any]]) -> type[Oracle]:
+    """Make a mutant that sees other times: of those of the seeds, ``strict`` and the window."""
+
+    def bounds(self: Any, at: Any, strict: bool, window: Any) -> dict[str, Any]:
+        return Oracle.bounds(self, *values(at, strict, window))
+
+    return type(name, (Oracle,), {"bounds": bounds})
+
+
+Int32 = changing("Int32", lambda sub: {"row": sub.row.astype(np.int32)})
+SeedsLast = changing("SeedsLast", lambda sub: {"node": sub.node[::-1].copy()})
+ReversedEdges = changing(
+    "ReversedEdges",
+    lambda sub: {name: getattr(sub, name)[::-1].copy() for name in ("row", "col", "edge")},
+)
+OtherEdgeIds = changing("OtherEdgeIds", lambda sub: {"edge": np.maximum(sub.edge - 1, 0)})
+OneTree = changing(
+    "OneTree", lambda sub: {"batch": None if sub.batch is None else np.zeros_like(sub.batch)}
+)
+AlwaysReplaces = always("AlwaysReplaces", replace=True)
+NeverReplaces = always("NeverReplaces", replace=False)
+SharedTrees = always("SharedTrees", disjoint=False)
+OnlyDirectional = always("OnlyDirectional", subgraph_type="directional")
+NoWeights = always("NoWeights", weight=None)
+AnyInTime = always("AnyInTime", latest=False)
+TimesOfEdgesOnly = always("TimesOfEdgesOnly", node_time=None)
+LatestAlways = drawing("LatestAlways", lambda given: {"latest": "until" in given})
+RoundedWeights = drawing(  # zero or not, but no more
+    "RoundedWeights",
+    lambda given: {"weight": np.sign(given["weight"])} if "weight" in given else {},
+)
+WeightsWithoutTime = drawing(
+    "WeightsWithoutTime", lambda given: {} if given.get("weight") is None else {"time": None}
+)
+OnlyDirectionalInTime = drawing(
+    "OnlyDirectionalInTime",
+    lambda given: {"subgraph_type": "directional"} if "until" in given else {},
+)
+ReplacesOnlyDirectional = drawing(
+    "ReplacesOnlyDirectional",
+    lambda given: {"replace": False} if "subgraph_type" in given else {},
+)
+ByObject = keyed("ByObject", lambda self, _, key: mix_key(key, id(self)))
+ShortKeys = keyed("ShortKeys", lambda self, _, key: key % 2**32)
+ByThread = keyed("ByThread", lambda self, _, key: mix_key(key, threading.get_ident()))
+ByProcess = keyed("ByProcess", lambda self, _, key: mix_key(key, os.getpid()))
+BySeeds = keyed("BySeeds", lambda self, ids, key: mix_key(key, *ids.tolist()))
+AlmostTheOracle = keyed("AlmostTheOracle", lambda self, _, key: key ^ 1)
+TiesLeftOut = bounded("TiesLeftOut", lambda at, strict, window: (at, True, window))
+NotStrict = bounded("NotStrict", lambda at, strict, window: (at, False, window))
+NoWindow = bounded("NoWindow", lambda at, strict, window: (at, strict, None))
+ShortWindow = bounded(
+    "ShortWindow",
+    lambda at, strict, window: (at, strict, None if window is None else window - 1),
+)
+NegativeTimesAsZero = bounded(
+    "NegativeTimesAsZero", lambda at, strict, window: (np.maximum(at, 0), strict, window)
+)
+FloatTimesTruncated = bounded(
+    "FloatTimesTruncated",
+    lambda at, strict, window: (np.trunc(at) if at.dtype.kind == "f" else at, strict, window),
+)
+
+
+# ---- the others ------------------------------------------------------------------------------
 
 
 class UniqueSeeds(Oracle):
@@ -64,13 +157,6 @@ class TwoIdsPerNode(After):
         return replace(sub, node=node, row=np.append(sub.row[:-1], len(node) - 1))
 
 
-class ReversedEdges(After):
-    def change(self, sub: Any) -> Any:
-        return replace(
-            sub, row=sub.row[::-1].copy(), col=sub.col[::-1].copy(), edge=sub.edge[::-1].copy()
-        )
-
-
 class NodesById(After):
     """New nodes sorted by id."""
 
@@ -88,11 +174,6 @@ class NodesById(After):
         )  # fmt: skip
 
 
-class OtherEdgeIds(After):
-    def change(self, sub: Any) -> Any:
-        return replace(sub, edge=np.maximum(sub.edge - 1, 0))
-
-
 class OneTooFew(Oracle):
     def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
         fanouts, self.fanouts = self.fanouts, [k - 1 if k > 1 else k for k in self.fanouts]
@@ -102,35 +183,10 @@ class OneTooFew(Oracle):
             self.fanouts = fanouts
 
 
-class AlwaysReplaces(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "replace": True})
-
-
-class NeverReplaces(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "replace": False})
-
-
 class WrongCounts(After):
     def change(self, sub: Any) -> Any:
         counts = sub.num_sampled_nodes
         return replace(sub, num_sampled_nodes=counts and [*counts[:-1], counts[-1] + 1])
-
-
-class OneTree(After):
-    def change(self, sub: Any) -> Any:
-        return replace(sub, batch=None if sub.batch is None else np.zeros_like(sub.batch))
-
-
-class SharedTrees(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "disjoint": False})
-
-
-class OnlyDirectional(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "subgraph_type": "directional"})
 
 
 class CountsItsCalls(Oracle):
@@ -141,34 +197,9 @@ class CountsItsCalls(Oracle):
         return super().draw(ids, mix_key(key, self.calls), **arguments)
 
 
-class ByObject(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, mix_key(key, id(self)), **arguments)
-
-
-class ShortKeys(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key % 2**32, **arguments)
-
-
-class ByThread(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, mix_key(key, threading.get_ident()), **arguments)
-
-
-class ByProcess(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, mix_key(key, os.getpid()), **arguments)
-
-
 class ForgetsItsOptions(Oracle):
     def __reduce__(self) -> Any:
         return type(self), (self.graph, self.fanouts)
-
-
-class BySeeds(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, mix_key(key, *ids.tolist()), **arguments)
 
 
 class SeedsFromTheEnd(Oracle):
@@ -252,20 +283,6 @@ class TreesAlike(Oracle):
         return replace(found, edge=edge)
 
 
-class NoWeights(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "weight": None})
-
-
-class RoundedWeights(Oracle):
-    """Zero or not, but no more."""
-
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        if "weight" in arguments:
-            arguments["weight"] = np.sign(arguments["weight"])
-        return super().draw(ids, key, **arguments)
-
-
 class SquaredWeights(Oracle):
     def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
         if "weight" in arguments and not arguments.get("replace") and self.fanouts == [2]:
@@ -278,81 +295,10 @@ class NoTimes(Oracle):
         return {**super().bounds(at, strict, window), "until": None}
 
 
-class TiesLeftOut(Oracle):
-    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
-        return super().bounds(at, True, window)
-
-
-class FloatTimesTruncated(Oracle):
-    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
-        return super().bounds(np.trunc(at) if at.dtype.kind == "f" else at, strict, window)
-
-
-class NegativeTimesAsZero(Oracle):
-    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
-        return super().bounds(np.maximum(at, 0), strict, window)
-
-
-class NotStrict(Oracle):
-    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
-        return super().bounds(at, False, window)
-
-
-class NoWindow(Oracle):
-    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
-        return super().bounds(at, strict, None)
-
-
-class ShortWindow(Oracle):
-    def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
-        return super().bounds(at, strict, None if window is None else window - 1)
-
-
-class AnyInTime(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "latest": False})
-
-
-class LatestAlways(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "latest": "until" in arguments})
-
-
-class TimesOfEdgesOnly(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key, **{**arguments, "node_time": None})
-
-
-class WeightsWithoutTime(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        if arguments.get("weight") is not None:
-            arguments["time"] = None
-        return super().draw(ids, key, **arguments)
-
-
-class OnlyDirectionalInTime(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        if "until" in arguments:
-            arguments["subgraph_type"] = "directional"
-        return super().draw(ids, key, **arguments)
-
-
 class NotStrictWithLast(Oracle):
     def bounds(self, at: Any, strict: bool, window: Any) -> dict[str, Any]:
         last = self.options.get("temporal_strategy") == "last"
         return super().bounds(at, strict and not last, window)
-
-
-class ReplacesOnlyDirectional(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        if "subgraph_type" in arguments:
-            arguments["replace"] = False
-        return super().draw(ids, key, **arguments)
-
-
-class AlmostTheOracle(Oracle):
-    def draw(self, ids: Any, key: int, **arguments: Any) -> Any:
-        return super().draw(ids, key ^ 1, **arguments)
 
 
 DRAWS = "test_every_node_draws_as_many_as_it_should"
@@ -600,24 +546,16 @@ class Forgetful(TypedMutant):
         super().__init__(graph, fanouts, **options)
 
 
-class InducedUnlessDisjoint(Forgetful):
-    dropped, beside = "induced", "disjoint"
+def forgetful(name: str, dropped: str, beside: str) -> type[TypedMutant]:
+    """Make a mutant that ignores one option where the other is given."""
+    return type(name, (Forgetful,), {"dropped": dropped, "beside": beside})
 
 
-class WeightsUnlessInduced(Forgetful):
-    dropped, beside = "weight", "induced"
-
-
-class ReplacesUnlessInduced(Forgetful):
-    dropped, beside = "replace", "induced"
-
-
-class LastUnlessOfNodes(Forgetful):
-    dropped, beside = "last", "node_time"
-
-
-class WindowUnlessOfNodes(Forgetful):
-    dropped, beside = "window", "node_time"
+InducedUnlessDisjoint = forgetful("InducedUnlessDisjoint", "induced", "disjoint")
+WeightsUnlessInduced = forgetful("WeightsUnlessInduced", "weight", "induced")
+ReplacesUnlessInduced = forgetful("ReplacesUnlessInduced", "replace", "induced")
+LastUnlessOfNodes = forgetful("LastUnlessOfNodes", "last", "node_time")
+WindowUnlessOfNodes = forgetful("WindowUnlessOfNodes", "window", "node_time")
 
 
 class ReversesOfOneType(TypedMutant):

@@ -150,12 +150,6 @@ class WrongOffsets(MemorySource):
         return found
 
 
-class Nameless(MemorySource):
-    def open(self, offsets: Any) -> None:
-        super().open(offsets)
-        self.name = ""
-
-
 class NoLag(MemorySource):
     def lag(self) -> dict[int, int]:
         return {}

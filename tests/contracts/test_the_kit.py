@@ -54,24 +54,29 @@ class OutEdges(Lists):
         super().__init__(num_nodes, dst, src)
 
 
-class NarrowIds(Lists):
+def answering(name: str, method: str, change: Any) -> type[Lists]:
+    """Make a mutant whose answer is this change of the right one."""
+
+    def answer(self: Any, node: int) -> Any:
+        return change(getattr(Lists, method)(self, node))
+
+    return type(name, (Lists,), {method: answer})
+
+
+NarrowIds = answering("NarrowIds", "in_neighbors", lambda ids: ids.astype(np.int32))
+UniqueNeighbors = answering("UniqueNeighbors", "in_neighbors", np.unique)
+IdsByNode = answering("IdsByNode", "in_edges", lambda ids: np.arange(len(ids)))
+ShortIds = answering("ShortIds", "in_edges", lambda ids: ids[:-1])
+
+
+class FromTheEnd(Lists):
     def in_neighbors(self, node: int) -> Any:
-        return super().in_neighbors(node).astype(np.int32)
+        return super().in_neighbors(node + self.num_nodes if node < 0 else node)
 
 
-class UniqueNeighbors(Lists):
-    def in_neighbors(self, node: int) -> Any:
-        return np.unique(super().in_neighbors(node))
-
-
-class IdsByNode(Lists):
-    def in_edges(self, node: int) -> Any:
-        return np.arange(len(super().in_edges(node)))
-
-
-class ShortIds(Lists):
-    def in_edges(self, node: int) -> Any:
-        return super().in_edges(node)[:-1]
+class FloatNodes(Lists):
+    def in_degrees(self, nodes: Any = None) -> Any:
+        return super().in_degrees(nodes if nodes is None else np.asarray(nodes).astype(np.int64))
 
 
 class SharedLists(Lists):
@@ -86,11 +91,6 @@ class DegreesOfLists(Lists):
         return super().in_degrees(nodes)
 
 
-class FromTheEnd(Lists):
-    def in_neighbors(self, node: int) -> Any:
-        return super().in_neighbors(node + self.num_nodes if node < 0 else node)
-
-
 class PlainIndexError(Lists):
     def in_degrees(self, nodes: Any = None) -> Any:
         return np.diff(self.indptr)[slice(None) if nodes is None else np.asarray(nodes, np.int64)]
@@ -102,11 +102,6 @@ class NoPosition(Lists):
             return super().in_degrees(nodes)
         except errors.OutOfRangeError as error:
             raise errors.OutOfRangeError(str(error), value=error.value) from None
-
-
-class FloatNodes(Lists):
-    def in_degrees(self, nodes: Any = None) -> Any:
-        return super().in_degrees(nodes if nodes is None else np.asarray(nodes).astype(np.int64))
 
 
 class OneCursor(Lists):
@@ -175,14 +170,20 @@ class FlatShape(Rows):
         self.shape = (len(rows),)
 
 
-class SortedIds(Rows):
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return super().gather(np.sort(ids), out, dtype)
+def asking(name: str, change: Any) -> type[Rows]:
+    """Make a mutant that gathers other ids: this change of those that are given."""
+
+    def gather(self: Any, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        return Rows.gather(self, change(ids), out, dtype)
+
+    return type(name, (Rows,), {"gather": gather})
 
 
-class DroppedDuplicates(Rows):
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return super().gather(np.unique(ids), out, dtype)
+SortedIds = asking("SortedIds", np.sort)
+DroppedDuplicates = asking("DroppedDuplicates", np.unique)
+Masks = asking(
+    "Masks", lambda ids: np.flatnonzero(ids) if np.asarray(ids).dtype == np.bool_ else ids
+)
 
 
 class AlwaysFloat64(Rows):
@@ -278,13 +279,6 @@ class Truncated(Rows):
         array = np.asarray(ids)
         if array.dtype == np.int64:
             ids = array.astype(np.int32)
-        return super().gather(ids, out, dtype)
-
-
-class Masks(Rows):
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        array = np.asarray(ids)
-        ids = np.flatnonzero(array) if array.dtype == np.bool_ else ids
         return super().gather(ids, out, dtype)
 
 

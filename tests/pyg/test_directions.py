@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler import neighbor_sampler as pyg_samplers
 
@@ -17,7 +17,6 @@ from aethergraph import Graph
 from aethergraph.pyg import (
     GraphStore,
     HeteroNeighborSampler,
-    LinkNeighborLoader,
     NeighborLoader,
     NeighborSampler,
     from_data,
@@ -41,50 +40,6 @@ def make_data() -> HeteroData:
     data[VOTES].edge_index, data[IN].edge_index = ends(30, 50, 200), ends(50, 4, 60)
     data[VOTES].stars = torch.arange(200)
     return data
-
-
-def reversed_data(data: HeteroData) -> HeteroData:
-    """The same edges turned around, under the turned types."""
-    other = HeteroData()
-    for name in data.node_types:
-        other[name].x = data[name].x
-    for kind in data.edge_types:
-        other[kind[2], kind[1], kind[0]].edge_index = data[kind].edge_index.flip(0)
-    return other
-
-
-@pytest.mark.parametrize("direction", ["forward", "both"])
-def test_copies_of_a_seed_have_the_edges_of_their_node(direction: str) -> None:
-    """Nodes hear the same with and without copies, as training on copies needs it."""
-    graph = Graph.from_edges(4, [1, 2, 0], [0, 0, 3], layout="both")
-    sampler = NeighborSampler(graph, [-1], sample_direction=direction)
-    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([0, 0])))
-    assert isinstance(out, SamplerOutput)
-    heard = [sorted(out.node[out.row[out.col == col]].tolist()) for col in range(len(out.node))]
-    assert heard == (
-        [[1, 2], [1, 2], [], [], [0]] if direction == "both" else [[1, 2]] * 2 + [[]] * 2
-    )
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("fanouts", [[-1, -1], [3, 2]])
-def test_backward_is_forward_in_the_reversed_graph(fanouts: list[int], disjoint: bool) -> None:
-    data, options = make_data(), {"disjoint": disjoint, "seed": 3}
-    other = reversed_data(data)
-    backward = HeteroNeighborSampler(data, fanouts, sample_direction="backward", **options)
-    forward = HeteroNeighborSampler(other, fanouts, **options)
-    for kind, count in (("user", 30), ("post", 50)):
-        index = NodeSamplerInput(None, torch.arange(0, count, 9), input_type=kind)
-        one, two = backward.sample_from_nodes(index), forward.sample_from_nodes(index)
-        for name in data.node_types:
-            assert torch.equal(one.node[name], two.node[name])
-            assert one.num_sampled_nodes[name] == two.num_sampled_nodes[name]
-        for name in data.edge_types:
-            turned = name[2], name[1], name[0]
-            assert torch.equal(one.row[name], two.col[turned])
-            assert torch.equal(one.col[name], two.row[turned])
-            assert torch.equal(one.edge[name], two.edge[turned])
-            assert one.num_sampled_edges[name] == two.num_sampled_edges[turned]
 
 
 @pytest.mark.parametrize("direction", ["backward", "both"])
@@ -135,26 +90,6 @@ def test_seed_links_are_hidden(direction: str, exclude: Any) -> None:
     hidden = set(map(tuple, links.t().tolist()))
     assert hidden <= pairs(None)
     assert pairs(exclude) and not hidden & pairs(exclude)
-
-
-def test_links_with_negatives_both_ways() -> None:
-    data = make_data()
-    for loader in (
-        LinkNeighborLoader(
-            data, [2], VOTES, neg_sampling="binary", batch_size=50, sample_direction="both"
-        ),
-        LinkLoader(
-            data,
-            HeteroNeighborSampler(data, [2], sample_direction="both"),
-            VOTES,
-            neg_sampling="binary",
-            batch_size=50,
-        ),
-    ):
-        batch = next(iter(loader))
-        ends = batch[VOTES].edge_label_index[:, :50]
-        found = torch.stack([batch["user"].n_id[ends[0]], batch["post"].n_id[ends[1]]])
-        assert torch.equal(found, data[VOTES].edge_index[:, :50])
 
 
 # ---- samplers of PyG's around ours -----------------------------------------------------------

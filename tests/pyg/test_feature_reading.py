@@ -47,8 +47,7 @@ def batches(loader_class: Any, graph: Graph, **options: Any) -> list[Any]:
     return list(loader)
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("loader_class", [NeighborLoader, StockLoader])
+@pytest.mark.parametrize(("loader_class", "num_workers"), [(NeighborLoader, 0), (StockLoader, 2)])
 def test_batches_are_those_of_mapped_features(
     graphs: tuple[Graph, Graph], loader_class: Any, num_workers: int
 ) -> None:

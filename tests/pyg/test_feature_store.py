@@ -114,17 +114,6 @@ def test_every_index_kind_agrees_with_torch(index: Any, dtype: torch.dtype, shap
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_everything_is_the_tensor_itself(dtype: torch.dtype) -> None:
-    values = table(dtype)
-    store = FeatureStore()
-    store["paper", "x", None] = values
-    assert same(store["paper", "x", None], values)
-    assert store["paper", "x", None].data_ptr() == values.data_ptr()
-    assert same(store["paper"]["x"](), values)
-    assert same(store.view("paper", "x")(), values)
-
-
 def test_rows_of_a_file(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((SIZE, 3), dtype=np.float32)
     np.save(tmp_path / "x.npy", values)
@@ -192,17 +181,6 @@ def test_edge_tensors_of_a_homogeneous_graph_are_served_but_not_listed() -> None
     edge_attr = torch.from_numpy(np.array(graph.edge_attrs["edge_attr"].array))
     assert torch.equal(store[(None, None), "edge_attr", ids], edge_attr[ids])
     assert sorted(name for name, _ in store.batch_columns()[1]) == ["edge_attr", "kind"]
-
-
-def test_typed_groups_are_all_listed() -> None:
-    store = FeatureStore()
-    store["paper", "x", None] = table()
-    store[("paper", "cites", "paper"), "edge_attr", None] = table()
-    attrs = store.get_all_tensor_attrs()
-    assert [a.group_name for a in attrs] == ["paper", ("paper", "cites", "paper")]
-    assert all(not attr.is_set("index") for attr in attrs)
-    attrs[0].index = torch.tensor([1])
-    assert not store.get_all_tensor_attrs()[0].is_set("index")
 
 
 def test_rows_are_replaced_in_place() -> None:

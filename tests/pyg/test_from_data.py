@@ -9,10 +9,9 @@ import pytest
 import torch
 from support.pyg import NUM_EDGES, NUM_NODES, make_data
 from torch_geometric.data import Data
-from torch_geometric.loader import NodeLoader
 
-from aethergraph import Graph, errors
-from aethergraph.pyg import NeighborSampler, from_data
+from aethergraph import errors
+from aethergraph.pyg import from_data
 
 pytestmark = pytest.mark.pyg
 
@@ -37,29 +36,6 @@ def test_attributes_go_to_their_groups(caplog: pytest.LogCaptureFixture) -> None
     assert features[(None, None), "edge_attr", None].data_ptr() == data.edge_attr.data_ptr()
     assert (graph.num_nodes, graph.num_edges) == (NUM_NODES, NUM_EDGES)
     assert torch.equal(torch.stack(graph.coo()[:2]), data.edge_index)
-
-
-def test_its_graph_can_be_saved(tmp_path: object) -> None:
-    data = make_data()
-    _, store = from_data(data)
-    store.graph.save(f"{tmp_path}/graph.bin")
-    graph = Graph.load(f"{tmp_path}/graph.bin")
-    src, dst = graph.edge_index()
-    assert graph.edge_order is not None
-    order = torch.from_numpy(graph.edge_order.astype(np.int64))
-    assert data.edge_index is not None
-    assert torch.equal(data.edge_index[:, order], torch.from_numpy(np.stack([src, dst])))
-
-
-def test_stock_loader_over_a_converted_graph() -> None:
-    data = make_data()
-    stores = from_data(data)
-    sampler = NeighborSampler(stores, [-1])
-    for batch in NodeLoader(stores, sampler, torch.arange(NUM_NODES), batch_size=64):
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert data.edge_index is not None
-        ends = torch.stack([batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]]])
-        assert torch.equal(data.edge_index[:, batch.e_id], ends)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from support.strategies import examples
 from torch import Tensor
 from torch_geometric.data import HeteroData
-from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
@@ -27,7 +26,6 @@ from aethergraph.pyg import (
     HeteroNeighborSampler,
     from_data,
 )
-from aethergraph.pyg.convert import as_stores
 
 pytestmark = pytest.mark.pyg
 
@@ -106,58 +104,11 @@ def test_batches_have_pygs_meaning(seed: int, edges: int, disjoint: bool) -> Non
         assert torch.equal(features[VOTES, "edge_attr", e_id], data[VOTES].edge_attr[e_id])
 
 
-def test_all_neighbours_are_found() -> None:
-    data = make_data()
-    sampler = HeteroNeighborSampler(data, [-1])
-    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(60), input_type="post"))
-    for kind in (VOTES, CITES):
-        assert torch.equal(out.edge[kind].sort().values, torch.arange(data[kind].num_edges))
-    assert len(out.edge[BACK]) == 0
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_links(num_workers: int) -> None:
-    data = make_data()
-    stores = as_stores(data)
-    sampler = HeteroNeighborSampler(stores, [3, 2])
-    links = data[VOTES].edge_index[:, :50]
-    loader = LinkLoader(
-        stores, sampler, (VOTES, links), neg_sampling="binary", batch_size=20,
-        num_workers=num_workers,
-    )  # fmt: skip
-    for number, batch in enumerate(loader):
-        assert_batch(data, batch)
-        row, col = batch[VOTES].edge_label_index
-        own = links[:, 20 * number : 20 * number + 20]
-        count = own.shape[1]
-        ends = [batch["user"].n_id[row[:count]], batch["post"].n_id[col[:count]]]
-        assert torch.equal(torch.stack(ends), own)
-
-
-def test_links_are_hidden_from_their_batch() -> None:
-    """By the data's edge ids: every edge between the ends of a seed link, and its reverse."""
-    data = make_data()
-    links = data[VOTES].edge_index[:, :50]
-    stores = from_data(data)
-    sampler = HeteroNeighborSampler(stores, [-1, -1], exclude="reverse")
-    for batch in LinkLoader(stores, sampler, (VOTES, links), batch_size=20):
-        own = {(u, v) for u, v in links[:, batch[VOTES].input_id].T.tolist()}
-        for kind in (VOTES, BACK):
-            e_id = batch[kind].e_id
-            assert len(e_id) > 0
-            ends = data[VOTES].edge_index[:, e_id]  # the reverse has the same columns
-            assert not own & {(u, v) for u, v in ends.T.tolist()}
-        assert_batch(data, batch)
-
-
 def test_our_loader_adds_edge_attributes() -> None:
     data = make_data()
     data.title = "reddit"
     for source in (data, from_data(data)):
-        try:
-            loader = HeteroNeighborLoader(source, [4, 3], "post", batch_size=25)
-        except errors.UnsupportedError:
-            pytest.skip("HeteroNeighborLoader takes no HeteroData yet")
+        loader = HeteroNeighborLoader(source, [4, 3], "post", batch_size=25)
         count = 0
         for batch in loader:
             assert_batch(data, batch)
@@ -260,22 +211,6 @@ def test_samplers_travel() -> None:
     seeds = NodeSamplerInput(None, torch.arange(9), input_type="post")
     one, two = sampler.sample_from_nodes(seeds), again.sample_from_nodes(seeds)
     assert torch.equal(one.edge[VOTES], two.edge[VOTES])
-
-
-def test_what_loaders_take(tmp_path: Path) -> None:
-    data = make_data()
-    graph = HeteroGraph.from_edges(data.edge_index_dict, COUNTS)
-    graph["user"].features = data["user"].x.numpy()
-    graph.save(tmp_path / "graph.aeg")
-    for given_ in (graph, tmp_path / "graph.aeg", str(tmp_path / "graph.aeg")):
-        features, store = as_stores(given_)
-        assert store.typed_sampling_graph().graph.num_nodes == COUNTS
-        assert torch.equal(features["user", "x", [3]], data["user"].x[[3]])
-    features, store = as_stores(data)
-    assert features["user", "x", None] is not None
-    assert store.edge_types == data.edge_types
-    with pytest.raises(errors.InvalidArgumentError, match="HeteroData"):
-        as_stores(3)
 
 
 # ---- weights and times -----------------------------------------------------------------------

@@ -34,26 +34,6 @@ def edges_of(
     return [(int(r), int(c)) for r, c in zip(*pairs, strict=True)], list(ids)
 
 
-@pytest.mark.parametrize("stored", ["csc", "csr", "both"])
-@pytest.mark.parametrize("asked", ["coo", "csr", "csc"])
-def test_every_layout_of_a_graph_leads_to_the_graphs_edge_ids(stored: Any, asked: str) -> None:
-    graph = make_graph(stored)
-    store = GraphStore(graph)
-    src, dst = graph.edge_index()
-    row, col, perm = getattr(store, asked)()
-    for tensor in (row, col):
-        assert tensor.dtype == torch.int64
-        tensor += 0  # writable memory of its own
-    edges, ids = edges_of(row, col, perm, asked)
-    assert sorted(ids) == list(range(NUM_EDGES))
-    assert edges == [(int(src[i]), int(dst[i])) for i in ids]
-    if asked == stored or (asked == "csc" and stored == "both"):
-        assert perm is None
-    direct = store.get_edge_index(None, asked)
-    assert torch.equal(direct[0], row)
-    assert torch.equal(direct[1], col)
-
-
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
 def test_tensors_come_back_as_they_were_put(layout: str) -> None:
     row, col, _ = getattr(GraphStore(make_graph("both")), layout)()

@@ -51,20 +51,6 @@ def test_workers_read_on_when_nobody_holds_the_loader(kind: str) -> None:
         assert torch.cat([batch.x[:10, 0] for batch in found]).tolist() == list(range(100))
 
 
-@pytest.mark.forks
-def test_two_epochs_at_once() -> None:
-    graph = live()
-    loader = NeighborLoader(graph, [2], batch_size=10, num_workers=1, snapshot="epoch")
-    first = iter(loader)
-    next(first)
-    graph.update_nodes([50], x=[[-1]])
-    second = iter(loader)
-    next(second)
-    del second
-    rows = torch.cat([batch.x[: batch.batch_size, 0] for batch in first])
-    assert rows.tolist() == list(range(10, 100))
-
-
 #: Options of loaders that sample here, each in another way.
 HERE: list[dict[str, Any]] = [
     {},

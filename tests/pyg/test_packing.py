@@ -40,8 +40,7 @@ def pack_batches(folder: Path, loader: Any) -> PackedFeatures:
     return PackedFeatures.load(folder / "epoch")
 
 
-@pytest.mark.parametrize("storage", ["mmap", "uring"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("storage", "workers"), [("mmap", 2), ("uring", 0)])
 def test_our_loader(folder: Path, storage: str, workers: int) -> None:
     def loader(graph: Graph, **options: Any) -> NeighborLoader:
         torch.manual_seed(1)
@@ -61,8 +60,7 @@ def test_our_loader(folder: Path, storage: str, workers: int) -> None:
         next(iter(again))  # the next epoch
 
 
-@pytest.mark.parametrize("storage", ["mmap", "uring"])
-def test_stock_loaders(folder: Path, storage: str) -> None:
+def test_stock_loaders(folder: Path) -> None:
     def loader(graph: Graph) -> NodeLoader:
         nodes = torch.arange(NODES)
         order = RandomSampler(nodes, generator=torch.Generator().manual_seed(3))
@@ -73,7 +71,7 @@ def test_stock_loaders(folder: Path, storage: str) -> None:
         return NodeLoader(stores, sampler, nodes, batch_sampler=ahead)
 
     packed = pack_batches(folder, loader(open_graph(folder)))
-    graph = open_graph(folder, storage)
+    graph = open_graph(folder, "uring")
     graph.node_attrs["x"] = packed
     rows = torch.from_numpy(np.load(folder / "x.npy"))
     for batch in loader(graph):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.warm_python import WarmPython
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph, HeteroGraph, observe
@@ -96,13 +96,12 @@ def test_stock_loader(graph: Graph) -> None:
 
 
 @pytest.mark.forks
-@pytest.mark.parametrize("warmup", [0, 1])
-def test_worker_processes_are_seen(graph: Graph, warmup: int) -> None:
+def test_worker_processes_are_seen(graph: Graph) -> None:
     loader = NeighborLoader(
         graph, [4, 3], batch_size=40, num_workers=2,
         transform=lambda data: time.sleep(0.004) or data,
     )  # fmt: skip
-    found = loader.profile(15, warmup=warmup)  # more than an epoch
+    found = loader.profile(15, warmup=1)  # more than an epoch
     parts = check(found, "waiting for worker processes", "gathering x", "sampling, in the core")
     assert found.threads == 0 and found.workers == 2
     assert {parts["gathering x"].where, parts["sampling, in the core"].where} == {"workers"}
@@ -136,33 +135,35 @@ def test_batches_are_those_of_an_epoch(graph: Graph) -> None:
     assert all(map(torch.equal, batches(plain), batches(profiled)))
 
 
+OBSERVED = """
+import os, sys, threading
+os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
+from aethergraph import observe
+from aethergraph.pyg import NeighborLoader
+observe.enable()
+asking = threading.Event()
+
+def ask():  # another thread has the locks now and then
+    while not asking.is_set():
+        observe.ask(os.getpid())
+
+thread = threading.Thread(target=ask)
+thread.start()
+for _ in range(3):
+    loader = NeighborLoader("g.aeg", [3, 2], batch_size=100, num_workers=2)
+    assert len(list(loader)) == 4
+    assert observe.list_processes() == [os.getpid()]
+asking.set()
+thread.join()
+"""
+
+
 @pytest.mark.forks
 def test_worker_processes_of_one_that_is_observed(
-    graph: Graph, tmp_path: Path, run_python: Callable[..., Any]
+    graph: Graph, tmp_path: Path, warm_python: WarmPython
 ) -> None:
     """Workers are forks of it: they go on by themselves, and leave its socket alone."""
     graph.save(tmp_path / "g.aeg")
-    run_python(
-        """
-        import os, sys, threading
-        from aethergraph import observe
-        from aethergraph.pyg import NeighborLoader
-        observe.enable()
-        asking = threading.Event()
-
-        def ask():  # another thread has the locks now and then
-            while not asking.is_set():
-                observe.ask(os.getpid())
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        for _ in range(3):
-            loader = NeighborLoader(sys.argv[1], [3, 2], batch_size=100, num_workers=2)
-            assert len(list(loader)) == 4
-            assert observe.list_processes() == [os.getpid()]
-        asking.set()
-        thread.join()
-        """,
-        str(tmp_path / "g.aeg"),
-        XDG_RUNTIME_DIR=str(tmp_path),
-    )
+    (tmp_path / "observed.py").write_text(OBSERVED)
+    done = warm_python.run([tmp_path / "observed.py"], tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.pyg import assert_same_batches, make_data, make_graph, make_stores
+from support.pyg import make_data, make_graph, make_stores
 from support.pyg_ranks import KNOWS, assert_same, plain, typed_graph
 from torch.utils.data import (
     BatchSampler,
@@ -294,34 +293,6 @@ def test_a_sampler_without_a_length_that_is_left_early_goes_on() -> None:
     assert (state["epoch"], state["next"]) == (0, 0)  # they come again
 
 
-@pytest.mark.parametrize("make", [of_nodes, of_typed_links])
-def test_another_number_of_ranks_deals_the_rest(make: Any) -> None:
-    options = {"batch_size": 10, "shuffle": True, "seed": 3}
-    wanted = drawn(make(**options, world_size=1))
-    first = make(**options, rank=0, world_size=2)
-    list(islice(first, 1))
-    dealt = []
-    for rank in range(3):
-        loader = make(**options, rank=rank, world_size=3, last_round="keep")
-        loader.load_state_dict(first.state_dict())
-        dealt.append(drawn(loader))
-    left = wanted[2:]
-    assert_same([dealt[i % 3][i // 3] for i in range(len(left))], left)
-
-
-def test_partitions_are_gone_on_with() -> None:
-    parts = torch.arange(150) // 15
-    options = {"batch_size": 30, "shuffle": True, "partitions": parts, "mix": 2}
-    wanted = list(of_nodes(**options))
-    for batch in wanted:
-        assert len(parts[batch.input_id].unique()) <= 4
-    running = of_nodes(**options)
-    list(islice(running, 2))
-    other = of_nodes(**options)
-    other.load_state_dict(running.state_dict())
-    assert_same_batches(list(other), wanted[2:])
-
-
 def test_the_host_generator_is_left_alone() -> None:
     running = of_nodes(batch_size=20, shuffle=True)
     list(islice(running, 3))
@@ -398,25 +369,6 @@ def test_tensors_that_numpy_does_not_have_are_told_by_their_values(dtype: torch.
     assert describe(torch.diag(values).to_sparse()) != describe(torch.diag(values + 1).to_sparse())
 
 
-def test_labels_that_numpy_does_not_have() -> None:
-    dtype = torch.bfloat16
-
-    def make(label: torch.Tensor) -> Any:
-        return LinkNeighborLoader(make_graph(), [2], LINKS, edge_label=label, batch_size=20)
-
-    labels = torch.arange(70, dtype=torch.float32)
-    running = make(labels.to(dtype))
-    wanted = drawn(running)
-    list(islice(running, 2))
-    state = saved(running.state_dict())
-    other = make(labels.to(dtype))
-    other.load_state_dict(state)
-    assert len(drawn(other)) == len(wanted) - 2
-    for label in (labels.to(dtype).double(), labels.flip(0).to(dtype)):
-        with pytest.raises(InvalidArgumentError, match="label = "):
-            make(label).load_state_dict(state)
-
-
 def test_states_without_generators_are_refused() -> None:
     loader = of_nodes(batch_size=20)
     state = loader.state_dict()
@@ -445,33 +397,6 @@ def test_an_epoch_of_one_commit_is_not_gone_on_with_at_another(tmp_path: Path) -
     list(islice(other, 6))
     other.load_state_dict(other.state_dict())  # between two epochs
     live.close()
-
-
-def test_an_epoch_of_one_commit_in_memory_goes_on_at_that_one_of_that_graph_only() -> None:
-    def make() -> DynamicGraph:
-        live = DynamicGraph(60, 8)
-        live.insert_edges(np.arange(59), np.arange(1, 60))
-        return live
-
-    def load(live: DynamicGraph, state: Any) -> NeighborLoader:
-        loader = NeighborLoader(live, [2], batch_size=10, snapshot="epoch")
-        loader.load_state_dict(state)
-        return loader
-
-    live = make()
-    loader = NeighborLoader(live, [2], batch_size=10, snapshot="epoch")
-    list(islice(loader, 2))
-    state = loader.state_dict()
-    assert len(list(load(live, state))) == 4
-    assert len(list(load(pickle.loads(pickle.dumps(live)), state))) == 4
-    with pytest.raises(InvalidArgumentError, match="commit of the same graph only"):
-        load(make(), state)
-    live.insert_edges([1], [3])
-    assert loader.state_dict()["graph"] == state["graph"]
-    with pytest.raises(InvalidArgumentError, match=r"an epoch of commit '\d+ in \w+' of a"):
-        load(live, state)
-    list(loader)
-    load(make(), loader.state_dict())  # between two epochs
 
 
 def test_an_epoch_that_is_refused_is_not_counted() -> None:

@@ -8,43 +8,37 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.row_sources import (
+    OfCachedRows,
+    OfLiveTable,
+    OfOwnRows,
+    OwnRows,
+    WrongRows,
+    assert_wrong_rows_are_found,
+)
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import CachedRows, FeatureStore, Graph, LiveFeatureTable
+from aethergraph import FeatureStore, Graph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg import FeatureStore as PyGFeatureStore
 from aethergraph.pyg import GraphStore, NeighborLoader, NeighborSampler
 from aethergraph.pyg.testing import RowLoadingContract
-from aethergraph.testing import broken_rules
-
-DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
 
 
-class OwnRows:
-    """The four members of a source, and nothing else."""
-
-    def __init__(self, rows: Any, dtype: str) -> None:
-        self.rows, self.dtype_name = rows, dtype
-        self.shape, self.num_rows = rows.shape, len(rows)
-
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return np.take(self.rows, ids, 0, out)
+class TestOwnRows(OfOwnRows, RowLoadingContract):
+    pass
 
 
-class TestOwnRows(RowLoadingContract):
-    dtypes = DTYPES
-
-    def make(self, rows: Any, dtype: str) -> Any:
-        return OwnRows(rows, dtype)
+class TestOwnRowsCached(OfCachedRows, RowLoadingContract):
+    pass
 
 
-class TestOwnRowsCached(TestOwnRows):
-    def make(self, rows: Any, dtype: str) -> Any:
-        return CachedRows(super().make(rows, dtype), "1K")
+class TestLiveTable(OfLiveTable, RowLoadingContract):
+    pass
 
 
 class TestFile(RowLoadingContract):
-    dtypes = DTYPES
+    dtypes = ("float32", "bfloat16")
 
     @pytest.fixture(autouse=True)
     def use_folder(self, tmp_path: Path) -> None:
@@ -58,31 +52,8 @@ class TestFile(RowLoadingContract):
         return FeatureStore.load(path, "uring", memory_budget="256K")
 
 
-class WrongRows(OwnRows):
-    """Forgets a row whenever it is asked for more than one."""
-
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return self.rows[ids[1:]]
-
-
-class TestLiveTable(TestOwnRows):
-    """Rows that could change, in shared memory."""
-
-    def make(self, rows: Any, dtype: str) -> Any:
-        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype)
-        table.put_many(np.arange(len(rows)), rows)
-        return table
-
-
 def test_the_contract_finds_wrong_rows() -> None:
-    class Mutant(RowLoadingContract):
-        def make(self, rows: Any, dtype: str) -> Any:
-            return WrongRows(rows, dtype)
-
-    broken = broken_rules(Mutant)
-    assert len(broken) == 3
-    for message in broken.values():
-        assert "WrongRows returned shape" in message, message
+    assert_wrong_rows_are_found(RowLoadingContract)
 
 
 def pair_of(source: Any) -> tuple[PyGFeatureStore, GraphStore]:

@@ -14,19 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pyg import (
     MASK,
-    NUM_EDGES,
     NUM_NODES,
-    Stores,
     expect,
     make_data,
-    make_edges,
     make_graph,
     make_stores,
     node_key,
 )
 from support.strategies import examples
 from torch import Tensor
-from torch_geometric.data import GraphStore as PyGGraphStore
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import (
     BaseSampler,
@@ -36,6 +32,7 @@ from torch_geometric.sampler import (
     SamplerOutput,
 )
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+from torch_geometric.testing import MyGraphStore
 
 from aethergraph import Graph, Subgraph, errors
 from aethergraph.pyg import GraphStore, NeighborSampler, from_data
@@ -150,9 +147,8 @@ def test_subgraph_types(kind: str) -> None:
     assert kept.num_sampled_edges == plain.num_sampled_edges
 
 
-@pytest.mark.parametrize("layout", ["csr", "both"])
-def test_backward_walks_out_edges(layout: Any) -> None:
-    graph = make_graph(layout)
+def test_backward_walks_out_edges() -> None:
+    graph = make_graph("csr")
     seeds, fanouts = [4, 90, 4], [3, -1]
     sampler = NeighborSampler(graph, fanouts, sample_direction="backward", seed=2)
     out = sampler.sample_from_nodes(nodes(seeds))
@@ -186,51 +182,11 @@ def test_a_missing_layout_is_named() -> None:
         NeighborSampler(make_graph("csr"), [2])
 
 
-@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
-def test_edge_ids_are_those_of_the_tensors_that_were_put(layout: str) -> None:
-    src, dst = make_edges()
-    full = GraphStore(Graph.from_edges(NUM_NODES, src, dst, layout="both"))
-    if layout == "coo":
-        row, col = torch.from_numpy(src), torch.from_numpy(dst)
-    else:
-        row, col, _ = getattr(full, layout)()
-    store = GraphStore()
-    store.put_edge_index((row, col), edge_type=None, layout=layout, size=(NUM_NODES, NUM_NODES))
-    out = NeighborSampler(store, [-1, 2]).sample_from_nodes(nodes([1, 2, 3]))
-    ends = [row, col]
-    if layout != "coo":
-        at = 0 if layout == "csr" else 1
-        ends[at] = torch.repeat_interleave(torch.arange(NUM_NODES), ends[at].diff())
-    assert torch.equal(ends[0][out.edge], out.node[out.row])
-    assert torch.equal(ends[1][out.edge], out.node[out.col])
-
-
-class ForeignStore(PyGGraphStore):  # type: ignore[misc]
-    """A graph store of somebody else's making."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.edges: dict[Any, Any] = {}
-
-    def _put_edge_index(self, edge_index: Any, edge_attr: Any) -> bool:
-        self.edges[edge_attr.edge_type] = (edge_attr, edge_index)
-        return True
-
-    def _get_edge_index(self, edge_attr: Any) -> Any:
-        return self.edges[edge_attr.edge_type][1]
-
-    def _remove_edge_index(self, edge_attr: Any) -> bool:
-        return self.edges.pop(edge_attr.edge_type, None) is not None
-
-    def get_all_edge_attrs(self) -> list[Any]:
-        return [copy.copy(attr) for attr, _ in self.edges.values()]
-
-
 def test_what_a_sampler_may_be_given() -> None:
     data = make_data()
     assert data.edge_index is not None
     stores = from_data(data)
-    foreign = ForeignStore()
+    foreign = MyGraphStore()
     foreign.put_edge_index(tuple(data.edge_index), None, "coo", size=(NUM_NODES, NUM_NODES))
     outs = [
         NeighborSampler(source, [3, 3], seed=1).sample_from_nodes(nodes([8, 1]))
@@ -240,7 +196,7 @@ def test_what_a_sampler_may_be_given() -> None:
         assert torch.equal(out.node, outs[0].node)
         assert torch.equal(out.edge, outs[0].edge)
         assert torch.equal(data.edge_index[0, out.edge], out.node[out.row])
-    typed = ForeignStore()
+    typed = MyGraphStore()
     typed.put_edge_index(tuple(data.edge_index), ("a", "to", "a"), "coo")
     for source in (typed, HeteroData()):
         with pytest.raises(errors.UnsupportedError, match="typed"):
@@ -279,15 +235,6 @@ def test_manual_seed_governs() -> None:
     assert draw(sampler, (4, 3, 5)) != first
 
 
-def test_sampling_draws_nothing_from_torch() -> None:
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    sampler = NeighborSampler(GRAPH, [4, 4])
-    draw(sampler)
-    sampler.sample_from_edges(links([1, 2], [3, 4]), NegativeSampling("binary"))
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_a_seed_of_its_own_and_epochs() -> None:
     sampler = NeighborSampler(GRAPH, [4, 4], seed=5)
     first = draw(sampler)
@@ -309,14 +256,6 @@ def test_a_seed_of_its_own_and_epochs() -> None:
             sampler.set_epoch(bad)  # type: ignore[arg-type]
         with pytest.raises(errors.InvalidArgumentError, match="seed"):
             NeighborSampler(GRAPH, [2], seed=bad)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("num_threads", [0, 1, 2])
-def test_threads_do_not_matter(num_threads: int) -> None:
-    seeds = list(range(NUM_NODES))
-    sampler = NeighborSampler(GRAPH, [5, 5], seed=1, num_threads=num_threads)
-    out = sampler.sample_from_nodes(nodes(seeds))
-    assert_output(out, expect(GRAPH, seeds, [5, 5], node_key(seeds, 1)))
 
 
 # ---- links -----------------------------------------------------------------------------------
@@ -353,7 +292,7 @@ def test_links_without_negatives(disjoint: bool) -> None:
 
 
 @pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("amount", [1, 0.5, 3])
+@pytest.mark.parametrize("amount", [0.5, 3])
 def test_binary_negatives(disjoint: bool, amount: float) -> None:
     sampler = NeighborSampler(GRAPH, [3], disjoint=disjoint, seed=3)
     count = int(np.ceil(4 * amount))
@@ -364,35 +303,29 @@ def test_binary_negatives(disjoint: bool, amount: float) -> None:
         assert_links(out, SRC, index[0, :4])
         assert_links(out, DST, index[1, :4])
         assert found.dtype == (torch.float32 if label is None else torch.int64)
-        assert found[:4].tolist() == ([1.0] * 4 if label is None else [1, 2, 1, 3])
-        assert found[4:].tolist() == [0] * count
+        assert found.tolist() == ([1] * 4 if label is None else label.tolist()) + [0] * count
         if disjoint:
-            assert out.batch[index[0, :4]].tolist() == [0, 1, 2, 3]
-            assert out.batch[index[1, :4]].tolist() == [0, 1, 2, 3]
-            trees = [i % 4 for i in range(4, 4 + count)]
-            assert out.batch[index[0, 4:]].tolist() == trees
+            trees = torch.arange(4 + count) % 4
+            assert torch.equal(out.batch[index], trees.expand(2, -1))
     again = sampler.sample_from_edges(links(SRC, DST), NegativeSampling("binary", amount))
     assert torch.equal(again.node, out.node)
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("amount", [1, 3])
-def test_triplet_negatives(disjoint: bool, amount: int) -> None:
-    sampler = NeighborSampler(GRAPH, [3], disjoint=disjoint, seed=3)
-    out = sampler.sample_from_edges(links(SRC, DST), NegativeSampling("triplet", amount))
+def test_triplet_negatives(amount: int) -> None:
+    sampler = NeighborSampler(GRAPH, [3], disjoint=True, seed=3)
+    kind = NegativeSampling("triplet", amount)
+    out = sampler.sample_from_edges(links(SRC, DST), kind)
     input_id, src, positive, negative, time = out.metadata
     assert input_id.tolist() == [0, 1, 2, 3]
     assert time is None
     assert_links(out, SRC, src)
     assert_links(out, DST, positive)
     assert negative.shape == ((4,) if amount == 1 else (4, amount))
-    if disjoint:
-        trees = out.batch[negative].view(4, -1)
-        assert torch.equal(trees, torch.arange(4)[:, None].expand(4, amount))
+    trees = out.batch[negative].view(4, -1)
+    assert torch.equal(trees, torch.arange(4)[:, None].expand(4, amount))
     with pytest.raises(errors.InvalidArgumentError, match="edge_label"):
-        sampler.sample_from_edges(
-            links(SRC, DST, torch.ones(4)), NegativeSampling("triplet", amount)
-        )
+        sampler.sample_from_edges(links(SRC, DST, torch.ones(4)), kind)
 
 
 WEIGHT_PER_SIDE = hasattr(NegativeSampling, "src_weight")  # since PyG 2.6
@@ -448,12 +381,6 @@ class EvenOnly(NegativeSampling):  # type: ignore[misc]
     def sample(self, num_samples: int, *args: Any, **_: Any) -> Tensor:
         num_nodes = args[-1]
         return 2 * torch.randint(num_nodes // 2, (num_samples,))
-
-
-def test_negatives_of_a_users_own() -> None:
-    sampler = NeighborSampler(GRAPH, [0], seed=1)
-    out = sampler.sample_from_edges(links([1] * 50, [3] * 50), EvenOnly("binary", 2))
-    assert all(v % 2 == 0 for v in out.node[out.metadata[1][:, 50:]].flatten().tolist())
 
 
 @pytest.mark.parametrize(
@@ -542,17 +469,6 @@ def test_a_graph_without_edges_or_nodes() -> None:
     assert out.num_sampled_edges == [0, 0]
     with pytest.raises(errors.OutOfRangeError):
         NeighborSampler(Graph.from_edges(0, [], []), [1]).sample_from_nodes(nodes([0]))
-
-
-def test_it_pickles_with_its_stores() -> None:
-    stores: Stores = make_stores()
-    for source in (stores, from_data(make_data())):
-        sampler = NeighborSampler(source, [3, 2])
-        torch.manual_seed(4)
-        other = pickle.loads(pickle.dumps(sampler))
-        assert draw(other) == draw(sampler)
-        assert other.num_neighbors.values == [3, 2]
-        assert other.graph.num_edges == NUM_EDGES
 
 
 def test_numbers_that_cannot_be_are_named() -> None:

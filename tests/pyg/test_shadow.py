@@ -12,7 +12,7 @@ from support.pyg import assert_attrs, make_data, make_graph
 from torch_geometric.data import Batch, HeteroData
 from torch_geometric.loader import NodeLoader
 from torch_geometric.loader import ShaDowKHopSampler as PyGShaDow
-from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from aethergraph import errors
 from aethergraph.pyg import NeighborLoader, NeighborSampler, ShaDowKHopSampler, from_data
@@ -104,67 +104,6 @@ def test_what_is_refused() -> None:
 
 
 # ---- in-edges and out-edges ------------------------------------------------------------------
-
-
-def reference(seeds: list[int], hops: int) -> tuple[set[int], list[set[int]]]:
-    """Nodes within ``hops`` of the seeds in any direction, and the new edges of each hop."""
-    src, dst = GRAPH.edge_index()
-    nodes, edges, frontier = set(seeds), list[set[int]](), set(seeds)
-    for _ in range(hops):
-        touched = np.flatnonzero(np.isin(src, list(frontier)) | np.isin(dst, list(frontier)))
-        edges.append(set(touched.tolist()))
-        frontier = (set(src[touched].tolist()) | set(dst[touched].tolist())) - nodes
-        nodes |= frontier
-    return nodes, edges
-
-
-@pytest.mark.parametrize("source", ["graph", "data"])
-def test_both_directions_with_all_neighbors(source: str) -> None:
-    data: Any = GRAPH if source == "graph" else from_data(make_data())
-    sampler = NeighborSampler(data, [-1, -1], sample_direction="both")
-    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([3, 140])))
-    nodes, edges = reference([3, 140], 2)
-    assert set(out.node.tolist()) == nodes
-    if source == "graph":
-        src, dst = (torch.from_numpy(ends) for ends in GRAPH.edge_index())
-    else:
-        src, dst = make_data().edge_index
-    assert torch.equal(out.node[out.row], src[out.edge])
-    assert torch.equal(out.node[out.col], dst[out.edge])
-    assert sum(out.num_sampled_edges) == len(out.edge)
-    assert sum(out.num_sampled_nodes) == len(out.node)
-    if source == "graph":
-        first = out.edge[: out.num_sampled_edges[0]].tolist()
-        assert len(first) == len(set(first))
-        assert set(first) == edges[0]
-        assert set(out.edge.tolist()) == edges[0] | edges[1]
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-@pytest.mark.parametrize("kind", ["directional", "induced", "bidirectional"])
-def test_both_directions_draw_as_each_does(disjoint: bool, kind: Any) -> None:
-    """In the first hop, in-edges are those of "forward", and every edge is there once."""
-    seeds = NodeSamplerInput(None, torch.tensor([3, 140, 77]))
-
-    def draw(direction: str, fanouts: list[int]) -> Any:
-        sampler = NeighborSampler(
-            GRAPH, fanouts, kind, disjoint=disjoint, sample_direction=direction, seed=4
-        )
-        return sampler.sample_from_nodes(seeds)
-
-    one, both = draw("forward", [3]), draw("both", [3])
-    if kind == "directional":
-        assert set(one.edge.tolist()) <= set(both.edge.tolist())
-        assert len(both.edge) <= 2 * 3 * 3
-        deep = draw("both", [3, 3])
-        assert deep.num_sampled_edges[0] == both.num_sampled_edges[0] == len(both.edge)
-        assert torch.equal(deep.edge[: len(both.edge)], both.edge)
-        tree = deep.batch[deep.col].tolist() if disjoint else [0] * len(deep.edge)
-        assert len(set(zip(tree, deep.edge.tolist(), strict=True))) == len(deep.edge)
-        last = sum(deep.num_sampled_nodes[:2])
-        assert bool((deep.row[: len(both.edge)] < last).all())
-    if kind == "induced" and not disjoint:
-        assert sorted(both.edge.tolist()) == edges_among(both.node.numpy())
 
 
 def test_both_directions_through_loaders() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch_geometric.testing import MyFeatureStore
 from torch_geometric.transforms import ToSparseTensor
 
 from aethergraph import FeatureStore as Rows
-from aethergraph import Graph, HeteroGraph, errors
+from aethergraph import HeteroGraph, errors
 from aethergraph import NeighborSampler as CoreSampler
 from aethergraph.pyg import (
     FeatureStore,
@@ -51,36 +50,20 @@ def make_typed() -> HeteroGraph:
     return graph
 
 
-@pytest.fixture(params=["memory", "mmap", "uring"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Graph:
-    """The same graph and features, in each kind of storage."""
-    graph = make_graph()
-    if request.param == "memory":
-        return graph
-    x = graph.features
-    assert x is not None
-    x.save(tmp_path / "x.bin")
-    graph.save(tmp_path / "graph.aeg", compress=True)
-    budget = "24M" if request.param == "uring" else None
-    opened = Graph.load(tmp_path / "graph.aeg", storage=request.param, memory_budget=budget)
-    budget = "1M" if budget else None
-    opened.load_features(tmp_path / "x.bin", storage=request.param, memory_budget=budget)
-    return opened
-
-
 @pytest.mark.parametrize("cache", [False, True])
-def test_inference_of_a_model(stored: Graph, cache: bool) -> None:
+def test_inference_of_a_model(cache: bool) -> None:
     """Layer by layer over all nodes, through PyG's loader and ours, equals one pass over all."""
     torch.manual_seed(0)
+    graph = make_graph()
     model = GraphSAGE(8, 16, 2, 3).eval()
-    stores = as_stores(stored)
+    stores = as_stores(graph)
     x = stores.x
     wanted = model(x, stores.edge_index).detach()
     sampler = NeighborSampler(stores, [-1])
     stock = PyGNeighborLoader(
         stores, [-1], torch.arange(NUM_NODES), neighbor_sampler=sampler, batch_size=64
     )
-    for loader in (stock, NeighborLoader(stored, [-1], batch_size=64)):
+    for loader in (stock, NeighborLoader(graph, [-1], batch_size=64)):
         found = model.inference(loader, cache=cache)
         assert torch.allclose(found, wanted, atol=1e-5)
 

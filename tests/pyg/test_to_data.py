@@ -171,41 +171,6 @@ def test_a_typed_graph_holds_every_table(data: HeteroData, tmp_path_factory: Any
             assert_store(found[kind], data[kind], order_of(graph[kind]))
 
 
-def test_names_of_a_graph() -> None:
-    rng = np.random.default_rng(0)
-    src, dst = rng.integers(0, 20, (2, 90))
-    graph = Graph.from_edges(
-        20, src, dst, edge_weight=rng.random(90), edge_time=np.arange(90),
-        node_time=rng.integers(0, 9, 20), edge_attrs={"edge_attr": rng.random((90, 2), np.float32)},
-    )  # fmt: skip
-    graph.features = rng.random((20, 4), np.float32)
-    graph.node_attrs["y"] = rng.integers(0, 3, 20)
-    data = to_data(graph)
-    assert sorted(data.keys()) == [
-        "edge_attr", "edge_index", "edge_time", "edge_weight", "node_time", "x", "y",
-    ]  # fmt: skip
-    assert np.array_equal(data.edge_index, np.stack(graph.edge_index()))
-    assert np.array_equal(data.edge_weight, graph.edge_weight)
-    assert np.array_equal(data.edge_time, graph.edge_time)
-    assert np.array_equal(data.node_time, graph.node_time)
-    assert np.array_equal(data.x, graph.features.array)
-    data.x.zero_()  # its own memory
-    assert graph.features.array.any()
-
-
-def test_values_become_the_graphs_own() -> None:
-    data = Data(edge_index=torch.tensor([[0, 1, 2], [2, 2, 0]]), x=torch.rand(4, 1))
-    data.edge_weight = torch.tensor([1.0, 2.0, 0.0])
-    data.edge_time = torch.tensor([9, 3, 5])
-    graph = graph_from_data(data)
-    assert isinstance(graph, Graph)
-    assert list(graph.edge_attrs) == []
-    assert graph.edge_weight.dtype == np.float32
-    assert graph.edge_time.tolist() == [5, 3, 9]  # by destination, then by time
-    assert graph.edge_order.tolist() == [2, 1, 0]
-    assert graph.features.array.shape == (4, 1)
-
-
 WEIGHTS = {
     torch.float16: np.float32, torch.bfloat16: np.float32, torch.float32: np.float32,
     torch.float64: np.float64, torch.uint8: np.float64, torch.int32: np.float64,
@@ -330,20 +295,6 @@ def test_a_unit_without_times_stays_behind(caplog: pytest.LogCaptureFixture) -> 
         caplog.clear()
         assert graph_from_data(data).time_unit is None
         assert "not in the graph: time_unit" in caplog.text
-
-
-def test_a_graph_sorted_by_the_times_of_its_nodes() -> None:
-    rng = np.random.default_rng(2)
-    data = Data(x=torch.rand(30, 2), edge_index=torch.from_numpy(rng.integers(0, 30, (2, 200))))
-    data.time = torch.from_numpy(rng.integers(0, 50, 30))
-    graph = graph_from_data(data, time_attr="time")
-    assert np.array_equal(graph.node_time, data.time)
-    assert "time" not in graph.node_attrs
-    loader = NeighborLoader(graph, [-1], time_attr="node_time", batch_size=30)
-    for batch in loader:
-        assert batch.num_edges > 0
-        seen = batch.node_time[batch.edge_index[0]]
-        assert (seen <= batch.node_time[batch.batch[batch.edge_index[1]]]).all()
 
 
 def test_a_typed_graph_sorted_by_the_times_of_its_edges() -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader import NodeLoader
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
 from aethergraph.pyg import (
     HeteroNeighborSampler,
     LinkNeighborLoader,
     NeighborLoader,
-    NeighborSampler,
     as_stores,
 )
 
@@ -43,46 +42,11 @@ def of_nodes(graph: Any, times: Any) -> Iterator[Any]:
     yield from NeighborLoader(graph, [-1, 3], batch_size=7, input_time=times)
 
 
-def of_nodes_by_workers(graph: Any, times: Any) -> Iterator[Any]:
-    yield from NeighborLoader(graph, [-1], batch_size=7, input_time=times, num_workers=2)
-
-
-def of_nodes_last(graph: Any, times: Any) -> Iterator[Any]:
-    yield from NeighborLoader(
-        graph, [5], batch_size=7, input_time=times, temporal_strategy="last", snapshot="epoch"
-    )
-
-
 def of_links(graph: Any, times: Any) -> Iterator[Any]:
     yield from LinkNeighborLoader(
         graph, [-1], torch.from_numpy(LINKS), batch_size=9, neg_sampling="binary",
-        edge_label_time=np.resize(times, LINKS.shape[1]),
+        edge_label_time=np.resize(times, LINKS.shape[1]), num_workers=2,
     )  # fmt: skip
-
-
-def of_stock_nodes(graph: Any, times: Any) -> Iterator[Any]:
-    stores = as_stores(graph)
-    sampler = NeighborSampler(stores, [-1], time_attr="edge_time")
-    yield from NodeLoader(
-        stores, sampler, torch.arange(NODES), input_time=torch.from_numpy(times), batch_size=7
-    )
-
-
-def of_stock_links(graph: Any, times: Any) -> Iterator[Any]:
-    stores = as_stores(graph)
-    yield from LinkLoader(
-        stores, NeighborSampler(stores, [-1], time_attr="edge_time"),
-        edge_label_index=(None, torch.from_numpy(LINKS)), batch_size=9,
-        edge_label_time=torch.from_numpy(np.resize(times, LINKS.shape[1])),
-    )  # fmt: skip
-
-
-def of_types(graph: Any, times: Any) -> Iterator[Any]:
-    for batch in NeighborLoader(
-        graph, {KIND: [-1]}, input_nodes="node", batch_size=7, input_time=times,
-        time_attr="edge_time",
-    ):  # fmt: skip
-        yield batch[KIND]
 
 
 def of_stock_types(graph: Any, times: Any) -> Iterator[Any]:
@@ -98,11 +62,11 @@ def of_stock_types(graph: Any, times: Any) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("batches", "typed"),
     [
-        (of_nodes, False), (of_nodes_last, False), (of_links, False), (of_stock_nodes, False),
-        (of_stock_links, False), (of_types, True), (of_stock_types, True),
-        pytest.param(of_nodes_by_workers, False, marks=pytest.mark.forks),
+        (of_nodes, False),
+        pytest.param(of_links, False, marks=pytest.mark.forks),
+        (of_stock_types, True),
     ],
-)  # fmt: skip
+)
 def test_nothing_beyond_it_is_seen(
     batches: Callable[[Any, Any], Iterator[Any]], typed: bool
 ) -> None:

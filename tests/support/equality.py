@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
 from support.golden import digest
 from support.same_graph import REFERENCE, STORAGES, Content, Stored
 

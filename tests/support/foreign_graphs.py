@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from aethergraph import Graph, as_graph
+from aethergraph.graph import ForeignGraph
 from aethergraph.protocols import HomogeneousGraph
-from aethergraph.testing import oracle
+from aethergraph.testing import broken_rules, oracle
 
 #: Members that a graph cannot do without, and the attributes that the loaders' contracts set.
 _FORWARDED = HomogeneousGraph.__abstractmethods__ | {"node_attrs", "edge_attrs"}
@@ -111,3 +113,47 @@ class _Bare(HomogeneousGraph):
 Bare: Any = type(
     "Bare", (_Bare,), {"__module__": __name__, **{name: _forward(name) for name in _FORWARDED}}
 )
+
+
+# ---- for contracts -------------------------------------------------------------------------------
+
+
+class OfArrays:
+    """``make`` of a contract of graphs."""
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InArrays(num_nodes, src, dst)
+
+
+class OfTheAbstractType:
+    """``make`` of a graph that answers what the abstract type promises, and no more."""
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return Bare(Graph.from_edges(num_nodes, src, dst))
+
+
+class OfTopologyInC:
+    """``make`` of a graph whose lists are a topology of a library's own."""
+
+    def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+        return InC(num_nodes, src, dst)
+
+
+class OtherEdges(ForeignGraph):
+    """Mutant: samplers get the edges turned around."""
+
+    def topology(self, layout: Any = "csc") -> Any:
+        if not hasattr(self.source, "turned"):
+            src, dst = self.edge_index()
+            self.source.turned = as_graph(InArrays(self.num_nodes, dst, src))
+        return self.source.turned.topology()
+
+
+def rules_broken_by(mutant: type[ForeignGraph], contract: Any) -> Any:
+    """Return the rules of ``contract`` that a mutant over arrays breaks."""
+
+    class Mutant(contract):  # type: ignore[misc]
+        def make(self, num_nodes: int, src: Any, dst: Any) -> Any:
+            return mutant(InArrays(num_nodes, src, dst), "csc")
+
+    return broken_rules(Mutant)

@@ -34,8 +34,6 @@ STORAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "compressed": ({"compress": True}, {"storage": "mmap"}),
     "compressed uring": ({"compress": True}, {"storage": "uring", "memory_budget": "24M"}),
 }
-#: The storages of the adapters' tests, which lead to the same core.
-PLAIN_STORAGES = ("memory", "mmap", "uring")
 
 NODES, EDGES = 600, 9000
 USERS, POSTS, TAGS = 200, 400, 30

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
-from aethergraph import Graph, Subgraph
+from aethergraph import Graph, HeteroGraph, Subgraph
 from aethergraph.pyg import FeatureStore, GraphStore
 from aethergraph.sampling.keys import hash_ids, mix_key
 from aethergraph.testing import oracle
@@ -51,6 +52,41 @@ def make_graph(layout: Any = "csc") -> Graph:
     graph.node_attrs["y"] = rng.integers(0, 5, NUM_NODES)
     graph.node_attrs["train_mask"] = rng.random(NUM_NODES) < 0.5
     return graph
+
+
+VOTES, IN = ("user", "votes", "post"), ("post", "in", "sub")
+
+
+def make_typed() -> HeteroGraph:
+    """Users, posts and two subs, whose lists have more than 50 posts, with rows and reverses."""
+    rng = np.random.default_rng(3)
+    graph = HeteroGraph.from_edges(
+        {
+            VOTES: (rng.integers(0, 80, 900), rng.integers(0, 150, 900)),
+            IN: (np.arange(150), rng.integers(0, 2, 150)),
+        },
+        {"user": 80, "post": 150, "sub": 2},
+        edge_attrs={VOTES: {"edge_attr": rng.random((900, 2), np.float32)}},
+        add_reverse=True,
+    )
+    for name, count in graph.num_nodes.items():
+        graph[name].features = rng.random((count, 6), np.float32)
+    graph["post"].attrs["y"] = rng.integers(0, 3, 150)
+    return graph
+
+
+def assert_typed_batch(graph: HeteroGraph, batch: HeteroData) -> None:
+    """Every edge of a batch of :func:`make_typed` is one of the graph, and every row its node's."""
+    for kind in graph.edge_types:
+        src, dst = (torch.from_numpy(ends.copy()) for ends in graph[kind].edge_index())
+        row, col = batch[kind].edge_index
+        assert torch.equal(batch[kind[0]].n_id[row], src[batch[kind].e_id])
+        assert torch.equal(batch[kind[2]].n_id[col], dst[batch[kind].e_id])
+    for name in graph.node_types:
+        rows = graph[name].attrs["x"].array[batch[name].n_id]
+        assert np.array_equal(batch[name].x, rows)
+    labels = torch.from_numpy(graph["post"].attrs["y"].array.copy())
+    assert torch.equal(batch["post"].y, labels[batch["post"].n_id])
 
 
 def make_stores() -> Stores:
@@ -123,16 +159,16 @@ def contents(batch: Any) -> dict[str, Any]:
     }
 
 
-def assert_same_batches(found: Sequence[Data], wanted: Sequence[Data]) -> None:
-    """Two runs gave the same batches, field by field."""
-    assert len(found) == len(wanted)
-    for a, b in zip(found, wanted, strict=True):
-        assert sorted(a.keys()) == sorted(b.keys())
-        for name in b.keys():  # noqa: SIM118 - a Data iterates over its items
-            if isinstance(b[name], Tensor):
-                assert torch.equal(a[name], b[name]), name
-            else:
-                assert a[name] == b[name], name
+def assert_same_batches(found: Iterable[Any], wanted: Iterable[Any]) -> None:
+    """Two runs gave the same batches, of one type or of many, value by value."""
+    for batch, other in zip(found, wanted, strict=True):
+        for store, expected in zip(batch.stores, other.stores, strict=True):
+            kind = getattr(expected, "_key", None)
+            assert getattr(store, "_key", None) == kind
+            assert set(store.keys()) == set(expected.keys()), kind
+            for name, value in expected.items():
+                same = torch.equal if isinstance(value, Tensor) else operator.eq
+                assert same(store[name], value), (kind, name)
 
 
 def mark(data: Data) -> Data:

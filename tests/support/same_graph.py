@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from support.foreign_graphs import InArrays
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, as_graph
 from aethergraph.remote import FeatureServer, open_tables
-from support.foreign_graphs import InArrays
 
 Ids = NDArray[np.int64]
 Kind = tuple[str, str, str]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import dgl
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support.dgl import (
     FOLLOWS,
     NUM_EDGES,
@@ -22,9 +19,7 @@ from support.dgl import (
     make_edges,
     make_graph,
     make_typed,
-    same_blocks,
 )
-from support.strategies import edge_lists, examples, hetero_graphs
 
 import aethergraph
 from aethergraph import Graph, HeteroGraph, errors
@@ -36,131 +31,6 @@ from aethergraph.dgl import (
     ShaDowKHopSampler,
     as_edge_prediction_sampler,
 )
-from aethergraph.sampling.keys import hash_ids, mix_key
-
-seeds_of_keys = st.integers(0, 2**63 - 1)
-
-
-def node_key(seed: int, seeds: Any, epoch: int = 0) -> int:
-    return mix_key(seed, epoch, hash_ids(np.ascontiguousarray(seeds, np.int64)))
-
-
-def hop_edges(sub: Any) -> list[set[tuple[int, int, int]]]:
-    """The edges of every hop of a sample of the core, in global ids."""
-    found, start = [], 0
-    for count in sub.num_sampled_edges:
-        span = slice(start, start + count)
-        rows = sub.node[sub.row[span]], sub.node[sub.col[span]], sub.edge[span]
-        found.append(set(zip(*(ids.tolist() for ids in rows), strict=True)))
-        start += count
-    return found
-
-
-@examples(100)
-@given(
-    edges=edge_lists(), fanouts=st.lists(st.integers(-1, 5), min_size=1, max_size=3),
-    seed=seeds_of_keys, replace=st.booleans(), threads=st.sampled_from([1, 2]), data=st.data(),
-)  # fmt: skip
-def test_one_key_gives_the_neighbourhoods_of_the_core(
-    edges: Any, fanouts: list[int], seed: int, replace: bool, threads: int, data: st.DataObject
-) -> None:
-    num_nodes, src, dst = edges
-    graph = Graph.from_edges(num_nodes, src, dst)
-    node = st.integers(0, max(0, num_nodes - 1))
-    seeds = data.draw(st.lists(node, min_size=0, max_size=8 if num_nodes else 0))
-    ids = torch.tensor(seeds, dtype=torch.int64)
-    options: dict[str, Any] = {"replace": replace, "seed": seed, "num_threads": threads}
-    sampler = NeighborSampler(fanouts, **options)
-    inputs, outputs, blocks = sampler.sample(GraphStorage(graph), ids)
-    assert outputs is ids
-    check_chain(inputs, blocks)
-    key = node_key(seed, seeds)
-    core = aethergraph.NeighborSampler(graph, fanouts[::-1], replace=replace, layered=True)
-    expected = core.sample(seeds, key)
-    assert [block_edges(b) for b in reversed(blocks)] == hop_edges(expected)
-    assert [b.num_edges() for b in reversed(blocks)] == expected.num_sampled_edges
-    np.testing.assert_array_equal(inputs, expected.node)
-    plain = aethergraph.NeighborSampler(graph, fanouts[::-1], replace=replace).sample(seeds, key)
-    for block, own in zip(reversed(blocks), hop_edges(plain), strict=True):
-        assert own <= block_edges(block)  # and of the nodes that PyG's form expands, all of them
-        ends = {edge[1] for edge in own}
-        assert {edge for edge in block_edges(block) if edge[1] in ends} == own
-
-
-@examples(60)
-@given(graph=hetero_graphs(), seed=seeds_of_keys, data=st.data())
-def test_one_key_gives_the_typed_neighbourhoods_of_the_core(
-    graph: HeteroGraph, seed: int, data: st.DataObject
-) -> None:
-    if not graph.edge_types:
-        return
-    storage = GraphStorage(graph)
-    hops = data.draw(st.integers(1, 3))
-    fanouts = [
-        {kind: data.draw(st.integers(-1, 4)) for kind in graph.edge_types} for _ in range(hops)
-    ]
-    name = data.draw(st.sampled_from(graph.node_types))
-    nodes = graph[name].num_nodes
-    seeds = data.draw(st.lists(st.integers(0, max(0, nodes - 1)), max_size=5 if nodes else 0))
-    ids = {name: torch.tensor(seeds, dtype=torch.int64)}
-    inputs, _, blocks = NeighborSampler(fanouts, seed=seed).sample(storage, ids)
-    check_chain(inputs, blocks)
-    by_kind = {kind: [hop[kind] for hop in reversed(fanouts)] for kind in graph.edge_types}
-    content = np.ascontiguousarray(seeds, np.int64)
-    letters = np.frombuffer(name.encode(), np.uint8).astype(np.int64)
-    key = mix_key(seed, 0, hash_ids(letters), hash_ids(content))
-    core = aethergraph.HeteroNeighborSampler(graph, by_kind, layered=True)
-    expected = core.sample({name: seeds}, key)
-    for kind in graph.edge_types:
-        assert expected.num_sampled_edges is not None
-        start = 0
-        for block, size in zip(reversed(blocks), expected.num_sampled_edges[kind], strict=True):
-            span = slice(start, start + size)
-            src = expected.node[kind[0]][expected.row[kind][span]]
-            dst = expected.node[kind[2]][expected.col[kind][span]]
-            own = zip(src.tolist(), dst.tolist(), expected.edge[kind][span].tolist(), strict=True)
-            assert block_edges(block, kind) == set(own)
-            start += size
-
-
-def test_one_key_gives_the_sample_of_pygs_form() -> None:
-    """With the same seed in the generator, and with ``seed=``."""
-    pytest.importorskip("torch_geometric")
-    from torch_geometric.sampler import NodeSamplerInput
-
-    from aethergraph.pyg import GraphStore, HeteroNeighborSampler
-    from aethergraph.pyg import NeighborSampler as PyGSampler
-
-    graph, seeds = make_graph(), torch.tensor([3, 100, 7, 3])
-    for seed in (None, 8):
-        torch.manual_seed(12)
-        theirs = PyGSampler(GraphStore(graph), [4, 3, 2], seed=seed).sample_from_nodes(
-            NodeSamplerInput(None, seeds)
-        )
-        node = theirs.node
-        wanted = set(
-            zip(
-                node[theirs.row].tolist(),
-                node[theirs.col].tolist(),
-                theirs.edge.tolist(),
-                strict=True,
-            )
-        )
-        ours = NeighborSampler([2, 3, 4], layer_dependency=True, seed=seed)
-        inputs, _, blocks = ours.sample(GraphStorage(graph), seeds)
-        check_chain(inputs, blocks)
-        assert torch.equal(inputs, node) and block_edges(blocks[0]) == wanted
-        assert block_edges(blocks[2]) <= block_edges(blocks[1]) <= block_edges(blocks[0])
-    typed, posts = make_typed(), torch.tensor([5, 9, 2])
-    them = HeteroNeighborSampler(typed, [3, 2], seed=4).sample_from_nodes(
-        NodeSamplerInput(None, posts, input_type="post")
-    )
-    ours = NeighborSampler([2, 3], layer_dependency=True, seed=4)
-    inputs, _, blocks = ours.sample(GraphStorage(typed, edge_ids="graph"), {"post": posts})
-    for kind in typed.edge_types:
-        src, dst = them.node[kind[0]][them.row[kind]], them.node[kind[2]][them.col[kind]]
-        wanted = set(zip(src.tolist(), dst.tolist(), them.edge[kind].tolist(), strict=True))
-        assert block_edges(blocks[0], kind) == wanted
 
 
 def test_every_destination_draws_its_fanout_in_every_block() -> None:
@@ -237,11 +107,6 @@ def test_out_edges() -> None:
             assert (src[edge], dst[edge]) == (near, far)
     degrees = graph.out_degrees(np.arange(20))
     np.testing.assert_array_equal(blocks[1].in_degrees(), degrees)
-    with pytest.raises(errors.LayoutError, match="layout='both'"):
-        NeighborSampler([4], edge_dir="out").sample(GraphStorage(make_graph()), torch.arange(3))
-    with pytest.raises(errors.UnsupportedError, match="edge_dir = 'out' over"):
-        typed = GraphStorage(make_typed(layout="both"))
-        NeighborSampler([4], edge_dir="out").sample(typed, {"user": torch.arange(3)})
 
 
 def test_weights_and_masks() -> None:
@@ -280,37 +145,15 @@ def test_weights_are_drawn_in_proportion() -> None:
     assert abs(share - 0.75) < 5 * (0.75 * 0.25 / 20_000) ** 0.5
 
 
-def test_sampling_in_time_is_strict() -> None:
-    src, dst = make_edges()
-    rng = np.random.default_rng(9)
-    times = rng.integers(0, 20, len(src))
-    graph = Graph.from_edges(NUM_NODES, src, dst, edge_time=times)
-    seeds, until = torch.arange(30), torch.full((NUM_NODES,), 10)
-    for strict in (True, False):
-        sampler = NeighborSampler([-1, -1], time_attr="edge_time", seed_time=until, strict=strict)
-        _, _, blocks = sampler.sample(GraphStorage(graph), seeds)
-        assert graph.edge_time is not None
-        seen = graph.edge_time[blocks[0].edata[dgl.EID].numpy()]
-        assert seen.max() == (9 if strict else 10)
-        below = np.bincount(dst, times < 10 if strict else times <= 10, NUM_NODES)
-        np.testing.assert_array_equal(blocks[1].in_degrees(), below[:30])
-    of_nodes = rng.integers(0, 20, NUM_NODES)
-    timed = Graph.from_edges(NUM_NODES, src, dst, node_time=of_nodes)
-    _, _, (block,) = NeighborSampler([-1], time_attr="node_time").sample(GraphStorage(timed), seeds)
-    for u, v, _ in block_edges(block):
-        assert of_nodes[u] < of_nodes[v]
-    last = NeighborSampler([2], time_attr="edge_time", seed_time=until, temporal_strategy="last")
-    _, _, (block,) = last.sample(GraphStorage(graph), seeds)
-    _, col = block.edges()
-    for v in range(30):
-        mine = sorted(graph.edge_time[block.edata[dgl.EID][col == v].numpy()].tolist())
-        assert mine == sorted(times[(dst == v) & (times < 10)].tolist())[-2:]
-    with pytest.raises(errors.InvalidArgumentError, match="seed_time of '_N' is needed"):
-        NeighborSampler([2], time_attr="edge_time").sample(GraphStorage(graph), seeds)
-    with pytest.raises(errors.InvalidArgumentError, match="one time per node"):
-        NeighborSampler([2], time_attr="edge_time", seed_time=until[:9]).sample(
-            GraphStorage(graph), seeds
-        )
+def test_times_of_seeds_that_are_missing() -> None:
+    graph, seeds = make_graph(), torch.arange(30)
+    graph.edge_attrs["t"] = np.zeros(graph.num_edges)
+    for options, text in (
+        ({}, "seed_time of '_N' is needed"),
+        ({"seed_time": torch.zeros(9)}, "one time per node"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=text):
+            NeighborSampler([2], time_attr="t", **options).sample(GraphStorage(graph), seeds)
 
 
 def test_int32_ids() -> None:
@@ -322,45 +165,6 @@ def test_int32_ids() -> None:
     wide = GraphStorage(make_graph(keep_order=True))
     _, _, same = NeighborSampler([3, 3], seed=5).sample(wide, seeds)
     assert [block_edges(b) for b in blocks] == [block_edges(b) for b in same]
-
-
-def test_duplicate_seeds_keep_a_place_each() -> None:
-    _, _, (block,) = NeighborSampler([3]).sample(
-        GraphStorage(make_graph()), torch.tensor([1, 1, 2, 3])
-    )
-    assert block.dstdata[dgl.NID].tolist() == [1, 1, 2, 3]
-    row, col = block.edges()
-    assert torch.equal(row[col == 0], row[col == 1])
-
-
-def test_draws_change_with_seed_epoch_and_seeds_only() -> None:
-    storage, seeds = GraphStorage(make_graph()), torch.arange(40)
-    sampler = NeighborSampler([2, 2], seed=3)
-    first = sampler.sample(storage, seeds)[2]
-    torch.rand(3), dgl.seed(4), np.random.rand()
-    same_blocks(sampler.sample(storage, seeds)[2], first)
-    same_blocks(pickle.loads(pickle.dumps(sampler)).sample(storage, seeds)[2], first)
-    same_blocks(sampler.sample(pickle.loads(pickle.dumps(storage)), seeds)[2], first)
-    sampler.set_epoch(1)
-    others = [
-        sampler.sample(storage, seeds)[2],
-        NeighborSampler([2, 2], seed=4).sample(storage, seeds)[2],
-    ]
-    for other in others:
-        assert block_edges(other[0]) != block_edges(first[0])
-    before = torch.get_rng_state()
-    sampler.sample(storage, seeds)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_graph_in_a_file_gives_the_same(tmp_path: Any) -> None:
-    make_graph(keep_order=True).save(tmp_path / "g")
-    sampler, seeds = NeighborSampler([4, 4], seed=1), torch.arange(20)
-    expected = sampler.sample(GraphStorage(make_graph(keep_order=True)), seeds)[2]
-    for storage in ("mmap", "memory"):
-        loaded = GraphStorage(Graph.load(tmp_path / "g", storage=storage))
-        for one in (loaded, pickle.loads(pickle.dumps(loaded))):
-            same_blocks(sampler.sample(one, seeds)[2], expected)
 
 
 @pytest.mark.parametrize(

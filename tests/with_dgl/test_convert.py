@@ -9,7 +9,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from support.dgl import block_edges, make_graph, make_typed
+from support.dgl import make_graph, make_typed
 
 from aethergraph import Graph, HeteroGraph, errors
 from aethergraph.dgl import GraphStorage, NeighborSampler, from_dgl, to_dgl
@@ -79,14 +79,6 @@ def test_a_node_type_beside_those_of_one_type(tmp_path: Path) -> None:
     assert_same(to_dgl(graph), g)
     graph.save(tmp_path / "g")
     assert_same(to_dgl(tmp_path / "g"), g)
-
-
-def test_edge_ids_are_dgls() -> None:
-    g = make()
-    storage = GraphStorage(from_dgl(g))
-    _, _, (block,) = NeighborSampler([-1]).sample(storage, torch.arange(40))
-    theirs = dgl.dataloading.NeighborSampler([-1]).sample(g, torch.arange(40))[2][0]
-    assert block_edges(block) == block_edges(theirs)
 
 
 def test_idtypes() -> None:

@@ -15,48 +15,8 @@ import torch
 from support.dgl import make_graph
 
 from aethergraph import FeatureStore, Graph, errors
-from aethergraph._checks.arrays import as_ids
 from aethergraph.dgl import FeatureStorage, GraphStorage, NeighborSampler
 from aethergraph.dgl.graphbolt import Feature
-from aethergraph.testing import FeatureSourceContract
-
-
-class Gatherer:
-    """A feature storage as the contract calls a source of rows."""
-
-    def __init__(self, store: FeatureStore) -> None:
-        self.storage = FeatureStorage(store)
-        self.shape, self.num_rows = store.shape, store.num_rows
-        self.dtype_name = store.dtype_name
-
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        """What ``fetch`` gives, which makes its own tensors of the dtype that is stored."""
-        if dtype not in (None, self.dtype_name):
-            raise errors.UnsupportedError("fetch does not convert")
-        indices = torch.from_numpy(as_ids(ids, "ids").copy())
-        rows = self.storage.fetch(indices, "cpu").wait()
-        found = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
-        array = found.numpy().view(np.uint16) if rows.dtype == torch.bfloat16 else found.numpy()
-        if out is None:
-            return array
-        np.copyto(out, array)
-        return out
-
-
-class TestContract(FeatureSourceContract):
-    """Rows through ``fetch(...).wait()``, of every dtype that torch 2.2 has."""
-
-    dtypes = (
-        "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
-        "bool",
-    )  # fmt: skip
-
-    test_an_out_that_does_not_fit_is_refused = None  # fetch takes no out
-
-    def make(self, rows: Any, dtype: str) -> Any:
-        return Gatherer(
-            FeatureStore.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
-        )
 
 
 @pytest.mark.parametrize("source", ["array", "file", "tensor"])
@@ -76,14 +36,6 @@ def test_rows_are_fetched(source: str, dtype: Any, tmp_path: Path) -> None:
             assert found.dtype == torch.from_numpy(rows).dtype == storage.dtype
             np.testing.assert_array_equal(found, rows[ids.numpy()])
     assert storage.shape == (40, 3)
-
-
-def test_bfloat16_rows() -> None:
-    rows = torch.rand(20, 4).to(torch.bfloat16)
-    found = FeatureStorage(rows).fetch(torch.tensor([7, 1]), "cpu").wait()
-    assert torch.equal(found, rows[[7, 1]])
-    stored = FeatureStorage(FeatureStore.from_array(rows))
-    assert torch.equal(stored.fetch(torch.tensor([7, 1]), "cpu").wait(), rows[[7, 1]])
 
 
 def test_errors_are_raised_by_wait() -> None:

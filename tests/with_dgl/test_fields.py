@@ -57,8 +57,9 @@ NODES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("idtype", [torch.int64, torch.int32])
-@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize(
+    ("typed", "idtype"), [(False, torch.int32), (True, torch.int64), (True, torch.int32)]
+)
 @pytest.mark.parametrize("name", list(NODES))
 def test_nodes(name: str, typed: bool, idtype: torch.dtype) -> None:
     graph: Any = make_typed() if typed else make_graph(keep_order=True)

@@ -65,7 +65,7 @@ def test_types_come_by_their_share(way: str, prob: str | None) -> None:
     """Of node 5, 8 of 10 edges are from a; by weight 8 of 14."""
     sampling, nodes = SamplingGraph(two_types(), seed=1), {"c": torch.tensor([5])}
     counts = np.zeros(8 + 2)
-    for epoch in range(1000):
+    for epoch in range(600):
         sampling.set_epoch(epoch)
         if way.startswith("layer"):
             layer = sampling.sample_layer_neighbors(
@@ -81,7 +81,7 @@ def test_types_come_by_their_share(way: str, prob: str | None) -> None:
         # The least of uniform numbers divided by weights is not quite in proportion to them.
         assert counts[8:].mean() > 2.5 * counts[:8].mean()
         return
-    assert np.abs(counts / 1000 - weight / weight.sum()).max() < 0.04
+    assert np.abs(counts / 600 - weight / weight.sum()).max() < 0.055
 
 
 @pytest.mark.parametrize("large", [1e20, 1.7e308])

@@ -24,8 +24,7 @@ from aethergraph.dgl.graphbolt import FeatureStore, SampledSubgraph, SamplingGra
 from aethergraph.dgl.graphbolt.sampler import _order_by_appearance
 
 
-@pytest.mark.parametrize("style", ["node_pairs", "seeds"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("style", "workers"), [("node_pairs", 0), ("seeds", 2)])
 def test_link_prediction(style: str, workers: int) -> None:
     src, dst = (torch.from_numpy(end) for end in make_edges())
     graph = make_graph(keep_order=True)

@@ -125,9 +125,3 @@ def test_files_that_are_missing(missing: str, tmp_path: Path) -> None:
     with pytest.raises(errors.MissingFileError, match=f"no such file; .*{entry} names it") as found:
         load_ondisk_dataset(tmp_path)
     assert found.value.filename == str(tmp_path / f"{missing}.npy")
-
-
-def test_a_file_that_is_no_yaml(tmp_path: Path) -> None:
-    (tmp_path / "metadata.yaml").write_text("graph: [\n")
-    with pytest.raises(errors.InvalidArgumentError, match="is no YAML"):
-        load_ondisk_dataset(tmp_path)

@@ -74,11 +74,16 @@ weights_of = st.sampled_from([None, "w"])
 @examples(60)
 @given(
     edges=edge_lists(), fanouts=st.lists(st.integers(-1, 4), min_size=1, max_size=3),
-    seed=seeds_of_keys, replace=st.booleans(), prob=weights_of, data=st.data(),
+    seed=seeds_of_keys, of_torch=st.booleans(), replace=st.booleans(), prob=weights_of,
+    threads=st.sampled_from([1, 2]), data=st.data(),
 )  # fmt: skip
 def test_of_one_type(
-    edges: Any, fanouts: list[int], seed: int, replace: bool, prob: str | None, data: st.DataObject
-) -> None:
+    edges: Any, fanouts: list[int], seed: int, of_torch: bool, replace: bool, prob: str | None,
+    threads: int, data: st.DataObject,
+) -> None:  # fmt: skip
+    """A seed of torch's generator, where samplers have none of their own, is as good as theirs."""
+    torch.manual_seed(seed)
+    own: dict[str, Any] = {"seed": None if of_torch else seed, "num_threads": threads}
     num_nodes, src, dst = edges
     weight = (np.arange(len(src)) % 4).astype(np.float32)
     graph = Graph.from_edges(num_nodes, src, dst, edge_attrs={"w": weight})
@@ -92,26 +97,29 @@ def test_of_one_type(
     sample = core.sample(nodes.numpy(), key)
     layers = hops(sample, sample.num_sampled_edges)[::-1]
 
-    inputs, _, blocks = NeighborSampler(fanouts, prob=prob, replace=replace, seed=seed).sample(
+    inputs, outputs, blocks = NeighborSampler(fanouts, prob=prob, replace=replace, **own).sample(
         GraphStorage(graph), nodes
     )
+    assert outputs is nodes
     check_chain(inputs, blocks)
     assert [of_block(block, EDGE) for block in blocks] == layers
     np.testing.assert_array_equal(inputs, sample.node)
 
-    pipe = at_once(SamplingGraph(graph, seed=seed), fanouts, replace, prob)
+    pipe = at_once(SamplingGraph(graph, **own), fanouts, replace, prob)
     inputs, subgraphs = pipe.sample_subgraphs(nodes, None)
     assert [sorted(layer_edges(layer)) for layer in subgraphs] == layers
     np.testing.assert_array_equal(inputs, sample.node)
 
-    pyg = PyGSampler(GraphStore(graph), fanouts[::-1], seed=seed, **outward)
+    pyg = PyGSampler(GraphStore(graph), fanouts[::-1], **own, **outward)
     out = pyg.sample_from_nodes(NodeSamplerInput(None, nodes))
     for layer, hop in zip(reversed(layers), hops(out, out.num_sampled_edges), strict=True):
         check_expanded(layer, hop)
     _, _, whole = NeighborSampler(
-        fanouts, prob=prob, replace=replace, seed=seed, layer_dependency=True
+        fanouts, prob=prob, replace=replace, layer_dependency=True, **own
     ).sample(GraphStorage(graph), nodes)
     assert of_block(whole[0], EDGE) == listed(out.node[out.row], out.node[out.col], out.edge)
+    for outer, inner in itertools.pairwise(whole):
+        assert set(of_block(inner, EDGE)) <= set(of_block(outer, EDGE))
 
 
 @examples(40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
 
 import dgl
 import numpy as np
@@ -108,16 +107,6 @@ def test_labor_of_typed_graphs_and_one_number_for_all_layers() -> None:
     assert block_edges(a, VOTES) == block_edges(b, VOTES)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"edge_dir": "out"}, {"prob": "p"}, {"importance_sampling": -1}, {"batch_dependency": 4}],
-)
-def test_options_that_labor_has_not(options: Any) -> None:
-    name, value = next(iter(options.items()))
-    with pytest.raises(errors.UnsupportedError, match=f"{name} = {value!r}.*to_dgl"):
-        LaborSampler([3], **options)
-
-
 # ---- ShaDow --------------------------------------------------------------------------------
 
 
@@ -172,8 +161,6 @@ def test_clusters_of_ones_own() -> None:
     for bad, text in ((clusters[:9], "one integer per node"), (clusters + 1, "is not below k = 6")):
         with pytest.raises(errors.InvalidArgumentError, match=text):
             ClusterGCNSampler(storage, 6, clusters=bad)
-    with pytest.raises(errors.UnsupportedError, match="one type"):
-        ClusterGCNSampler(GraphStorage(make_typed()), 6, clusters=clusters)
 
 
 def test_clusters_of_metis(tmp_path: Path) -> None:

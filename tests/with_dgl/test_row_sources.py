@@ -9,43 +9,33 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
+from support.row_sources import (
+    OfCachedRows,
+    OfLiveTable,
+    OfOwnRows,
+    OwnRows,
+    WrongRows,
+    assert_wrong_rows_are_found,
+)
 from support.serving import Serving
 
-from aethergraph import CachedRows, LiveFeatureTable
 from aethergraph.dgl import FeatureStorage
 from aethergraph.dgl.graphbolt import Feature
 from aethergraph.dgl.testing import RowLoadingContract
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.remote import open_source
-from aethergraph.testing import broken_rules
 
 
-class OwnRows:
-    """The four members of a source, and nothing else."""
-
-    def __init__(self, rows: Any, dtype: str = "float32") -> None:
-        self.rows, self.dtype_name = rows, dtype
-        self.shape, self.num_rows = rows.shape, len(rows)
-
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return np.take(self.rows, ids, 0, out)
+class TestOwnRows(OfOwnRows, RowLoadingContract):
+    pass
 
 
-class WrongRows(OwnRows):
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return self.rows[ids[1:]]
+class TestOwnRowsCached(OfCachedRows, RowLoadingContract):
+    pass
 
 
-class TestOwnRows(RowLoadingContract):
-    dtypes = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
-
-    def make(self, rows: Any, dtype: str) -> Any:
-        return OwnRows(rows, dtype)
-
-
-class TestOwnRowsCached(TestOwnRows):
-    def make(self, rows: Any, dtype: str) -> Any:
-        return CachedRows(super().make(rows, dtype), "1K")
+class TestLiveTable(OfLiveTable, RowLoadingContract):
+    pass
 
 
 class TestRowsOfAServer(Serving, RowLoadingContract):
@@ -55,24 +45,8 @@ class TestRowsOfAServer(Serving, RowLoadingContract):
         return open_source(self.serve(OwnRows(rows, dtype)))
 
 
-class TestLiveTable(TestOwnRows):
-    """Rows that could change, in shared memory."""
-
-    def make(self, rows: Any, dtype: str) -> Any:
-        table = LiveFeatureTable.create(None, len(rows), rows.shape[1:], dtype)
-        table.put_many(np.arange(len(rows)), rows)
-        return table
-
-
 def test_the_contract_finds_wrong_rows() -> None:
-    class Mutant(RowLoadingContract):
-        def make(self, rows: Any, dtype: str) -> Any:
-            return WrongRows(rows, dtype)
-
-    broken = broken_rules(Mutant)
-    assert len(broken) == 3
-    for message in broken.values():
-        assert "WrongRows returned shape" in message, message
+    assert_wrong_rows_are_found(RowLoadingContract)
 
 
 def test_features_are_made_of_a_source() -> None:

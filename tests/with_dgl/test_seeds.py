@@ -167,20 +167,3 @@ def test_global_negatives_differ_by_batch(workers: int) -> None:
     found = run()
     assert len({str(batch) for batch in found}) == len(found) == 5
     assert run() == found
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_run_is_repeated_by_the_seeds_of_torch_and_numpy(workers: int) -> None:
-    """DGL's loader shuffles with numpy's generator."""
-
-    def run() -> Any:
-        torch.manual_seed(3)
-        np.random.seed(3)
-        loader = DataLoader(
-            GraphStorage(GRAPH), NODES, NeighborSampler([2, 3]), batch_size=8, shuffle=True,
-            num_workers=workers,
-        )  # fmt: skip
-        found = {tuple(out.tolist()): [block_edges(b) for b in bs] for _, out, bs in loader}
-        return sorted(found.items(), key=str)
-
-    assert run() == run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import dgl
@@ -11,9 +10,6 @@ import pytest
 import torch
 from dgl.dataloading import DataLoader, negative_sampler
 from support.dgl import (
-    FOLLOWS,
-    NUM_NODES,
-    REV_VOTES,
     VOTES,
     block_edges,
     check_chain,
@@ -23,8 +19,8 @@ from support.dgl import (
     whole_edges,
 )
 
-from aethergraph.dgl import GraphStorage, LaborSampler, NeighborSampler, ShaDowKHopSampler
-from aethergraph.errors import OutOfRangeError, UnsupportedError
+from aethergraph.dgl import GraphStorage, NeighborSampler
+from aethergraph.errors import OutOfRangeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dataloader CPU affinity")
 
@@ -110,15 +106,14 @@ def test_shuffle_and_drop_last() -> None:
     assert len(found) == 4 and len(set(seeds.tolist())) == 64 and seeds.tolist() != sorted(seeds)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_typed_graphs(num_workers: int) -> None:
+def test_typed_graphs() -> None:
     graph = make_typed()
     sampler = NeighborSampler(
         [2, 3], prefetch_node_feats={"user": ["x"], "post": ["x"]}, prefetch_labels={"post": ["y"]},
         prefetch_edge_feats={VOTES: ["w"]},
     )  # fmt: skip
     nodes = {"post": torch.arange(60), "user": torch.arange(10)}
-    found = batches(GraphStorage(graph), nodes, sampler, num_workers=num_workers)
+    found = batches(GraphStorage(graph), nodes, sampler)
     assert len(found) == 5
     for inputs, outputs, blocks in found:
         check_chain(inputs, blocks)
@@ -142,8 +137,6 @@ def test_errors_reach_the_loop() -> None:
     sampler = NeighborSampler([2], prefetch_node_feats=["z"])
     with pytest.raises(ValueError, match=r"'z' is no node data of .* there are: 'x', 'y'"):
         batches(storage, torch.arange(20), sampler)
-    with pytest.raises(AttributeError, match="gpu_cache= is for a DGLGraph"):
-        batches(storage, torch.arange(20), sampler, gpu_cache={"node": {"x": 10}})
 
 
 # ---- DGL's own samplers --------------------------------------------------------------------
@@ -166,17 +159,6 @@ def test_stock_neighbor_sampler(fused: bool) -> None:
     again = batches(GraphStorage(graph, seed=2), torch.arange(100), sampler, num_workers=2)
     for ours, wanted in zip(in_order(again), every, strict=True):
         same_blocks(ours[2], wanted[2])
-
-
-def test_stock_samplers_of_typed_graphs() -> None:
-    storage = GraphStorage(make_typed())
-    for sampler in (
-        dgl.dataloading.NeighborSampler([2, 2]),
-        dgl.dataloading.MultiLayerFullNeighborSampler(2),
-        dgl.dataloading.NeighborSampler([{VOTES: 1, FOLLOWS: 2, REV_VOTES: 3}] * 2),
-    ):
-        for inputs, _, blocks in batches(storage, {"post": torch.arange(40)}, sampler):
-            check_chain(inputs, blocks)
 
 
 def test_stock_shadow_and_saint() -> None:
@@ -220,31 +202,3 @@ def test_stock_edge_prediction() -> None:
             if negatives is not None:
                 assert found[2].num_nodes() == pairs.num_nodes()
                 assert found[2].num_edges() <= 2 * len(ids)
-
-
-def test_what_needs_a_dgl_graph_says_so() -> None:
-    storage = GraphStorage(make_graph())
-    with pytest.raises(UnsupportedError, match=r"take aethergraph\.dgl\.LaborSampler"):
-        dgl.dataloading.LaborSampler([3]).sample(storage, torch.arange(3))
-    with pytest.raises(AttributeError, match="ClusterGCNSampler and SAINTSampler of aethergraph"):
-        dgl.dataloading.SAINTSampler("walk", (3, 2)).sample(storage, None)
-    with pytest.raises(AttributeError, match="ClusterGCNSampler and SAINTSampler of aethergraph"):
-        dgl.dataloading.ClusterGCNSampler(storage, 3, cache_path=os.devnull + "x")
-    with pytest.raises(AttributeError, match=r"'ndata': .*get_node_storage"):
-        storage.ndata["x"]
-
-
-@pytest.mark.parametrize("make", [NeighborSampler, LaborSampler, ShaDowKHopSampler])
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_workers_change_nothing(make: Any, num_workers: int) -> None:
-    storage, nodes = GraphStorage(make_graph(keep_order=True)), torch.arange(NUM_NODES)
-    torch.manual_seed(3)
-    here = batches(storage, nodes, make([3, 3]))
-    torch.manual_seed(3)
-    there = batches(storage, nodes, make([3, 3]), num_workers=num_workers)
-    for ours, wanted in zip(in_order(there), here, strict=True):
-        assert torch.equal(ours[0], wanted[0])
-        if make is ShaDowKHopSampler:
-            assert whole_edges(ours[2]) == whole_edges(wanted[2])
-        else:
-            same_blocks(ours[2], wanted[2])

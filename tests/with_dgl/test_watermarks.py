@@ -16,9 +16,13 @@ from aethergraph.dgl import DataLoader, GraphStorage, NeighborSampler
 NODES, MARK = 40, 500
 
 
-@pytest.mark.parametrize("make", [DataLoader, StockLoader])
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.forks)])
-@pytest.mark.parametrize("strategy", ["uniform", "last"])
+@pytest.mark.parametrize(
+    ("make", "workers", "strategy"),
+    [
+        (DataLoader, 0, "last"), (StockLoader, 0, "uniform"),
+        pytest.param(DataLoader, 2, "uniform", marks=pytest.mark.forks),
+    ],
+)  # fmt: skip
 def test_nothing_beyond_it_is_seen(make: Any, workers: int, strategy: str) -> None:
     rng, ask = np.random.default_rng(1), np.full(NODES, 10**6)
     graph = DynamicGraph(NODES, 16, order="time", edge_time="int64", huge_pages=False)
