@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.ctrl_c import interrupted
+from support.processes import interrupted
 
 from aethergraph import DynamicGraph
 from aethergraph.errors import ClosedError

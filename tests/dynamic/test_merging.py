@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from support.disks import small_disk
 from support.memory import memory_group
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 
 from aethergraph import DynamicGraph, Graph, errors
 from aethergraph.dynamic import journal, merge

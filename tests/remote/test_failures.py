@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.network import free_port
 from support.serving import address_in, comes, served
 
 from aethergraph import DynamicGraph, FeatureStore, Graph
@@ -42,12 +43,6 @@ from aethergraph.remote import (
 )
 
 pytestmark = pytest.mark.any_python
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

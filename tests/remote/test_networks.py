@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cables import FAR, Cable, plugged, run_ip
-from support.certificates import make_certificate
+from support.network import FAR, Cable, make_certificate, plugged, run_ip
 from support.serving import comes, served
 
 from aethergraph.errors import ServerTimeoutError

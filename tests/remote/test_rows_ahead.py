@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cut_connections import Relay
+from support.network import Relay
 
 from aethergraph import FeatureStore, LiveFeatureTable
 from aethergraph.errors import (

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.certificates import make_certificate
+from support.network import make_certificate
 from support.serving import Client, address_in, comes, served
 
 from aethergraph import (

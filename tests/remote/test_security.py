@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.certificates import make_certificate
+from support.network import make_certificate
 from support.serving import WAIT, Client, comes
 
 from aethergraph.errors import (

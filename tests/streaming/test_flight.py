@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.certificates import make_certificate
 from support.ingesting import Fed
+from support.network import make_certificate
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FlightSource, Ingestor, Schema, pushed

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.ingesting import edges, kills_timeout, most_kills, run_killed
-from support.kafka import JSON, Broker, free_port, kafka_source, records, running_broker
+from support.kafka import JSON, Broker, kafka_source, records, running_broker
+from support.network import free_port
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, KafkaSource, Schema, kafka

@@ -10,10 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from support.cut_connections import Relay
 from support.ingesting import edges
-from support.kafka import kafka_source, new_broker, records, running_broker, send
-from support.kafka_mock import FETCH, LIST_OFFSETS, MockCluster, mock_cluster
+from support.kafka import (
+    FETCH,
+    LIST_OFFSETS,
+    MockCluster,
+    kafka_source,
+    mock_cluster,
+    new_broker,
+    records,
+    running_broker,
+    send,
+)
+from support.network import Relay
 from support.serving import comes
 
 from aethergraph import DynamicGraph, errors

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cables import NEAR, Cable, plugged
+from support.network import NEAR, Cable, plugged
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, UdpSource, pack_datagram

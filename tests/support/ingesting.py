@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 
 __all__ = ["Fed", "edges", "kills_timeout", "most_kills", "run_killed"]
 

@@ -1,20 +1,51 @@
-"""An interpreter that has imported PyG or DGL and forks for each script that it runs.
-
-Importing them takes longer than most scripts of tests do. A script has what it would have of a
-fresh interpreter: ``__main__``, its arguments and folder, and the interpreter's ordinary end.
-"""
+"""Ctrl-C in the main thread of a test, and an interpreter that forks for each script."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WarmPython"]
+import pytest
+
+
+@contextmanager
+def interrupted(after: float = 0.2) -> Iterator[None]:
+    """Expect that KeyboardInterrupt ends the block, after so many seconds, from another thread.
+
+    It has a handler of its own, since what a shell starts in the background ignores SIGINT. The
+    signal comes again while nothing has noticed it: Python's wait for a lock goes on if it came
+    between the last look for signals and the wait.
+    """
+    noticed = threading.Event()
+
+    def notice(*_: Any) -> None:
+        if not noticed.is_set():
+            noticed.set()
+            raise KeyboardInterrupt
+
+    def send() -> None:
+        while not noticed.wait(after):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    former = signal.signal(signal.SIGINT, notice)
+    sending = threading.Thread(target=send)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sending.start()
+            yield
+    finally:
+        noticed.set()
+        sending.join()
+        signal.signal(signal.SIGINT, former)
+
 
 SERVER = """
 import importlib, json, os, runpy, sys
@@ -41,7 +72,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class WarmPython:
-    """Runs scripts, one at a time.
+    """Runs scripts, one at a time, in forks of an interpreter that has imported modules.
+
+    Importing PyG or DGL takes longer than most scripts of tests do. A script has what it would have
+    of a fresh interpreter: ``__main__``, its arguments and folder, and the interpreter's ordinary
+    end.
 
     Args:
         modules: imported beforehand.
