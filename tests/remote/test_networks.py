@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.network import FAR, Cable, make_certificate, plugged, run_ip
-from support.serving import comes, served
+from support.serving import served
+from support.threads import comes
 
 from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, listening, open_source

@@ -23,7 +23,7 @@ from support.kafka import (
     send,
 )
 from support.network import Relay
-from support.serving import comes
+from support.threads import comes
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, KafkaSource, Schema

@@ -6,7 +6,6 @@ import ctypes
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,9 @@ import pytest
 
 from aethergraph.streaming import KafkaSource, Schema
 from support.network import free_port
+from support.threads import WAIT, comes
 
-SECONDS = 30
+SECONDS = WAIT
 JSON = Schema.json(src="u", dst="v")
 
 
@@ -41,13 +41,12 @@ class Broker:
              "--storage-engine", "memory://tansu/"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
+
+        def answers() -> bool:
             with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.02)
-        raise AssertionError("the broker does not start")
+                return one.connect_ex(("127.0.0.1", self.port)) == 0
+
+        assert comes(answers), "the broker does not start"
 
     def kill(self) -> None:
         if self.process is not None:

@@ -1,14 +1,15 @@
-"""Ctrl-C in the main thread of a test, and an interpreter that forks for each script."""
+"""Ctrl-C in the main thread of a test, forks, and scripts in interpreters of their own."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,55 @@ def interrupted(after: float = 0.2) -> Iterator[None]:
         noticed.set()
         sending.join()
         signal.signal(signal.SIGINT, former)
+
+
+def in_fork(call: Callable[[], Any]) -> Any:
+    """Return what ``call`` returns in a forked child; an error as its class and message."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+
+    def work() -> None:
+        try:
+            there.send(call())
+        except BaseException as error:
+            there.send((type(error).__name__, str(error)))
+
+    child = context.Process(target=work)
+    child.start()
+    there.close()
+    try:
+        assert here.poll(60), "the child hangs"
+        return here.recv()
+    finally:
+        child.kill()
+        child.join()
+
+
+@contextmanager
+def talking(script: str, *args: object) -> Iterator[Callable[[], str]]:
+    """Run a script in an interpreter of its own, to its end behind the block.
+
+    Yields:
+        What sends it an empty line and returns the line that it answers with.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, args)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+
+        def ask() -> str:
+            print(file=stdin, flush=True)
+            return stdout.readline()
+
+        try:
+            yield ask
+        except BaseException:
+            process.kill()
+            raise
+        stdin.close()
+    assert process.returncode == 0
 
 
 SERVER = """
