@@ -28,8 +28,8 @@ from support.threads import running
 
 from aethergraph import DynamicGraph, errors
 
-SECONDS = float(os.environ.get("AETHERGRAPH_SOAK_SECONDS", "4"))
-KILLS = int(os.environ.get("AETHERGRAPH_KILLS", "12"))
+SECONDS = float(os.environ.get("AETHERGRAPH_SOAK_SECONDS", "2"))
+KILLS = int(os.environ.get("AETHERGRAPH_KILLS", "4"))
 SEED = time.time_ns() % 2**32 if "AETHERGRAPH_SOAK" in os.environ else 7
 FORK = multiprocessing.get_context("fork")
 pytestmark = [
