@@ -23,7 +23,7 @@ from aethergraph.errors import (
 from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
 from aethergraph.remote.graph_tables import graph_tables
 
-NODES, EDGES = 3000, 40_000
+NODES, EDGES = 5000, 60_000
 
 
 @pytest.fixture(scope="module")

@@ -312,8 +312,9 @@ def test_a_server_that_is_gone(path: Path, tmp_path: Path) -> None:
             sampler.sample({"film": [1, 2]}, 0)
 
 
-def test_where_the_server_has_it(path: Path) -> None:
-    graph = HeteroGraph.load(path, storage="uring", memory_budget="64M")
+@pytest.mark.parametrize(("storage", "budget"), [("memory", None), ("uring", "64M")])
+def test_where_the_server_has_it(path: Path, storage: Any, budget: str | None) -> None:
+    graph = HeteroGraph.load(path, storage=storage, memory_budget=budget)
     with FeatureServer(graph_tables(graph), port=0) as server:
         both = HeteroGraph.load(path), HeteroGraph.load(server.address)
         assert isinstance(both[1], ForeignHeteroGraph)
