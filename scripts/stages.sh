@@ -441,7 +441,7 @@ stage_soak() {
     AETHERGRAPH_KILLS=100 AETHERGRAPH_CUTS=20 \
         run_pytest "$VENV" compiled "$TESTS/streaming" -k 'killed_anywhere or cut_in or at_random'
     # A million frames that are right but for some bits.
-    AETHERGRAPH_EXAMPLES=34 run_pytest "$VENV" compiled "$TESTS/remote/test_broken_frames.py" \
+    AETHERGRAPH_EXAMPLES=100 run_pytest "$VENV" compiled "$TESTS/remote/test_broken_frames.py" \
         -k ten_thousands --timeout 3600
     AETHERGRAPH_SOAK_READS=1e8 run_pytest "$VENV" compiled "$TESTS/features/test_live_table_races.py"
     # Over UCX, which without a card asks the other side: fewer.

@@ -314,8 +314,9 @@ class GraphStorage(Keyed, Queries):
         seeds = self._schema.node_ids(nodes, "nodes")
         _refuse_repeated(
             seeds,
-            "DGL's own samplers would give all edges to its last copy, as they do with any graph but "
-            "a DGLGraph; give each once, or take aethergraph.dgl.NeighborSampler, which keeps both",
+            "DGL's own samplers would give all edges to its last copy, as they do with any graph "
+            "but a DGLGraph; give each once, or take aethergraph.dgl.NeighborSampler, which keeps "
+            "both",
         )
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
         options = DrawOptions(replace=replace, num_threads=self.num_threads)

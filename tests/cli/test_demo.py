@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.certificates import make_certificate
 from support.kafka import running_broker
+from support.network import make_certificate
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph

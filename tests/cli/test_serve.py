@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.serving import Client, address_in, comes, served
+from support.serving import Client, address_in, served
+from support.threads import comes
 from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph

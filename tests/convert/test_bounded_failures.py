@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 from support.disks import small_disk
 from support.memory import memory_group
+from support.processes import WarmPython
 from support.recording import Interrupt, Recording
-from support.warm_python import WarmPython
 
 from aethergraph.convert import InputError, convert, outputs
 from aethergraph.convert.external import builder, driver, lists

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.foreign_graphs import stage_headers
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -39,10 +39,9 @@ def test_what_is_not_named_is_the_same(first: Any, later: Any, order: Any) -> No
     graph.insert_edge(0, 1)  # after both
     for hops in (1, 2, 3):
         named = set(now.changed(before, hops).tolist())
+        samplers = [NeighborSampler(one, [-1] * hops) for one in (before, now)]
         for node in set(range(NODES)) - named:
-            samples = [
-                NeighborSampler(one, [-1] * hops).sample([node], key=1) for one in (before, now)
-            ]
+            samples = [one.sample([node], key=1) for one in samplers]
             assert samples[0].node.tolist() == samples[1].node.tolist()
             assert samples[0].edge.tolist() == samples[1].edge.tolist()
     touched = {e[1] for inserted, _ in later for e in inserted}
@@ -62,6 +61,8 @@ def test_nothing_has_changed() -> None:
     assert now.changed(0, hops=0).tolist() == []
     with pytest.raises(errors.OutOfRangeError, match="after that of the snapshot"):
         now.changed(now.commit + 1)
+    with pytest.raises(errors.InvalidArgumentError, match="another graph"):
+        now.changed(DynamicGraph(3, 16).snapshot())
 
 
 def test_layouts() -> None:
@@ -107,13 +108,11 @@ def test_of_many_types_what_is_not_named_is_the_same(first: Any, later: Any) -> 
             named = now.changed(before, hops, None if followed is KINDS else followed)
             assert list(named) == ["a", "b", "c"]
             fanouts = {kind: [-1] * hops for kind in followed}
+            samplers = [HeteroNeighborSampler(one, fanouts) for one in (before, now)]
             for name, nodes in named.items():
                 assert nodes.tolist() == sorted(set(nodes.tolist()))
                 for node in set(range(5)) - set(nodes.tolist()):
-                    samples = [
-                        HeteroNeighborSampler(one, fanouts).sample({name: [node]}, key=1)
-                        for one in (before, now)
-                    ]
+                    samples = [one.sample({name: [node]}, key=1) for one in samplers]
                     for part in ("node", "edge"):
                         one, other = (getattr(s, part) for s in samples)
                         assert {k: v.tolist() for k, v in one.items()} == {

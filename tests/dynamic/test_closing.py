@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.ctrl_c import interrupted
+from support.processes import interrupted
+from support.threads import running
 
 from aethergraph import DynamicGraph
 from aethergraph.errors import ClosedError
@@ -61,7 +62,7 @@ class Writer:
 def test_what_another_thread_has_committed_is_in_the_log(
     durability: str | None, many: bool, tmp_path: Path
 ) -> None:
-    for number in range(4):
+    for number in range(2):
         path = None if durability is None else tmp_path / str(number)
         graph = open_graph(path, durability)
         one = Writer(
@@ -112,15 +113,11 @@ def test_it_waits_for_the_merge_of_another_thread(tmp_path: Path) -> None:
         begun.set()
         assert told.wait(60)
 
-    merging = threading.Thread(target=graph.merge, args=(progress,))
-    merging.start()
-    assert begun.wait(60)
-    closing = threading.Thread(target=graph.close)
-    closing.start()
-    graph.insert_edge(1, 2)  # which is not in the base
-    told.set()
-    merging.join(60)
-    closing.join(60)
+    with running(lambda: graph.merge(progress)):
+        assert begun.wait(60)
+        with running(graph.close):
+            graph.insert_edge(1, 2)  # which is not in the base
+            told.set()
     assert graph.closed
     with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
         assert again.num_edges == len(MANY) + 1

@@ -101,20 +101,3 @@ def test_files(tmp_path: Path) -> None:
     typed["u", "r", "u"].insert([0], [1])
     typed.save(tmp_path / "h.aeg")
     assert HeteroGraph.load(tmp_path / "h.aeg")["u", "r", "u"].num_edges == 1
-
-
-def test_values_that_do_not_fit_are_refused() -> None:
-    graph = DynamicGraph(3, 16)
-    graph.node_attrs["i"] = np.zeros(3, np.int64)
-    graph.node_attrs["f"] = np.zeros(3, np.float32)
-    for name, value in (("i", np.array([2**63], np.uint64)), ("f", np.array([1e60]))):
-        with pytest.raises(errors.OutOfRangeError, match=rf"{name}\[0\]"):
-            graph.update_nodes([0], **{name: value})
-    graph.update_nodes([0], f=[np.inf], i=np.array([7], np.uint8))
-    assert graph.node_attrs["f"].gather([0]).tolist() == [np.inf]
-
-
-def test_since_is_of_the_same_graph() -> None:
-    one, other = DynamicGraph(3, 16), DynamicGraph(3, 16)
-    with pytest.raises(errors.InvalidArgumentError, match="another graph"):
-        one.snapshot().changed(other.snapshot())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.processes import in_fork
 
 from aethergraph import DynamicGraph, NeighborSampler, errors
 from aethergraph.dynamic import edge_ends
@@ -71,10 +71,7 @@ def test_a_forked_child_begins_anew() -> None:
     graph.insert_edges([0, 1], [1, 2])
     assert graph.edge_ends([1])[0].tolist() == [1]
     with graph._kind.ends._lock:  # as if another thread were reading
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if graph.edge_ends([0])[1].tolist() == [1] else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        assert in_fork(lambda: graph.edge_ends([0])[1].tolist()) == [1]
 
 
 def test_an_older_snapshot_has_what_was_deleted_before_anybody_asked() -> None:

@@ -126,28 +126,19 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(tmp_path_factory.mktemp("unpacked"))
 
 
-def test_a_directory_of_version_1_opens(golden: Path) -> None:
-    path = golden / "one.aegd"
-    assert verify_directory(path).startswith("gen-000001.aeg, rows-")
+@pytest.mark.parametrize(
+    ("name", "kind", "check", "told"),
+    [
+        ("one.aegd", DynamicGraph, check_one, "gen-000001.aeg, rows-"),
+        ("typed.aegd", DynamicHeteroGraph, check_typed, "the log up to"),
+        ("keys.aegd", DynamicHeteroGraph, check_keys, "gen-000001.user.ids, gen-000001.post.ids"),
+    ],
+)
+def test_a_directory_opens(golden: Path, name: str, kind: Any, check: Any, told: str) -> None:
+    assert told in verify_directory(golden / name)
     for _ in range(2):  # and what was written when it was opened, too
-        graph = DynamicGraph.open(path, arena_mb=16)
-        check_one(graph)
-        graph.close()
-
-
-def test_a_typed_directory_of_version_1_opens(golden: Path) -> None:
-    for _ in range(2):
-        graph = DynamicHeteroGraph.open(golden / "typed.aegd", arena_mb=16)
-        check_typed(graph)
-        graph.close()
-
-
-def test_a_directory_of_version_2_opens(golden: Path) -> None:
-    path = golden / "keys.aegd"
-    assert "gen-000001.user.ids, gen-000001.post.ids" in verify_directory(path)
-    for _ in range(2):
-        graph = DynamicHeteroGraph.open(path, arena_mb=16)
-        check_keys(graph)
+        graph = kind.open(golden / name, arena_mb=16)
+        check(graph)
         graph.close()
 
 

@@ -112,13 +112,15 @@ def test_many_types(tmp_path: Path) -> None:
 
 def test_more_changes_of_rows_than_there_is_room_for(tmp_path: Path) -> None:
     """A graph opens again whatever its rows have been through."""
-    graph = DynamicGraph.open(tmp_path / "g", 4, 8, durability="none", max_nodes=4)
-    graph.node_attrs["x"] = np.zeros((4, 1))
-    for at in range(3000):
-        graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), at))
+    count = 1000
+    graph = DynamicGraph.open(tmp_path / "g", count, 8, durability="none", max_nodes=count)
+    graph.node_attrs["x"] = np.zeros((count, 1))
+    room = len(graph._store.node_rows["node"]["x"]._rows) // count
+    for at in range(2 * room):
+        graph.update_nodes(range(count), x=np.full((count, 1), at))
     graph.close()
     again = DynamicGraph.open(tmp_path / "g", arena_mb=8)
-    assert (again.node_attrs["x"].gather([0, 3]) == 2999).all()
+    assert (again.node_attrs["x"].gather([0, 3]) == 2 * room - 1).all()
     again.close()
     with History(tmp_path / "g", 8) as history:
         then: Any = history.at(11)

@@ -72,6 +72,11 @@ def interrupted(call: Callable[[], object], at: int, names: tuple[str, ...] = ()
     return left < 0
 
 
+def until_uncut(attempt: Callable[[int], bool], step: int = 1) -> None:
+    """Call ``attempt`` with each number from 1 on, until it says that nothing was interrupted."""
+    assert not all(attempt(at) for at in range(1, 1000, step)), "it never went through"
+
+
 def transaction(graph: DynamicGraph) -> None:
     with graph.transaction():
         graph.insert_edges([1], [2])
@@ -109,15 +114,13 @@ def test_a_change_is_whole_or_not_there_and_the_next_one_goes_on(
     before = state_of(graph)
     change(graph)
     allowed = (before, state_of(graph))
-    for at in range(1, 1000, 7 if durable else 1):  # which takes its time to open
+
+    def attempt(at: int) -> bool:
         path = tmp_path / str(at) if durable else None
         graph = make(path)
-        was_cut = interrupted(lambda graph=graph: change(graph), at)
+        was_cut = interrupted(lambda: change(graph), at)
         found = state_of(graph)
-        assert found in allowed, at
-        if not was_cut:
-            assert found == allowed[1]
-            break
+        assert found in allowed[not was_cut :], at
         graph.insert_edges([5], [6])
         graph.update_nodes([2], x=7 * ROW)
         found = state_of(graph)
@@ -126,8 +129,9 @@ def test_a_change_is_whole_or_not_there_and_the_next_one_goes_on(
         if path is not None:
             with DynamicGraph.open(path) as again:
                 assert state_of(again) == found, at
-    else:
-        pytest.fail("the change never went through")
+        return was_cut
+
+    until_uncut(attempt, 7 if durable else 1)  # which takes its time to open
 
 
 def keys_of(graph: DynamicGraph) -> tuple[list[Any], list[float]]:
@@ -140,13 +144,13 @@ def keys_of(graph: DynamicGraph) -> tuple[list[Any], list[float]]:
 def test_keys_are_added_whole_or_not_at_all_and_only_once(tmp_path: Path) -> None:
     graph = DynamicGraph.open(tmp_path / "g.aegd", ids="str", durability="none", **OPTIONS)
     graph.node_attrs["x"] = np.zeros((0, 1), np.float32)
-    for at in range(1, 1000):
+
+    def attempt(at: int) -> bool:
         old, new = [f"{at}{c}" for c in "ab"], [f"{at}{c}" for c in "cd"]
         graph.ids.add(old, x=np.ones((2, 1), np.float32))
         keys, rows = keys_of(graph)
-        was_cut = interrupted(
-            lambda given=[new[0], old[0], new[1]]: graph.ids.add(given, x=np.ones((3, 1))), at
-        )
+        given = [new[0], old[0], new[1]]
+        was_cut = interrupted(lambda: graph.ids.add(given, x=np.ones((3, 1))), at)
         added = graph.num_nodes > len(keys)
         assert keys_of(graph)[0] == (keys + new if added else keys), at
         # The index of keys knows what there is: nothing gets a second node.
@@ -154,12 +158,10 @@ def test_keys_are_added_whole_or_not_at_all_and_only_once(tmp_path: Path) -> Non
         ids = graph.ids.add(after[::-1], x=np.ones((3, 1)))[::-1].tolist()
         assert graph.ids.lookup([*old, *after]).tolist() == [len(keys) - 2, len(keys) - 1, *ids]
         assert sorted(ids) == list(range(len(keys), len(keys) + 3)), at
-        assert len(rows) == len(keys)
-        if not was_cut:
-            assert added
-            break
-    else:
-        pytest.fail("the change never went through")
+        assert len(rows) == len(keys) and (was_cut or added)
+        return was_cut
+
+    until_uncut(attempt)
     found = keys_of(graph)
     graph.close()
     with DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS) as again:
@@ -168,19 +170,18 @@ def test_keys_are_added_whole_or_not_at_all_and_only_once(tmp_path: Path) -> Non
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
 def test_rows_of_an_interrupted_update_are_nobody_elses() -> None:
-    for at in range(1, 1000):
+    def attempt(at: int) -> bool:
         graph = make(None)
         graph.update_nodes([1], x=ROW)
-        was_cut = interrupted(lambda graph=graph: graph.update_nodes([1], x=2 * ROW), at)
+        was_cut = interrupted(lambda: graph.update_nodes([1], x=2 * ROW), at)
         found = graph.node_attrs["x"].gather([1])[0, 0]
         assert found in (1, 2), at
         for _ in range(40):  # versions that nobody reads are used again
             graph.update_nodes([2], x=-ROW)
         assert graph.node_attrs["x"].gather([1])[0, 0] == found, at
-        if not was_cut:
-            break
-    else:
-        pytest.fail("the change never went through")
+        return was_cut
+
+    until_uncut(attempt)
 
 
 #: Functions that a merge closes and opens the log with, and goes on in other memory.
@@ -238,13 +239,14 @@ OF_CLOSE = (
 def test_a_close_that_was_interrupted_is_done_by_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "g.aegd"
     make(path).close()
-    for at in range(1, 100):
+
+    def attempt(at: int) -> bool:
         graph = DynamicGraph.open(path, **OPTIONS)
         graph.insert_edge(at % 10, 1)
         last = graph.lsn
         kept: list[BaseException] = []  # as by a notebook
 
-        def close(graph: DynamicGraph = graph, kept: list[BaseException] = kept) -> None:
+        def close() -> None:
             try:
                 graph.close()
             except BaseException as error:
@@ -257,10 +259,9 @@ def test_a_close_that_was_interrupted_is_done_by_the_next_one(tmp_path: Path) ->
         found = LiveDirectory(path)
         assert found.writer() is None and found.published() is None
         assert found.current()["closed"] == last, at
-        if not was_cut:
-            break
-    else:
-        pytest.fail("it was never closed")
+        return was_cut
+
+    until_uncut(attempt)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # finalizers
@@ -271,15 +272,15 @@ def test_attributes_are_there_if_the_log_says_so(tmp_path: Path) -> None:
     def assign(name: str, rows: Any) -> None:
         graph.node_attrs[name] = rows
 
-    for rows in (np.ones(10), None):
-        for at in range(1, 100):
-            if rows is None:
-                graph.node_attrs[f"end{at}"] = np.ones(10)
-            name = f"{'end' if rows is None else 'begin'}{at}"
-            if not interrupted(lambda name=name, rows=rows: assign(name, rows), at, names):
-                break
-        else:
-            pytest.fail("it never went through")
+    def begin(at: int) -> bool:
+        return interrupted(lambda: assign(f"begin{at}", np.ones(10)), at, names)
+
+    def end(at: int) -> bool:
+        assign(f"end{at}", np.ones(10))
+        return interrupted(lambda: assign(f"end{at}", None), at, names)
+
+    until_uncut(begin)
+    until_uncut(end)
     found = set(graph.node_attrs)
     graph.close()
     with DynamicGraph.open(tmp_path / "g.aegd", **OPTIONS) as again:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,17 +26,6 @@ def filled(**options: Any) -> tuple[DynamicGraph, Model]:
     return graph, model
 
 
-def test_a_snapshot_outlives_its_graph() -> None:
-    graph, model = filled()
-    first, second = graph.snapshot(), graph.snapshot()
-    graph.close()
-    assert graph.closed
-    check(first, model)
-    del graph
-    gc.collect()
-    check(second, model)
-
-
 def test_what_was_taken_of_a_snapshot_outlives_it() -> None:
     graph, model = filled()
     snapshot = graph.snapshot()
@@ -55,17 +43,6 @@ def test_what_was_taken_of_a_snapshot_outlives_it() -> None:
     assert rows.gather(range(10)).tolist() == model.rows
     assert topology.degrees(None).tolist() == degrees.tolist()
     assert sampler.sample([3], 1).edge.tolist() == expected.edge.tolist()
-
-
-@pytest.mark.parametrize("first", ["graph", "snapshot"])
-def test_cycles_that_hold_both_are_collected(first: str) -> None:
-    for _ in range(4):  # the collector takes them apart in an order of its own
-        graph, _ = filled()
-        held: list[Any] = [graph, graph.snapshot()] if first == "graph" else [graph.snapshot()]
-        held.append({"sampler": NeighborSampler(graph, [2]), "self": held})
-        held.append(graph.topology("csr").pinned())  # type: ignore[attr-defined]
-        del graph, held
-        gc.collect()
 
 
 def test_descriptors_and_memory_are_given_back() -> None:
@@ -156,19 +133,4 @@ def test_all_snapshots_that_there_can_be() -> None:
     check(graph, model)
     del held
     gc.collect()
-    assert graph.stats().snapshots == 0
-
-
-def test_what_threads_take_is_given_back() -> None:
-    graph, model = filled()
-
-    def work() -> None:
-        for _ in range(50):
-            assert graph.snapshot().num_edges == len(model.edges)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
     assert graph.stats().snapshots == 0

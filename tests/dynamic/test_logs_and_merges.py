@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import WAIT, repeating, running
 
 from aethergraph import DynamicGraph, _native
 from aethergraph.dynamic.directory import LiveDirectory
@@ -35,19 +37,13 @@ def make(path: Path) -> DynamicGraph:
 def test_flush_and_lsn_beside_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make(tmp_path / "g")
     graph.insert_edges(*np.random.default_rng(0).integers(0, 100, (2, 5000)))
-    last, stop, failures = graph.lsn, threading.Event(), list[BaseException]()
-    asked = threading.Semaphore(0)
+    last, asked = graph.lsn, threading.Semaphore(0)
 
     def ask() -> None:
-        try:
-            while not stop.is_set():
-                assert graph.lsn == last
-                asked.release()
-                graph.flush()
-                assert graph.lsn == last
-        except BaseException as error:
-            failures.append(error)
-            asked.release(100)
+        assert graph.lsn == last
+        asked.release()
+        graph.flush()
+        assert graph.lsn == last
 
     open_journal = _native.NativeLive.open_journal
 
@@ -59,14 +55,11 @@ def test_flush_and_lsn_beside_merges(tmp_path: Path, monkeypatch: pytest.MonkeyP
         open_journal(*args)
 
     monkeypatch.setattr(_native.NativeLive, "open_journal", wait)
-    asking = threading.Thread(target=ask)
-    asking.start()
-    assert asked.acquire(timeout=60)
-    for _ in range(4):
-        graph.merge()
-    stop.set()
-    asking.join(60)
-    assert not asking.is_alive() and not failures
+    reader = DynamicGraph.attach(tmp_path / "g")
+    with repeating(ask):
+        for _ in range(3):
+            graph.merge()
+            assert reader.lsn == reader.snapshot().lsn == last
     graph.close()
 
 
@@ -75,13 +68,13 @@ def test_a_signal_handler_within_a_flush_beside_a_merge(
     closes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = make(tmp_path / "g")
-    begun, near_its_end = threading.Event(), threading.Event()
+    begun, near_its_end, flushing = threading.Event(), threading.Event(), list[int]()
     flush = _native.NativeLive.flush
 
     def flush_and_handle(self: _native.NativeLive) -> None:
-        if threading.current_thread() is flushing and not begun.is_set():
+        if flushing == [threading.get_ident()] and not begun.is_set():
             begun.set()
-            assert near_its_end.wait(60)
+            assert near_its_end.wait(WAIT)
             time.sleep(0.2)
             if closes:
                 graph.close()
@@ -90,19 +83,15 @@ def test_a_signal_handler_within_a_flush_beside_a_merge(
         flush(self)
 
     def flush_until_closed() -> None:
+        flushing.append(threading.get_ident())
         with suppress(ClosedError):
             graph.flush()
 
     monkeypatch.setattr(_native.NativeLive, "flush", flush_and_handle)
     monkeypatch.setattr(type(graph._store), "sum_weights", lambda *_: near_its_end.set())
-    flushing = threading.Thread(target=flush_until_closed, daemon=True)
-    flushing.start()
-    assert begun.wait(60)
-    merging = threading.Thread(target=graph.merge, daemon=True)
-    merging.start()
-    for thread in (flushing, merging):
-        thread.join(30)
-        assert not thread.is_alive()
+    with running(flush_until_closed):
+        assert begun.wait(WAIT)
+        graph.merge()
     graph.close()
     with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
         assert again.num_edges == (1 if closes else 2)
@@ -111,15 +100,13 @@ def test_a_signal_handler_within_a_flush_beside_a_merge(
 def test_a_flush_inside_a_transaction_beside_a_merge(tmp_path: Path) -> None:
     graph = make(tmp_path / "g")
     asked = threading.Event()
-    merging = threading.Thread(target=graph.merge, args=(lambda done, total: asked.set(),))
-    merging.start()
-    assert asked.wait(60)
-    with graph.transaction():
-        graph.insert_edge(1, 2)
-        graph.flush()
-        assert graph.lsn == 2
-    merging.join(60)
-    assert not merging.is_alive() and graph.lsn == 3
+    with running(lambda: graph.merge(lambda done, total: asked.set())):
+        assert asked.wait(WAIT)
+        with graph.transaction():
+            graph.insert_edge(1, 2)
+            graph.flush()
+            assert graph.lsn == 2
+    assert graph.lsn == 3
     graph.close()
 
 
@@ -133,29 +120,6 @@ def in_child(call: Any, *args: Any) -> tuple[Any, Any]:
     return child, here
 
 
-def _lsns(pipe: Any, graph: DynamicGraph, path: Path) -> None:
-    copy = DynamicGraph.attach(path)
-    while pipe.recv():
-        pipe.send([one.lsn for one in (graph, copy, graph.snapshot(), copy.snapshot())])
-
-
-def test_the_lsn_of_readers(tmp_path: Path) -> None:
-    graph = make(tmp_path / "g")
-    child, pipe = in_child(_lsns, graph, tmp_path / "g")
-    for number in range(5):
-        graph.insert_edge(number, 3)
-        if number == 3:
-            graph.merge()
-        pipe.send(True)
-        assert pipe.poll(60)
-        assert pipe.recv() == [graph.lsn] * 4
-    pipe.send(False)
-    child.join(60)
-    graph.close()
-    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
-        assert again.lsn == 7
-
-
 # ---- readers behind a merge ----------------------------------------------------------------------
 
 
@@ -167,33 +131,38 @@ def _read(pipe: Any, path: Path) -> None:
         pipe.send((copy.num_edges, copy.features.gather([7])[0, 0]))
 
 
+def change_and_ask(graph: DynamicGraph, child: Any, pipe: Any, path: Path) -> None:
+    """Change a graph and merge it: the child that reads sees each change; so does the log."""
+    for number in range(WAIT):
+        graph.insert_edge(number, number)
+        graph.update_nodes([7], x=[[number]])
+        if number == 40:
+            graph.merge()
+        pipe.send(True)
+        assert pipe.poll(WAIT)
+        assert pipe.recv() == (number + 2, number)
+    pipe.send(False)
+    child.join(WAIT)
+    assert DynamicGraph.attach(path).num_edges == 61
+    graph.close()
+    with DynamicGraph.open(path, **OPTIONS) as again:
+        assert again.num_edges == 61 and again.features.gather([7])[0, 0] == 59
+
+
 def test_a_memory_that_cannot_be_published_is_not_gone_on_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = make(tmp_path / "g")
     child, pipe = in_child(_read, tmp_path / "g")
-    assert pipe.poll(60) and pipe.recv()
+    assert pipe.poll(WAIT) and pipe.recv()
 
     def refuse(*_: Any) -> None:
         raise StorageError(errno.ENOSPC, "no space", "LIVE")
 
     monkeypatch.setattr(LiveDirectory, "publish", refuse)
     assert Path(graph.merge()).exists()
-    monkeypatch.undo()
-    for number in range(60):
-        graph.insert_edge(number, number)
-        graph.update_nodes([7], x=[[number]])
-        if number == 40:
-            graph.merge()  # there is room again
-        pipe.send(True)
-        assert pipe.poll(60)
-        assert pipe.recv() == (number + 2, number)
-    pipe.send(False)
-    child.join(60)
-    assert DynamicGraph.attach(tmp_path / "g").num_edges == 61
-    graph.close()
-    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
-        assert again.num_edges == 61 and again.features.gather([7])[0, 0] == 59
+    monkeypatch.undo()  # there is room again
+    change_and_ask(graph, child, pipe, tmp_path / "g")
 
 
 @pytest.mark.parametrize("fails", ["interrupted", "disk"])
@@ -208,7 +177,7 @@ def test_readers_that_attach_before_a_merge_fails_follow_the_graph(
     def attach_and_fail(*_: Any) -> None:
         monkeypatch.undo()
         children.extend(in_child(_read, tmp_path / "g"))
-        assert children[1].poll(60) and children[1].recv()
+        assert children[1].poll(WAIT) and children[1].recv()
         raise KeyboardInterrupt if fails == "interrupted" else StorageError(errno.EIO, "no", "LIVE")
 
     publish = LiveDirectory.publish
@@ -223,20 +192,7 @@ def test_readers_that_attach_before_a_merge_fails_follow_the_graph(
         monkeypatch.setattr(LiveDirectory, "publish", publish_and_fail)
     with pytest.raises(KeyboardInterrupt) if fails == "interrupted" else nullcontext():
         graph.merge()
-    child, pipe = children
-    for number in range(60):
-        graph.insert_edge(number, number)
-        graph.update_nodes([7], x=[[number]])
-        if number == 40:
-            graph.merge()
-        pipe.send(True)
-        assert pipe.poll(60)
-        assert pipe.recv() == (number + 2, number)
-    pipe.send(False)
-    child.join(60)
-    graph.close()
-    with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
-        assert again.num_edges == 61 and again.features.gather([7])[0, 0] == 59
+    change_and_ask(graph, *children, tmp_path / "g")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError(errno.EIO, "no", "wal")])
@@ -281,7 +237,7 @@ def test_who_waits_while_the_log_is_given_up_is_refused(
         raise KeyboardInterrupt
 
     def change(call: Callable[[], object]) -> None:
-        assert closed.wait(60)
+        assert closed.wait(WAIT)
         with pytest.raises((InvalidArgumentError, UnsupportedError)) as error:
             call()
         refused.append(error.value)
@@ -291,15 +247,10 @@ def test_who_waits_while_the_log_is_given_up_is_refused(
             graph.insert_edges([4], [5])
 
     calls = (lambda: graph.insert_edge(2, 3), insert, lambda: graph.update_nodes([7], x=[[0]]))
-    threads = [threading.Thread(target=change, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
     monkeypatch.setattr(Journal, "_close_log", close_and_stop)
-    with pytest.raises(KeyboardInterrupt):
+    with running(*(partial(change, call) for call in calls)), pytest.raises(KeyboardInterrupt):
         graph.close()
     monkeypatch.undo()
-    for thread in threads:
-        thread.join(60)
     assert len(refused) == 3 and "has been closed" in str(refused[0])
     graph.close()
     with DynamicGraph.open(tmp_path / "g", **OPTIONS) as again:
@@ -357,18 +308,18 @@ def test_a_snapshot_is_not_of_memory_that_was_given_up_before_it(tmp_path: Path)
     """The reader stops between its look whether there was a merge, and its pin."""
     graph = make(tmp_path / "g")
     child, pipe = in_child(_read_late, tmp_path / "g")
-    assert pipe.poll(60) and pipe.recv()
+    assert pipe.poll(WAIT) and pipe.recv()
     graph.merge()
     graph.update_nodes([7], x=[[1000]])
     pipe.send(True)
-    assert pipe.poll(60)
+    assert pipe.poll(WAIT)
     assert pipe.recv() == graph.commit
     for number in range(100):
         graph.update_nodes([7], x=[[number]])
     pipe.send(True)
     assert pipe.poll(20), "the rows of versions that are used again are an endless loop"
     assert pipe.recv() == 1000
-    child.join(60)
+    child.join(WAIT)
     graph.close()
 
 
@@ -422,16 +373,23 @@ with DynamicGraph.open(path, **options) as again:
 """
 
 
-@pytest.mark.parametrize("after", ["merge", "close"])
-@pytest.mark.parametrize("durability", ["sync", "batch"])
-def test_a_sync_that_failed(durability: str, after: str, tmp_path: Path) -> None:
-    """A merge makes the graph writable; close() lets go of the log in any case."""
-    library = tmp_path / "failing_sync.so"
+@pytest.fixture(scope="module")
+def failing_sync(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("library") / "failing_sync.so"
     source = Path(__file__).with_name("failing_sync.c")
     build = ["cc", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
     subprocess.run(build, check=True, timeout=120)
+    return library
+
+
+@pytest.mark.parametrize("after", ["merge", "close"])
+@pytest.mark.parametrize("durability", ["sync", "batch"])
+def test_a_sync_that_failed(
+    durability: str, after: str, tmp_path: Path, failing_sync: Path
+) -> None:
+    """A merge makes the graph writable; close() lets go of the log in any case."""
     first = os.environ.get("LD_PRELOAD")  # a sanitizer's library, which has to be
-    preload = f"{first}:{library}" if first else str(library)
+    preload = f"{first}:{failing_sync}" if first else str(failing_sync)
     found = os.environ | {"LD_PRELOAD": preload, "FAIL_SYNC": str(tmp_path / "fail")}
     ran = subprocess.run(
         [sys.executable, "-c", FAILING, str(tmp_path / "g"), durability, after],

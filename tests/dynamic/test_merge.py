@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.live import Form, insert, make_live, random_edges
+from support.strategies import examples
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, errors
 from aethergraph import _native as native
@@ -69,24 +70,21 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("form", FORMS[1::2], ids=str)
 def test_the_file_is_that_of_a_copy(
     form: Form, deleted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With all columns; any of them, and pieces of any size, are in the next test."""
     snapshot = changed_graph(form, deleted=deleted).snapshot()
-    check_same(snapshot, tmp_path)
     check_same(snapshot, tmp_path, attrs=False, memory="16M")
     check_same(snapshot, tmp_path, compress=True)
-    for entries in (1, 7, 64):
-        set_room(monkeypatch, tmp_path, entries)
-        check_same(snapshot, tmp_path)
     set_room(monkeypatch, tmp_path, 5, 600)  # places of edges do not fit
     check_same(snapshot, tmp_path)
     HeteroGraph.load(tmp_path / "streamed.aeg").verify()
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_any_graph(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     form = data.draw(st.sampled_from(FORMS))
@@ -293,19 +291,19 @@ def test_an_expired_snapshot_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memory", [0, 100, 1000, 1 << 20])
-@pytest.mark.parametrize("count", [0, 1, 2, 100, 1023])
-def test_scattered_arrays(count: int, memory: int, tmp_path: Path) -> None:
-    rng = np.random.default_rng(count)
-    places, values = rng.permutation(count), rng.integers(0, max(1, count), count)
-    array = ScatteredArray(str(tmp_path), count, memory)
-    for some in np.array_split(np.arange(count), 7):
-        array.put(places[some], values[some])
-    expected = np.empty(count, np.int64)
-    expected[places] = values
-    found = np.concatenate([np.empty(0, np.uint32), *array.pieces()])
-    assert found.tolist() == expected.tolist()
-    assert os.listdir(tmp_path) == []
-    array.close()
+def test_scattered_arrays(memory: int, tmp_path: Path) -> None:
+    for count in (0, 1, 2, 100, 300):
+        rng = np.random.default_rng(count)
+        places, values = rng.permutation(count), rng.integers(0, max(1, count), count)
+        array = ScatteredArray(str(tmp_path), count, memory)
+        for some in np.array_split(np.arange(count), 7):
+            array.put(places[some], values[some])
+        expected = np.empty(count, np.int64)
+        expected[places] = values
+        found = np.concatenate([np.empty(0, np.uint32), *array.pieces()])
+        assert found.tolist() == expected.tolist()
+        assert os.listdir(tmp_path) == []
+        array.close()
 
 
 def test_a_scattered_array_is_filled_once(tmp_path: Path) -> None:
@@ -330,19 +328,6 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     array = ScatteredArray(str(tmp_path), 4, 1000)
     with pytest.raises(errors.DiskFullError, match="cannot write a scratch file"):
         array.put(np.arange(4), np.arange(4))
-
-
-@settings(deadline=None)
-@given(st.sets(st.integers(0, 2000)), st.integers(1, 5))
-def test_ranks(numbers: set[int], parts: int) -> None:
-    known = np.array(sorted(numbers), np.int64)
-    ranks = native.Ranks(2001)
-    for some in np.array_split(np.random.default_rng(0).permutation(known), parts):
-        ranks.add(some)
-    assert ranks.count() == len(known)
-    asked = known[::-1].copy()
-    ranks.replace(asked)
-    assert asked.tolist() == list(range(len(known)))[::-1]
 
 
 def test_bad_ranks() -> None:

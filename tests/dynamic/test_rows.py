@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.live import Form, make_live
+from support.processes import in_fork
 from support.strategies import examples
+from support.threads import repeating
 
 from aethergraph import DynamicGraph, FeatureStore, errors
 from aethergraph.dynamic import store
@@ -59,21 +60,22 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
 
 @pytest.mark.any_python
 def test_versions_are_used_again() -> None:
-    graph = DynamicGraph(4, 1, max_nodes=4)
-    graph.features = np.zeros((4, 1))
-    room = len(graph._store.node_rows["node"]["x"]._rows)
+    count = 2000
+    graph = DynamicGraph(count, 1, max_nodes=count)
+    graph.features = np.zeros((count, 1))
+    room = len(graph._store.node_rows["node"]["x"]._rows) // count
     with graph.snapshot() as held:
         with pytest.raises(errors.LimitError, match="release snapshots"):
-            for step in range(room):
-                graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), step))
+            for step in range(1, room + 2):
+                graph.update_nodes(range(count), x=np.full((count, 1), step))
         assert held.features is not None
-        assert not held.features.gather([0, 1, 2, 3]).any()
+        assert not held.features.gather(range(count)).any()
         assert graph.features is not None
-        before = graph.features.gather([0, 1, 2, 3])
-        assert before[0, 0] == before[3, 0] > 1000
-    for step in range(room, room + 100):  # nobody reads the former ones any more
-        graph.update_nodes([0, 1, 2, 3], x=np.full((4, 1), step))
-    assert graph.features.gather([2]).tolist() == [[room + 99]]
+        before = graph.features.gather([0, 3])
+        assert before[0, 0] == before[1, 0] > room // 2
+    for step in range(room, 3 * room):  # nobody reads the former ones any more
+        graph.update_nodes(range(count), x=np.full((count, 1), step))
+    assert graph.features.gather([2]).tolist() == [[3 * room - 1]]
 
 
 def leave_overdue_snapshot(graph: DynamicGraph) -> Any:
@@ -265,16 +267,11 @@ def test_attributes_begin_and_end_outside_of_transactions() -> None:
 def test_a_child_that_was_forked_inside_a_transaction_leaves_it_alone() -> None:
     graph = make_live(Form(), 3)
     graph.features = np.zeros(3)
-    try:
-        with graph.transaction():
-            graph.update_nodes([1], x=[5.0])
-            graph.insert_edge(0, 1)
-            child = os.fork()
-            if not child:
-                raise KeyError  # out of the transaction, as errors in a child go
-    except KeyError:
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    opened = graph.transaction()
+    with opened:
+        graph.update_nodes([1], x=[5.0])
+        graph.insert_edge(0, 1)
+        in_fork(lambda: opened.__exit__(KeyError, KeyError(), None))  # as errors in a child go
     assert graph.features is not None
     assert graph.features.gather([0, 1, 2]).tolist() == [0.0, 5.0, 0.0]
     assert graph.num_edges == 1
@@ -282,22 +279,13 @@ def test_a_child_that_was_forked_inside_a_transaction_leaves_it_alone() -> None:
 
 def test_attributes_begin_while_others_take_snapshots() -> None:
     graph = DynamicGraph(3, 1)
-    stop, failures = threading.Event(), list[BaseException]()
 
-    def work() -> None:
-        try:
-            while not stop.is_set():
-                for rows in graph.snapshot().node_attrs.values():
-                    assert rows.gather([2]).shape == (1,)
-        except BaseException as error:
-            failures.append(error)
+    def look() -> None:
+        for rows in graph.snapshot().node_attrs.values():
+            assert rows.gather([2]).shape == (1,)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    for number in range(200):
-        graph.node_attrs[f"a{number % 40}"] = np.zeros(3)
-        if number % 3 == 0:
-            del graph.node_attrs[f"a{number % 40}"]
-    stop.set()
-    thread.join()
-    assert not failures, failures
+    with repeating(look):
+        for number in range(200):
+            graph.node_attrs[f"a{number % 40}"] = np.zeros(3)
+            if number % 3 == 0:
+                del graph.node_attrs[f"a{number % 40}"]

@@ -16,8 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,14 @@ import numpy as np
 import pytest
 from support import live_soak
 from support.live_soak import Plan
+from support.threads import running
 
 from aethergraph import DynamicGraph, errors
 
-SECONDS = float(os.environ.get("AETHERGRAPH_SOAK_SECONDS", "4"))
-KILLS = int(os.environ.get("AETHERGRAPH_KILLS", "12"))
+SECONDS = float(os.environ.get("AETHERGRAPH_SOAK_SECONDS", "2"))
+KILLS = int(os.environ.get("AETHERGRAPH_KILLS", "4"))
 SEED = time.time_ns() % 2**32 if "AETHERGRAPH_SOAK" in os.environ else 7
 FORK = multiprocessing.get_context("fork")
-
 pytestmark = [
     pytest.mark.any_python,
     pytest.mark.forks,
@@ -122,29 +121,6 @@ def attached(plan: Plan, path: Path) -> Callable[[int], Any]:
     return start
 
 
-@contextmanager
-def threads(*works: Callable[[], None]) -> Iterator[list[BaseException]]:
-    """Run functions in threads until the end of the block; yields what went wrong in them."""
-    failures = list[BaseException]()
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            failures.append(error)
-
-    started = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in started:
-        thread.start()
-    try:
-        yield failures
-    finally:
-        for thread in started:
-            thread.join()
-    if failures:
-        raise failures[0]
-
-
 @pytest.mark.parametrize("order", ["time", "id"])
 def test_every_batch_is_some_commits_graph(tmp_path: Path, order: str) -> None:
     """Two threads, a forked and an attached process read what one thread writes at full speed."""
@@ -182,7 +158,7 @@ def test_every_batch_is_some_commits_graph(tmp_path: Path, order: str) -> None:
     ]
     sys.setswitchinterval(1e-4)  # threads change places within calls
     try:
-        with threads(write, lambda: read(0), lambda: read(1)) as failures:
+        with running(write, lambda: read(0), lambda: read(1)) as failures:
             try:
                 end = time.monotonic() + SECONDS / 2
                 merged = time.monotonic()

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from support.serving import comes
+from support.threads import comes, run_together
 
 from aethergraph import DynamicGraph
-from aethergraph.dynamic import state as state_module
-from aethergraph.dynamic import turns as turns_module
 from aethergraph.errors import InvalidArgumentError
 
 
@@ -89,57 +86,11 @@ def test_many_threads_lose_nothing() -> None:
                     graph.insert_edge(number, i)
                     graph.insert_edges(np.array([number]), np.array([i + 500]))
 
-    threads = [threading.Thread(target=write, args=[i]) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    run_together(*(partial(write, number) for number in range(6)))
     assert graph.num_edges == 6 * (200 + 40)
     for number in range(6):
         expected = sorted([*range(200), *range(500, 700, 5)])
         assert sorted(graph.neighbors(number).tolist()) == expected
-
-
-def test_closing_in_a_transaction_is_refused_and_waits_for_others() -> None:
-    graph = DynamicGraph(10, 16, huge_pages=False)
-    with pytest.raises(InvalidArgumentError, match="inside a transaction"), graph.transaction():
-        graph.close()
-    graph.insert_edge(1, 2)
-    graph.close()
-
-
-def test_ctrl_c_leaves_no_turn_taken() -> None:
-    """Wherever it raises: at the begin of each function that writing runs through."""
-    graph = DynamicGraph(10, 16, huge_pages=False)
-    turns, state = inspect.getsourcefile(turns_module), inspect.getsourcefile(state_module)
-    left = -1
-
-    def interrupt(frame: Any, event: str, _: object) -> Any:
-        nonlocal left
-        here = frame.f_code.co_filename in (turns, state) and event == "call"
-        # What a trace function raises where a generator goes on would skip its finally.
-        if here and not frame.f_code.co_flags & inspect.CO_GENERATOR:
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-        return interrupt
-
-    for at in range(1, 5000):
-        left = at
-        sys.settrace(interrupt)
-        try:
-            graph.insert_edges([1], [2])
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(None)
-        assert not graph._store._lock.locked(), at
-        assert graph._store._turn is None, at
-        if left > 0:  # it went through
-            break
-    assert 5 < at < 4999
-    graph.insert_edges([3], [4])
-    assert graph.has_edge(3, 4)
 
 
 def test_a_turn_is_not_that_of_a_later_thread_of_the_same_number() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from subprocess import CompletedProcess
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +12,6 @@ import pytest
 from aethergraph import DynamicGraph
 
 RunPython = Callable[..., "CompletedProcess[str]"]
-
-
-class Edge(NamedTuple):
-    src: int
-    dst: int
 
 
 def test_queries_of_a_graph_of_two_billion_nodes(run_python: RunPython) -> None:
@@ -51,35 +45,6 @@ def test_queries_of_a_graph_of_two_billion_nodes(run_python: RunPython) -> None:
         """
     )
     assert int(done.stdout) < 50_000  # KiB; 32 bytes for each node would be 62 million
-
-
-def test_a_thread_writes_what_another_reads() -> None:
-    """Insert edge by edge, as a stream does: each read is of some moment, and none goes back."""
-    graph = DynamicGraph(num_vertices=2_000_000_000, arena_mb=64)
-    node, count = 123_456_789, 3000
-    stream = [Edge(node, 2 * i) for i in np.random.default_rng(1).permutation(count).tolist()]
-    failed: list[Any] = []
-
-    def write() -> None:
-        try:
-            for edge in stream:
-                graph.insert_edge(edge.src, edge.dst)
-        except Exception as error:
-            failed.append(error)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen: set[int] = set()
-    while writer.is_alive():
-        neighbors = graph.neighbors(node)
-        assert (np.diff(neighbors) > 0).all()
-        # What is there is a beginning of the stream.
-        assert set(neighbors.tolist()) == {edge.dst for edge in stream[: len(neighbors)]}
-        assert seen <= set(neighbors.tolist())
-        seen = set(neighbors.tolist())
-    writer.join()
-    assert not failed
-    assert graph.neighbors(node).tolist() == list(range(0, 2 * count, 2))
 
 
 @pytest.mark.parametrize("order", ["id", "time"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,13 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.processes import in_fork
+from support.threads import WAIT, comes, repeating, running
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
 from aethergraph.dynamic import HeteroSnapshot, History, Snapshot
 from aethergraph.loading import SubgraphLoader
 from aethergraph.streaming import Ingestor, MemorySource
 
-NODES, WAIT = 50, 60
+NODES = 50
 
 
 def make(path: Path | None = None, unit: str = "int64") -> DynamicGraph:
@@ -177,74 +176,47 @@ def test_datetimes_of_a_graph_of_numbers_cannot_be_capped() -> None:
     assert graph.cap([1, 5]).tolist() == [1, 3]
 
 
-READER = """
-import sys
-from aethergraph import DynamicGraph
-graph = DynamicGraph.attach(sys.argv[1])
-while sys.stdin.readline():
-    print(graph.watermark, graph.snapshot().watermark, flush=True)
-"""
-
-
 def test_strangers_know_it(tmp_path: Path) -> None:
     graph = make(tmp_path / "g")
-    with subprocess.Popen(
-        [sys.executable, "-c", READER, str(tmp_path / "g")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as reader:  # fmt: skip
-        assert reader.stdin is not None and reader.stdout is not None
-        for change, seen in (
-            (lambda: None, "None None"),
-            (lambda: graph.set_watermark("s", 5), "5 5"),
-            (graph.merge, "5 5"),
-            (lambda: graph.set_watermark("s", 8), "8 8"),
-        ):
-            change()
-            reader.stdin.write("\n")
-            reader.stdin.flush()
-            assert reader.stdout.readline() == f"{seen}\n"
-        reader.stdin.close()
+    reader = DynamicGraph.attach(tmp_path / "g")
+    for change, seen in (
+        (lambda: None, None),
+        (lambda: graph.set_watermark("s", 5), 5),
+        (graph.merge, 5),
+        (lambda: graph.set_watermark("s", 8), 8),
+    ):
+        change()
+        assert (reader.watermark, reader.snapshot().watermark) == (seen, seen)
     graph.close()
 
 
 @pytest.mark.forks
-def test_children_know_it() -> None:
-    context: Any = multiprocessing.get_context("fork")
-    graph, out = make(), context.SimpleQueue()
-    graph.set_watermark("s", 12)
-    child = context.Process(target=lambda: out.put((graph.watermark, graph.cap([100]).tolist())))
-    child.start()
-    child.join()
-    assert child.exitcode == 0 and out.get() == (12, [12])
-
-
-def test_copies_know_it() -> None:
+def test_children_and_copies_know_it() -> None:
     graph = make()
     copy = pickle.loads(pickle.dumps(graph))
     assert copy.watermark is None
     graph.set_watermark("s", 12)
     assert copy.watermark == 12
+    assert in_fork(lambda: (graph.watermark, graph.cap([100]).tolist())) == (12, [12])
 
 
 def test_a_snapshot_has_all_edges_up_to_its_watermark() -> None:
     graph, stopped = make(), threading.Event()
 
     def write() -> None:
-        for number in range(3000):
+        for number in range(1500):
             with graph.transaction():
                 graph.insert_edges([number % NODES], [0], time=[number])
                 graph.set_watermark("s", number)
         stopped.set()
 
-    writer = threading.Thread(target=write)
-    writer.start()
     seen = set()
-    while not stopped.is_set():
-        with graph.snapshot() as now:
-            mark = now.watermark
-            assert mark is None or now.num_edges > mark
-            seen.add(mark)
-    writer.join()
+    with running(write) as failures:
+        while not stopped.is_set() and not failures:
+            with graph.snapshot() as now:
+                mark = now.watermark
+                assert mark is None or now.num_edges > mark
+                seen.add(mark)
     assert len(seen) > 2
 
 
@@ -252,41 +224,33 @@ def test_an_idle_stream_moves_it_and_the_graph_keeps_that(tmp_path: Path) -> Non
     graph, source = make(tmp_path / "g"), MemorySource("s")
     source.append(0, src=[1], dst=[0], time=[100])
     source.append(1, src=[1], dst=[0], time=[200])
+
+    def has_moved() -> bool:
+        source.append(1, src=[1], dst=[0], time=[300])
+        return graph.watermark == 300
+
     with Ingestor(graph, source, idle=1e6) as ingestor:
         ingestor.drain(WAIT)
         assert graph.watermark == ingestor.watermark == 100
         ingestor._times.idle = 0.2
-        source.append(1, src=[1], dst=[0], time=[300])
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until and graph.watermark == 100:
-            source.append(1, src=[1], dst=[0], time=[300])
-            time.sleep(0.02)
-        assert graph.watermark == 300
+        assert comes(has_moved)
     graph.close()
     assert make(tmp_path / "g").watermark == 300
 
 
 def test_loaders_see_nothing_beyond_it_while_edges_come() -> None:
-    graph, source = make(), MemorySource("s", most=20)
-    stop = threading.Event()
+    graph, source, rng, sent = make(), MemorySource("s", most=20), np.random.default_rng(3), [0]
 
-    def send() -> None:
-        rng, now = np.random.default_rng(3), 0
-        while not stop.is_set():  # the first partition is far ahead of the second
-            for partition, shift in ((0, 500), (1, 0)):
-                ends = rng.integers(0, NODES, (2, 20))
-                times = np.arange(now, now + 20) + shift
-                source.append(partition, src=ends[0], dst=ends[1], time=times)
-            now += 20
-            time.sleep(0.001)
+    def send() -> None:  # the first partition is far ahead of the second
+        for partition, shift in ((0, 500), (1, 0)):
+            ends = rng.integers(0, NODES, (2, 20))
+            times = np.arange(sent[0], sent[0] + 20) + shift
+            source.append(partition, src=ends[0], dst=ends[1], time=times)
+        sent[0] += 20
+        time.sleep(0.001)
 
-    sender = threading.Thread(target=send)
-    with Ingestor(graph, source, idle=1e6) as ingestor:
-        sender.start()
-        until = time.monotonic() + WAIT
-        while graph.num_edges < 3000 and time.monotonic() < until:
-            ingestor.check()
-            time.sleep(0.01)
+    with Ingestor(graph, source, idle=1e6) as ingestor, repeating(send):
+        assert comes(lambda: ingestor.check() or graph.num_edges >= 3000)
         beyond = []
         for cap in (True, False) * 3:
             mark = graph.watermark
@@ -305,6 +269,4 @@ def test_loaders_see_nothing_beyond_it_while_edges_come() -> None:
             assert now is not None
             # What is seen with a cap is not beyond any watermark since then.
             beyond.append(bool((times > now).any()) if cap else bool((times > mark).any()))
-        stop.set()
-        sender.join()
     assert beyond == [False, True] * 3

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.processes import WarmPython
 from support.serving import address_in, served
-from support.warm_python import WarmPython
 
 from aethergraph import Graph
 

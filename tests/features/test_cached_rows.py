@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import CachedRows, FeatureStore, Graph
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
@@ -104,7 +104,7 @@ def test_threads_and_a_forked_child() -> None:
             ids = (rng.random(300) ** 2 * NUM_ROWS).astype(np.int64)
             np.testing.assert_array_equal(cached.gather(ids), source.rows[ids])
 
-    run_together(work, range(4))
+    run_with_each(work, range(4))
     assert cached.stats().rows == 4 * 50 * 300
     ids = np.arange(0, NUM_ROWS, 3)
     uses = (

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.live_rows import ITEMS, ROWS, read, read_and_tell, rows_of, write, write_large
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import LiveFeatureTable, errors
 
@@ -76,7 +76,7 @@ def test_a_row_that_a_living_writer_does_not_end(tmp_path: Any) -> None:
             call([0, 1, 1, 1, 2])
         assert time.monotonic() - begun >= 5
 
-    run_together(wait, [table.gather, table.versions])
+    run_with_each(wait, [table.gather, table.versions])
     assert len(table.gather([0, 2])) == 2
 
 

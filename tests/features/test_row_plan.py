@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import examples
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import FeatureStore, errors
 from aethergraph import _native as native
@@ -192,7 +192,7 @@ def test_gathers_beside_a_plan_are_right(path: Path, rows: Any) -> None:
             for _ in range(20):
                 np.testing.assert_array_equal(store.gather(ids), rows[ids])
 
-    run_together(use, [True, False, False, False])
+    run_with_each(use, [True, False, False, False])
 
 
 def test_threads_that_iterate_share_the_lists(path: Path, rows: Any) -> None:
@@ -201,7 +201,7 @@ def test_threads_that_iterate_share_the_lists(path: Path, rows: Any) -> None:
     expected = {rows[ids].tobytes() for ids in lists}
     for _ in range(5):
         plan = store.plan(lists)
-        taken = list(chain(*run_together(lambda plan: list(plan), [plan] * 6)))
+        taken = list(chain(*run_with_each(lambda plan: list(plan), [plan] * 6)))
         assert len(taken) == len(lists)
         assert {batch.tobytes() for batch in taken} == expected
 

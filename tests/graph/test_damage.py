@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from support.containers import damage_section
 from support.disks import read_only, small_disk
+from support.processes import WarmPython
 from support.strategies import assert_same_graph
-from support.warm_python import WarmPython
 
 from aethergraph import FeatureStore, Graph, NeighborSampler, errors
 from aethergraph import _native as native

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support.graphs import make_graph
 from support.strategies import assert_same_subgraph
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, NeighborSampler, errors
 from aethergraph._native.signals import thread_owner
@@ -272,7 +272,7 @@ def test_consumers_in_several_threads_share_the_results(num_threads: int) -> Non
             yield i
 
     shared = prefetch_map(lambda i: i, items(), num_threads=num_threads, depth=3)
-    run_together(lambda mine: mine.extend(shared), taken)
+    run_with_each(lambda mine: mine.extend(shared), taken)
     assert sorted(itertools.chain(*taken)) == list(range(60))
     assert all(mine == sorted(mine) for mine in taken)
 
@@ -529,7 +529,7 @@ def test_the_pool_is_safe_to_share() -> None:
             time.sleep(0)
             assert (array == mark).all()
 
-    run_together(work, range(4))
+    run_with_each(work, range(4))
 
 
 # ---- SubgraphLoader --------------------------------------------------------------------------

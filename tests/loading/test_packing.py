@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.disks import small_disk
 from support.strategies import examples
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import FeatureStore, Graph, errors
 from aethergraph import _native as native
@@ -242,7 +242,7 @@ def test_threads_forks_and_pickles(packed_path: Path, rows: Any, lists: Lists) -
             os._exit(0 if serves(packed) else 1)
         return os.waitpid(child, 0)[1] == 0
 
-    assert run_together(use, [False, False, True, False]) == [True] * 4
+    assert run_with_each(use, [False, False, True, False]) == [True] * 4
     assert serves(pickle.loads(pickle.dumps(packed)))
     assert packed.stats().batches == 3 * 5 * len(lists)
 

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.processes import in_fork
 from support.strategies import examples
+from support.threads import run_together, running
 
 from aethergraph import Graph, NeighborSampler, observe
 from aethergraph import _tracepoints as tracepoints
@@ -173,13 +175,11 @@ def test_what_is_at_work_at_the_end_counts() -> None:
         recorder.end(inner)
         recorder.end(begun)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    begun_all.wait()
-    time.sleep(0.03)
-    recorder.stop()
-    go.set()
-    thread.join()
+    with running(work):
+        begun_all.wait()
+        time.sleep(0.03)
+        recorder.stop()
+        go.set()
     assert recorder.take_own() == {}
     (times,) = recorder.times
     assert times["draw", ""][1] >= 0.03
@@ -198,15 +198,9 @@ def test_threads_take_each_others_places() -> None:
         recorder.end(begun)
 
     for _ in range(3):
-        thread = threading.Thread(target=work, args=(False,))
-        thread.start()
-        thread.join()
+        run_together(lambda: work(False))
     assert len(recorder.times) == 2 and recorder.times[1]["gather", ""][0] == 3
-    threads = [threading.Thread(target=work, args=(True,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(lambda: work(True), lambda: work(True))
     recorder.begin("step")
     recorder.stop()
     assert recorder.take_own().keys() == {("step", "")}
@@ -293,12 +287,7 @@ def test_a_line_that_a_worker_is_writing_is_left_alone() -> None:
 def test_threads_of_a_fork_have_one_recorder() -> None:
     observer = ProcessRecorder(Recorder())
     try:
-        child = os.fork()
-        if child == 0:
-            own = observer._worker
-            begun = observer.begin("draw")
-            os._exit(int(own is None or begun[0] is not own))
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_fork(lambda: observer.begin("draw")[0] is observer._worker is not None)
         assert observer.begin("draw") is None
     finally:
         observer.close()

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import running
 
 from aethergraph import CachedRows, observe
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
@@ -214,11 +215,9 @@ def test_answers_that_are_no_snapshots(runtime: Path) -> None:
                 link.sendall(answer)
                 link.close()
 
-            thread = threading.Thread(target=give)
-            thread.start()
-            with pytest.raises(FormatError, match="process 77: its answer is no snapshot"):
+            words = "process 77: its answer is no snapshot"
+            with running(give), pytest.raises(FormatError, match=words):
                 observe.ask(77)
-            thread.join()
 
 
 def test_one_that_does_not_listen_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +232,7 @@ def test_one_that_does_not_listen_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
         idle.connect(str(folder() / f"{os.getpid()}.sock"))
         began = time.monotonic()
         assert observe.ask(os.getpid()) == big  # in its turn
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 45  # both have a minute
 
 
 def test_processes_that_cannot_be(runtime: Path) -> None:

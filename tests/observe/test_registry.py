@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import repeating
 
 from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, observe
 from aethergraph.errors import InvalidArgumentError
@@ -130,24 +130,8 @@ def test_objects_may_go_while_another_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_counts_are_read_while_objects_come_and_go(files: Path) -> None:
     observe.enable()
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            while not stop.is_set():
-                observe.snapshot()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for _ in range(30):
-        store = FeatureStore.load(files / "x.npy", storage="uring", memory_budget="1M")
-        store.gather([1, 2, 3])
-        store.close()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with repeating(observe.snapshot, observe.snapshot):
+        for _ in range(20):
+            store = FeatureStore.load(files / "x.npy", storage="uring", memory_budget="1M")
+            store.gather([1, 2, 3])
+            store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from aethergraph.loading import SubgraphLoader
 pytest.importorskip("opentelemetry.sdk.trace", reason="pip install opentelemetry-sdk")
 
 
-@pytest.fixture
-def exporter() -> Iterator[Any]:
+@contextmanager
+def exporting() -> Iterator[Any]:
+    """Let spans go to an exporter that keeps them; the observer ends with the block."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -26,7 +28,13 @@ def exporter() -> Iterator[Any]:
     with observe.opentelemetry(provider):
         found.provider = provider
         yield found
-    provider.shutdown()
+
+
+@pytest.fixture
+def exporter() -> Iterator[Any]:
+    with exporting() as found:
+        yield found
+        found.provider.shutdown()
 
 
 def tree(exporter: Any) -> list[tuple[str, str | None, str]]:
@@ -91,13 +99,8 @@ def test_spans_are_within_the_current_one(exporter: Any, files: Path) -> None:
 
 
 def test_none_after_close(files: Path) -> None:
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    found, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(found))
-    observe.opentelemetry(provider).close()
+    with exporting() as found:
+        pass
     list(SubgraphLoader(Graph.load(files / "graph.aeg"), [3], [1]))
     assert found.get_finished_spans() == ()
 

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 
 collect_ignore_glob: list[str] = []
 if importlib.util.find_spec("torch_geometric") is None:

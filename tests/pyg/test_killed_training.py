@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 
 from aethergraph import FeatureStore, Graph
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.warm_python import WarmPython
+from support.processes import WarmPython
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph, HeteroGraph, observe

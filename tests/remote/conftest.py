@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.certificates import make_certificate
+from support.network import make_certificate
 
 from aethergraph.remote import FeatureServer
 

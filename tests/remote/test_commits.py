@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.serving import WAIT, comes
+from support.threads import WAIT, comes, running
 
 from aethergraph import (
     DynamicGraph,
     DynamicHeteroGraph,
     Graph,
-    HeteroGraph,
     LiveFeatureTable,
 )
 from aethergraph.dynamic import History
@@ -190,15 +189,12 @@ def test_requests_do_not_wait_for_a_log(
     def lease() -> None:  # of the last commit
         found.append(leases.answer({"graph": "g"}, "a connection")["commit"])
 
-    threads = [threading.Thread(target=one) for one in (take, lease)]
-    threads[0].start()
-    assert begun.wait(WAIT)
-    threads[1].start()
-    threads[1].join(0.1)
-    assert commits.take().number == 1 and not found
-    goes_on.set()
-    for one in threads:
-        one.join()
+    with running(take):
+        assert begun.wait(WAIT)
+        with running(lease):
+            time.sleep(0.1)
+            assert commits.take().number == 1 and not found
+            goes_on.set()
     assert found == [2, 2] and commits.take().number == 2
     leases.close()
 
@@ -280,27 +276,16 @@ def test_attributes_that_are_exchanged(kind: str) -> None:
     assert ((sent["node"] if kind == "typed" else sent)["x"] == 1).all()
 
 
-@pytest.mark.parametrize("typed", [False, True])
-def test_edge_attributes_that_are_exchanged(typed: bool) -> None:
-    kind = ("node", "to", "node")
-    one = Graph.from_edges(10, [1], [2])
-    graph: Any = HeteroGraph.from_edges({kind: ([1], [2])}, {"node": 10}) if typed else one
-    attrs = graph[kind].attrs if typed else graph.edge_attrs
-    attrs["w"] = np.zeros(1, np.float32)
+def test_edge_attributes_that_are_exchanged() -> None:
+    graph = Graph.from_edges(10, [1], [2], edge_attrs={"w": np.zeros(1, np.float32)})
     service = SampleService(graph, SamplePlan([5], edge_attrs=["w"]))
-    seeds = {"node": [2]} if typed else [2]
-    request = make_request(service.form, seeds, None, 1)
-
-    def sent() -> Any:
-        found = service.form.unpack(service.answer(request)).edge_attrs
-        return (found[kind] if typed else found)["w"]
-
-    assert (sent() == 0).all()
-    del attrs["w"]
+    request = make_request(service.form, [2], None, 1)
+    assert (service.form.unpack(service.answer(request)).edge_attrs["w"] == 0).all()
+    del graph.edge_attrs["w"]
     with pytest.raises(FileChangedError, match="the attribute 'w' of the graph"):
         service.answer(request)
-    attrs["w"] = np.ones(1, np.float32)
-    assert (sent() == 1).all()
+    graph.edge_attrs["w"] = np.ones(1, np.float32)
+    assert (service.form.unpack(service.answer(request)).edge_attrs["w"] == 1).all()
 
 
 def _write_and_close(path: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.serving import comes
+from support.processes import in_fork
+from support.threads import comes
 
 from aethergraph import DynamicGraph, Graph
 from aethergraph.remote import FeatureServer, RemoteRows, SamplePlan, SampleService
@@ -19,19 +17,6 @@ from aethergraph.remote.samples.log import AnswerLog, read_answers
 from aethergraph.remote.samples.request import make_request
 
 pytestmark = pytest.mark.forks
-
-
-def forked(work: Callable[[], bool]) -> None:
-    """Require that ``work()`` is true in a forked child."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        is_right = False
-        try:
-            is_right = work()
-        finally:
-            os._exit(int(not is_right))
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_plan_of_rows() -> None:
@@ -44,7 +29,7 @@ def test_a_plan_of_rows() -> None:
             return bool((plan.gather([3, 4], out) == table[[3, 4]]).all())
 
         with plan._lock:
-            forked(work)
+            assert in_fork(work) is True
         assert work()
 
 
@@ -58,7 +43,7 @@ def test_a_log_of_samples(tmp_path: Path) -> None:
         return True
 
     with log._lock:
-        forked(work)
+        assert in_fork(work) is True
     work()
     log.close()
     assert len(list(read_answers(tmp_path / "log"))) == 2
@@ -77,5 +62,5 @@ def test_commits(tmp_path: Path) -> None:
             return found and comes(lambda: commits._kept._taken is None)
 
         with commits._lock, commits._kept._lock:
-            forked(work)
+            assert in_fork(work) is True
         assert comes(lambda: commits._kept._taken is None and commits._kept._watcher is None)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.threads import comes
 
 from aethergraph import Graph, NeighborSampler, RandomWalker, SubgraphLoader
 from aethergraph.errors import (
-    FileChangedError,
     InvalidArgumentError,
     LayoutError,
     OutOfRangeError,
-    StorageError,
+    ServerTimeoutError,
 )
 from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
 from aethergraph.remote.graph_tables import graph_tables
 
-NODES, EDGES = 3000, 40_000
+NODES, EDGES = 5000, 60_000
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +45,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def pair(folder: Path) -> Iterator[tuple[Graph, Any, FeatureServer]]:
-    """The graph of the file, that of a server of it, and the server."""
-    with FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=0) as server:
-        yield Graph.load(folder / "graph.aeg"), open_graph(server.address), server
+class Pair(NamedTuple):
+    local: Graph
+    remote: Any
+    servers: list[FeatureServer]
+    url: str
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one server", "three shards"])
+def pair(folder: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """The graph of the file, and that of servers of its tables."""
+    tables, shards = open_tables(folder / "graph.aeg", lists=True), request.param
+    servers = [FeatureServer(tables, port=0, shard=(k, shards)).start() for k in range(shards)]
+    url = "tcp://" + ",".join(f"127.0.0.1:{one.port}" for one in servers)
+    yield Pair(Graph.load(folder / "graph.aeg"), open_graph(url), servers, url)
+    for one in servers:
+        one.close()
 
 
 def same(mine: Any, its: Any) -> None:
@@ -64,37 +74,28 @@ def same(mine: Any, its: Any) -> None:
     st.booleans(), st.booleans(), st.integers(0, 2**62),
 )  # fmt: skip
 def test_samples(
-    pair: Any, seeds: list[int], fanouts: list[int], replace: bool, disjoint: bool, key: int
+    pair: Pair, seeds: list[int], fanouts: list[int], replace: bool, disjoint: bool, key: int
 ) -> None:
     if fanouts.count(-1) + (len(seeds) > 20) > 1 or (replace and -1 in fanouts):
         fanouts = [3]
     samples = [
         NeighborSampler(one, fanouts, replace=replace, disjoint=disjoint).sample(seeds, key)
-        for one in pair[:2]
+        for one in (pair.local, pair.remote)
     ]
     same(*samples)
 
 
-@pytest.mark.parametrize("options", [{"weight_attr": "edge_weight"}, {"num_threads": 2}])
-def test_options(pair: Any, options: dict[str, Any]) -> None:
-    samplers = [NeighborSampler(one, [5, 3], **options) for one in pair[:2]]
-    for key in range(5):
-        seeds = np.random.default_rng(key).permutation(NODES)[:500]
-        same(*(one.sample(seeds, key) for one in samplers))
-
-
-def test_load_by_address(pair: Any) -> None:
+def test_load_by_address(pair: Pair) -> None:
     """Graph.load takes an address in the place of a path."""
-    local, _, server = pair
-    graph = Graph.load(server.address)
-    same(*(NeighborSampler(one, [5, 3]).sample(range(99), 4) for one in (local, graph)))
+    graph = Graph.load(pair.url)
+    same(*(NeighborSampler(one, [5, 3]).sample(range(99), 4) for one in (pair.local, graph)))
     for options in ({"storage": "uring"}, {"storage": "auto", "memory_budget": "1G"}):
         with pytest.raises(InvalidArgumentError, match="the lists stay at the server"):
-            Graph.load(server.address, **options)
+            Graph.load(pair.url, **options)
 
 
-def test_queries_and_walks(pair: Any) -> None:
-    local, remote, _ = pair
+def test_queries_and_walks(pair: Pair) -> None:
+    local, remote = pair.local, pair.remote
     assert (remote.num_nodes, remote.num_edges) == (NODES, EDGES)
     assert (remote.in_degrees() == local.in_degrees()).all()
     assert (remote.in_neighbors(7) == local.in_neighbors(7)).all()
@@ -102,11 +103,12 @@ def test_queries_and_walks(pair: Any) -> None:
     assert (remote.edge_attrs["w"].gather([5]) == local.edge_attrs["w"].gather([5])).all()
     u, v = local.edge_index()
     assert remote.has_edges(u[:50], v[:50]).all()
+    walks = [RandomWalker(one, direction="in").walk(range(50), 6, key=3) for one in (local, remote)]
+    assert (walks[0] == walks[1]).all()
 
 
-def test_lists_of_out_edges(pair: Any) -> None:
-    local, _, server = pair
-    remote = open_graph(server.address, layout="csr")
+def test_lists_of_out_edges(pair: Pair) -> None:
+    local, remote = pair.local, open_graph(pair.url, layout="csr")
     for node in (0, 7, 11):
         assert (remote.neighbors(node) == local.neighbors(node)).all()
         assert (remote.out_edges(node) == local.out_edges(node)).all()  # ids that are stored
@@ -114,72 +116,50 @@ def test_lists_of_out_edges(pair: Any) -> None:
     assert (walks[0] == walks[1]).all()
 
 
-def test_a_loader(pair: Any) -> None:
-    local, remote, _ = pair
+@pytest.mark.parametrize("options", [{"num_threads": 2}, {"drop_last": True, "mix": 2}], ids=str)
+def test_a_loader(pair: Pair, options: dict[str, Any]) -> None:
+    if "mix" in options:
+        options = {**options, "partitions": np.arange(NODES) // 100}
     loaders = [
-        SubgraphLoader(one, [5, 5], batch_size=200, shuffle=True, seed=2, num_threads=2)
-        for one in (local, remote)
+        SubgraphLoader(one, [5, 5], batch_size=200, shuffle=True, seed=2, **options)
+        for one in (pair.local, pair.remote)
     ]
     for mine, its in zip(*loaders, strict=True):
         same(mine.subgraph, its.subgraph)
-        assert (mine.x == its.x).all()
+        assert (mine.x == its.x).all() and (mine.index == its.index).all()
         assert (mine.edge_attrs["w"] == its.edge_attrs["w"]).all()
 
 
-def test_a_hop_is_few_requests(pair: Any) -> None:
-    _, remote, server = pair
-    seeds = np.arange(3000)
-    before = server.stats().requests
-    found = NeighborSampler(remote, [10]).sample(seeds, 0)
-    most = 1 + -(-len(found.edge) // 4096)  # all lists in one, and ids by 4096
-    assert len(found.edge) > 20_000 and server.stats().requests - before <= most
+def test_a_hop_is_two_questions(pair: Pair) -> None:
+    """Every shard is asked once for lists and once for ids, in requests of 4096 numbers."""
+    graph = open_graph(pair.url)
+    before = [one.stats().requests for one in pair.servers]
+    sample = NeighborSampler(graph, [10, 5]).sample(range(0, NODES, 3), 1)
+    nodes, edges = sample.num_sampled_nodes, sample.num_sampled_edges
+    assert nodes is not None and edges is not None and sum(edges) > 15_000
+    # A shard has its part of the numbers of each question.
+    least = 4096 if len(pair.servers) == 1 else 2 * 4096
+    most = sum(1 + -(-count // least) for count in (*nodes[:2], *edges))
+    for one, was in zip(pair.servers, before, strict=True):
+        assert 4 <= one.stats().requests - was <= most
 
 
-@pytest.mark.forks
-def test_copies_and_threads(pair: Any) -> None:
-    local, remote, _ = pair
-    expected = NeighborSampler(local, [5, 5]).sample(range(50), 1)
-    copy = pickle.loads(pickle.dumps(remote))
-    same(expected, NeighborSampler(copy, [5, 5]).sample(range(50), 1))
-    sampler, wrong = NeighborSampler(remote, [5, 5]), []
-
-    def sample() -> None:
-        for _ in range(20):
-            if (sampler.sample(range(50), 1).node != expected.node).any():
-                wrong.append(1)
-
-    threads = [threading.Thread(target=sample) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert not wrong
-
-
-def test_shards(pair: Any, folder: Path) -> None:
-    tables = open_tables(folder / "graph.aeg", lists=True)
-    servers = [FeatureServer(tables, port=0, shard=(k, 2)).start() for k in range(2)]
-    places = ",".join(f"127.0.0.1:{one.port}" for one in servers)
-    try:
-        remote = open_graph(f"tcp://{places}")
-        same(*(NeighborSampler(one, [5, 5]).sample(range(300), 9) for one in (pair[0], remote)))
-        assert all(one.stats().rows > 0 for one in servers)
-    finally:
-        for one in servers:
-            one.close()
-
-
-@pytest.mark.parametrize("options", [{}, {"weight_attr": "edge_weight"}])
-def test_times(pair: Any, options: dict[str, Any]) -> None:
-    seeds = np.arange(0, 200, 9)
-    at = np.linspace(0, 140, len(seeds)).astype(np.int64)
-    samplers = [
-        NeighborSampler(one, [5, 3], time_attr="edge_time", is_sorted=True, **options)
-        for one in pair[:2]
-    ]
-    found = [one.sample(seeds, 1, seed_time=at) for one in samplers]
-    same(*found)
-    assert len(found[0].edge) > 20
+def test_a_dead_server_is_a_timeout_that_names_it(pair: Pair) -> None:
+    graph = open_graph(f"{pair.url}?timeout=2")
+    sampler = NeighborSampler(graph, [5, 5])
+    before = sampler.sample(range(50), 1)
+    gone = pair.servers[-1]
+    gone.close()
+    for work in (
+        lambda: sampler.sample(range(50), 1),
+        lambda: list(SubgraphLoader(graph, [5, 5], batch_size=4000, num_threads=2)),
+        lambda: RandomWalker(graph, direction="in").walk(range(50), 6, key=3),
+    ):
+        with pytest.raises(ServerTimeoutError, match=f"{gone.address} was not reached") as error:
+            work()
+        assert isinstance(error.value, TimeoutError)
+    gone.start()  # of the same file: as good as before
+    assert comes(lambda: (sampler.sample(range(50), 1).edge == before.edge).all())
 
 
 def test_times_that_are_not_integers(folder: Path) -> None:
@@ -195,12 +175,12 @@ def test_times_that_are_not_integers(folder: Path) -> None:
         assert len(found[0].edge) > 20
 
 
-def test_weights_and_times_by_edge(pair: Any, folder: Path) -> None:
+def test_weights_and_times_by_edge(pair: Pair, folder: Path) -> None:
     """Loaders gather those of a batch, also where edges have other places in the lists."""
-    local, remote, server = pair
+    local, remote = pair.local, pair.remote
     edges = np.array([0, 7, EDGES - 1, 7])
     mine = local.value_stores("edge")
-    for there in (remote, open_graph(server.address, layout="csr"), pickle.loads(
+    for there in (remote, open_graph(pair.url, layout="csr"), pickle.loads(
         pickle.dumps(remote)
     )):  # fmt: skip
         its = there.value_stores("edge")
@@ -212,19 +192,6 @@ def test_weights_and_times_by_edge(pair: Any, folder: Path) -> None:
             its["edge_time"].gather([EDGES])
     with FeatureServer(open_tables(folder / "small.aeg", lists=True), port=0) as bare:
         assert not open_graph(bare.address).value_stores("edge")
-
-
-def test_a_server_that_is_gone(folder: Path) -> None:
-    server = FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=0).start()
-    sampler = NeighborSampler(open_graph(f"{server.address}?timeout=2"), [5, 5])
-    sampler.sample([1, 2], 0)
-    port = server.port
-    server.close()
-    with pytest.raises(StorageError, match=rf"{server.address} was not reached within 2 s"):
-        sampler.sample([1, 2], 0)
-    with FeatureServer(open_tables(folder / "floats.aeg", lists=True), port=port):
-        with pytest.raises(FileChangedError, match="has other rows"):
-            sampler.sample([1, 2], 0)
 
 
 def test_answers_that_are_wrong() -> None:
@@ -245,8 +212,9 @@ def test_answers_that_are_wrong() -> None:
             assert type(error.value).__name__ == "CorruptFileError"
 
 
-@pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
-@pytest.mark.parametrize("name", ["small", "graph"])
+@pytest.mark.parametrize(
+    ("name", "storage"), [("small", "memory"), ("small", "uring"), ("graph", "mmap")]
+)
 def test_where_the_server_has_it(folder: Path, name: str, storage: Any) -> None:
     """Compressed lists, and those that are read within a budget, are served like any."""
     budget = "64M" if storage == "uring" else None
@@ -257,27 +225,16 @@ def test_where_the_server_has_it(folder: Path, name: str, storage: Any) -> None:
         same(*(NeighborSampler(one, [7, 4]).sample(range(300), 9) for one in both))
 
 
-def test_lists_of_the_other_layout(pair: Any, folder: Path) -> None:
+def test_lists_of_the_other_layout(pair: Pair, folder: Path) -> None:
     """The error says how to open them, if the server has them; the text is not to be built on."""
-    _, remote, server = pair
-    other = rf"layout='csc'; open_graph\('{server.address}', layout='csr'\) opens it with these"
+    other = rf"layout='csc'; open_graph\('{pair.url}', layout='csr'\) opens it with these"
     with pytest.raises(LayoutError, match=other):
-        RandomWalker(remote)
+        RandomWalker(pair.remote)
     with pytest.raises(LayoutError, match=r"layout='csr'; open_graph\('.*', layout='csc'\)"):
-        NeighborSampler(open_graph(server.address, layout="csr"), [5])
+        NeighborSampler(open_graph(pair.url, layout="csr"), [5])
     with FeatureServer(open_tables(folder / "small.aeg", lists=True), port=0) as small:
         with pytest.raises(LayoutError, match="the server has no others: build the graph there"):
             RandomWalker(open_graph(small.address))
-
-
-def test_started_again(folder: Path) -> None:
-    """A server of the same file is as good as before."""
-    server = FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=0).start()
-    sampler = NeighborSampler(open_graph(server.address), [5, 5])
-    before = sampler.sample([1, 2], 0)
-    server.close()
-    with FeatureServer(open_tables(folder / "graph.aeg", lists=True), port=server.port):
-        same(before, sampler.sample([1, 2], 0))
 
 
 def test_refusals(folder: Path, x: Any) -> None:

@@ -63,27 +63,18 @@ def test_shards_of_rows_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_that_nobody_has_written(tmp_path: Path) -> None:
-    LiveFeatureTable.create(tmp_path / "t.aet", 10, 2)
-    with FeatureServer(open_tables(tmp_path / "t.aet"), port=0) as server:
-        for source in (open_source(server.address), open_source(f"shm://{tmp_path}/t.aet")):
+    """They are errors, or zeros where the server or the URL of a file says so."""
+    path = tmp_path / "t.aet"
+    LiveFeatureTable.create(path, 10, 2).put(1, [5, 6])
+    with FeatureServer(open_tables(path), port=0) as server:
+        for source in (open_source(server.address), open_source(f"shm://{path}")):
             with pytest.raises(errors.MissingRowError, match="row 3"):
                 source.gather([3])
-
-
-def test_rows_that_nobody_has_written_may_be_zero(tmp_path: Path) -> None:
-    LiveFeatureTable.create(tmp_path / "t.aet", 10, 2).put(1, [5, 6])
-    with FeatureServer(open_tables(tmp_path / "t.aet", missing="zero"), port=0) as server:
-        assert open_source(server.address).gather([1, 3]).tolist() == [[5, 6], [0, 0]]
+    with FeatureServer(open_tables(path, missing="zero"), port=0) as server:
+        for source in (open_source(server.address), open_source(f"shm://{path}?missing=zero")):
+            assert source.gather([1, 3]).tolist() == [[5, 6], [0, 0]]
     with pytest.raises(errors.InvalidArgumentError, match="missing"):
-        open_tables(tmp_path / "t.aet", missing="none")  # type: ignore[arg-type]
-
-
-def test_missing_rows_of_a_file_by_its_url(tmp_path: Path) -> None:
-    path = tmp_path / "t.aet"
-    LiveFeatureTable.create(path, 3, 2).put(1, [5, 6])
-    assert open_source(f"shm://{path}?missing=zero").gather([0, 1]).tolist() == [[0, 0], [5, 6]]
-    with pytest.raises(errors.MissingRowError):
-        open_source(f"shm://{path}").gather([0])
+        open_tables(path, missing="none")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="aethergraph serve --missing zero"):
         open_source("tcp://127.0.0.1:1/x?missing=zero")
     with pytest.raises(errors.InvalidArgumentError, match="has the option 'timeout' twice"):

@@ -7,14 +7,15 @@ import os
 import pickle
 import signal
 import socket
-import threading
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.processes import in_fork
 from support.serving import address_in, served
+from support.threads import comes, run_together, running
 
 from aethergraph import FeatureStore, Graph, LiveFeatureTable, errors
 from aethergraph.remote import (
@@ -108,6 +109,10 @@ def test_a_server_that_is_gone(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", x + 1)
     place = f"unix://{tmp_path}/s"
+
+    def serve(name: str) -> FeatureServer:
+        return FeatureServer({"x": FeatureStore.load(tmp_path / name)}, unix=tmp_path / "s")
+
     with served(tmp_path / "x.npy", "--unix", tmp_path / "s", "--name", "x") as (process, line):
         source = open_source(f"{address_in(line)}/x?timeout=2")
         patient = open_source(f"{place}/x")
@@ -117,12 +122,10 @@ def test_a_server_that_is_gone(tmp_path: Path, x: Any) -> None:
         with pytest.raises(errors.ServerTimeoutError, match="not reached within 2 s"):
             source.gather([7])
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(patient.gather([3])))
-    thread.start()
-    with served(tmp_path / "x.npy", "--unix", tmp_path / "s", "--name", "x"):
-        thread.join()
+    with running(lambda: found.append(patient.gather([3]))), serve("x.npy"):
+        assert comes(lambda: found)
         assert (found[0] == x[[3]]).all() and (source.gather([7]) == x[[7]]).all()
-    with served(tmp_path / "y.npy", "--unix", tmp_path / "s", "--name", "x"):
+    with serve("y.npy"):
         with pytest.raises(errors.FileChangedError, match="other rows than when"):
             source.gather([7])
 
@@ -145,30 +148,17 @@ def test_children_and_threads(tmp_path: Path, x: Any) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with FeatureServer(store, unix=tmp_path / "s") as server:
         source = open_source(server.address)
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0 if (source.gather([4, 2]) == x[[4, 2]]).all() else 1)
-        assert os.waitpid(pid, 0)[1] == 0
-        wrong: list[int] = []
+        assert in_fork(lambda: source.gather([4, 2]).tolist()) == x[[4, 2]].tolist()
 
         def gather(seed: int) -> None:
             rng = np.random.default_rng(seed)
             for _ in range(200):
                 ids = rng.integers(0, len(x), 100)
-                if not (source.gather(ids) == x[ids]).all():
-                    wrong.append(seed)
+                assert (source.gather(ids) == x[ids]).all()
 
-        threads = [threading.Thread(target=gather, args=(seed,)) for seed in range(4)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        assert not wrong
+        run_together(*(partial(gather, seed) for seed in range(4)))
         source.close()  # type: ignore[attr-defined]
-    until = time.monotonic() + 10
-    while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < until:
-        time.sleep(0.01)
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert comes(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 def test_a_server_that_tells_nonsense(tmp_path: Path, x: Any) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cables import FAR, Cable, plugged, run_ip
-from support.certificates import make_certificate
-from support.serving import comes, served
+from support.network import FAR, Cable, make_certificate, plugged, run_ip
+from support.serving import served
+from support.threads import comes
 
 from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, listening, open_source

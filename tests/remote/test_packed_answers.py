@@ -128,9 +128,9 @@ def change(graph: DynamicGraph, rng: Any, at: int) -> None:
         graph.update_nodes(rng.permutation(NODES)[:40], x=rng.random((40, 5), dtype=np.float32))
 
 
-@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize(
-    "options", [{}, {"time_attr": "edge_time"}, {"weight_attr": "edge_weight"}]
+    ("own", "options"),
+    [(True, {}), (False, {"time_attr": "edge_time"}), (True, {"weight_attr": "edge_weight"})],
 )
 def test_a_live_graph(tmp_path: Path, spy: _Spy, own: bool, options: dict[str, Any]) -> None:
     """Rows of a file, added ones and changed ones, as of the last commit and of earlier ones."""

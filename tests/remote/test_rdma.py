@@ -12,18 +12,28 @@ import pickle
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.live_rows import ITEMS, ROWS, rows_of, write
+from support.processes import in_fork
 from support.serving import Client, address_in, served
+from support.threads import run_together, running
 
 from aethergraph import DynamicGraph, FeatureStore, LiveFeatureTable, errors
 from aethergraph import _native as native
 from aethergraph._native import rdma
-from aethergraph.remote import FeatureServer, RemoteRows, onesided, open_source, wire
+from aethergraph.remote import (
+    FeatureServer,
+    RemoteRows,
+    onesided,
+    open_source,
+    open_tables,
+    wire,
+)
 
 pytestmark = pytest.mark.any_python
 
@@ -100,8 +110,8 @@ def test_a_row_that_is_left_torn() -> None:
         assert source.gather([6]).tolist() == [[2, 2, 2]]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int64"])
-def test_other_rows_are_copied_into_slots(dtype: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_other_rows_are_copied_into_slots(dtype: str) -> None:
     kind = "uint16" if dtype == "bfloat16" else dtype
     rows = np.random.default_rng(1).integers(0, 100, (5000, 2, 3)).astype(kind)
     store = FeatureStore.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
@@ -144,23 +154,19 @@ def test_no_torn_row_is_taken(tmp_path: Path) -> None:
     table = LiveFeatureTable.create(tmp_path / "t", ROWS, ITEMS)
     table.put_many(np.arange(ROWS), rows_of(np.arange(ROWS), 0))
     stop, wrong = threading.Event(), 0
-    writers = [threading.Thread(target=write, args=(table, k, stop)) for k in (1, 2)]
     with served(tmp_path / "t", "--tcp", "127.0.0.1:0", "--rdma") as (_, line):
         source = open_source(address_in(line).replace("tcp://", "rdma://"))
         assert isinstance(source, RemoteRows) and source.transport == "rdma"
-        for one in writers:
-            one.start()
-        try:
-            rng = np.random.default_rng(0)
-            for _ in range(READS // 1000):
-                ids = rng.integers(0, ROWS, 1000)
-                rows = source.gather(ids)
-                puts = rows[:, :1] - ids[:, None]
-                wrong += int((rows != rows[:, :1]).any(1).sum() + (puts % ROWS != 0).sum())
-        finally:
-            stop.set()
-            for one in writers:
-                one.join()
+        with running(*(partial(write, table, k, stop) for k in (1, 2))):
+            try:
+                rng = np.random.default_rng(0)
+                for _ in range(READS // 1000):
+                    ids = rng.integers(0, ROWS, 1000)
+                    rows = source.gather(ids)
+                    puts = rows[:, :1] - ids[:, None]
+                    wrong += int((rows != rows[:, :1]).any(1).sum() + (puts % ROWS != 0).sum())
+            finally:
+                stop.set()
     assert wrong == 0
 
 
@@ -179,48 +185,35 @@ def test_a_server_that_is_killed(tmp_path: Path) -> None:
         with pytest.raises(errors.ServerTimeoutError, match="not reached within 5 s"):
             for _ in range(100):
                 source.gather([3])
-    place = place.removeprefix("tcp://")
-    with served(tmp_path / "u", "--tcp", place, "--rdma"):
+    port = int(place.rpartition(":")[2])
+    with FeatureServer(open_tables(tmp_path / "u"), port=port, rdma=True):
         assert source.gather([3]).tolist() == [[2.0] * 3]
-    with served(tmp_path / "t", "--tcp", place, "--rdma", "--name", "u"):
+    with FeatureServer({"u": open_tables(tmp_path / "t")["t"]}, port=port, rdma=True):
         with pytest.raises(errors.FileChangedError, match="open them again"):
             for _ in range(100):  # until the end of the server before is seen
                 source.gather([3])
-        assert open_source(f"rdma://{place}").gather([3]).tolist() == [[1.0] * 3]
+        assert open_source(place.replace("tcp://", "rdma://")).gather([3]).tolist() == [[1.0] * 3]
 
 
 @pytest.mark.forks
 def test_a_child_connects_anew(live: tuple[LiveFeatureTable, str]) -> None:
-    source = open_source(live[1])
-    before = source.gather([1, 2])
-    pid = os.fork()
-    if pid == 0:
-        good = False
-        try:
-            good = (source.gather([1, 2]) == before).all() and source.transport == "rdma"  # type: ignore[attr-defined]
-        finally:
-            os._exit(0 if good else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert (source.gather([1, 2]) == before).all()
+    source: Any = open_source(live[1])
+    before = source.gather([1, 2]).tolist()
+    assert in_fork(lambda: (source.gather([1, 2]).tolist(), source.transport)) == (before, "rdma")
+    assert source.gather([1, 2]).tolist() == before
 
 
 def test_threads(live: tuple[LiveFeatureTable, str]) -> None:
     table, place = live
-    source, wrong = open_source(place), []
+    source = open_source(place)
 
     def gather(seed: int) -> None:
         rng = np.random.default_rng(seed)
         for _ in range(20):
             ids = rng.integers(8, 200, 300)
-            if not (source.gather(ids) == table.gather(ids)).all():
-                wrong.append(seed)
+            assert (source.gather(ids) == table.gather(ids)).all()
 
-    threads = [threading.Thread(target=gather, args=(seed,)) for seed in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert not wrong
+    run_together(*(partial(gather, seed) for seed in range(3)))
 
 
 class TestKeys:

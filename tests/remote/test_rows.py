@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.threads import WAIT, running
 
-from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, SubgraphLoader
+from aethergraph import CachedRows, DynamicGraph, FeatureStore
 from aethergraph.errors import (
     AetherError,
     ClosedError,
@@ -155,29 +156,19 @@ def test_more_tables_than_places(x: Any) -> None:
         assert server.stats().connections <= 2
 
 
-def test_rows_of_new_nodes(x: Any) -> None:
-    """Who opens them after a graph has grown has them all; who did before goes on."""
+def test_rows_of_a_live_graph(x: Any) -> None:
+    """They are those of the last commit; who opens them after it has grown has them all."""
     graph = DynamicGraph(100, 64, huge_pages=False)
     graph.node_attrs["x"] = x[:100]
     with FeatureServer(graph.node_attrs["x"], port=0) as server:
-        before = open_source(server.address)
+        before = open_source(f"{server.address}?memory_budget=1M")
+        assert before.is_live and (before.gather([3]) == x[[3]]).all()
+        graph.update_nodes([3], x=x[[50]])
         graph.add_nodes(10, x=x[100:110])
         after = open_source(server.address)
-        assert after.shape == (110, 16) and (after.gather([3, 109]) == x[[3, 109]]).all()
-        assert before.shape == (100, 16) and (before.gather([99]) == x[[99]]).all()
+        assert after.shape == (110, 16) and (after.gather([3, 109]) == x[[50, 109]]).all()
+        assert before.shape == (100, 16) and (before.gather([3, 99]) == x[[50, 99]]).all()
         assert pickle.loads(pickle.dumps(before)).shape == (110, 16)
-    graph.close()
-
-
-def test_rows_of_a_live_graph(x: Any) -> None:
-    """A server of them has those of the last commit, and says that they change."""
-    graph = DynamicGraph(100, 64, huge_pages=False)
-    graph.node_attrs["x"] = x[:100]
-    with FeatureServer(graph.node_attrs["x"], port=0) as server:
-        source = open_source(f"{server.address}?memory_budget=1M")
-        assert source.is_live and (source.gather([3]) == x[[3]]).all()
-        graph.update_nodes([3], x=x[[50]])
-        assert (source.gather([3, 4]) == x[[50, 4]]).all()
     graph.close()
 
 
@@ -193,7 +184,7 @@ class Wordless(OutOfRangeError):
     [
         (MissingRowError("gone", position=np.int64(1), value=np.int32(7)), 1, 7, ": gone$"),
         (OutOfRangeError("gone", position=[1], value="seven"), None, None, ": gone$"),  # type: ignore[arg-type]
-        (StopIteration(np.zeros(3)), None, None, "the server failed: StopIteration$"),
+        (StopIteration(np.zeros(3)), None, None, r"tcp://.*: the server failed: StopIteration$"),
         (Wordless("gone", position=1), 1, None, "the server failed: Wordless$"),
         (OutOfRangeError("\U0001f600" * 100_000), None, None, "\U0001f600 \\.\\.\\.$"),
     ],
@@ -211,74 +202,16 @@ def test_any_error_reaches_a_client(error: Exception, position: Any, value: Any,
         assert server.stats().accepted == 1  # the connection goes on
 
 
-def test_errors_of_a_source_reach_its_client(tmp_path: Path, x: Any) -> None:
-    class Failing(Changing):
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-            if self.now:
-                raise OutOfRangeError("row 7 is gone", position=2)
-            raise ZeroDivisionError("secret words")
-
-    failing = Failing()
-    with FeatureServer(failing, port=0) as server:
-        source = open_source(server.address)
-        with pytest.raises(Exception, match=r"tcp://.*: the server failed: ZeroDivisionError$"):
-            source.gather([1])
-        failing.now = 1
-        with pytest.raises(OutOfRangeError, match="row 7 is gone") as error:
-            source.gather([1])
-        assert error.value.position == 2
+def test_places_in_a_request_and_a_file_that_was_cut(tmp_path: Path, x: Any) -> None:
+    with FeatureServer(Changing(), port=0) as server:
         with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 10 is not in 0..9"):
-            source.gather([1, 10])
+            open_source(server.address).gather([1, 10])
     np.save(tmp_path / "x.npy", x)
-    store = FeatureStore.load(tmp_path / "x.npy")
-    with FeatureServer(store, port=0) as server:
+    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=0) as server:
         source = open_source(server.address)
         os.truncate(tmp_path / "x.npy", 1 << 12)
         with pytest.raises(FileChangedError):
             source.gather(np.arange(len(x)))
-
-
-def test_threads_have_connections_of_their_own(x: Any, server: FeatureServer) -> None:
-    source = RemoteRows(server.address)
-    wrong = []
-
-    def gather(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        for _ in range(50):
-            ids = rng.integers(0, len(x), rng.integers(1, 9000))
-            if not (source.gather(ids) == x[ids]).all():
-                wrong.append(seed)
-
-    threads = [threading.Thread(target=gather, args=(seed,)) for seed in range(6)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert not wrong and source.stats().connections <= 6
-
-
-@pytest.mark.forks
-def test_a_child_connects_anew(x: Any, server: FeatureServer) -> None:
-    source = RemoteRows(server.address)
-    source.gather([1])
-    children = []
-    for child in range(3):
-        pid = os.fork()
-        if pid == 0:
-            good = False
-            try:
-                for start in range(0, 4000, 100):
-                    ids = np.arange(start, start + 100) + child
-                    good = bool((source.gather(ids) == x[ids]).all())
-                    if not good:
-                        break
-            finally:
-                os._exit(0 if good and source.stats().connections == 2 else 1)
-        children.append(pid)
-    for start in range(0, 4000, 100):  # over the connection that the children had, too
-        assert (source.gather(np.arange(start, start + 100)) == x[start : start + 100]).all()
-    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
-    assert source.stats().connections == 1
 
 
 def test_copies_travel_as_urls(x: Any, server: FeatureServer) -> None:
@@ -318,7 +251,7 @@ def test_what_is_under_way_is_answered_at_the_end(
 
         def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(WAIT)
             time.sleep(0.2)
             return x[ids]
 
@@ -330,17 +263,15 @@ def test_what_is_under_way_is_answered_at_the_end(
     requests = [
         connection.begin(wire.GATHER, *wire.pack_gather(0, np.arange(k))) for k in (3, 5)
     ]  # the second waits in the socket while the first is answered
-    assert begun.wait(10)
+    assert begun.wait(WAIT)
     monkeypatch.undo()
-    closing = threading.Thread(target=server.close)
-    closing.start()
-    go_on.set()
-    for request, count in zip(requests, (3, 5), strict=True):
-        out = np.empty((count, 16), np.float32)
-        connection.end(wire.GATHER, request, wire.bytes_of(out))
-        assert (out == x[:count]).all()
-    closing.join(10)
-    assert not closing.is_alive() and server.wait(0)
+    with running(server.close):
+        go_on.set()
+        for request, count in zip(requests, (3, 5), strict=True):
+            out = np.empty((count, 16), np.float32)
+            connection.end(wire.GATHER, request, wire.bytes_of(out))
+            assert (out == x[:count]).all()
+    assert server.wait(0)
 
 
 def test_ctrl_c_during_a_gather(server: FeatureServer, x: Any) -> None:
@@ -363,21 +294,6 @@ def test_ctrl_c_during_a_gather(server: FeatureServer, x: Any) -> None:
             assert (source.gather([4, 2]) == x[[4, 2]]).all()
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-def test_a_loader_has_the_batches_of_local_rows(server: FeatureServer, x: Any) -> None:
-    rng = np.random.default_rng(3)
-    graph = Graph.from_edges(len(x), *rng.integers(0, len(x), (2, 30_000)))
-    graph.node_attrs["x"] = x
-    other = Graph.from_edges(len(x), *graph.edge_index())
-    other.node_attrs["x"] = open_source(server.address)
-    loaders = [
-        SubgraphLoader(one, [5, 5], batch_size=500, shuffle=True, seed=1, num_threads=3)
-        for one in (graph, other)
-    ]
-    for mine, its in zip(*loaders, strict=True):
-        assert mine.x is not None and its.x is not None
-        assert (mine.subgraph.node == its.subgraph.node).all() and (mine.x == its.x).all()
 
 
 def test_bad_addresses() -> None:

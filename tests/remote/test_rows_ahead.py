@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cut_connections import Relay
+from support.network import Relay
+from support.processes import in_fork
+from support.threads import run_together
 
 from aethergraph import FeatureStore, LiveFeatureTable
 from aethergraph.errors import (
@@ -180,20 +180,14 @@ def test_a_connection_that_breaks_when_a_plan_begins(table: Any) -> None:
 def test_threads_take_turns(table: Any) -> None:
     with FeatureServer(table, port=0) as server, open_source(server.address) as rows:
         lists = lists_of(*[5000] * 8)
-        plan, wrong = rows.plan(lists), []
+        plan = rows.plan(lists)
 
         def work() -> None:
             for ids in lists:
                 out = np.empty((len(ids), 40), np.float32)
-                if plan.gather_if_next(ids, out) and not (out == table[ids]).all():
-                    wrong.append(ids)
+                assert not plan.gather_if_next(ids, out) or (out == table[ids]).all()
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        assert not wrong
+        run_together(*[work] * 4)
 
 
 def test_a_child_leaves_the_connection_alone(table: Any) -> None:
@@ -201,11 +195,9 @@ def test_a_child_leaves_the_connection_alone(table: Any) -> None:
         lists = lists_of(30_000, 30_000)
         plan = rows.plan(lists)
         out = np.empty((30_000, 40), np.float32)
-        child = os.fork()
-        if child == 0:
-            right = plan.gather_if_next(lists[0], out) and (out == table[lists[0]]).all()
-            os._exit(0 if right else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_fork(
+            lambda: plan.gather_if_next(lists[0], out) and bool((out == table[lists[0]]).all())
+        )
         for ids in lists:
             assert plan.gather_if_next(ids, out) and (out == table[ids]).all()
 

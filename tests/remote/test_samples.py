@@ -8,10 +8,11 @@ import pickle
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.certificates import make_certificate
-from support.serving import Client, address_in, comes, served
+from support.network import make_certificate
+from support.serving import Client, address_in, served
+from support.threads import comes, repeating, run_together
 
 from aethergraph import (
     DynamicGraph,
@@ -185,35 +187,20 @@ def test_a_live_graph_and_its_replay(tmp_path: Path, own: bool) -> None:
     graph, log = make_live(tmp_path / "g.aegd"), tmp_path / "log"
     served = graph if own else tmp_path / "g.aegd"
     service = SampleService(served, SamplePlan([5, 4], {"time_attr": "edge_time"}))
-    stop, errors = threading.Event(), []
+    rng, numbers = np.random.default_rng(2), count(10)
 
     def write() -> None:
-        rng = np.random.default_rng(2)
-        for at in range(10, 10**6):
-            if stop.is_set():
-                return
-            change(graph, rng, at)
-            time.sleep(0.001)
+        change(graph, rng, next(numbers))
+        time.sleep(0.001)
 
     def ask(url: str, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        try:
-            with open_sampler(url, log=tmp_path / f"client-{seed}") as sampler:
-                for _ in range(15):
-                    sampler.sample(rng.integers(0, NODES, 3), [10**6] * 3)
-        except BaseException as error:
-            errors.append(error)
+        with open_sampler(url, log=tmp_path / f"client-{seed}") as sampler:
+            for _ in range(15):
+                sampler.sample(rng.integers(0, NODES, 3), [10**6] * 3)
 
-    with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
-        writer = threading.Thread(target=write)
-        askers = [threading.Thread(target=ask, args=(server.address, i)) for i in range(3)]
-        for one in (writer, *askers):
-            one.start()
-        for one in askers:
-            one.join()
-        stop.set()
-        writer.join()
-    assert not errors
+    with FeatureServer({}, samples={"g": service}, port=0, log=log) as server, repeating(write):
+        run_together(*(partial(ask, server.address, seed) for seed in range(3)))
     found = check_replay(log, tmp_path / "g.aegd")  # while it is open for writing
     assert (found.answers, found.differences) == (45, []) and found.commits > 1
     for seed in range(3):
@@ -234,15 +221,6 @@ def sampled(server: FeatureServer) -> int:
     """Ask for a sample; return its commit."""
     with open_sampler(server.address) as sampler:
         return sampler.sample([1, 2, 3], key=1).commit
-
-
-def test_a_file_that_a_snapshot_was_saved_to_is_served(tmp_path: Path) -> None:
-    with make_live(tmp_path / "g.aegd") as graph:
-        graph.save(tmp_path / "g.aeg")
-    service = SampleService(tmp_path / "g.aeg", SamplePlan([5]))
-    with FeatureServer({}, samples={"g": service}, port=0, log=tmp_path / "log") as server:
-        assert sampled(server) == 0
-    assert check_replay(tmp_path / "log", tmp_path / "g.aeg") == (1, 1, [], [])
 
 
 def test_a_snapshot_and_a_saved_file_replay_too(tmp_path: Path) -> None:
@@ -410,30 +388,34 @@ def test_the_command(tmp_path: Path) -> None:
     finally:
         writer.communicate("")
     done = run_replay(log, path)
-    assert done.returncode == 0 and "all the same, byte by byte" in done.stdout, done
+    assert done.exit_code == 0 and "all the same, byte by byte" in done.stdout, done
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines).replace('"sum":"', '"sum":"f', 1) + '{"seeds": [')
     done = run_replay(log, path)
-    assert done.returncode == 1 and "1 are others now" in done.stdout, done
+    assert done.exit_code == 1 and "1 are others now" in done.stdout, done
 
 
-def test_a_seed_that_is_none_is_found_in_its_line(tmp_path: Path) -> None:
+def test_a_file_that_a_snapshot_was_saved_to_and_a_seed_that_is_none(tmp_path: Path) -> None:
+    path, log = tmp_path / "g.aeg", tmp_path / "log"
     with make_live(tmp_path / "g.aegd") as graph:
-        graph.save(tmp_path / "g.aeg")
-    service = SampleService(tmp_path / "g.aeg", SamplePlan([5]))
-    log = tmp_path / "log"
+        graph.save(path)
+    service = SampleService(path, SamplePlan([5]))
     with FeatureServer({}, samples={"g": service}, port=0, log=log) as server:
         assert sampled(server) == 0
-    text, count = re.subn(r'"seeds": ?\[1', '"seeds": [99999', log.read_text())
-    assert count == 1
+    assert check_replay(log, path) == (1, 1, [], [])
+    text, replaced = re.subn(r'"seeds": ?\[1', '"seeds": [99999', log.read_text())
+    assert replaced == 1
     log.write_text(text)
     with pytest.raises(OutOfRangeError, match=rf"^{re.escape(str(log))}, line 2: .*99999"):
-        list(replay(log, tmp_path / "g.aeg", missing=lambda *_: None))
+        list(replay(log, path, missing=lambda *_: None))
 
 
-def run_replay(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from aethergraph.cli import main; main()", "replay"]
-    return subprocess.run([*command, *map(str, args)], capture_output=True, text=True, check=False)
+def run_replay(*args: object) -> Any:
+    """Run ``aethergraph replay`` in this process."""
+    testing = pytest.importorskip("typer.testing", reason="pip install 'aethergraph[cli]'")
+    from aethergraph.cli.app import app
+
+    return testing.CliRunner().invoke(app, ["replay", *map(str, args)])
 
 
 def test_a_directory_that_nobody_writes(tmp_path: Path) -> None:
@@ -704,10 +686,10 @@ def test_a_log_of_no_answers(tmp_path: Path, graph: Graph) -> None:
     FeatureServer({}, samples={"g": service}, port=0, log=log).close()
     assert check_replay(log, path) == (0, 0, [], [])
     done = run_replay(log, path)
-    assert done.returncode == 0 and done.stdout == "there are no answers in the log yet\n", done
+    assert done.exit_code == 0 and done.stdout == "there are no answers in the log yet\n", done
     log.write_bytes(b"")
     done = run_replay(log, path)
-    assert done.returncode == 1 and "it is empty, or" in done.stderr, done
+    assert done.exit_code == 1 and "it is empty, or" in done.stderr, done
 
 
 def test_a_log_that_is_rotated(tmp_path: Path, graph: Graph) -> None:
@@ -859,11 +841,7 @@ def test_many_begin_a_log_at_once(tmp_path: Path, graph: Graph) -> None:
                 found.add(request, 0, service.answer(request))
                 found.close()
 
-    threads = [threading.Thread(target=begin, args=(services[i % 2], i)) for i in range(6)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    run_together(*(partial(begin, services[key % 2], key) for key in range(6)))
     found = check_replay(log, path)
     assert found.answers > 0 and found.differences == []
 
@@ -903,7 +881,7 @@ def test_answers_older_than_a_merge(tmp_path: Path) -> None:
     assert len(warned) == 1 and warned[0].filename == __file__
     assert len(check_replay(log, path).missing) == 2
     result = run_replay(log, path)
-    assert result.returncode == 1 and "line 2: lsn" in result.stdout
+    assert result.exit_code == 1 and "line 2: lsn" in result.stdout
     assert "3 answers from 2 commits: 2 cannot be made again" in result.stdout
     first, *rest = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(first + rest[0] * 30 + rest[-1])
@@ -918,28 +896,15 @@ def test_answers_older_than_a_merge(tmp_path: Path) -> None:
         list(replay(log, path, missing=lambda *_: None))
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_a_sampler_that_was_closed(tmp_path: Path, graph: Graph, log: bool) -> None:
+def test_a_sampler_that_was_closed(tmp_path: Path, graph: Graph) -> None:
     """It asks nothing of the server any more."""
     service = SampleService(graph, SamplePlan([3]))
     with FeatureServer({}, samples={"g": service}, port=0) as server:
-        sampler = open_sampler(server.address, log=tmp_path / "log" if log else None)
-        sampler.sample([1])
-        for _ in range(2):
-            sampler.close()
-            with pytest.raises(ClosedError, match="was closed: open_sampler"):
-                sampler.sample([1])
-        assert server.stats().samples == 1
-
-
-def test_nothing_for_strangers(graph: Graph) -> None:
-    service = SampleService(graph, SamplePlan([3]))
-    with FeatureServer({}, samples={"g": service}, port=0, token="a secret") as server:
-        for op in (wire.PLAN, wire.SAMPLE):
-            one = Client(server.port or 0)
-            wire.send(one.socket, op, 3, bytes(8), make_request(service.form, [1], None, 1).pack())
-            with suppress(OSError):
-                assert one.reply()[1] == wire.ERROR and one.has_ended()
-        with pytest.raises(AetherError, match="asks for a token"):
-            open_sampler(server.address)
-        assert server.stats().samples == 0
+        for log in (None, tmp_path / "log"):
+            sampler = open_sampler(server.address, log=log)
+            sampler.sample([1])
+            for _ in range(2):
+                sampler.close()
+                with pytest.raises(ClosedError, match="was closed: open_sampler"):
+                    sampler.sample([1])
+        assert server.stats().samples == 2

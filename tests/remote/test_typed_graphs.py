@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.threads import run_together
 
 from aethergraph import Graph, HeteroGraph, HeteroNeighborSampler, NeighborSampler
 from aethergraph.errors import (
@@ -176,11 +176,10 @@ def test_times_of_nodes(tmp_path: Path) -> None:
         ))  # fmt: skip
 
 
-@pytest.mark.parametrize("direction", ["backward"])
-def test_lists_of_out_edges(pair: Pair, direction: Any) -> None:
+def test_lists_of_out_edges(pair: Pair) -> None:
     remote = open_graph(pair.url, layout="csr")
     both = [
-        HeteroNeighborSampler(one, [4, 3], sample_direction=direction)
+        HeteroNeighborSampler(one, [4, 3], sample_direction="backward")
         for one in (pair.local, remote)
     ]
     assert same(*(one.sample({"user": range(100)}, 2) for one in both)) > 100
@@ -201,7 +200,6 @@ def test_queries_and_attributes(pair: Pair) -> None:
     assert list(remote["person"].attrs) == []
 
 
-@pytest.mark.forks
 def test_copies_and_threads(pair: Pair) -> None:
     seeds = {"film": range(50)}
     expected = HeteroNeighborSampler(pair.local, [5, 5]).sample(seeds, 1)
@@ -211,21 +209,13 @@ def test_copies_and_threads(pair: Pair) -> None:
         assert (graph["person"].features.gather([3]) == 1).all()
         assert (graph["user"].features.gather([3]) == pair.local["user"].features[[3]]).all()
         same(expected, HeteroNeighborSampler(graph, [5, 5]).sample(seeds, 1))
-    sampler, wrong = HeteroNeighborSampler(pair.remote, [5, 5]), []
+    sampler = HeteroNeighborSampler(pair.remote, [5, 5])
 
     def sample() -> None:
         for _ in range(10):
-            try:
-                same(expected, sampler.sample(seeds, 1))
-            except BaseException as error:
-                wrong.append(error)
+            same(expected, sampler.sample(seeds, 1))
 
-    threads = [threading.Thread(target=sample) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert not wrong
+    run_together(*[sample] * 4)
 
 
 def test_a_hop_is_few_requests(pair: Pair) -> None:
@@ -288,15 +278,12 @@ def test_answers_that_are_wrong(path: Path) -> None:
     good = dict(open_tables(path, lists=True))
     types = GraphTypes.of(HeteroGraph.load(path))
 
-    def table(told: GraphTypes) -> Any:
-        return told.pack()
-
     for bad, error, words in (
         (np.frombuffer(b'{"nodes": 1}', np.uint8), FormatError, "cannot be read"),
         (np.frombuffer(b"[" * 9999, np.uint8), FormatError, "cannot be read"),
-        (table(types._replace(nodes={"user": 900})), FormatError, "contradict each other"),
-        (table(types._replace(edges={**types.edges, BY: 1001})), InvalidArgumentError, "26001"),
-        (table(types._replace(weighted=[BY])), InvalidArgumentError, "of weights has 21000 rows"),
+        (types._replace(nodes={"user": 900}).pack(), FormatError, "contradict each other"),
+        (types._replace(edges={**types.edges, BY: 1001}).pack(), InvalidArgumentError, "26001"),
+        (types._replace(weighted=[BY]).pack(), InvalidArgumentError, "of weights has 21000 rows"),
     ):
         with FeatureServer({**good, "graph/types": bad}, port=0) as server:
             with pytest.raises(error, match=words):
@@ -325,9 +312,8 @@ def test_a_server_that_is_gone(path: Path, tmp_path: Path) -> None:
             sampler.sample({"film": [1, 2]}, 0)
 
 
-@pytest.mark.parametrize("storage", ["memory", "uring"])
-def test_where_the_server_has_it(path: Path, storage: Any) -> None:
-    budget = "64M" if storage == "uring" else None
+@pytest.mark.parametrize(("storage", "budget"), [("memory", None), ("uring", "64M")])
+def test_where_the_server_has_it(path: Path, storage: Any, budget: str | None) -> None:
     graph = HeteroGraph.load(path, storage=storage, memory_budget=budget)
     with FeatureServer(graph_tables(graph), port=0) as server:
         both = HeteroGraph.load(path), HeteroGraph.load(server.address)

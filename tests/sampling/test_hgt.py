@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import Ids, assert_same_subgraph, chi_square, examples, hetero_graphs
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import HeteroGraph, HeteroSubgraph, HGTSampler, errors
 from aethergraph.testing import oracle
@@ -177,7 +177,7 @@ def test_files_pickles_and_threads(tmp_path: Path) -> None:
             for key in range(first, 16, 4):
                 assert_same_subgraph(other.sample(seeds, key), wanted[key])
 
-        run_together(work, range(4))
+        run_with_each(work, range(4))
     again = HGTSampler(graph, [30, 20], max_neighbors=9, seed=4).sample(seeds)
     # the first key of seed 4
     assert_same_subgraph(pickle.loads(pickle.dumps(mapped)).sample(seeds), again)

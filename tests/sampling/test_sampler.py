@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.graphs import make_graph
 from support.strategies import Ids, assert_same_subgraph, chi_square, edge_lists, examples
-from support.threads import run_together
+from support.threads import run_with_each
 
 from aethergraph import Graph, NeighborSampler, set_num_threads
 from aethergraph import _native as native
@@ -163,7 +163,7 @@ def test_many_threads_may_share_a_sampler(graph: Graph) -> None:
         for k in [*range(40)] * 2:
             assert_same_subgraph(sampler.sample([k % 200, 3], key=k), expected[k])
 
-    run_together(work, range(8))
+    run_with_each(work, range(8))
     assert isinstance(sampler.engine, NativeEngine) and sampler.engine.num_idle <= 9
     assert sampler.scratch_memory > 0
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.containers import damage_section, section_of
 from support.strategies import assert_same_subgraph, examples
-from support.threads import run_together
+from support.threads import run_with_each
 
 import aethergraph as ag
 from aethergraph import _native as native
@@ -136,7 +136,7 @@ def test_threads_walk_over_one_graph(path: Path) -> None:
         expected = RandomWalker(memory).walk(starts, 5, key=key)
         np.testing.assert_array_equal(walker.walk(starts, 5, key=key), expected)
 
-    run_together(work, range(8))
+    run_with_each(work, range(8))
 
 
 def test_damaged_ids_are_named(path: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support.containers import damage_section
 from support.strategies import assert_same_subgraph
-from support.threads import run_together
+from support.threads import run_with_each
 
 import aethergraph as ag
 from aethergraph import _native as native
@@ -97,7 +97,7 @@ def test_threads_share_a_graph(path: Path) -> None:
             found = sampler.sample(np.arange(30), key=key)
             assert_same_subgraph(found, expected.sample(np.arange(30), key=key))
 
-    run_together(work, [0, 100, 200, 300])
+    run_with_each(work, [0, 100, 200, 300])
 
 
 # ---- pickles, forks, files ----------------------------------------------------------------------

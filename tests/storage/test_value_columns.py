@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.threads import run_together
+from support.threads import run_with_each
 
 import aethergraph as ag
 from aethergraph import errors
@@ -186,7 +186,7 @@ def test_threads_share_columns(path: Path, budget: str) -> None:
             for name in VALUES:
                 np.testing.assert_array_equal(stores[name].gather(ids), expected[name].gather(ids))
 
-    run_together(work, [0, 100, 200, 300])
+    run_with_each(work, [0, 100, 200, 300])
 
 
 # ---- loaders -----------------------------------------------------------------------------------

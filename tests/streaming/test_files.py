@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -12,17 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.ingesting import edges
+from support.ingesting import edges, letters, opened, small, wait_for_edges
+from support.threads import WAIT, comes, run_together
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, Schema
 
-WAIT = 60
 JSON = Schema.json(src="u", dst="v")
-
-
-def small() -> DynamicGraph:
-    return DynamicGraph(10_000, 64, order="time", layout="csc", huge_pages=False)
 
 
 def line(u: int, v: int) -> str:
@@ -48,32 +43,13 @@ def test_a_file_that_grows_by_pieces_of_lines(tmp_path: Path) -> None:
                 at += size
                 time.sleep(0.001)
 
-    writer = threading.Thread(target=write)
     with Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
-        writer.start()
-        writer.join()
+        run_together(write)
         ingestor.drain(WAIT)
     assert ends(graph) == list(range(2000))
 
 
-def test_an_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
-    path, graph = tmp_path / "e.jsonl", small()
-    path.write_text(line(1, 1) + line(1, 22)[:-3])
-    source = FileSource(path, JSON, interval=0.001)
-    source.open({})
-    (found,) = source.poll(1) or ()
-    assert found.columns["dst"].tolist() == [1] and source.poll(0.01) == []
-    with open(path, "a") as file:
-        file.write(line(1, 22)[-3:])
-    (found,) = source.poll(1) or ()
-    assert found.columns["dst"].tolist() == [22]
-    source.close()
-    path.write_text(line(1, 1) + line(1, 22)[:-1])  # complete: the last line needs no end
-    Ingestor(graph, FileSource(path, JSON, follow=False, growing=False)).run()
-    assert ends(graph) == [1, 22]
-
-
-def test_nobody_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
+def test_an_unfinished_line_waits_for_its_end_and_nobody_for_it(tmp_path: Path) -> None:
     path, graph = tmp_path / "e.jsonl", small()
     path.write_text(line(1, 1) + line(1, 22)[:-3])
     with Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
@@ -83,6 +59,9 @@ def test_nobody_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
             file.write(line(1, 22)[-3:])
         ingestor.drain(WAIT)
         assert ends(graph) == [1, 22]
+    path.write_text(line(1, 1) + line(1, 22)[:-1])  # complete: the last line needs no end
+    Ingestor(graph, FileSource(path, JSON, name="n", follow=False, growing=False)).run()
+    assert ends(graph) == [1, 1, 22, 22]
 
 
 def test_a_folder_that_fills_by_renaming(tmp_path: Path) -> None:
@@ -95,10 +74,7 @@ def test_a_folder_that_fills_by_renaming(tmp_path: Path) -> None:
             (tmp_path / f"_{name}.jsonl").write_text("in work")
             unfinished.rename(tmp_path / f"{name}.jsonl")
             time.sleep(0.01)
-        until = time.monotonic() + WAIT
-        while graph.num_edges < 40 and time.monotonic() < until:
-            ingestor.check()
-            time.sleep(0.01)
+        wait_for_edges(ingestor, 40)
     assert ends(graph) == list(range(40)) and len(graph.offsets(tmp_path.name)) == 4
     os.unlink(tmp_path / "a.jsonl")  # what was read may go
     (tmp_path / "e.jsonl").write_text(line(1, 100))
@@ -118,12 +94,10 @@ def test_folders_in_the_folder(tmp_path: Path) -> None:
     (folder / "linked").symlink_to(other)
     Ingestor(graph, FileSource(folder, JSON, follow=False)).run()
     assert ends(graph) == [0, 1, 4] and len(graph.offsets("in")) == 3
-    source = FileSource(folder, JSON, name="errors", follow=False)
-    source.open({})
-    assert sorted(source.describe(one) for one in source.lag()) == [
-        "file a", "file day=1/a", "file day=2/hour=3/a",
-    ]  # fmt: skip
-    source.close()
+    with opened(FileSource(folder, JSON, name="errors", follow=False)) as source:
+        assert sorted(source.describe(one) for one in source.lag()) == [
+            "file a", "file day=1/a", "file day=2/hour=3/a",
+        ]  # fmt: skip
 
 
 def test_files_may_only_grow(tmp_path: Path) -> None:
@@ -133,14 +107,12 @@ def test_files_may_only_grow(tmp_path: Path) -> None:
     path.write_text(line(1, 1))
     with pytest.raises(errors.SourceError, match="bytes were read of it, and now it has"):
         Ingestor(graph, FileSource(path, JSON, follow=False)).run()
-    source = FileSource(path, JSON, name="other", interval=0.001)
-    source.open({})
-    source.poll(1)
-    (tmp_path / "new").write_text(line(1, 3))
-    (tmp_path / "new").rename(path)
-    with pytest.raises(errors.SourceError, match="replaced by another file"):
-        source.poll(5)
-    source.close()
+    with opened(FileSource(path, JSON, name="other", interval=0.001)) as source:
+        source.poll(1)
+        (tmp_path / "new").write_text(line(1, 3))
+        (tmp_path / "new").rename(path)
+        with pytest.raises(errors.SourceError, match="replaced by another file"):
+            source.poll(5)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -191,7 +163,7 @@ def test_a_bad_row_of_parquet_is_shown(tmp_path: Path) -> None:
     graph = small()
     source = FileSource(tmp_path / "e.parquet", Schema.arrow(src="u", dst="v"), follow=False)
     Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
-    found = [json.loads(text) for text in (tmp_path / "bad").read_text().splitlines()]
+    found = letters(tmp_path / "bad")
     assert [(one["offset"], one["reason"].split(" = ")[0]) for one in found] == [
         (1, "u (src) is missing"), (2, "v (dst)"),
     ]  # fmt: skip
@@ -223,7 +195,7 @@ def test_structs_that_are_cut_off(tmp_path: Path) -> None:
         Ingestor(graph, FileSource(tmp_path / "e.bin", schema, follow=False, growing=False)).run()
 
 
-@pytest.mark.parametrize("size", [1, 7, 100])
+@pytest.mark.parametrize("size", [1, 7])
 def test_blocks_of_any_size(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aethergraph.streaming.files._BYTES", size)
     (tmp_path / "e.csv").write_text("u,v\n" + "".join(f"1,{v}\n\n" for v in range(200)))
@@ -247,7 +219,7 @@ def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: s
     }  # fmt: skip
     content = contents[form]
     for at in range(1, len(content), 1 if form != "json" else 3):
-        path, graph = tmp_path / f"{at}", DynamicGraph(100, 8, order="time", huge_pages=False)
+        path, graph = tmp_path / f"{at}", small(100)
         for part in (content[:at], content):
             path.write_bytes(part)
             with warnings.catch_warnings():
@@ -255,12 +227,11 @@ def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: s
                 Ingestor(graph, FileSource(path, schemas[form], follow=False)).run()
         assert edges(graph) == [(1, 2), (1, 23), (4, 5)], at
     path.write_bytes(content[:-1])
-    with pytest.warns(UserWarning, match="bytes at its end are left"):
-        Ingestor(
-            DynamicGraph(100, 8, huge_pages=False), FileSource(path, schemas[form], follow=False)
-        ).run()
+    words = "bytes at its end are left.*or give growing=False if the file is complete"
+    with pytest.warns(UserWarning, match=words):
+        Ingestor(small(100), FileSource(path, schemas[form], follow=False)).run()
     if form != "struct":
-        whole = DynamicGraph(100, 8, huge_pages=False)
+        whole = small(100)
         Ingestor(whole, FileSource(path, schemas[form], follow=False, growing=False)).run()
         assert whole.num_edges == 3
 
@@ -268,7 +239,7 @@ def test_a_record_without_its_end_waits_for_the_next_run(tmp_path: Path, form: s
 def test_a_line_break_in_quotes_ends_the_record(tmp_path: Path) -> None:
     """A CSV record is a line of the file; of a message of Kafka it is all."""
     (tmp_path / "e.csv").write_bytes(b'u,v,note\n1,2,"one line"\n3,4,"two\nlines"\n5,6,end\n')
-    schema, graph = Schema.csv(src="u", dst="v"), DynamicGraph(100, 8, huge_pages=False)
+    schema, graph = Schema.csv(src="u", dst="v"), small(100)
     source = FileSource(tmp_path / "e.csv", schema, follow=False)
     stats = Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
     assert (stats.edges, stats.bad) == (2, 2) and edges(graph) == [(1, 2), (5, 6)]
@@ -280,12 +251,12 @@ def test_a_line_break_in_quotes_ends_the_record(tmp_path: Path) -> None:
 def test_a_csv_of_a_spreadsheet(tmp_path: Path) -> None:
     path, schema = tmp_path / "e.csv", Schema.csv(src="u", dst="v")
     path.write_bytes(b"\xef\xbb\xbfu,v\r\n1,2\r\n")
-    graph = DynamicGraph(100, 8, huge_pages=False)
+    graph = small(100)
     Ingestor(graph, FileSource(path, schema, follow=False)).run()
     assert edges(graph) == [(1, 2)]
     path.write_bytes(b"u,v,u\n1,2,3\n")
     with pytest.raises(errors.FormatError, match="several columns 'u'"):
-        Ingestor(DynamicGraph(9, 8), FileSource(path, schema, name="n", follow=False)).run()
+        Ingestor(small(9), FileSource(path, schema, name="n", follow=False)).run()
 
 
 @pytest.mark.parametrize(
@@ -304,8 +275,10 @@ def test_empty_lines_before_the_names_of_columns(tmp_path: Path, text: bytes) ->
     assert edges(graph) == [(1, 2)] and list(graph.offsets("e.csv").values()) == [len(text)]
 
 
-@pytest.mark.parametrize("growing", [False, True])
-@pytest.mark.parametrize("text", ["", "\n\n", "u,v", "u,v\n"])
+@pytest.mark.parametrize(
+    ("text", "growing"),
+    [("", True), ("\n\n", False), ("u,v", True), ("u,v", False), ("u,v\n", True)],
+)
 def test_csv_without_records(tmp_path: Path, text: str, growing: bool) -> None:
     path, graph = tmp_path / "e.csv", small()
     path.write_text(text)
@@ -338,20 +311,11 @@ def test_the_mark_of_a_file_is_there_after_a_commit_that_was_tried_again(
     assert len(graph.offsets("e.jsonl#mark")) == 1
 
 
-def test_the_last_line_is_read_as_the_warning_says(tmp_path: Path) -> None:
-    path, graph = tmp_path / "e.jsonl", small()
-    path.write_text(line(1, 1) + line(1, 2)[:-1])
-    with pytest.warns(UserWarning, match="or give growing=False if the file is complete"):
-        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
-    Ingestor(graph, FileSource(path, JSON, follow=False, growing=False)).run()
-    assert ends(graph) == [1, 2]
-
-
 def test_cuts_need_records_that_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     path.touch()
     with pytest.raises(errors.InvalidArgumentError, match="cut= needs records that are numbered"):
-        Ingestor(DynamicGraph(9, 8), FileSource(path, JSON), cut=10)
+        Ingestor(small(9), FileSource(path, JSON), cut=10)
 
 
 def parquet(path: Path, count: int) -> None:
@@ -386,10 +350,7 @@ def test_a_file_that_comes_after_the_first_cut_is_refused(tmp_path: Path) -> Non
     parquet(tmp_path / ".b", 25)
     (tmp_path / ".b").rename(tmp_path / "b.parquet")
     with pytest.raises(errors.SourceError, match="was added, which others may see"):
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until:
-            ingestor.check()
-            time.sleep(0.01)
+        comes(ingestor.check)
 
 
 def test_a_file_that_comes_again_after_cuts_without_it_is_refused(tmp_path: Path) -> None:
@@ -409,11 +370,8 @@ def test_a_file_that_comes_again_after_cuts_without_it_is_refused(tmp_path: Path
     ingestor.drain(WAIT)
     assert graph.offsets("f") == dict(zip(parts, (30, 100), strict=True))
     away.rename(path)
-    until = time.monotonic() + WAIT
     with pytest.raises(errors.SourceError, match=r"f, file a.parquet was not there at first"):
-        while time.monotonic() < until:
-            ingestor.check()
-            time.sleep(0.01)
+        comes(ingestor.check)
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import WAIT, comes
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import BadRecord, Ingestor, MemorySource
 from aethergraph.streaming.dead_letter import DeadLetters
-
-WAIT = 60
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert holds()
-
-
-class Cut(MemorySource):
-    """Source whose other end may be away."""
-
-    stalled: str | None = None
 
 
 class Unclosed(MemorySource):
@@ -39,12 +25,12 @@ class Unclosed(MemorySource):
 
 def test_drain_waits_while_the_other_end_is_away() -> None:
     """Nobody knows then which records are there now."""
-    source = Cut("s")
+    source: Any = MemorySource("s")
     source.append(src=[1], dst=[2])
     with Ingestor(DynamicGraph(10, 8, huge_pages=False), source) as ingestor:
         ingestor.drain(WAIT)
         source.stalled = "no broker answers"
-        until(lambda: ingestor.stats().state == "stalled")
+        assert comes(lambda: ingestor.stats().state == "stalled")
         with pytest.raises(TimeoutError, match=r"left after 0.5 s \(stalled, no broker answers\)"):
             ingestor.drain(0.5)
         source.stalled = None
@@ -64,7 +50,7 @@ def test_a_source_that_cannot_be_closed_leaves_nothing_else_open(tmp_path: Path)
 # ---- full ----------------------------------------------------------------------------------------
 
 
-def full(*, with_cut: bool = False) -> tuple[DynamicGraph, Ingestor]:
+def full(*, with_cut: bool) -> tuple[DynamicGraph, Ingestor]:
     """Return an ingestor that waits for memory: edges do not fit, deletions behind them would."""
     count = 200_000
     graph = DynamicGraph(1000, 1, order="time", huge_pages=False)
@@ -74,24 +60,19 @@ def full(*, with_cut: bool = False) -> tuple[DynamicGraph, Ingestor]:
     source.end()
     cut = count if with_cut else None
     ingestor = Ingestor(graph, source, batch=10**7, linger="100s", cut=cut).start()
-    until(lambda: ingestor.stats().state == "full")
+    assert comes(lambda: ingestor.stats().state == "full")
     return graph, ingestor
 
 
-def test_one_that_is_stopped_while_it_is_full_has_not_ended() -> None:
-    graph, ingestor = full()
+@pytest.mark.parametrize("with_cut", [False, True])
+def test_one_that_is_stopped_while_it_is_full_has_not_ended(with_cut: bool) -> None:
+    """Nothing behind what did not fit is committed, be it a cut."""
+    graph, ingestor = full(with_cut=with_cut)
     ingestor.stop()
     assert ingestor.stats().state == "stopped" and "arena" in str(ingestor.stats().reason)
     assert graph.offsets("s") == {} and graph.num_edges == 0
     with pytest.raises(errors.ClosedError, match="was stopped, records may be left"):
         ingestor.drain(WAIT)
-
-
-def test_no_cut_behind_one_that_did_not_fit_is_committed() -> None:
-    graph, ingestor = full(with_cut=True)
-    ingestor.stop()
-    assert ingestor.stats().state == "stopped"
-    assert graph.offsets("s") == {} and graph.num_edges == 0
 
 
 def rows_of_nodes() -> tuple[DynamicGraph, MemorySource]:
@@ -109,7 +90,7 @@ def test_rows_of_nodes_wait_for_room() -> None:
     graph, source = rows_of_nodes()
     held = graph.snapshot()
     ingestor = Ingestor(graph, source, batch=1000).start()
-    until(lambda: ingestor.stats().state in ("full", "failed"))
+    assert comes(lambda: ingestor.stats().state in ("full", "failed"))
     assert "more versions of rows: release snapshots" in str(ingestor.stats().reason)
     held.close()
     ingestor.drain(WAIT)
@@ -132,10 +113,10 @@ def test_a_snapshot_of_a_cut_far_behind_those_that_are_kept() -> None:
     graph, source = DynamicGraph(10, 8, order="time", huge_pages=False), MemorySource("s")
     source.append(src=np.arange(1000) % 10, dst=np.arange(1000) % 10)
     with Ingestor(graph, source, cut=100, keep=2) as ingestor:
-        until(lambda: len(ingestor._kept) > 2)
+        assert comes(lambda: len(ingestor._kept) > 2)
         ingestor.drain(WAIT)
         assert ingestor.offsets[0] < 900
-        until(lambda: "until snapshot(at=) is asked" in str(ingestor.stats().reason))
+        assert comes(lambda: "until snapshot(at=) is asked" in str(ingestor.stats().reason))
         with ingestor.snapshot({0: 900}, WAIT) as now:
             assert now.num_edges == 900
         ingestor.drain(WAIT)
@@ -186,7 +167,7 @@ def test_bad_records_alone_are_waited_with_and_said(tmp_path: Path) -> None:
     source.append(src=[1, 2], dst=[99, 99])
     with Ingestor(graph, source, dead_letter=tmp_path / "bad") as ingestor:
         # A step begins without a reason: it may not be there at a look.
-        until(lambda: "2 records, and none fits" in str(ingestor.stats().reason))
+        assert comes(lambda: "2 records, and none fits" in str(ingestor.stats().reason))
         asked = 0
         with pytest.raises(TimeoutError, match="records are left after 1 s"):
             ingestor.drain(1)

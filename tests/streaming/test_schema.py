@@ -14,13 +14,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.ingesting import opened
+from support.strategies import examples
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema
 from aethergraph.streaming.changes import Target
-from aethergraph.streaming.decode import Decoder, JsonDecoder
+from aethergraph.streaming.decode import (
+    CsvDecoder,
+    Decoder,
+    JsonDecoder,
+    arrow_column,
+    arrow_columns,
+    arrow_row,
+)
 
 pa = pytest.importorskip("pyarrow")
 
@@ -65,9 +74,11 @@ def read(schema: Schema, payloads: Sequence[bytes], into: Target | None = None) 
     return rows, {one.offset: one.reason for one in bad}
 
 
-@pytest.fixture
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JsonDecoder, "_decode_all", Decoder._decode_all)
+def read_one_by_one(decoder: Any, *args: Any) -> Any:
+    """Return what becomes of payloads without what decodes all of them at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoder, "_decode_all", Decoder._decode_all)
+        return read(*args)
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -100,19 +111,14 @@ texts = st.one_of(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@examples(120)
 @given(given_texts=st.lists(texts, max_size=6), clean=st.lists(good, max_size=6))
 def test_json_at_once_is_json_one_by_one(given_texts: list[str], clean: list[Any]) -> None:
     schema, into = Schema.json(**FIELDS), target()
     for lines in (given_texts, [json.dumps(one) for one in clean]):
         payloads = [line.encode("latin-1") for line in lines]
         at_once = read(schema, payloads, into)
-        all_of_them = JsonDecoder._decode_all
-        JsonDecoder._decode_all = Decoder._decode_all  # type: ignore
-        try:
-            slowly = read(schema, payloads, into)
-        finally:
-            JsonDecoder._decode_all = all_of_them  # type: ignore
+        slowly = read_one_by_one(JsonDecoder, schema, payloads, into)
         assert at_once == slowly
     expected = [
         (n, d["u"], d["v"], 10**6 * d["t"], float(np.float32(d["w"])), False, d["a"], d["r"])
@@ -145,7 +151,7 @@ def test_deep_json_is_a_bad_record(field: str, begin: bytes, end: bytes) -> None
     schema = Schema.json(src="u", dst="v")
     into = target(edge_time=None, edge_weight=None, edge_attrs=None)
     clean = b'{"u": 1, "v": 2}'
-    for levels in (450, 200_000):
+    for levels in (450, 100_000):
         deep = begin * levels + b"1" + end * levels
         line = b'{"v": 2, "%s": %s}' % (field.encode(), deep)
         if field != "u":
@@ -306,7 +312,7 @@ moments = st.one_of(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=100)
+@examples(60)
 @given(
     times=st.lists(moments, min_size=1, max_size=6),
     unit=st.sampled_from([None, "s", "ms", "ns"]),
@@ -355,7 +361,7 @@ def test_texts_and_numbers_are_times_beside_each_other() -> None:
 # ---- CSV -----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=200)
+@examples(80)
 @given(
     lines=st.lists(
         st.tuples(
@@ -369,18 +375,11 @@ def test_texts_and_numbers_are_times_beside_each_other() -> None:
     )
 )  # fmt: skip
 def test_csv_at_once_is_csv_one_by_one(lines: list[str]) -> None:
-    from aethergraph.streaming.decode import CsvDecoder
-
     schema = Schema.csv(columns=["u", "v", "w"], src="u", dst="v", weight="w")
     into = target(edge_time=None, edge_attrs=None)
     payloads = [line.encode() for line in lines]
     at_once = read(schema, payloads, into)
-    all_of_them = CsvDecoder._decode_all
-    CsvDecoder._decode_all = Decoder._decode_all  # type: ignore
-    try:
-        slowly = read(schema, payloads, into)
-    finally:
-        CsvDecoder._decode_all = all_of_them  # type: ignore
+    slowly = read_one_by_one(CsvDecoder, schema, payloads, into)
     assert (at_once[0], set(at_once[1])) == (slowly[0], set(slowly[1]))
 
 
@@ -522,13 +521,11 @@ def test_times_that_no_datetime_can_be(form: str, tmp_path: Any) -> None:
         path = tmp_path / "e.arrow"
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table)
-        source = FileSource(path, Schema.arrow(**fields))
-        source.open({})
-        (records,) = source.poll(1) or ()
+        with opened(FileSource(path, Schema.arrow(**fields))) as source:
+            (records,) = source.poll(1) or ()
         changes, letters = into.check(records)
         assert [one.times.tolist() for one in changes if one.times is not None] == [[7]]
         bad = {one.offset: one.reason for one in letters}
-        source.close()
     assert bad[0] == f"t (time) = {2**64 - 1} is no time" and f"{2**63} is no time" in bad[1]
 
 
@@ -587,8 +584,6 @@ def test_arrow_of_many_rows_to_a_record() -> None:
     ],
 )
 def test_columns_of_arrow(values: Any, expected: Any) -> None:
-    from aethergraph.streaming.decode import arrow_column
-
     assert arrow_column(values).tolist() == expected
 
 
@@ -596,8 +591,6 @@ FAR = pa.array([0, 2**62]).cast(pa.timestamp("us"))
 
 
 def test_fields_of_structures_of_arrow() -> None:
-    from aethergraph.streaming.decode import arrow_columns
-
     inner = pa.StructArray.from_arrays(
         [FAR, pa.array([1, 2])], ["t", "n"], mask=pa.array([False, True])
     )
@@ -614,8 +607,6 @@ def test_fields_of_structures_of_arrow() -> None:
 
 
 def test_rows_of_arrow_whose_values_python_has_not() -> None:
-    from aethergraph.streaming.decode import arrow_row
-
     structs = pa.StructArray.from_arrays([FAR, pa.array([1, 2])], ["t", "n"])
     days = pa.array([0, 10**9], pa.int32()).cast(pa.date32())
     columns = {
@@ -658,8 +649,6 @@ def test_bad_schemas(options: Any, message: str) -> None:
 
 
 def test_the_graph_is_asked_before_anything_is_read(tmp_path: Any) -> None:
-    from aethergraph.streaming import FileSource
-
     (tmp_path / "e").write_text("")
     graph = DynamicGraph(10, 8, **OPTIONS)
     source = FileSource(tmp_path / "e", Schema.json(src="u", dst="v"))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import errno
-import json
 import os
 import random
 import signal
 import socket
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.ingesting import letters, opened
+from support.threads import comes
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import Ingestor, Schema, UdpSource, pack_datagram, udp
@@ -62,23 +64,16 @@ def test_features_by_datagrams() -> None:
             rows["node"], rows["x"] = np.arange(100), sequence
             send(source, pack_datagram(7, sequence, rows))
             time.sleep(0.001)
-        until = time.monotonic() + 20
-        while graph.offsets("features").get(7, 0) < 50 and time.monotonic() < until:
-            ingestor.check()
-            time.sleep(0.01)
+        assert comes(lambda: ingestor.check() or graph.offsets("features").get(7, 0) == 50)
     assert (graph.features.gather(range(100)) == 49).all()
     assert source.lost == {} and source.dropped == 0
 
 
 def test_lost_late_and_doubled() -> None:
-    source = UdpSource("e", EDGES)
-    source.open({1: 5})
-    try:
+    with opened(UdpSource("e", EDGES), {1: 5}) as source:
         send(source, *(edges(1, n) for n in (4, 5, 5, 8, 6, 9)), edges(2, 2))
         assert read(source) == [(1, n, [n] * 3) for n in (5, 8, 9)] + [(2, 2, [2] * 3)]
         assert source.lost == {1: 2, 2: 2} and source.dropped == 3
-    finally:
-        source.close()
 
 
 def test_what_is_damaged_is_dropped() -> None:
@@ -89,30 +84,22 @@ def test_what_is_damaged_is_dropped() -> None:
         one = bytearray(good)
         one[rng.randrange(len(one))] ^= 1 << rng.randrange(8)
         bad.append(bytes(one))
-    source = UdpSource("e", EDGES)
-    source.open({})
-    try:
+    with opened(UdpSource("e", EDGES)) as source:
         for at in range(0, len(bad), 50):
             send(source, *bad[at : at + 50])
             assert read(source, 0.05) == []
         send(source, good)
         assert read(source) == [(3, 0, [0] * 20)]
         assert source.dropped == len(bad)
-    finally:
-        source.close()
 
 
 def test_a_paused_stream_is_kept_back() -> None:
-    source = UdpSource("e", EDGES)
-    source.open({})
-    try:
+    with opened(UdpSource("e", EDGES)) as source:
         source.pause([1])
         send(source, edges(1, 0), edges(2, 0), edges(1, 1))
         assert read(source) == [(2, 0, [0] * 3)]
         source.pause([])
         assert read(source) == [(1, 0, [0] * 3), (1, 1, [1] * 3)]
-    finally:
-        source.close()
 
 
 def test_a_letter_has_the_row_that_is_wrong(tmp_path: Path) -> None:
@@ -123,55 +110,39 @@ def test_a_letter_has_the_row_that_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "bad"
     with Ingestor(graph, source, dead_letter=path, max_time=100, max_bad=9) as ingestor:
         send(source, pack_datagram(0, 0, rows))
-        until = time.monotonic() + 20
-        while ingestor.stats().records < 4 and time.monotonic() < until:
-            ingestor.check()
-            time.sleep(0.01)
-    found = {}
-    for text in path.read_text().splitlines():
-        letter = json.loads(text)
-        found[letter["reason"]] = base64.b64decode(letter["record"])
+        assert comes(lambda: ingestor.check() or ingestor.stats().records == 4)
+    found = {one["reason"]: base64.b64decode(one["record"]) for one in letters(path)}
     assert found["t (time) = 5000 is after max_time = 100"] == rows[2].tobytes()
     assert len(found) == 2 and rows[1].tobytes() in found.values()
 
 
 def test_many_at_once_and_large_ones() -> None:
-    source = UdpSource("e", EDGES)
-    source.open({})
-    try:
+    with opened(UdpSource("e", EDGES)) as source:
         for sequence in range(0, 1000, 50):
             send(source, *(edges(0, n, 1) for n in range(sequence, sequence + 50)))
             assert [n for _, n, _ in read(source, 0.03)] == list(range(sequence, sequence + 50))
         send(source, edges(0, 1000, 8000))
         assert len(read(source)[0][2]) == 8000
-    finally:
-        source.close()
 
 
 @pytest.mark.forks
 def test_children_do_not_keep_the_port() -> None:
-    source = UdpSource("e", EDGES)
-    source.open({})
-    port = source.port
-    child = os.fork()
-    if not child:
-        time.sleep(60)
-        os._exit(0)
-    try:
+    with opened(UdpSource("e", EDGES)) as source:
+        port = source.port
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
         send(source, edges(0, 0))
         assert len(read(source)) == 1
-        source.close()
-        # The child may not have come so far yet.
-        again = UdpSource("e", EDGES, port=port)
-        until = time.monotonic() + 20
-        while True:
-            try:
-                again.open({})
-                break
-            except errors.SourceError:
-                assert time.monotonic() < until
-                time.sleep(0.01)
-        again.close()
+
+    def can_be_opened() -> bool:  # the child may not have come so far yet
+        with suppress(errors.SourceError), opened(UdpSource("e", EDGES, port=port)):
+            return True
+        return False
+
+    try:
+        assert comes(can_be_opened)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.ingesting import letters, small
 
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import FileSource, Ingestor, MemorySource, Schema
@@ -20,19 +21,13 @@ SECONDS = int(NOW.timestamp())
 
 
 def timed(edge_time: str = "datetime64[s]", **options: Any) -> DynamicGraph:
-    return DynamicGraph(
-        100, 8, order="time", layout="csc", edge_time=edge_time, huge_pages=False, **options
-    )
+    return small(100, edge_time=edge_time, **options)
 
 
 def lines(path: Path, times: list[Any]) -> FileSource:
     path.write_text("".join(json.dumps({"u": 1, "v": 2, "ts": one}) + "\n" for one in times))
     schema = Schema.json(src="u", dst="v", time="ts", time_unit="s")
     return FileSource(path, schema, follow=False)
-
-
-def letters(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("sort", ["text", "milliseconds", "nanoseconds", "the day after tomorrow"])

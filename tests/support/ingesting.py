@@ -1,21 +1,62 @@
-"""Live graphs that streams are taken into: their edges, kills meanwhile, and a certificate."""
+"""Live graphs that streams are taken into, what they hold, and kills meanwhile."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from support.warm_python import WarmPython
+from support.processes import WarmPython
+from support.threads import comes
 
-__all__ = ["Fed", "edges", "kills_timeout", "most_kills", "run_killed"]
+from aethergraph import DynamicGraph, NeighborSampler
+from aethergraph.streaming import Ingestor, Source
+
+__all__ = [
+    "Fed", "digest", "edges", "kills_timeout", "letters", "most_kills", "opened", "run_killed",
+    "small", "wait_for_edges",
+]  # fmt: skip
+
+
+def small(nodes: int = 10_000, **options: Any) -> DynamicGraph:
+    """Return a live graph in memory whose edges come in the order of their arrival."""
+    return DynamicGraph(
+        nodes, 16, huge_pages=False, **{"order": "time", "layout": "csc", **options}
+    )
+
+
+def letters(path: Path) -> list[dict[str, Any]]:
+    """Return what a file of dead letters holds."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def wait_for_edges(ingestor: Ingestor, wanted: int) -> None:
+    """Wait until a graph has as many edges, or its ingestor has failed."""
+    found = comes(lambda: ingestor.check() or ingestor.graph.num_edges >= wanted)
+    assert found, ingestor.stats()
+
+
+S = TypeVar("S", bound=Source)
+
+
+@contextmanager
+def opened(source: S, offsets: Any = None) -> Iterator[S]:
+    """Open a source for a block."""
+    source.open(offsets or {})
+    try:
+        yield source
+    finally:
+        source.close()
 
 
 def edges(graph: Any) -> list[tuple[int, int]]:
@@ -24,9 +65,18 @@ def edges(graph: Any) -> list[tuple[int, int]]:
     return sorted(zip(src.tolist(), dst.tolist(), strict=True))
 
 
+def digest(graph: Any) -> str:
+    """Everything in a graph of one type: edges with their ids in their order, and samples."""
+    found = hashlib.sha256()
+    sample = NeighborSampler(graph, [4, 3]).sample(np.arange(graph.num_nodes), key=7)
+    for array in (*graph.edge_list(), sample.node, sample.row, sample.col, sample.edge):
+        found.update(np.ascontiguousarray(array, np.int64).tobytes())
+    return found.hexdigest()
+
+
 def most_kills() -> int:
-    """Return how often a process is killed at most: AETHERGRAPH_KILLS, or 6."""
-    return int(os.environ.get("AETHERGRAPH_KILLS", "6"))
+    """Return how often a process is killed at most: AETHERGRAPH_KILLS, or 2."""
+    return int(os.environ.get("AETHERGRAPH_KILLS", "2"))
 
 
 def kills_timeout() -> int:
@@ -87,11 +137,7 @@ class Fed:
         for number, count in enumerate(self.counts):
             ends.setdefault(number, 0)
             threading.Thread(target=self.feed, args=(number, count), daemon=True).start()
-        until = time.monotonic() + 60
-        while time.monotonic() < until and any(
-            ends[n] < min(count, 1) for n, count in enumerate(self.counts)
-        ):
-            time.sleep(0.001)
+        assert comes(lambda: all(ends[n] >= min(c, 1) for n, c in enumerate(self.counts)))
 
     def feed(self, number: int, count: int) -> None:
         """Send the edges (number, 0), (number, 1)... up to ``count``."""

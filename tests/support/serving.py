@@ -6,17 +6,14 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from support.threads import WAIT
 
 from aethergraph.remote import FeatureServer, wire
-
-#: Seconds that anything may take.
-WAIT = 30
 
 
 @contextmanager
@@ -39,16 +36,6 @@ def served(*args: object, space: str | None = None) -> Iterator[tuple[subprocess
     finally:
         process.kill()
         process.communicate()
-
-
-def comes(condition: Callable[[], object]) -> bool:
-    """Return whether a condition holds within some seconds."""
-    until = time.monotonic() + WAIT
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def address_in(line: str) -> str:
