@@ -260,6 +260,24 @@ TEST(a_file_outlives_its_name) {
     aether_file_close(file);
 }
 
+/* A nanosecond is enough: a file may be written to twice in a second. */
+TEST(a_file_that_is_written_to_is_noticed) {
+    char path[128];
+    struct stat st;
+    aether_file *file;
+    aether_error err;
+    test_path(path, sizeof path, "written.aeg");
+    REQUIRE_OK(write_sample(path, &err), err);
+    REQUIRE_OK(aether_file_open(path, &file, &err), err);
+    CHECK_OK(aether_file_check(file, &err), err);
+    REQUIRE(stat(path, &st) == 0);
+    const struct timespec times[2] = {st.st_atim, {st.st_mtim.tv_sec, st.st_mtim.tv_nsec ^ 1}};
+    REQUIRE(utimensat(AT_FDCWD, path, times, 0) == 0);
+    CHECK_CODE(aether_file_check(file, &err), AETHER_E_FILE_CHANGED);
+    CHECK_HAS(err.message, "was written to");
+    aether_file_close(file);
+}
+
 /* ---- the golden file ----------------------------------------------------------- */
 
 /* One section of every kind and two arrays, all values fixed. */
