@@ -642,6 +642,23 @@ TEST(newer_versions_are_recognised_before_all_else) {
     free(im.file.data);
 }
 
+/* A version that knows no compressed lists says so, and opens all other files. */
+TEST(compressed_lists_are_a_feature_that_readers_must_know) {
+    image im;
+    aether_error err;
+    aether_writer *w;
+    REQUIRE(make_image(&im, "plain.bin"));
+    CHECK_EQ(im.header->required, 0);
+    REQUIRE_OK(aether_writer_create(im.path, AETHER_CONTENT_GRAPH, &w, &err), err);
+    CHECK_OK(add_section(w, AETHER_SECTION_CSC_BLOCKS, 0, AETHER_U8, "x", 1, &err), err);
+    CHECK_OK(add_section(w, AETHER_SECTION_ARRAY, 0, AETHER_U8, "x", 1, &err), err);
+    REQUIRE_OK(aether_writer_commit(w, &err), err);
+    free(im.file.data);
+    im.file = read_file(im.path);
+    CHECK_EQ(((const ae_format_header *)im.file.data)->required, AE_FORMAT_COMPRESSED);
+    free(im.file.data);
+}
+
 TEST(optional_features_and_unknown_kinds_are_skipped) {
     image im;
     aether_error err;

@@ -517,6 +517,11 @@ static int cancel_now(void) {
     return 1;
 }
 
+static int cancel_at_the_second_look(void) {
+    static int looks;
+    return ++looks > 1;
+}
+
 TEST(a_stopped_writer_is_not_taken_for_a_dead_one) {
     aether_table *t = make(floats(ITEMS));
     aether_error err;
@@ -535,7 +540,7 @@ TEST(a_stopped_writer_is_not_taken_for_a_dead_one) {
     CHECK_CODE(aether_table_gather(t, ids + 1, 1, data, sizeof data[0], NULL, &cancelled, &err),
                AETHER_E_CANCELLED);
     CHECK_CODE(aether_table_versions(t, ids + 1, 1, &version, &polled, &err), AETHER_E_CANCELLED);
-    aether_task impatient = {.poll = cancel_now};
+    aether_task impatient = {.poll = cancel_at_the_second_look};
     uint64_t written; /* row 0 has the same lock */
     CHECK_CODE(aether_table_put(t, ids, 1, data, sizeof data[0], NULL, &written, &impatient, &err),
                AETHER_E_CANCELLED);
