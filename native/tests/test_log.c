@@ -482,6 +482,38 @@ static int slow_sync(int fd) {
 }
 
 /* Slow syncs are shared: those who come while one is under way join the next. */
+static struct {
+    ae_log *log;
+    unsigned syncs;
+    uint64_t appended;
+} in_between;
+
+static int append_meanwhile(int fd) {
+    (void)fd;
+    if (in_between.syncs++ == 0)
+        CHECK_EQ(ae_log_append(in_between.log, "x", 1, 1, &in_between.appended, NULL), AETHER_OK);
+    return 0;
+}
+
+/* What is appended while another commit is synced may not be on disk with it. */
+TEST_ONE_THREAD(a_commit_during_a_sync_needs_one_of_its_own) {
+    char dir[128];
+    ae_log_options options = log_options(SEGMENT, AE_LOG_NONE);
+    uint64_t next;
+    aether_error err;
+    log_dir(dir, sizeof dir, "meanwhile");
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &in_between.log, &err), err);
+    REQUIRE_OK(log_put_next(in_between.log, &err), err);
+    ae_os_set_write_hooks(&(ae_os_write_hooks){.fdatasync = append_meanwhile});
+    CHECK_OK(ae_log_sync(in_between.log, 1, &err), err);
+    CHECK_EQ(in_between.appended, 2);
+    CHECK_EQ(in_between.syncs, 1);
+    CHECK_OK(ae_log_sync(in_between.log, 2, &err), err);
+    CHECK_EQ(in_between.syncs, 2);
+    ae_os_set_write_hooks(NULL);
+    ae_log_close(in_between.log);
+}
+
 TEST(threads_commit_together) {
     static const ae_os_write_hooks slow = {.fdatasync = slow_sync};
     static const ae_log_durability durabilities[] = {AE_LOG_SYNC, AE_LOG_BATCH};
