@@ -266,7 +266,7 @@ static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, 
 }
 
 static int steps(void) {
-    return test_long() && !TEST_SANITIZED ? 400 : 150;
+    return test_long() && !TEST_SANITIZED ? 400 : 100;
 }
 
 TEST_ONE_THREAD(order_time) {
