@@ -32,6 +32,7 @@ static void cut_and_open(const char *dir, const ae_log_options *options, int exp
     if (rc == AETHER_E_TRUNCATED) {
         ae_os_set_write_hooks(&log_notes_syncs);
         REQUIRE_OK(ae_log_complete(&d, segments, count, &err), err);
+        CHECK(!log_unsynced.names);
         ae_os_set_write_hooks(NULL);
         r.next = from;
         rc = ae_log_examine(&d, log_graph, segments, count, from, log_check_commit, &r, &next, &err);
