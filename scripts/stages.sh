@@ -426,6 +426,7 @@ stage_benchmarks() {
 stage_soak() {
     export AETHERGRAPH_ALL=1
     tidy 225000 # clang's own default
+    AE_TEST_LONG=1 native_make test
     install_wheel "$PY" compiled
     # One process: the writer and its readers are the load.
     PYTEST_JOBS=0 AETHERGRAPH_SOAK=1 AETHERGRAPH_SOAK_SECONDS="$SOAK_SECONDS" AETHERGRAPH_KILLS="$SOAK_KILLS" \

@@ -10,6 +10,7 @@
 
 #include "log/log.h"
 #include "log/segment.h"
+#include "os/write.h"
 #include "test.h"
 
 #define LOG_MAX_PAYLOAD 3000
@@ -78,6 +79,71 @@ static inline const char *log_dir(char *buffer, size_t size, const char *name) {
     mkdir(test_path(buffer, size, name), 0700);
     return buffer;
 }
+
+/* ---- system calls ---- */
+
+static inline int log_no_sync(int fd) {
+    (void)fd;
+    return 0;
+}
+
+/* For tests that open a log thousands of times: what is in the page cache is there for the next one, too. */
+static const ae_os_write_hooks log_without_syncs = {.fsync = log_no_sync, .fdatasync = log_no_sync};
+
+enum { LOG_MOST_UNSYNCED = 64 };
+
+/* Files that were written to since their last sync, and whether a name was given since the directory's. */
+static struct {
+    ino_t files[LOG_MOST_UNSYNCED];
+    unsigned num_files, renames;
+    bool names;
+} log_unsynced;
+
+static inline bool log_is_unsynced(ino_t file) {
+    for (unsigned i = 0; i < log_unsynced.num_files; i++)
+        if (log_unsynced.files[i] == file)
+            return true;
+    return false;
+}
+
+static inline ssize_t log_note_write(int fd, const void *data, size_t size, off_t offset) {
+    struct stat st;
+    if (fstat(fd, &st) != 0 || log_unsynced.num_files == LOG_MOST_UNSYNCED)
+        abort();
+    if (!log_is_unsynced(st.st_ino))
+        log_unsynced.files[log_unsynced.num_files++] = st.st_ino;
+    return pwrite(fd, data, size, offset);
+}
+
+static inline int log_note_sync(int fd) {
+    struct stat st;
+    unsigned kept = 0;
+    if (fstat(fd, &st) != 0)
+        abort();
+    for (unsigned i = 0; i < log_unsynced.num_files; i++)
+        if (log_unsynced.files[i] != st.st_ino)
+            log_unsynced.files[kept++] = log_unsynced.files[i];
+    log_unsynced.num_files = kept;
+    log_unsynced.names &= !S_ISDIR(st.st_mode);
+    return 0;
+}
+
+/* A file gets another name when what was written to it is on disk. */
+static inline int log_note_rename(int dir, const char *from, const char *to) {
+    struct stat st;
+    if (fstatat(dir, from, &st, 0) != 0)
+        abort();
+    if (!strstr(to, ".free")) /* what is in a free file counts for nothing */
+        CHECK(!log_is_unsynced(st.st_ino));
+    log_unsynced.names = true;
+    log_unsynced.renames++;
+    return renameat(dir, from, dir, to);
+}
+
+static const ae_os_write_hooks log_notes_syncs = {
+    .pwrite = log_note_write, .fsync = log_note_sync, .rename = log_note_rename, .fdatasync = log_note_sync};
+
+/* ---- files ---- */
 
 static inline unsigned log_count_files(const char *dir, const char *suffix) {
     unsigned found = 0;

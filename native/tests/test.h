@@ -260,6 +260,12 @@ static inline int test_run(const test_case *test) {
     return TEST_PASSED;
 }
 
+/* Return whether tests that repeat random work are to do so for long: AE_TEST_LONG=1. */
+static inline bool test_long(void) {
+    const char *text = getenv("AE_TEST_LONG");
+    return text && strcmp(text, "1") == 0;
+}
+
 static inline int test_main(int argc, char **argv) {
     unsigned counts[3] = {0};
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -212,7 +212,7 @@ TEST(ids_are_of_other_nodes_than_lists) {
     source s = {0};
     aether_topology *t = make(&s), *narrow = NULL, *wide = NULL;
     aether_error err = {0};
-    aether_asked_lists facts = {.num_major = NODES, .num_minor = 100, .num_edges = EDGES};
+    aether_asked_lists facts = {.num_major = NODES, .num_minor = 351, .num_edges = EDGES};
     REQUIRE_OK(aether_topology_create_asked(&facts, answer, &s, &narrow, &err), err);
     facts = (aether_asked_lists){.num_major = 10, .num_minor = NODES, .num_edges = EDGES};
     REQUIRE_OK(aether_topology_create_asked(&facts, answer, &s, &wide, &err), err);

@@ -331,6 +331,10 @@ TEST(check_lists_names_the_fault) {
     indptr[0] = 1;
     CHECK_CODE(aether_check_lists(indptr, 3, ids, 4, 4, 10, NULL, &err), AETHER_E_CORRUPT);
     CHECK_EQ(err.position, 0);
+    const uint64_t last_goes_back[] = {0, 2, 5, 4};
+    CHECK_CODE(aether_check_lists(last_goes_back, 3, ids, 4, 4, 10, NULL, &err), AETHER_E_CORRUPT);
+    CHECK_EQ(err.position, 2);
+    CHECK_HAS(err.message, "list 2 ends at 4");
     uint64_t empty = 0;
     CHECK_OK(aether_check_lists(&empty, 0, NULL, 4, 0, 0, NULL, &err), err);
 }

@@ -260,6 +260,24 @@ TEST(a_file_outlives_its_name) {
     aether_file_close(file);
 }
 
+/* A nanosecond is enough: a file may be written to twice in a second. */
+TEST(a_file_that_is_written_to_is_noticed) {
+    char path[128];
+    struct stat st;
+    aether_file *file;
+    aether_error err;
+    test_path(path, sizeof path, "written.aeg");
+    REQUIRE_OK(write_sample(path, &err), err);
+    REQUIRE_OK(aether_file_open(path, &file, &err), err);
+    CHECK_OK(aether_file_check(file, &err), err);
+    REQUIRE(stat(path, &st) == 0);
+    const struct timespec times[2] = {st.st_atim, {st.st_mtim.tv_sec, st.st_mtim.tv_nsec ^ 1}};
+    REQUIRE(utimensat(AT_FDCWD, path, times, 0) == 0);
+    CHECK_CODE(aether_file_check(file, &err), AETHER_E_FILE_CHANGED);
+    CHECK_HAS(err.message, "was written to");
+    aether_file_close(file);
+}
+
 /* ---- the golden file ----------------------------------------------------------- */
 
 /* One section of every kind and two arrays, all values fixed. */
@@ -621,6 +639,23 @@ TEST(newer_versions_are_recognised_before_all_else) {
     memset(im.file.data + 16, 0xEE, 4080);
     write_file(im.path, im.file.data, 20);
     CHECK_CODE(open_code(im.path, &err), AETHER_E_VERSION);
+    free(im.file.data);
+}
+
+/* A version that knows no compressed lists says so, and opens all other files. */
+TEST(compressed_lists_are_a_feature_that_readers_must_know) {
+    image im;
+    aether_error err;
+    aether_writer *w;
+    REQUIRE(make_image(&im, "plain.bin"));
+    CHECK_EQ(im.header->required, 0);
+    REQUIRE_OK(aether_writer_create(im.path, AETHER_CONTENT_GRAPH, &w, &err), err);
+    CHECK_OK(add_section(w, AETHER_SECTION_CSC_BLOCKS, 0, AETHER_U8, "x", 1, &err), err);
+    CHECK_OK(add_section(w, AETHER_SECTION_ARRAY, 0, AETHER_U8, "x", 1, &err), err);
+    REQUIRE_OK(aether_writer_commit(w, &err), err);
+    free(im.file.data);
+    im.file = read_file(im.path);
+    CHECK_EQ(((const ae_format_header *)im.file.data)->required, AE_FORMAT_COMPRESSED);
     free(im.file.data);
 }
 

@@ -145,6 +145,7 @@ TEST(too_many_keys_of_one_hash_are_refused) {
     aether_error err;
     memset(made->hashes, 0, sizeof made->hashes);
     CHECK_EQ(aether_keys_first(&made->keys, made->hashes, first, &err), AETHER_E_LIMIT);
+    CHECK_EQ(err.position, 1024); /* there is room for so many */
     free(made);
 }
 

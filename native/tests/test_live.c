@@ -286,6 +286,8 @@ TEST_ONE_THREAD(nodes_that_have_changed_are_found) {
     CHECK_OK(aether_snapshot_changed(third, 0, AETHER_LIVE_CSC, one, nodes, 4, &count, NULL, &err), err);
     CHECK_EQ(count, 4);
     CHECK_EQ(nodes[2], 1000000);
+    CHECK_OK(aether_snapshot_changed(second, 0, AETHER_LIVE_CSC, two, nodes, 4, &count, NULL, &err), err);
+    CHECK_EQ(count, 0); /* what this very commit has changed is known */
     CHECK_CODE(aether_snapshot_changed(first, 0, AETHER_LIVE_CSC, two, nodes, 4, &count, NULL, &err),
                AETHER_E_RANGE);
     CHECK_CODE(aether_snapshot_changed(first, 0, AETHER_LIVE_CSR, one, nodes, 4, &count, NULL, &err),

@@ -203,7 +203,7 @@ static void fill(run *r, uint64_t edges) {
 
 /* `edges`: about as many of the base; 0: there is none. */
 static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t edges, uint64_t seed,
-                     int steps) {
+                     int num_steps) {
     live_spec o = {.relation = {.num_src = MINORS,
                                 .num_dst = 20,
                                 .max_dst = MODEL_NODES,
@@ -227,7 +227,7 @@ static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, u
     REQUIRE_OK(live_create(&o, &r.g, &err), err);
     if (edges)
         REQUIRE_OK(aether_live_set_base(r.g, 0, AETHER_LIVE_CSC, &base.given, &err), err);
-    for (int i = 0; i < steps; i++) {
+    for (int i = 0; i < num_steps; i++) {
         const uint64_t what = below(&r, 20);
         if (what < 2 && !r.open) {
             CHECK_OK(aether_live_begin(r.g, &err), err);
@@ -260,40 +260,39 @@ static void run_over(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, u
     model_free(&r.committed);
 }
 
-static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed, int steps) {
-    run_over(order, columns, edge_id_bytes, 0, seed, steps);
+static void run_steps(uint32_t order, uint32_t columns, uint32_t edge_id_bytes, uint64_t seed,
+                      int num_steps) {
+    run_over(order, columns, edge_id_bytes, 0, seed, num_steps);
 }
 
-#ifdef AE_SANITIZED
-enum { STEPS = 150 };
-#else
-enum { STEPS = 400 };
-#endif
+static int steps(void) {
+    return test_long() && !TEST_SANITIZED ? 400 : 100;
+}
 
 TEST_ONE_THREAD(order_time) {
-    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 1, STEPS);
-    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 2, STEPS);
+    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 1, steps());
+    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 2, steps());
 }
 TEST_ONE_THREAD(order_of_arrival) {
-    run_steps(AETHER_ORDER_TIME, 0, 4, 3, STEPS);
-    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 4, STEPS);
+    run_steps(AETHER_ORDER_TIME, 0, 4, 3, steps());
+    run_steps(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 4, steps());
 }
 TEST_ONE_THREAD(order_id) {
-    run_steps(AETHER_ORDER_ID, 0, 0, 5, STEPS);
-    run_steps(AETHER_ORDER_ID, 0, 4, 6, STEPS);
-    run_steps(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 7, STEPS);
+    run_steps(AETHER_ORDER_ID, 0, 0, 5, steps());
+    run_steps(AETHER_ORDER_ID, 0, 4, 6, steps());
+    run_steps(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 7, steps());
 }
 
 TEST_ONE_THREAD(over_a_base_by_time) {
-    run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 9000, 8, STEPS);
-    run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 3000, 9, STEPS);
-    run_over(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 500, 10, STEPS);
-    run_over(AETHER_ORDER_TIME, 0, 4, 60000, 11, STEPS);
+    run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES | AETHER_LIVE_WEIGHTS, 8, 9000, 8, steps());
+    run_over(AETHER_ORDER_TIME, AETHER_LIVE_TIMES, 4, 3000, 9, steps());
+    run_over(AETHER_ORDER_TIME, AETHER_LIVE_WEIGHTS, 0, 500, 10, steps());
+    run_over(AETHER_ORDER_TIME, 0, 4, 60000, 11, steps() / 3);
 }
 TEST_ONE_THREAD(over_a_base_by_id) {
-    run_over(AETHER_ORDER_ID, 0, 0, 9000, 12, STEPS);
-    run_over(AETHER_ORDER_ID, 0, 4, 500, 13, STEPS);
-    run_over(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 60000, 14, STEPS);
+    run_over(AETHER_ORDER_ID, 0, 0, 9000, 12, steps());
+    run_over(AETHER_ORDER_ID, 0, 4, 500, 13, steps());
+    run_over(AETHER_ORDER_ID, AETHER_LIVE_WEIGHTS, 8, 60000, 14, steps() / 3);
 }
 
 TEST_MAIN()

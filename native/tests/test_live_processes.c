@@ -1,4 +1,7 @@
 /* Live graphs of other processes: attached, forked, killed while they read. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -329,6 +332,12 @@ TEST(descriptors_of_something_else_are_refused) {
         wrong[i] = open("/dev/null", O_RDONLY);
         CHECK_CODE(aether_live_attach(wrong, 4, &other, &err), AETHER_E_INVALID);
         close(wrong[i]);
+        struct stat status; /* of the same size, but without seals: its owner could cut it */
+        wrong[i] = memfd_create("unsealed", MFD_CLOEXEC);
+        CHECK(fstat(fds[i], &status) == 0 && ftruncate(wrong[i], status.st_size) == 0);
+        CHECK_CODE(aether_live_attach(wrong, 4, &other, &err), AETHER_E_INVALID);
+        CHECK_HAS(err.message, "no sealed shared memory");
+        close(wrong[i]);
         wrong[i] = 9999;
         CHECK_CODE(aether_live_attach(wrong, 4, &other, &err), AETHER_E_IO);
         CHECK_HAS(err.message, names[i]);
@@ -362,6 +371,7 @@ TEST(processes_are_told_apart) {
     CHECK(ae_process_alive(self));
     CHECK(ae_process_alive(ae_process_pid(self))); /* it could not read when it had started */
     CHECK(!ae_process_alive(self + (UINT64_C(1) << AE_PROCESS_PID_BITS))); /* the pid, started later */
+    CHECK(!ae_process_alive(self - (UINT64_C(1) << AE_PROCESS_PID_BITS))); /* ... or sooner */
     const pid_t pid = fork();
     if (pid == 0)
         _exit(ae_process_pid(ae_process_self()) == (uint32_t)getpid() && ae_process_self() != self ? 0 : 1);

@@ -14,8 +14,12 @@ enum { NODES = 40, MINORS = 3000, READERS = 2, BATCH = 40 };
 #ifdef AE_SANITIZED
 enum { COMMITS = 1500 };
 #else
-enum { COMMITS = 12000 };
+enum { COMMITS = 12000 }; /* for long */
 #endif
+
+static uint64_t commits(void) {
+    return TEST_SANITIZED || test_long() ? COMMITS : COMMITS / 2;
+}
 
 typedef struct run {
     aether_live *g;
@@ -136,7 +140,7 @@ static void try_in_vain(run *r, uint64_t *state) {
 
 static void write_all(run *r) {
     uint64_t state = 5;
-    for (uint64_t commit = 2; commit < COMMITS; commit++) {
+    for (uint64_t commit = 2; commit < commits(); commit++) {
         aether_error err = {0};
         const uint64_t kind = test_random(&state) % 50;
         if (kind == 0) {
@@ -147,7 +151,7 @@ static void write_all(run *r) {
         }
         CHECK_OK(aether_live_begin(r->g, &err), err);
         insert(r, 1 + test_random(&state) % BATCH, &state);
-        delete (r, 1 + test_random(&state) % (commit > COMMITS / 2 ? BATCH : 4), &state);
+        delete (r, 1 + test_random(&state) % (commit > commits() / 2 ? BATCH : 4), &state);
         atomic_store(&r->sums[commit], r->sum);
         CHECK_OK(aether_live_commit(r->g, &err), err);
     }
@@ -175,7 +179,7 @@ static void run_threads(uint32_t order) {
         pthread_join(readers[i], NULL);
     aether_live_stats stats;
     aether_live_count(r.g, &stats);
-    CHECK_EQ(stats.epoch, COMMITS - 1);
+    CHECK_EQ(stats.epoch, commits() - 1);
     CHECK_EQ(stats.snapshots, 0);
     aether_live_close(r.g);
 }
@@ -222,7 +226,7 @@ static void run_quick_commits(void) {
     REQUIRE_OK(live_create(&o, &r.g, &err), err);
     for (int i = 0; i < READERS; i++)
         CHECK_EQ(pthread_create(&readers[i], NULL, describe_on, &r), 0);
-    for (int64_t i = 0; i < 50 * COMMITS; i++) {
+    for (int64_t i = 0; i < 50 * (int64_t)commits(); i++) {
         REQUIRE_OK(live_insert(r.g, i % NODES, i % NODES, &err), err);
         REQUIRE(aether_live_last_commit(r.g) == (uint64_t)i + 2); /* whoever counts meanwhile */
     }

@@ -10,8 +10,12 @@
 #include "log_helpers.h"
 #include "os/write.h"
 
-/* Damage is done at every byte; under sanitizers at every fifth, which is each byte of some frame. */
-enum { SEGMENT = 64 << 10, STEP = TEST_SANITIZED ? 5 : 1 };
+enum { SEGMENT = 64 << 10 };
+
+/* Damage is done at every fifth byte, which is each byte of some frame; for long at every one. */
+static uint64_t step(void) {
+    return test_long() && !TEST_SANITIZED ? 1 : 5;
+}
 
 static const char first_name[] = "wal-0000000000000001.log";
 
@@ -78,6 +82,11 @@ TEST(commits_up_to_a_whole_segment) {
     }
     CHECK_EQ(log_count_files(dir, ".log"), 3);
     ae_log_close(log);
+    char path[200]; /* of the first commit alone */
+    snprintf(path, sizeof path, "%s/%s", dir, first_name);
+    REQUIRE(unlink(path) == 0);
+    CHECK_CODE(log_open(dir, &options, 1, &next, &log, &err), AETHER_E_CORRUPT);
+    CHECK_HAS(err.message, "a segment is missing");
 }
 
 static int refuse_third(void *user, const ae_log_commit *commit, aether_error *err) {
@@ -226,8 +235,9 @@ static unsigned synced_after(unsigned i) {
 /* A file that was there as a whole, and is short now, was cut by somebody. */
 TEST_ONE_THREAD(a_file_cut_at_every_byte_is_refused) {
     damaged_log d;
+    ae_os_set_write_hooks(&log_without_syncs);
     make_log(&d, "cut", false);
-    for (uint64_t size = SEGMENT - 1; size < SEGMENT; size -= STEP) { /* until it wraps */
+    for (uint64_t size = SEGMENT - 1; size < SEGMENT; size -= step()) { /* until it wraps */
         aether_error err;
         uint64_t next;
         ae_log *log;
@@ -237,16 +247,18 @@ TEST_ONE_THREAD(a_file_cut_at_every_byte_is_refused) {
         CHECK_HAS(err.message, first_name);
         CHECK_EQ(err.position, size);
     }
+    ae_os_set_write_hooks(NULL);
     free(d.bytes);
 }
 
 /* A crash leaves zeros where nothing was written: every frame that is whole comes back. */
 TEST_ONE_THREAD(writing_that_stopped_at_every_byte) {
     damaged_log d;
+    ae_os_set_write_hooks(&log_without_syncs);
     make_log(&d, "stopped", false);
     uint8_t *bytes = calloc(1, SEGMENT);
     uint64_t reached = d.offsets[FRAMES];
-    for (uint64_t at = AE_LOG_HEADER_BYTES; at <= reached; at += STEP) {
+    for (uint64_t at = AE_LOG_HEADER_BYTES; at <= reached; at += step()) {
         aether_error err;
         uint64_t next, whole = frame_of(&d, at);
         ae_log *log;
@@ -262,6 +274,7 @@ TEST_ONE_THREAD(writing_that_stopped_at_every_byte) {
         REQUIRE(next == whole + 1);
         ae_log_close(log);
     }
+    ae_os_set_write_hooks(NULL);
     free(bytes);
     free(d.bytes);
 }
@@ -272,7 +285,7 @@ static void flip_every_byte(const char *name, bool synced) {
     damaged_log d;
     make_log(&d, name, synced);
     unsigned corrupt = 0, ended = 0;
-    for (uint64_t at = 0; at < SEGMENT; at += at < d.offsets[FRAMES] + 1024 ? STEP : 97) {
+    for (uint64_t at = 0; at < SEGMENT; at += at < d.offsets[FRAMES] + 1024 ? step() : 97) {
         aether_error err;
         uint64_t next;
         ae_log *log;
@@ -298,13 +311,15 @@ static void flip_every_byte(const char *name, bool synced) {
         }
         ae_log_close(log);
     }
-    CHECK(corrupt > 4000 / STEP && ended > 1000 / STEP);
+    CHECK(corrupt > 4000 / step() && ended > 1000 / step());
     free(d.bytes);
 }
 
 TEST_ONE_THREAD(a_bit_flipped_in_every_byte) {
+    ae_os_set_write_hooks(&log_without_syncs);
     flip_every_byte("flipped", false);
     flip_every_byte("flipped-after-sync", true);
+    ae_os_set_write_hooks(NULL);
 }
 
 /* Whoever opens a log has its end on disk, and says so. */
@@ -467,6 +482,38 @@ static int slow_sync(int fd) {
 }
 
 /* Slow syncs are shared: those who come while one is under way join the next. */
+static struct {
+    ae_log *log;
+    unsigned syncs;
+    uint64_t appended;
+} in_between;
+
+static int append_meanwhile(int fd) {
+    (void)fd;
+    if (in_between.syncs++ == 0)
+        CHECK_EQ(ae_log_append(in_between.log, "x", 1, 1, &in_between.appended, NULL), AETHER_OK);
+    return 0;
+}
+
+/* What is appended while another commit is synced may not be on disk with it. */
+TEST_ONE_THREAD(a_commit_during_a_sync_needs_one_of_its_own) {
+    char dir[128];
+    ae_log_options options = log_options(SEGMENT, AE_LOG_NONE);
+    uint64_t next;
+    aether_error err;
+    log_dir(dir, sizeof dir, "meanwhile");
+    REQUIRE_OK(log_open(dir, &options, 1, &next, &in_between.log, &err), err);
+    REQUIRE_OK(log_put_next(in_between.log, &err), err);
+    ae_os_set_write_hooks(&(ae_os_write_hooks){.fdatasync = append_meanwhile});
+    CHECK_OK(ae_log_sync(in_between.log, 1, &err), err);
+    CHECK_EQ(in_between.appended, 2);
+    CHECK_EQ(in_between.syncs, 1);
+    CHECK_OK(ae_log_sync(in_between.log, 2, &err), err);
+    CHECK_EQ(in_between.syncs, 2);
+    ae_os_set_write_hooks(NULL);
+    ae_log_close(in_between.log);
+}
+
 TEST(threads_commit_together) {
     static const ae_os_write_hooks slow = {.fdatasync = slow_sync};
     static const ae_log_durability durabilities[] = {AE_LOG_SYNC, AE_LOG_BATCH};

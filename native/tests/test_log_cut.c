@@ -30,12 +30,19 @@ static void cut_and_open(const char *dir, const ae_log_options *options, int exp
         CHECK_HAS(err.message, dir);
     }
     if (rc == AETHER_E_TRUNCATED) {
+        ae_os_set_write_hooks(&log_notes_syncs);
         REQUIRE_OK(ae_log_complete(&d, segments, count, &err), err);
+        CHECK(!log_unsynced.names);
+        ae_os_set_write_hooks(NULL);
         r.next = from;
         rc = ae_log_examine(&d, log_graph, segments, count, from, log_check_commit, &r, &next, &err);
     }
-    if (rc)
+    if (rc) {
+        ae_os_set_write_hooks(&log_notes_syncs); /* which looks at the order of renames and syncs */
         REQUIRE_OK(ae_log_cut(&d, segments, count, next, &err), err);
+        CHECK(!log_unsynced.names);
+        ae_os_set_write_hooks(NULL);
+    }
     free(segments);
     ae_log_directory_close(&d);
     for (unsigned i = 0; i < 2; i++) {

@@ -328,6 +328,28 @@ TEST_ONE_THREAD(lost_power) {
     CHECK(lost > 100); /* the test does lose something */
 }
 
+/* ---- names ---------------------------------------------------------------------------------- */
+
+/* Here renames are not on disk at once: whoever returns has synced the directory. */
+TEST_ONE_THREAD(names_are_on_disk_before_what_needs_them) {
+    char dir[128];
+    ae_log_options options = log_options(16 << 10, AE_LOG_SYNC);
+    aether_error err;
+    ae_log *log;
+    uint64_t next;
+    ae_os_set_write_hooks(&log_notes_syncs);
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "names"), &options, 1, &next, &log, &err), err);
+    while (log_count_files(dir, ".log") < 3) {
+        REQUIRE_OK(log_put_next(log, &err), err);
+        CHECK(!log_unsynced.names);
+    }
+    CHECK_OK(ae_log_release(log, ae_log_next(log), &err), err);
+    CHECK(!log_unsynced.names);
+    CHECK_EQ(log_unsynced.renames, 5); /* three segments; two that were given up */
+    ae_log_close(log);
+    ae_os_set_write_hooks(NULL);
+}
+
 /* ---- a sync that is interrupted ----------------------------------------------------------- */
 
 static unsigned interrupted;

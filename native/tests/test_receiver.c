@@ -107,6 +107,7 @@ TEST_ONE_THREAD(every_flipped_bit_is_seen) {
     for (size_t less = 0; less < size; less++)
         CHECK(!ae_datagram_read(datagram, less, ROW, &head));
     CHECK(!ae_datagram_read(datagram, size, ROW + 1, &head));
+    CHECK(!ae_datagram_read(datagram, size, ROW - 1, &head));
 }
 
 TEST_ONE_THREAD(what_is_none_of_ours_is_counted) {

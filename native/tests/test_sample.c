@@ -437,7 +437,12 @@ TEST(the_generator_keeps_its_values) {
     CHECK_EQ(draws[0], UINT64_C(0xf0e0e7be2fcf87ed));
     CHECK_EQ(draws[2], UINT64_C(0x477203fc7af79e35));
     CHECK_EQ(seeded[0], UINT64_C(0xf1a535055efb7cf8));
+    const int64_t ids[] = {7, 0, -1}, turned[] = {-1, 0, 7};
     CHECK_EQ(aether_hash_ids(NULL, 0), UINT64_C(537811230735318210));
+    CHECK_EQ(aether_hash_ids(ids, 3), UINT64_C(169925920030830071));
+    CHECK(aether_hash_ids(turned, 3) != aether_hash_ids(ids, 3));
+    CHECK_EQ(aether_hash_id_set(ids, 3), UINT64_C(5789484036668354450));
+    CHECK_EQ(aether_hash_id_set(turned, 3), aether_hash_id_set(ids, 3));
 }
 
 TEST_MAIN()

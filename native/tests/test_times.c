@@ -124,6 +124,8 @@ typedef struct drawn {
     aether_error err;
 } drawn;
 
+static aether_excluded excluded; /* positions that no sample may have */
+
 /* Node 1's sample under these bounds. */
 static drawn draw(const list *l, const int64_t *since, const int64_t *until, int64_t fanout, uint32_t flags,
                   uint64_t key) {
@@ -133,7 +135,8 @@ static drawn draw(const list *l, const int64_t *since, const int64_t *until, int
                                .fanouts = &fanout,
                                .num_hops = 1,
                                .flags = flags | AETHER_SAMPLE_DISJOINT,
-                               .num_threads = 1};
+                               .num_threads = 1,
+                               .exclude = &excluded};
     uint64_t hop_nodes[2], hop_edges[1], num_nodes[1];
     int64_t edge[MANY];
     drawn d = {.n = 0};
@@ -162,6 +165,7 @@ static void check_bounds(const list *l, const int64_t *times, int64_t since, int
         n++;
     check_range(draw(l, &since, &until, -1, 0, 1), first, n);
     check_range(draw(l, &since, &until, DEGREE, 0, 1), first, n);
+    check_range(draw(l, &since, &until, -1, AETHER_SAMPLE_INDUCED, 1), first, n);
     if (since == INT64_MIN)
         check_range(draw(l, NULL, &until, -1, 0, 1), first, n);
     if (until == INT64_MAX)
@@ -232,6 +236,33 @@ TEST_ONE_THREAD(latest_takes_the_last_in_time) {
     check_range(draw(&l, NULL, &until, -1, AETHER_SAMPLE_LATEST, 1), 0, 7);
     check_range(draw(&l, &since, NULL, 2, AETHER_SAMPLE_LATEST, 1), 6, 2);
     check_range(draw(&l, NULL, NULL, DEGREE, AETHER_SAMPLE_LATEST, 1), 0, DEGREE);
+    close_list(&l);
+}
+
+/* Every set of excluded entries: as if the list did not have them. */
+TEST_ONE_THREAD(latest_takes_the_last_that_are_not_excluded) {
+    const int64_t times[DEGREE] = {1, 3, 3, 5, 7, 7, 7, 9};
+    list l;
+    open_list(&l, times, NULL, false);
+    for (uint32_t set = 0; set < 1 << DEGREE; set++)
+        for (int64_t until = 3; until <= 9; until += 2) {
+            uint64_t positions[DEGREE], left[DEGREE], n = 0;
+            excluded = (aether_excluded){positions, 0};
+            for (uint64_t i = 0; i < DEGREE; i++)
+                if (set >> i & 1)
+                    positions[excluded.count++] = 3 + i;
+                else if (times[i] <= until)
+                    left[n++] = i;
+            for (int64_t fanout = 0; fanout <= DEGREE; fanout++) {
+                const drawn d = draw(&l, NULL, &until, fanout, AETHER_SAMPLE_LATEST, 1);
+                const uint64_t k = (uint64_t)fanout < n ? (uint64_t)fanout : n;
+                CHECK_OK(d.rc, d.err);
+                CHECK_EQ(d.n, k);
+                for (uint64_t i = 0; i < k && i < d.n; i++)
+                    CHECK_EQ(d.at[i], left[n - k + i]);
+            }
+        }
+    excluded = (aether_excluded){0};
     close_list(&l);
 }
 

@@ -177,6 +177,26 @@ TEST(threads_widths_and_tables_do_not_show) {
     free_graph(&g);
 }
 
+/* node2vec from the middle of a path of three nodes, where a walk that was at an end last may not come back
+ * to it: after a restart there is no node that it was at last. */
+TEST_ONE_THREAD(a_restart_forgets_where_the_walk_was) {
+    const uint64_t indptr[] = {0, 2, 3, 4};
+    const uint32_t indices[] = {1, 2, 0, 0};
+    const aether_lists lists = {3, 3, 4, indptr, indices, NULL, 4, 8};
+    const aether_walk_options o = {.key = 1, .length = 1000, .p = 1e9, .q = 1, .restart = 0.5};
+    const int64_t start = 0;
+    int64_t out[1001];
+    aether_topology *t;
+    aether_error err = {0};
+    uint64_t repeats = 0;
+    REQUIRE_OK(aether_topology_create(&lists, &t, &err), err);
+    REQUIRE_OK(aether_random_walk(t, &start, 1, &o, out, NULL, &err), err);
+    for (uint64_t i = 2; i <= o.length; i++)
+        repeats += out[i] && out[i - 1] == 0 && out[i - 2] == out[i];
+    CHECK(repeats > 20); /* some 60: half of the ways back to the middle are restarts */
+    aether_topology_destroy(t);
+}
+
 TEST(fanouts_are_distinct_positions) {
     graph g = make_graph(4, 300, 500);
     aether_error err = {0};

@@ -198,6 +198,39 @@ TEST_ONE_THREAD(draws_match_the_reference) {
     CHECK(drawn > 100000);
 }
 
+/* The heaviest edges are excluded, among them the first and the last of the list. */
+TEST_ONE_THREAD(excluded_edges_are_never_drawn) {
+    static double weights[MOST];
+    const uint64_t heavy[] = {BEFORE, BEFORE + 500, BEFORE + MOST - 1};
+    const aether_excluded exclude = {heavy, 3};
+    const int64_t seed = 1;
+    const aether_seeds seeds = {.ids = &seed, .count = 1};
+    aether_error err = {0};
+    for (uint64_t i = 0; i < MOST; i++)
+        weights[i] = i == 0 || i == 500 || i == MOST - 1 ? 100 : 1;
+    lists *l = open_lists(MOST, weights, AETHER_F64, false);
+    for (uint64_t key = 0; key < 200; key++) {
+        const int64_t fanout = 1 + (int64_t)key % 8;
+        const aether_sample_options o = {.key = key,
+                                         .fanouts = &fanout,
+                                         .num_hops = 1,
+                                         .flags = key % 2 ? AETHER_SAMPLE_REPLACE : 0,
+                                         .num_threads = 1,
+                                         .exclude = &exclude};
+        uint64_t nodes[2], hop_edges, num_nodes, num_edges;
+        int64_t edges[8];
+        REQUIRE_OK(
+            aether_sample_typed(l->sampler, &seeds, &o, nodes, &hop_edges, &num_nodes, &num_edges, &err),
+            err);
+        REQUIRE(num_edges == (uint64_t)fanout);
+        CHECK_OK(aether_sample_export_edges(l->sampler, 0, 8, num_edges, NULL, NULL, edges, &err), err);
+        for (uint64_t i = 0; i < num_edges; i++)
+            for (uint64_t k = 0; k < exclude.count; k++)
+                CHECK(edges[i] != (int64_t)heavy[k]);
+    }
+    close_lists(l);
+}
+
 /* Draw by draw the same as without sums: all weights are read, and scaled. */
 static void check_read_whole(double weight, double first, int64_t since) {
     static double weights[MOST];
