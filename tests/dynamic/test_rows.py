@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,26 @@ def test_two_changes_of_a_transaction_that_fails() -> None:
         graph.update_nodes([2], x=[5.0])
     assert graph.features is not None
     assert graph.features.gather([0, 1, 2]).tolist() == [1.0, 2.0, 5.0]
+
+
+def test_a_change_that_was_interrupted_undoes_a_transaction_that_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of a change may be made: Ctrl-C that is caught inside must not commit it."""
+    graph = DynamicGraph(3, 1)
+    graph.features = np.zeros(3)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(errors.InvalidArgumentError, match="undone when a change failed"):
+        with graph.transaction():
+            graph.insert_edge(0, 1)
+            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+                patch.setattr(GrowingRows, "change", interrupted)
+                graph.update_nodes([0], x=[7.0])
+            graph.insert_edge(1, 2)
+    assert graph.num_edges == 0
 
 
 def test_rows_and_edges_are_of_one_commit() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,11 @@ def test_faults_of_an_environment_that_is_not_there_are_not_run(
     assert plant(checkout, CAUGHT, dgl) == 0
     assert notes(checkout)["of-dgl"]["outcome"] == "not run"
     assert "1 planted, 1 caught" in capsys.readouterr().out
+
+
+def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
+    hanging = [sys.executable, "-c", "import time; time.sleep(600)"]
+    assert Programs().run(hanging, tmp_path, dict(os.environ), 1) == (None, "")
 
 
 @pytest.mark.parametrize("old, count", [("number ** 2", 0), ("return number", 2)])
