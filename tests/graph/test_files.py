@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import pickle
@@ -441,8 +442,6 @@ def test_golden_feature_file(tmp_path: Path) -> None:
 
 
 def meta_of(**changes: Any) -> bytes:
-    import json
-
     entry = {"dtype": "float32", "name": "x", "of": "node", "shape": [2, 3], "type": 0}
     content = {
         "version": 1,
@@ -478,6 +477,13 @@ def test_meta_round_trips_and_ignores_unknown_keys() -> None:
 def test_meta_that_is_refused(data: bytes) -> None:
     with pytest.raises(errors.FormatError, match=r"^f:"):
         FileMeta.decode(data, "f")
+
+
+def test_meta_that_names_an_array_twice_is_refused() -> None:
+    (entry,) = json.loads(meta_of())["arrays"]
+    with pytest.raises(errors.FormatError, match="names an array twice"):
+        FileMeta.decode(meta_of(arrays=[entry, {**entry, "shape": [3, 3]}]), "f")
+    assert len(FileMeta.decode(meta_of(arrays=[entry, {**entry, "name": "y"}]), "f").arrays) == 2
 
 
 def test_meta_of_a_newer_version() -> None:

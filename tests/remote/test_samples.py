@@ -655,14 +655,15 @@ def test_a_request_of_too_many_seeds_is_refused(fuzzed: Any) -> None:
         Request.unpack(memoryview(body), service.form)
 
 
-def test_bytes_between_arrays_tell_nothing() -> None:
+@pytest.mark.parametrize("commit", [None, 0])  # answered by the native core, and by Python
+def test_bytes_between_arrays_tell_nothing(commit: int | None) -> None:
     """Answers are made in memory of earlier ones, which may have gone to other clients."""
     graph = Graph.from_edges(4, [0, 1, 2], [1, 2, 3])
     graph.node_attrs["x"] = np.arange(12, dtype=np.uint8).reshape(4, 3)
     service = SampleService(graph, SamplePlan([2]))
     request = make_request(service.form, [3], None, 1)
-    fresh = service.answer(request, lambda size: np.zeros(size, np.uint8))
-    used = service.answer(request, lambda size: np.full(size, 255, np.uint8))
+    fresh = service.answer(request, lambda size: np.zeros(size, np.uint8), commit)
+    used = service.answer(request, lambda size: np.full(size, 255, np.uint8), commit)
     assert fresh.tobytes() == used.tobytes()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,30 @@ def test_weights_by_attribute_file_and_pickle(tmp_path: Path) -> None:
             sampler = NeighborSampler(source, [4, 3], weight_attr=name)
             for one in (sampler, pickle.loads(pickle.dumps(sampler))):
                 assert_same_subgraph(one.sample([1, 7], key=9), expected)
+
+
+def test_a_file_of_weights_that_shrinks_is_named(
+    tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    """In a process of its own, where SIGBUS would kill; the lists are in memory."""
+    script = """
+        import os, sys
+        import numpy as np
+        from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+        path, rng = sys.argv[1], np.random.default_rng(0)
+        FeatureStore.from_array(rng.random(50_000)).save(path)
+        graph = Graph.from_edges(500, *rng.integers(0, 500, (2, 50_000)))
+        graph.edge_attrs["w"] = FeatureStore.load(path)
+        sampler = NeighborSampler(graph, [200], weight_attr="w")
+        os.truncate(path, 4096)
+        try:
+            sampler.sample(np.arange(500), key=1)
+        except errors.FileChangedError as error:
+            assert path in str(error)
+        else:
+            raise AssertionError("nobody noticed")
+    """
+    run_python(script, str(tmp_path / "w.aef"))
 
 
 def test_weights_that_cannot_be(tmp_path: Path) -> None:

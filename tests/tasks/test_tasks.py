@@ -138,6 +138,15 @@ def test_unknown_keys_are_named_or_left_out(graph: HeteroGraph) -> None:
     assert task.labels is not None and task.labels.tolist() == rows["churn"][kept].tolist()
 
 
+def test_keys_beyond_their_type_are_of_no_node(tmp_path: Path) -> None:
+    """Their bits are those of other keys: 2^64 - 1 is none of -1."""
+    (tmp_path / "e.csv").write_text("src,dst\n-1,0\n0,7\n")
+    convert(tmp_path / "e.csv", tmp_path / "g.aeg", ids="int64")
+    table = {"who": np.array([7, 2**64 - 1], np.uint64)}
+    with pytest.raises(InputError, match=r"row 2: .* no node with the key 18446744073709551615"):
+        TableTask(Graph.load(tmp_path / "g.aeg"), table, entity_col="who")
+
+
 def test_split_by_time(graph: HeteroGraph) -> None:
     task = TableTask(graph, training_rows(), **OPTIONS)
     assert task.time is not None
