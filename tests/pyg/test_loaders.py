@@ -575,6 +575,7 @@ def test_edges_of_a_sampler_that_has_sorted_them() -> None:
     theirs = next(iter(NodeLoader(data, SortedEdges(), input_nodes=seeds)))
     ours = next(iter(NeighborLoader(data, [], seeds, neighbor_sampler=SortedEdges())))
     assert ours.e_id.tolist() == theirs.e_id.tolist() == [0]
+    assert torch.equal(ours.edge_attr, theirs.edge_attr)
 
 
 def test_stores_and_samplers_of_other_makers() -> None:
