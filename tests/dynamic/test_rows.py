@@ -167,15 +167,16 @@ def test_versions_in_a_circle() -> None:
     assert read(rows, 1, 5) == [1.0]
 
 
-def test_two_changes_of_a_transaction_that_fails() -> None:
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_two_changes_of_a_transaction_that_fails(error: type[BaseException]) -> None:
     graph = DynamicGraph(3, 1)
     graph.features = np.zeros(3)
     graph.update_nodes([0, 1], x=[1.0, 2.0])
     for _ in range(40):
-        with pytest.raises(KeyError), graph.transaction():
+        with pytest.raises(error), graph.transaction():
             graph.update_nodes([0, 1], x=[7.0, 7.0])
             graph.update_nodes([1, 2], x=[8.0, 8.0])
-            raise KeyError
+            raise error
         graph.update_nodes([2], x=[5.0])
     assert graph.features is not None
     assert graph.features.gather([0, 1, 2]).tolist() == [1.0, 2.0, 5.0]

@@ -188,7 +188,7 @@ LINKS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_links_of_lists(graph: HeteroGraph) -> None:
+def test_links_of_lists(graph: HeteroGraph, tmp_path: Path) -> None:
     rows = {
         "user_id": ["u1", "u2", "u3"], "date": training_rows(3)["date"],
         "orders": pa.array([[4, 7], [], [9, 4, 4]]), "n": [1, 2, 3],
@@ -202,6 +202,10 @@ def test_links_of_lists(graph: HeteroGraph) -> None:
     times = rows["date"].astype("datetime64[s]").view(np.int64)
     assert task.time is not None and task.time.tolist() == times[[0, 0, 2, 2, 2]].tolist()
     assert task.take([4, 0]).links.tolist() == task.links[:, [4, 0]].tolist()
+    (tmp_path / "parts").mkdir()
+    for number in range(3):  # read one after the other
+        pq.write_table(pa.table(rows).slice(number, 1), tmp_path / f"parts/{number}.parquet")
+    assert LinkTask(graph, tmp_path / "parts", **LINKS).rows.tolist() == task.rows.tolist()
     rows["orders"] = pa.array([[4, 7], [], [9, 4000, 4]])
     with pytest.raises(InputError, match=r"row 3: column 'orders': there is no 'order' .* 4000"):
         LinkTask(graph, rows, **LINKS)
