@@ -201,6 +201,7 @@ class Copy:
     def test_environment(self, everything: bool) -> dict[str, str]:
         env = {**os.environ, "PYTHONPATH": str(self.site), "PYTHONSAFEPATH": "1"}
         env |= {"AETHERGRAPH_EXPECT_BUILD": "interpreted", "OMP_NUM_THREADS": "1"}
+        env["AETHERGRAPH_FAULTS"] = "1"
         for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", *(SELECTION if everything else ())):
             env.pop(name, None)
         return env
