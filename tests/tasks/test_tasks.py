@@ -216,6 +216,16 @@ def test_links_of_lists(graph: HeteroGraph, tmp_path: Path) -> None:
     assert LinkTask(graph, rows, **LINKS).rows.tolist() == [0, 1, 2]
 
 
+def test_links_come_with_their_times(graph: HeteroGraph) -> None:
+    """Without labels as well: without a time each link would see the future."""
+    pytest.importorskip("torch")
+    rows = {"user_id": ["u1", "u2"], "date": training_rows(2)["date"], "orders": [4, 7]}
+    task = LinkTask(graph, rows, **LINKS)
+    found = task.link_input()
+    assert task.time is not None and found["edge_label_time"].tolist() == task.time.tolist()
+    assert found["edge_label_index"][1].tolist() == task.links.tolist()
+
+
 # ---- RelBench -----------------------------------------------------------------------------------
 
 
