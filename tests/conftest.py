@@ -20,7 +20,7 @@ from aethergraph import Graph
 from aethergraph import _native as native
 
 try:
-    from hypothesis import HealthCheck, settings
+    from hypothesis import HealthCheck, Phase, settings
 except ImportError:  # the packaging tests run without it
     pass
 else:
@@ -30,6 +30,8 @@ else:
         derandomize="AETHERGRAPH_SOAK" not in os.environ,
         max_examples=examples_of(100),
         deadline=None,
+        # What a planted fault breaks is not made simpler (tests/faults).
+        phases=[Phase.explicit, Phase.generate] if "AETHERGRAPH_FAULTS" in os.environ else Phase,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
     settings.load_profile("aethergraph")

@@ -78,12 +78,29 @@ def _known_names(given: Any, known: set[str], option: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def fetch(store: Any, out: Any, names: Names) -> Fetched | TypedFetched:
-    """Gather the tensors that ``store``, ours or another one, has for a sample."""
+def fetch(store: Any, out: Any, names: Names, order: Any) -> Fetched | TypedFetched:
+    """Gather the tensors that ``store``, ours or another one, has for a sample.
+
+    Args:
+        store: the feature store.
+        out: the sample.
+        names: the attributes that batches hold.
+        order: the sampler's ``edge_permutation``.
+    """
     source = tensors_of(store)
+    if order is not None:
+        out = copy.copy(out)
+        out.edge = _in_order(out.edge, order)
     if isinstance(out, HeteroSamplerOutput):
         return source.fetch_typed(out, names)
     return source.fetch(out, names)
+
+
+def _in_order(edge: Any, order: Any) -> Any:
+    """Return the ids that the user's edges have, of those that the sampler has sorted."""
+    if isinstance(edge, dict):
+        return {kind: _in_order(ids, order.get(kind)) for kind, ids in edge.items()}
+    return edge if edge is None or order is None else order[edge.to(torch.long)]
 
 
 class Planned(NamedTuple):
@@ -210,8 +227,7 @@ def make_batch(
     batch.update(fetched.edges)
     batch.setdefault("n_id", out.node)
     if out.edge is not None and "e_id" not in batch:
-        edge = out.edge.to(torch.long)
-        batch["e_id"] = edge if order is None else order[edge]
+        batch["e_id"] = _in_order(out.edge, order).to(torch.long)
     batch["batch"] = out.batch
     batch["num_sampled_nodes"] = out.num_sampled_nodes
     batch["num_sampled_edges"] = out.num_sampled_edges
@@ -287,7 +303,7 @@ def make_typed_batch(
     for kind, edge in (out.edge or {}).items():
         if edge is not None and "e_id" not in data[kind]:
             own = None if order is None else order.get(kind)
-            data[kind].e_id = edge.to(torch.long) if own is None else own[edge.to(torch.long)]
+            data[kind].e_id = _in_order(edge, own).to(torch.long)
     data.set_value_dict("batch", out.batch)
     data.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
     data.set_value_dict("num_sampled_edges", out.num_sampled_edges)

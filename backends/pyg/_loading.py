@@ -308,7 +308,7 @@ class LoaderMixin(OrderMixin, Profiled):
             out._commit = graph.pinned()
         elif self._epoch_commit() is None and tensors_of(self.data[0]).can_fetch_ahead:
             self._check_transform()
-            out._fetched = fetch(self.data[0], out, self._names)
+            out._fetched = fetch(self.data[0], out, self._names, self._sampler().edge_permutation)
         return out
 
     def _reading_on(self, out: Any) -> AbstractContextManager[Any]:
@@ -420,7 +420,7 @@ class LoaderMixin(OrderMixin, Profiled):
             return self._for_later(out)
         pins = self._pins()
         with land_pinned(pins):
-            out._fetched = fetch(store, out, self._names)
+            out._fetched = fetch(store, out, self._names, self._sampler().edge_permutation)
         if pins and self.custom_cls is None:
             out._built = self._pinned(self._build(out))
         return out
@@ -444,7 +444,7 @@ class LoaderMixin(OrderMixin, Profiled):
                 out = call_in_epoch(self.transform_sampler_output, out)
             store, order = self.data[0], self._sampler().edge_permutation
             if fetched is None:
-                fetched = fetch(store, out, self._names)
+                fetched = fetch(store, out, self._names, order)
             if isinstance(out, HeteroSamplerOutput):
                 data = make_typed_batch(
                     store, out, fetched, order, self.custom_cls, self._counted, self._like

@@ -139,10 +139,10 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         fetched = out.__dict__.pop("_fetched", None)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
-        store = self.data[0]
+        store, order = self.data[0], self._sampler().edge_permutation
         if fetched is None:
-            fetched = fetch(store, out, self._names)
-        values = make_batch(store, out, fetched, self._sampler().edge_permutation)
+            fetched = fetch(store, out, self._names, order)
+        values = make_batch(store, out, fetched, order)
         input_id, _, roots = out.metadata
         values.pop("num_nodes", None)
         num_nodes = out.node.size(0)

@@ -210,3 +210,14 @@ def test_refusals(
     result = CliRunner().invoke(app, ["serve", *given])
     assert not (files / "log").exists()
     assert result.exit_code == code and words in " ".join(result.stderr.split()), result.stderr
+
+
+@pytest.mark.parametrize(("mode", "is_open"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_token_that_others_can_read_is_noted(files: Path, mode: int, is_open: bool) -> None:
+    token = files / "token"
+    token.write_text("x" * 40)
+    token.chmod(mode)
+    given = ["serve", str(files / "x.npy"), "--token-file", str(token), "--shard", "2/2"]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 2  # by the shard, after the look at the token
+    assert ("read by others than its user" in " ".join(result.stderr.split())) == is_open

@@ -326,6 +326,19 @@ def test_damaged_manifest(
     convert(inputs, output, memory_budget="4G", restart=True)
 
 
+def test_a_number_that_has_changed_in_a_manifest_is_noticed(
+    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
+    interrupt(inputs, output, monkeypatch)
+    manifest = Path(f"{output}.building/manifest.json")
+    content = json.loads(manifest.read_text())
+    content["state"]["another"] = 1
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(InvalidArgumentError, match="its checksum is wrong"):
+        convert(inputs, output, memory_budget="4G")
+
+
 # ---- a damaged work folder -----------------------------------------------------------------------
 
 

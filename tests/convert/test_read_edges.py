@@ -367,6 +367,9 @@ def test_bad_parquet_weights(tmp_path: Path) -> None:
         path = parquet(tmp_path / "e.parquet", src=ids, dst=ids, w=pa.array(values))
         with pytest.raises(InputError, match=message):
             read_edges(path, weight="w")
+    path = parquet(tmp_path / "e.parquet", src=ids, dst=ids, t=pa.array([1, 2**63, 3], pa.uint64()))
+    with pytest.raises(InputError, match=f"row 2, .*the time {2**63} does not fit in 64 bits"):
+        read_edges(path, time="t")
     path = parquet(tmp_path / "e.parquet", src=ids, dst=ids)
     with pytest.raises(InputError, match="not below the number of nodes, 2"):
         read_edges(path, num_nodes=2)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -168,18 +169,39 @@ def test_versions_in_a_circle() -> None:
     assert read(rows, 1, 5) == [1.0]
 
 
-def test_two_changes_of_a_transaction_that_fails() -> None:
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_two_changes_of_a_transaction_that_fails(error: type[BaseException]) -> None:
     graph = DynamicGraph(3, 1)
     graph.features = np.zeros(3)
     graph.update_nodes([0, 1], x=[1.0, 2.0])
     for _ in range(40):
-        with pytest.raises(KeyError), graph.transaction():
+        with pytest.raises(error), graph.transaction():
             graph.update_nodes([0, 1], x=[7.0, 7.0])
             graph.update_nodes([1, 2], x=[8.0, 8.0])
-            raise KeyError
+            raise error
         graph.update_nodes([2], x=[5.0])
     assert graph.features is not None
     assert graph.features.gather([0, 1, 2]).tolist() == [1.0, 2.0, 5.0]
+
+
+def test_a_change_that_was_interrupted_undoes_a_transaction_that_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of a change may be made: Ctrl-C that is caught inside must not commit it."""
+    graph = DynamicGraph(3, 1)
+    graph.features = np.zeros(3)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(errors.InvalidArgumentError, match="undone when a change failed"):
+        with graph.transaction():
+            graph.insert_edge(0, 1)
+            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+                patch.setattr(GrowingRows, "change", interrupted)
+                graph.update_nodes([0], x=[7.0])
+            graph.insert_edge(1, 2)
+    assert graph.num_edges == 0
 
 
 def test_rows_and_edges_are_of_one_commit() -> None:

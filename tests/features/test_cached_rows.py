@@ -130,6 +130,8 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 5000 is not in 0..4999") as found:
         cached.gather([3, 5000])
     assert (found.value.position, found.value.value) == (1, 5000)
+    with pytest.raises(OutOfRangeError, match=r"ids\[0\] = -1 is not in"):
+        cached.gather([-1])  # as empty places are marked
     cached.close()
     with pytest.raises(ClosedError, match="was closed"):
         cached.gather([1])

@@ -43,6 +43,15 @@ def test_files(name: str, storage: Any, tmp_path: Path) -> None:
     assert (pickle.loads(pickle.dumps(ordered)).gather(ids) == rows[ids]).all()
 
 
+def test_another_order_is_another_content(tmp_path: Path) -> None:
+    """Packed batches are told by the fingerprint."""
+    FeatureStore.from_array(np.arange(3.0)).save(tmp_path / "x.aeg")
+    rows = FeatureStore.load(tmp_path / "x.aeg")
+    orders = ([0, 1, 2], [2, 1, 0], [2, 1, 0])
+    found = [OrderedRows(rows, order).fingerprint for order in orders]
+    assert found[0] != found[1] == found[2]
+
+
 def test_bfloat16(tmp_path: Path) -> None:
     FeatureStore.from_array(np.arange(8.0, dtype=np.float32)[:, None]).save(
         tmp_path / "b.aeg", "bfloat16"

@@ -277,6 +277,8 @@ def test_rows_that_do_not_exist_are_named(path: Path) -> None:
     store = store_of(path, 10)
     with pytest.raises(errors.OutOfRangeError, match=r"lists\[2\]\[1\] = 2000 is not in 0..1999"):
         store.plan([[1, 2], [], [3, 2000]])
+    with pytest.raises(errors.OutOfRangeError, match=r"lists\[2\]\[0\] = 2000 "):
+        store.plan([[1, 2], [], [2000, 3]])
     with pytest.raises(errors.OutOfRangeError, match=r"lists\[0\]\[0\] = -1 "):
         store.plan([[-1]])
     assert store.plan([[1]]).frames >= 10

@@ -456,6 +456,13 @@ def test_meta_that_is_refused(data: bytes) -> None:
         FileMeta.decode(data, "f")
 
 
+def test_meta_that_names_an_array_twice_is_refused() -> None:
+    (entry,) = json.loads(meta_of())["arrays"]
+    with pytest.raises(errors.FormatError, match="names an array twice"):
+        FileMeta.decode(meta_of(arrays=[entry, {**entry, "shape": [3, 3]}]), "f")
+    assert len(FileMeta.decode(meta_of(arrays=[entry, {**entry, "name": "y"}]), "f").arrays) == 2
+
+
 def test_meta_of_a_newer_version() -> None:
     with pytest.raises(errors.VersionError, match="version 2"):
         FileMeta.decode(meta_of(version=2), "f")

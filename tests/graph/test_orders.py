@@ -36,6 +36,11 @@ def test_many_times_are_sorted_stably(values: list[float]) -> None:
         assert (found == np.argsort(times, kind="stable")).all()
 
 
+def test_few_times_are_sorted_stably() -> None:
+    times = np.tile([2, 0, 1], 400)
+    assert (sorting_order(times) == np.argsort(times, kind="stable")).all()
+
+
 def test_the_last_of_many_times_is_moved() -> None:
     times = np.arange(2 * STRETCH + 1) * 3 - 1000
     assert sorting_order(times) is None

@@ -476,9 +476,12 @@ def test_no_more_is_held_than_was_in_use_at_once() -> None:
     assert 0 < pool.idle_bytes <= most
 
 
-def test_a_large_batch_is_forgotten() -> None:
+@pytest.mark.parametrize("sizes", [[200], [200, 1]])
+def test_a_large_batch_is_forgotten(sizes: list[int]) -> None:
+    """Also where those that come after it lie in memory that is there."""
     pool = BufferPool()
-    pool.empty(200 << 20, np.uint8)
+    held = [pool.empty(size << 20, np.uint8) for size in sizes]
+    held.clear()
     for _ in range(5000):
         pool.empty(1 << 20, np.uint8)
     assert pool.idle_bytes < 50 << 20

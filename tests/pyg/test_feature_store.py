@@ -388,7 +388,7 @@ def test_a_tensor_is_made_of_rows_that_an_index_puts_in_order() -> None:
     store = FeatureStore()
     for number, index in enumerate((
         torch.arange(SIZE), torch.arange(SIZE).flip(0), slice(0, SIZE), torch.ones(SIZE).bool(),
-        np.arange(SIZE)[::-1].copy(), torch.arange(SIZE).int(),
+        np.arange(SIZE)[::-1].copy(), torch.arange(SIZE).int(), torch.arange(SIZE).roll(1),
     )):  # fmt: skip
         store["g", f"x{number}", index] = values
         wanted = torch.empty_like(values)

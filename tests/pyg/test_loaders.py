@@ -476,6 +476,25 @@ class AllNeighbors(BaseSampler):  # type: ignore[misc]
         return SamplerOutput(node, none, none, None, metadata=metadata)
 
 
+class SortedEdges(AllNeighbors):
+    """One whose edges have another order than the data's; it finds the second of them."""
+
+    edge_permutation = torch.arange(NUM_EDGES).roll(1)
+
+    def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
+        first, edge = torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64)
+        metadata = index.input_id, index.time
+        return SamplerOutput(index.node, first, first, edge, metadata=metadata)
+
+
+def test_edges_of_a_sampler_that_has_sorted_them() -> None:
+    data, seeds = make_data(), torch.tensor([4])
+    theirs = next(iter(NodeLoader(data, SortedEdges(), input_nodes=seeds)))
+    ours = next(iter(NeighborLoader(data, [], seeds, neighbor_sampler=SortedEdges())))
+    assert ours.e_id.tolist() == theirs.e_id.tolist() == [0]
+    assert torch.equal(ours.edge_attr, theirs.edge_attr)
+
+
 def test_stores_and_samplers_of_other_makers() -> None:
     data = make_data()
     assert data.edge_index is not None

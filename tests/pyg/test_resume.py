@@ -297,6 +297,7 @@ def test_the_host_generator_is_left_alone() -> None:
     running = of_nodes(batch_size=20, shuffle=True)
     list(islice(running, 3))
     other = of_nodes(batch_size=20, shuffle=True)
+    torch.rand(1)  # else it is in the state that a replay ends in
     before = torch.get_rng_state()
     other.load_state_dict(running.state_dict())
     list(other)

@@ -19,7 +19,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.remote import FeatureServer, RemoteRows, open_source
+from aethergraph.remote import FeatureServer, RemoteRows, ahead, open_source
 from aethergraph.remote.ahead import RowsAhead
 
 ROWS = 20_000
@@ -200,6 +200,25 @@ def test_a_child_leaves_the_connection_alone(table: Any) -> None:
         )
         for ids in lists:
             assert plan.gather_if_next(ids, out) and (out == table[ids]).all()
+
+
+def test_a_gather_that_was_interrupted_behind_its_rows_can_be_repeated(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ahead.gather_filled
+
+    def interrupted(*arguments: Any) -> None:
+        whole(*arguments)
+        raise KeyboardInterrupt
+
+    with FeatureServer(table, port=0) as server, open_source(server.address) as rows:
+        lists = lists_of(5, 7)
+        plan = rows.plan(lists)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(ahead, "gather_filled", interrupted)
+            plan.gather(lists[0], np.empty((5, 40), np.float32))
+        for ids in lists:
+            assert (plan.gather(ids, np.zeros((len(ids), 40), np.float32)) == table[ids]).all()
 
 
 def test_what_is_not_planned(table: Any, tmp_path: Path) -> None:

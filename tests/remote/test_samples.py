@@ -59,7 +59,7 @@ from aethergraph.remote import (
 )
 from aethergraph.remote.samples.form import Form
 from aethergraph.remote.samples.log import AnswerLog, read_answers
-from aethergraph.remote.samples.request import MAX_SEEDS, make_request
+from aethergraph.remote.samples.request import MAX_SEEDS, Request, make_request
 
 pytestmark = pytest.mark.any_python
 
@@ -626,6 +626,27 @@ def test_answers_that_are_none(fuzzed: Any, flips: list[tuple[int, int]], cut: i
     except FormatError:
         return
     assert cut == 0
+
+
+def test_a_request_of_too_many_seeds_is_refused(fuzzed: Any) -> None:
+    """Also where a client of another make has sent it."""
+    _, service = fuzzed
+    seeds = np.zeros(MAX_SEEDS + 1, np.int64)
+    body = Request(1, (seeds,), (seeds,)).pack()
+    with pytest.raises(LimitError, match=f"^{MAX_SEEDS + 1} seeds: a request has {MAX_SEEDS}"):
+        Request.unpack(memoryview(body), service.form)
+
+
+@pytest.mark.parametrize("commit", [None, 0])  # answered by the native core, and by Python
+def test_bytes_between_arrays_tell_nothing(commit: int | None) -> None:
+    """Answers are made in memory of earlier ones, which may have gone to other clients."""
+    graph = Graph.from_edges(4, [0, 1, 2], [1, 2, 3])
+    graph.node_attrs["x"] = np.arange(12, dtype=np.uint8).reshape(4, 3)
+    service = SampleService(graph, SamplePlan([2]))
+    request = make_request(service.form, [3], None, 1)
+    fresh = service.answer(request, lambda size: np.zeros(size, np.uint8), commit)
+    used = service.answer(request, lambda size: np.full(size, 255, np.uint8), commit)
+    assert fresh.tobytes() == used.tobytes()
 
 
 @given(st.recursive(

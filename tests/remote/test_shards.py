@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.serving import Client
 
 from aethergraph import FeatureStore, Graph
 from aethergraph.errors import FileChangedError, InvalidArgumentError, ServerTimeoutError
-from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, open_tables
+from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, open_tables, wire
 from aethergraph.remote.served import shard_range
 
 
@@ -45,6 +46,18 @@ def test_rows_come_from_their_shards(x: Any) -> None:
     finally:
         for one in servers:
             one.close()
+
+
+def test_a_server_answers_for_its_own_rows_alone(x: Any) -> None:
+    """Another row may be of another version there; a client of another make may ask for it."""
+    begin, end = shard_range(len(x), 1, 3)
+    with FeatureServer(x, port=0, shard=(1, 3)) as server:
+        client = Client(server.port or 0)
+        for row, is_its_own in ((begin - 1, False), (begin, True), (end - 1, True), (end, False)):
+            wire.send(client.socket, wire.GATHER, 2, *wire.pack_gather(0, np.array([row])))
+            _, flags, _, body = client.reply()
+            assert (flags == 0, body == x[row].tobytes()) == (is_its_own, is_its_own)
+        client.socket.close()
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 2, 3])

@@ -195,6 +195,14 @@ def test_an_infinite_window_is_none(dtype: Any) -> None:
     assert found[0].num_edges == 5
 
 
+def test_a_window_may_begin_before_all_times() -> None:
+    """What comes before the least of them is cut off, and does not wrap round."""
+    least = np.iinfo(np.int64).min
+    graph = Graph.from_edges(2, [0], [1], edge_time=[least + 1])
+    sampler = NeighborSampler(graph, [1], time_attr="edge_time", window=10)
+    assert len(sampler.sample([1], seed_time=[least + 2]).edge) == 1
+
+
 def test_options_that_are_refused() -> None:
     graph = Graph.from_edges(3, [0, 1], [2, 2], edge_time=[1, 2], node_time=[0.5, 1.5, 2.5])
     graph.node_attrs["flag"] = np.array([True, False, True])

@@ -5,6 +5,7 @@ Short lists are compared in test_sampler.py, their chances counted by contracts/
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,30 @@ def test_sums_are_made_once_and_shared() -> None:
         found = NeighborSampler(graph, [5], weight_attr=name).sample([0, 1, 2], key=3)
         assert_same_subgraph(found, oracle.sample(*graph.csc(), [0, 1, 2], [5], 3, weight=weight))
     assert_same_subgraph(sampler.sample([0, 1, 2], key=3), before)
+
+
+def test_a_file_of_weights_that_shrinks_is_named(
+    tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    """In a process of its own, where SIGBUS would kill; the lists are in memory."""
+    script = """
+        import os, sys
+        import numpy as np
+        from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+        path, rng = sys.argv[1], np.random.default_rng(0)
+        FeatureStore.from_array(rng.random(50_000)).save(path)
+        graph = Graph.from_edges(500, *rng.integers(0, 500, (2, 50_000)))
+        graph.edge_attrs["w"] = FeatureStore.load(path)
+        sampler = NeighborSampler(graph, [200], weight_attr="w")
+        os.truncate(path, 4096)
+        try:
+            sampler.sample(np.arange(500), key=1)
+        except errors.FileChangedError as error:
+            assert path in str(error)
+        else:
+            raise AssertionError("nobody noticed")
+    """
+    run_python(script, str(tmp_path / "w.aef"))
 
 
 def test_weights_that_cannot_be(tmp_path: Path) -> None:

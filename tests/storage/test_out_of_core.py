@@ -126,6 +126,26 @@ def test_threads_that_read_do_as_well_as_a_ring(
     assert_same_subgraph(found, expected)
 
 
+def test_a_file_that_is_replaced_while_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one of its size: offsets and neighbours of two graphs would go together."""
+    for name, seed in (("mine", 0), ("other", 1)):
+        ends = np.random.default_rng(seed).integers(0, 100, (2, 1000))
+        ag.Graph.from_edges(100, *ends).save(tmp_path / name)
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    assert mine.stat().st_size == other.stat().st_size
+    opened = native.FileReader
+
+    def replaced(path: str) -> native.FileReader:
+        other.replace(mine)
+        return opened(path)
+
+    monkeypatch.setattr(native, "FileReader", replaced)
+    with pytest.raises(errors.FileChangedError, match="replaced while it was opened"):
+        ag.Graph.load(mine, storage="uring", memory_budget=BUDGET)
+
+
 @pytest.mark.parametrize(
     ("kind", "at", "message"),
     [

@@ -21,6 +21,7 @@ from support.threads import WAIT, comes, run_together
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
 from aethergraph.streaming import BadRecord, Ingestor, MemorySource, Records
+from aethergraph.streaming.cuts import Cuts
 
 pytestmark = pytest.mark.any_python
 
@@ -114,6 +115,18 @@ def test_commits_do_not_depend_on_what_comes_when(
             assert offset % cut == 0 or offset > logs[number][-1][0]
     ends = {number: log[-1][0] + 1 for number, log in enumerate(logs) if log}
     assert {p: min(at, ends[p]) for p, at in found[0][-1][0].items()} == ends
+
+
+def test_payloads_go_with_their_records() -> None:
+    """A record that is refused is written to the dead letter file as it came."""
+    cuts = Cuts(4, str, {0: 0})
+    numbers = np.arange(8)
+    records = Records(0, 8, {"src": numbers}, offsets=numbers, payload=lambda row: b"%d" % row)
+    cuts.add(records)
+    for begin in (0, 4):
+        ((part,), _) = cuts.take()
+        assert part.payload is not None
+        assert [part.payload(row) for row in range(4)] == [b"%d" % (begin + n) for n in range(4)]
 
 
 def test_keys_get_the_same_ids(tmp_path: Path) -> None:

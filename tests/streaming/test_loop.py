@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,22 @@ def test_letters_that_did_not_fit_are_let_go(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match="dead letters: No space left on device"):
         letters.flush()
     letters.close()
+
+
+def test_letters_that_are_there_are_not_written_again(tmp_path: Path) -> None:
+    """The first record that the graph has not passed by is one of them."""
+    records = [BadRecord(5, "why"), BadRecord(6, "why")]
+    for offsets in ({}, {0: 5}):
+        letters = DeadLetters(tmp_path / "bad", "s", offsets)
+        letters.write(0, records)
+        letters.close()
+    lines = (tmp_path / "bad").read_text().splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [5, 6]
+
+
+def test_a_letter_follows_one_that_was_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_bytes(b'{"source": "s", "off')
+    letters = DeadLetters(tmp_path / "bad", "s", {})
+    letters.write(0, [BadRecord(1, "why")])
+    letters.close()
+    assert json.loads((tmp_path / "bad").read_text().splitlines()[1])["offset"] == 1

@@ -138,6 +138,15 @@ def test_unknown_keys_are_named_or_left_out(graph: HeteroGraph) -> None:
     assert task.labels is not None and task.labels.tolist() == rows["churn"][kept].tolist()
 
 
+def test_keys_beyond_their_type_are_of_no_node(tmp_path: Path) -> None:
+    """Their bits are those of other keys: 2^64 - 1 is none of -1."""
+    (tmp_path / "e.csv").write_text("src,dst\n-1,0\n0,7\n")
+    convert(tmp_path / "e.csv", tmp_path / "g.aeg", ids="int64")
+    table = {"who": np.array([7, 2**64 - 1], np.uint64)}
+    with pytest.raises(InputError, match=r"row 2: .* no node with the key 18446744073709551615"):
+        TableTask(Graph.load(tmp_path / "g.aeg"), table, entity_col="who")
+
+
 def test_split_by_time(graph: HeteroGraph) -> None:
     task = TableTask(graph, training_rows(), **OPTIONS)
     assert task.time is not None
@@ -179,7 +188,7 @@ LINKS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_links_of_lists(graph: HeteroGraph) -> None:
+def test_links_of_lists(graph: HeteroGraph, tmp_path: Path) -> None:
     rows = {
         "user_id": ["u1", "u2", "u3"], "date": training_rows(3)["date"],
         "orders": pa.array([[4, 7], [], [9, 4, 4]]), "n": [1, 2, 3],
@@ -193,6 +202,11 @@ def test_links_of_lists(graph: HeteroGraph) -> None:
     times = rows["date"].astype("datetime64[s]").view(np.int64)
     assert task.time is not None and task.time.tolist() == times[[0, 0, 2, 2, 2]].tolist()
     assert task.take([4, 0]).links.tolist() == task.links[:, [4, 0]].tolist()
+    (tmp_path / "parts").mkdir()
+    for begin, count in ((0, 1), (1, 2)):  # read one after the other
+        part = pa.table(rows).slice(begin, count)
+        pq.write_table(part, tmp_path / f"parts/{begin}.parquet")
+    assert LinkTask(graph, tmp_path / "parts", **LINKS).rows.tolist() == task.rows.tolist()
     rows["orders"] = pa.array([[4, 7], [], [9, 4000, 4]])
     with pytest.raises(InputError, match=r"row 3: column 'orders': there is no 'order' .* 4000"):
         LinkTask(graph, rows, **LINKS)
@@ -200,6 +214,16 @@ def test_links_of_lists(graph: HeteroGraph) -> None:
     assert task.rows.tolist() == [0, 0, 2, 2] and task.num_dropped == 1
     rows["orders"] = pa.array([4, 7, 9])
     assert LinkTask(graph, rows, **LINKS).rows.tolist() == [0, 1, 2]
+
+
+def test_links_come_with_their_times(graph: HeteroGraph) -> None:
+    """Without labels as well: without a time each link would see the future."""
+    pytest.importorskip("torch")
+    rows = {"user_id": ["u1", "u2"], "date": training_rows(2)["date"], "orders": [4, 7]}
+    task = LinkTask(graph, rows, **LINKS)
+    found = task.link_input()
+    assert task.time is not None and found["edge_label_time"].tolist() == task.time.tolist()
+    assert found["edge_label_index"][1].tolist() == task.links.tolist()
 
 
 # ---- RelBench -----------------------------------------------------------------------------------

@@ -100,6 +100,18 @@ def test_reverses_that_are_none_are_refused() -> None:
     assert caught.value.position == 1
 
 
+@pytest.mark.parametrize("other", [(1, 2), (2, 0)])
+def test_an_edge_that_shares_one_end_is_no_reverse(other: tuple[int, int]) -> None:
+    graph = Graph.from_edges(3, [0, other[0]], [1, other[1]], keep_order=True)
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([2]), exclude="reverse_id", reverse_eids=torch.tensor([1, 0])
+    )
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"edge 1 of .* not the reverse of edge 0"
+    ):
+        sampler.sample(GraphStorage(graph), torch.tensor([0]))
+
+
 @pytest.mark.parametrize("name", ["follows", FOLLOWS])
 @pytest.mark.parametrize("form", [torch.tensor, np.array, list])
 def test_tables_of_reverses_by_edge_type(name: Any, form: Any) -> None:

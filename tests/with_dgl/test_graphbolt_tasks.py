@@ -74,6 +74,16 @@ def test_tasks_are_those_of_graphbolt(typed: bool, tmp_path: Path) -> None:
     assert seeds.tolist() == list(range(8)) and labels.tolist() == [1, 2, 0, 1]
 
 
+def test_items_that_change_leave_the_file_as_it_is(tmp_path: Path) -> None:
+    """Those of ``in_memory: false`` are mapped."""
+    write(tmp_path, False)
+    before = (tmp_path / "labels.npy").read_bytes()
+    _, labels = load_ondisk_tasks(tmp_path).tasks[0].train_set[:]
+    labels += 1
+    assert labels[:3].tolist() == [1, 2, 3]
+    assert (tmp_path / "labels.npy").read_bytes() == before
+
+
 def test_a_folder_without_tasks(tmp_path: Path) -> None:
     write(tmp_path, False, tasks=None)
     assert load_ondisk_tasks(tmp_path).tasks == []

@@ -103,6 +103,12 @@ def test_a_loader_goes_on_with_other_workers(make: Any) -> None:
             assert drawn(other) == epochs[1]
 
 
+def test_batches_of_an_epoch_draw_other_negatives() -> None:
+    first, second = (negative for _, _, negative, _ in islice(of_links(batch_size=8, seed=1), 2))
+    drawn_ids = [graph.ndata[dgl.NID][graph.edges()[1]].tolist() for graph in (first, second)]
+    assert len(drawn_ids[0]) == 16 and drawn_ids[0] != drawn_ids[1]
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_two_epochs_at_once(make: Any) -> None:
     options = {"batch_size": 8, "shuffle": True, "seed": 3}
