@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.damage import fuzz
 
 pytest.importorskip("pyarrow")
 
 from aethergraph.convert import read_edges
 from aethergraph.errors import AetherError
-
-EXAMPLES = int(os.environ.get("AETHERGRAPH_FUZZ_EXAMPLES", "60"))
-fuzz = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 FIELDS = st.one_of(
     st.integers(0, 50).map(str),
