@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ import pytest
 from support.certificates import make_certificate
 from support.commands import MAIN, ae, said, warm_commands
 from support.kafka import running_broker
-from support.serving import comes
 from support.warm_python import WarmPython
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
@@ -96,7 +96,7 @@ def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path, python: Warm
         with open(file, "a") as more:
             more.write(lines(1000 * number, 1000 * number + 1000))
         with ingesting(python, tmp_path, graph, file, "--schema", schema, *made) as pid:
-            assert comes(lambda: has_edges(graph, 1000 * number + 1000))  # noqa: B023
+            wait_until(lambda: has_edges(graph, 1000 * number + 1000))  # noqa: B023
             os.kill(pid, how)
             code = python.wait()
         errors = (tmp_path / "out.err").read_text()
@@ -105,6 +105,14 @@ def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path, python: Warm
             assert "1,000 records" in (tmp_path / "out").read_text()
     with DynamicGraph.open(graph, arena_mb=64) as found:
         assert found.num_edges == 3000
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, for which a busy machine may need minutes."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def has_edges(path: Path, count: int) -> bool:
@@ -262,7 +270,7 @@ def test_flight_with_tls_and_keys(tmp_path: Path, python: WarmPython) -> None:
     words += [text for one in options for text in ("--option", one)]
     rows = pa.table({"u": ["ann", "bob"], "v": ["bob", "cy"]})
     with ingesting(python, tmp_path, tmp_path / "g", address, *words) as pid:
-        assert comes(lambda: listens(port))
+        wait_until(lambda: listens(port))
         client = flight.connect(address, tls_root_certs=certificate.read_bytes())
         call = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer secret")], timeout=60)
         partition = flight.FlightDescriptor.for_path("0")
