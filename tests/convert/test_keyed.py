@@ -243,7 +243,7 @@ def test_the_command_overwrites_no_map_of_ids(tmp_path: Path) -> None:
 def test_goes_on_wherever_it_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool, small_memory: None
 ) -> None:
-    table, output = made(600), tmp_path / "g.aeg"
+    table, output = made(1200), tmp_path / "g.aeg"
     pq.write_table(pa.table(table), tmp_path / "e.parquet", row_group_size=300)
     options: dict[str, Any] = {"layout": "both", "time_column": "ts", "weight": "w"}
     convert(tmp_path / "e.parquet", tmp_path / "whole.aeg", ids="string", **options)
