@@ -235,7 +235,6 @@ def test_other_features_and_labels(small_memory: None, tmp_path: Path) -> None:
         ([5, 6, 7], "the node id 0 is missing"),
         (range(1, 2002), "the node id 0 is missing: 2001 rows"),
         ([*range(2000), 2003], "the node id 2000 is missing"),
-        ([0, 1700000000000, 1], r"1700000000000 is too large: 3 rows need the ids 0\.\.2"),
     ],
 )
 def test_ids_of_features_that_do_not_fit(
@@ -250,6 +249,17 @@ def test_ids_of_features_that_do_not_fit(
                 features=tmp_path / "x.csv", id_column="id",
             )  # fmt: skip
         assert sorted(os.listdir(tmp_path)) == ["e.csv", "x.csv"]
+
+
+def test_an_id_of_features_that_is_far_too_large(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
+    (tmp_path / "x.csv").write_text("id,f\n0,1\n1700000000000,1\n1,1\n")
+    with pytest.raises(InputError, match=r"1700000000000 is too large: 3 rows need the ids 0\.\.2"):
+        convert(
+            tmp_path / "e.csv", tmp_path / "g.aeg", memory_budget="4G",
+            features=tmp_path / "x.csv", id_column="id",
+        )  # fmt: skip
+    assert sorted(os.listdir(tmp_path)) == ["e.csv", "x.csv"]
 
 
 def test_rows_too_wide_to_be_sorted(tmp_path: Path) -> None:
