@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import MAIN, ae, said, warm_commands
 from support.disks import read_only
-from typer.testing import CliRunner
+from support.processes import WarmPython
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph
 from aethergraph.cli import terminal
-from aethergraph.cli.app import app
 from aethergraph.cli.stats import degree_summary
 from aethergraph.convert.external.builder import BoundedBuild
 from aethergraph.testing.graphs import CommunityGraph
-
-runner = CliRunner()
-MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
-
-
-def ae(*args: object, code: int = 0) -> Any:
-    """Run a command in this process."""
-    result = runner.invoke(app, [str(a) for a in args])
-    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
-    return result
 
 
 def flat(text: str) -> str:
@@ -61,14 +51,19 @@ def graph_file(edges: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_the_module_is_the_command(graph_file: Path) -> None:
-    command = [sys.executable, "-m", "aethergraph", "info", graph_file.name]
-    done = subprocess.run(command, cwd=graph_file.parent, capture_output=True, text=True)
-    assert done.returncode == 0 and "graph.bin" in done.stdout, done.stderr
-    wrong = subprocess.run([*command[:3], "nothing"], capture_output=True, text=True)
-    assert (
-        wrong.returncode == 2 and "aethergraph" in wrong.stderr and "__main__" not in wrong.stderr
-    )
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    with warm_commands("pyarrow.csv") as warm:
+        yield warm
+
+
+def run(
+    python: WarmPython, folder: Path, program: str, *args: object
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that calls the command, in a process of its own."""
+    script = folder / "program.py"
+    script.write_text(program)
+    return python.run([script, *args], folder)
 
 
 # ---- convert ---------------------------------------------------------------------------------
@@ -101,70 +96,76 @@ def test_convert_with_everything(edges: Path, tmp_path: Path) -> None:
     assert np.load(tmp_path / "g.labels.npy").tolist() == [7, 8, 9]
 
 
-def test_convert_refuses_what_would_mislead(edges: Path, tmp_path: Path) -> None:
-    assert "keep_order" in fails(
-        "convert", "-i", edges, "-o", tmp_path / "g", "--undirected", "--keep-order", code=2
+def test_columns_are_chosen_and_told(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("a,b,when,w\n0,1,2020-01-01,1\n1,0,2020-01-02,2\n")
+    (tmp_path / "x.csv").write_text("name,f,g\nann,1,2\nben,3,4\n")
+    result = ae(
+        *("convert", "-i", tmp_path / "e.csv", "-o", tmp_path / "g.aeg"),
+        *("--time", "when", "--time-unit", "D"),
+        *("--features", tmp_path / "x.csv", "--feature-columns", "g, f"),
     )
-    (tmp_path / "x.csv").write_text("id,a\n2,5\n0,1\n1,3\n")
-    for option in ("--features", "--labels"):
-        said = fails("convert", "-i", edges, "-o", tmp_path / "g", option, tmp_path / "x.csv")
-        assert "--id-column id" in said
-    os.mkfifo(tmp_path / "pipe")
-    assert "is a pipe" in fails("convert", "-i", tmp_path / "pipe", "-o", tmp_path / "g")
+    told = flat(result.stderr)
+    assert "edges go from column a to column b, the first two" in told
+    assert "note: columns not used: w" in told and "x.csv: features are g, f" in told
+    assert np.load(tmp_path / "g.features.npy").tolist() == [[2, 1], [4, 3]]
+    assert Graph.load(tmp_path / "g.aeg").time_unit == "D"
 
 
-def test_convert_compressed(edges: Path, tmp_path: Path) -> None:
-    out = tmp_path / "g.bin"
-    ae("convert", "-i", edges, "-o", out, "--compress", "--layout", "both")
+def test_convert_within_a_budget(edges: Path, tmp_path: Path) -> None:
+    whole, bounded = tmp_path / "a.bin", tmp_path / "b.bin"
+    form = ("--layout", "both", "--compress")
+    ae("convert", "-i", edges, "-o", whole, *form)
+    call = ("convert", "-i", tmp_path / "edge*.csv", "-o", bounded, *form, "--memory")
+    assert "3 nodes, 5 edges, both" in said(*call, "4G")
+    assert whole.read_bytes() == bounded.read_bytes()
+    assert "exists already; --force overwrites it" in fails(*call, "4G")
+    told = fails(*call, "1M", "--force", code=2)
+    assert "memory_budget (--memory) = '1M' is too small: the least is" in told
+    told = fails(*call, "much", "--force", code=2)
+    assert "memory_budget (--memory) = 'much' is not a size such as" in told
+    assert "no file matches" in fails("convert", "-i", tmp_path / "x*", "-o", tmp_path / "c.bin")
+
+
+def test_compressed_graphs(edges: Path, tmp_path: Path) -> None:
+    out, typed = tmp_path / "g.bin", tmp_path / "typed.bin"
+    ae("convert", "-i", edges, "-o", out, "--compress")
     assert Graph.load(out).compressed
-    bounded = tmp_path / "bounded.aeg"
-    ae("convert", "-i", edges, "-o", bounded, "--compress", "--layout", "both", "--memory", "4G")
-    assert bounded.read_bytes() == out.read_bytes()
-    assert "all checksums, ids and offsets are right" in ae("verify", bounded).stdout
     assert "ids uint32, compressed" in ae("info", out).stdout
     assert json.loads(ae("info", out, "--json").stdout)["compressed"] is True
-    assert "are right" in ae("verify", out).stdout
+    assert "all checksums, ids and offsets are right" in ae("verify", out).stdout
     ae("stats", out)
-    typed = tmp_path / "typed.bin"
     HeteroGraph.from_edges({("a", "r", "b"): ([0, 1], [1, 0])}).save(typed, compress=True)
     assert "a -> r -> b: 2 edges, csc, compressed" in ae("info", typed).stdout
 
 
-def test_convert_notes_unused_columns(edges: Path, tmp_path: Path) -> None:
-    result = ae("convert", "-i", edges, "-o", tmp_path / "g.bin")
-    assert result.stderr.strip() == "note: columns not used: w"
-
-
-def test_convert_mistakes(edges: Path, tmp_path: Path) -> None:
-    out = tmp_path / "g.bin"
-    assert f"{tmp_path / 'no.csv'}: no such file" in fails(
-        "convert", "-i", tmp_path / "no.csv", "-o", out
-    )
-    assert "there is no column 'q' for the weight" in fails(
-        "convert", "-i", edges, "-o", out, "--weight", "q"
-    )
-    assert "id 2 is not below the number of nodes, 2" in fails(
-        "convert", "-i", edges, "-o", out, "-n", 2
-    )
-    edges.write_text(edges.read_text() + "x,1,1\n")
-    assert f"{edges}, line 7, column 1 (src): the source id 'x'" in fails(
-        "convert", "-i", edges, "-o", out
-    )
-    assert "both columns" in fails("convert", "-i", edges, "-o", out, "--src", "src", code=2)
-    assert not out.exists()
-
-
-def test_convert_within_a_budget(edges: Path, tmp_path: Path) -> None:
-    ae("convert", "-i", edges, "-o", tmp_path / "a.bin", "--layout", "both")
-    done = ae("convert", "-i", tmp_path / "edge*.csv", "-o", tmp_path / "b.bin",
-              "--layout", "both", "--memory", "4G")  # fmt: skip
-    assert "3 nodes, 5 edges, both" in flat(done.stdout)
-    assert (tmp_path / "a.bin").read_bytes() == (tmp_path / "b.bin").read_bytes()
-    said = fails("convert", "-i", edges, "-o", tmp_path / "c.bin", "--memory", "1M", code=2)
-    assert "memory_budget (--memory) = '1M' is too small: the least is" in said
-    said = fails("convert", "-i", edges, "-o", tmp_path / "c.bin", "--memory", "much", code=2)
-    assert "memory_budget (--memory) = 'much' is not a size such as" in said
-    assert "no file matches" in fails("convert", "-i", tmp_path / "x*", "-o", tmp_path / "c.bin")
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("-i", "no.csv"), 1, "no.csv: no such file"),
+        (("-i", "edges.csv", "--weight", "q"), 1, "there is no column 'q' for the weight"),
+        (("-i", "edges.csv", "-n", 2), 1, "id 2 is not below the number of nodes, 2"),
+        (("-i", "bad.csv"), 1, "bad.csv, line 2, column 1 (src): the source id 'x'"),
+        (("-i", "edges.csv", "--src", "src"), 2, "both columns"),
+        (("-i", "edges.csv", "--undirected", "--keep-order"), 2, "keep_order"),
+        (("-i", "edges.csv", "--features", "x.csv"), 1, "--id-column id"),
+        (("-i", "edges.csv", "--labels", "x.csv"), 1, "--id-column id"),
+        (("-i", "pipe"), 1, "is a pipe"),
+    ],
+)
+def test_convert_mistakes(
+    args: tuple[object, ...],
+    code: int,
+    message: str,
+    edges: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.csv").write_text("src,dst\nx,1\n")
+    Path("x.csv").write_text("id,a\n2,5\n0,1\n1,3\n")
+    os.mkfifo("pipe")
+    assert message in fails("convert", "-o", "g.bin", *args, code=code)
+    assert not Path("g.bin").exists()
 
 
 def test_convert_goes_on_and_says_so(
@@ -173,10 +174,10 @@ def test_convert_goes_on_and_says_so(
     command = ("convert", "-i", edges, "-o", tmp_path / "g.bin", "--memory", "4G")
     with monkeypatch.context() as patch:
         patch.setattr(BoundedBuild, "make_lists", lambda self, nodes: 1 / 0)
-        said = ae(*command, code=1).stderr
-    assert "what was finished is kept in" in flat(said) and "--restart begins anew" in flat(said)
-    said = fails(*command, "--layout", "csr", code=2)
-    assert "layout was 'csc' and is 'csr'" in said
+        told = said(*command, code=1)
+    assert "what was finished is kept in" in told and "--restart begins anew" in told
+    told = fails(*command, "--layout", "csr", code=2)
+    assert "layout was 'csc' and is 'csr'" in told
     done = ae(*command)
     assert "going on with an interrupted build: all edges were read" in flat(done.stderr)
     assert "done in" in done.stdout and "edges read at" not in done.stdout
@@ -187,13 +188,6 @@ def test_convert_goes_on_and_says_so(
     whole = flat(ae(*command[:-2], "--force").stderr)
     assert "g.bin.building was left by an interrupted build with --memory" in whole
     assert "going on" not in ae(*command, "--force", "--restart").stderr
-
-
-def test_convert_does_not_overwrite(edges: Path, graph_file: Path) -> None:
-    assert "exists already; --force overwrites it" in fails(
-        "convert", "-i", edges, "-o", graph_file
-    )
-    ae("convert", "-i", edges, "-o", graph_file, "--force")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +217,7 @@ def test_usage_errors(args: tuple[str, ...]) -> None:
 
 
 def test_info(graph_file: Path, tmp_path: Path) -> None:
-    text = flat(ae("info", graph_file).stdout)
+    text = said("info", graph_file)
     assert "nodes 3 edges 5 layout csc (in-edges by destination)" in text
     facts = json.loads(ae("info", graph_file, "--json").stdout)
     assert facts["kind"] == "graph" and facts["num_edges"] == 5
@@ -232,12 +226,15 @@ def test_info(graph_file: Path, tmp_path: Path) -> None:
     store.save(tmp_path / "x.npy")
     facts = json.loads(ae("info", tmp_path / "x.bin", "--json").stdout)
     assert facts["kind"] == "features" and facts["dtype"] == "bfloat16" and facts["shape"] == [3, 4]
-    assert "numpy array shape 3 x 4 dtype float32" in flat(ae("info", tmp_path / "x.npy").stdout)
+    assert "numpy array shape 3 x 4 dtype float32" in said("info", tmp_path / "x.npy")
 
 
 def test_info_of_a_full_graph(full_graph: Graph, tmp_path: Path) -> None:
+    times = np.array(["2020-01-01"], "M8[us]")
+    Graph.from_edges(2, [0], [1], edge_time=times).save(tmp_path / "t.bin")
+    assert "edge times int64, us since 1970-01-01" in said("info", tmp_path / "t.bin")
     full_graph.save(tmp_path / "g.bin")
-    text = flat(ae("info", tmp_path / "g.bin").stdout)
+    text = said("info", tmp_path / "g.bin")
     for part in (
         "layout both",
         "edge weights float32",
@@ -252,13 +249,18 @@ def test_info_of_a_full_graph(full_graph: Graph, tmp_path: Path) -> None:
 
 def test_info_and_verify_of_many_types(tmp_path: Path) -> None:
     kind = ("user", "votes", "post")
-    graph = HeteroGraph.from_edges({kind: ([0, 1], [1, 1])}, edge_weight={kind: [1.0, 2.0]})
+    times = np.array(["2020-01-01", "2020-01-02"], "M8[us]")
+    graph = HeteroGraph.from_edges(
+        {kind: ([0, 1], [1, 1])}, edge_weight={kind: [1.0, 2.0]}, edge_time={kind: times}
+    )
     graph["user"].features = np.zeros((2, 3))
     graph.save(tmp_path / "h.bin")
-    text = flat(ae("info", tmp_path / "h.bin").stdout)
+    text = said("info", tmp_path / "h.bin")
     assert "node type user: 2 nodes, x" in text
-    assert "edge type user -> votes -> post: 2 edges, csc, edge_weight" in text
+    assert re.search("edge type user -> votes -> post: 2 edges, csc, .*edge_weight", text)
+    assert "times us since 1970-01-01" in text
     facts = json.loads(ae("info", tmp_path / "h.bin", "--json").stdout)
+    assert facts["time_unit"] == "us"
     assert [node["num_nodes"] for node in facts["node_types"]] == [2, 2]
     assert "checksums, ids and offsets are right" in ae("verify", tmp_path / "h.bin").stdout
     assert "HeteroGraph.load" in fails("stats", tmp_path / "h.bin")
@@ -267,17 +269,14 @@ def test_info_and_verify_of_many_types(tmp_path: Path) -> None:
 def test_verify(graph_file: Path, tmp_path: Path) -> None:
     FeatureStore.from_array(np.ones((3, 4), np.float32)).save(tmp_path / "x.bin")
     np.save(tmp_path / "x.npy", np.ones(3))
-    result = ae("verify", graph_file, tmp_path / "x.bin", tmp_path / "x.npy")
+    result = ae(
+        "verify", tmp_path / "none", graph_file, tmp_path / "x.bin", tmp_path / "x.npy", code=1
+    )
+    assert "no such file" in result.stderr.lower()  # and it goes on
     lines = result.stdout.splitlines()
     assert "all checksums, ids and offsets are right" in lines[0]
     assert "all checksums of 3 rows are right" in lines[1]
     assert ".npy files have no checksums" in lines[2]
-
-
-def test_verify_goes_on_after_a_bad_file(graph_file: Path, tmp_path: Path) -> None:
-    result = ae("verify", tmp_path / "none", graph_file, code=1)
-    assert "no such file" in result.stderr.lower()
-    assert "all checksums, ids and offsets are right" in result.stdout
 
 
 def test_damaged_and_foreign_files(graph_file: Path, tmp_path: Path) -> None:
@@ -300,13 +299,31 @@ def test_damaged_and_foreign_files(graph_file: Path, tmp_path: Path) -> None:
     assert str(tmp_path / "cut.npy") in fails("verify", tmp_path / "cut.npy")
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "advice"),
+    [
+        ("e.csv", b"src,dst\n0,1\n", "seems to be text; convert it first: aethergraph convert -i"),
+        ("e.bin", b"PAR1....", "seems to be a Parquet file; convert it first"),
+        ("e.gz", b"\x1f\x8b\x08\x00", "seems to be a gzip file; of text: convert it first"),
+        ("e.pt", b"PK\x03\x04\x00", "seems to be a zip archive (.npz, or saved by torch)"),
+        ("e.pkl", b"\x80\x04\x95", "seems to be a pickle; load it with its own library"),
+        ("e.json", b'{"a": 1}', "seems to be JSON or XML"),
+        ("e.exe", b"\x7fELF\x00\x01", "is not an AetherGraph file"),
+        ("e.gl", b"graphlit\x00\x00", "seems to be a graph of GraphZero"),
+    ],
+)
+def test_foreign_files(name: str, head: bytes, advice: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(head)
+    for command in ("info", "verify", "stats"):
+        assert advice in fails(command, tmp_path / name)
+
+
 # ---- stats -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["csc", "csr", "both"])
-def test_stats(layout: str, edges: Path, tmp_path: Path) -> None:
+def test_stats(edges: Path, tmp_path: Path) -> None:
     out = tmp_path / "g.bin"
-    ae("convert", "-i", edges, "-o", out, "--layout", layout, "-n", 5)
+    ae("convert", "-i", edges, "-o", out, "-n", 5)
     facts = json.loads(ae("stats", out, "--json").stdout)
     assert facts["self_loops"] == 1 and facts["isolated_nodes"] == 2
     assert facts["in_degree"]["mean"] == 1 and facts["in_degree"]["max"] == 2
@@ -316,9 +333,11 @@ def test_stats(layout: str, edges: Path, tmp_path: Path) -> None:
         {"from": 1, "to": 1, "nodes": 1},
         {"from": 2, "to": 3, "nodes": 2},
     ]
-    text = flat(ae("stats", out).stdout)
+    text = said("stats", out)
     assert "5 nodes, 5 edges, 1 self-loops, 2 isolated nodes" in text
     assert "nodes with none 2 2" in text and "█" in text
+    Graph.from_edges(3, [], []).save(tmp_path / "empty.bin")
+    assert "3 nodes, 0 edges" in said("stats", tmp_path / "empty.bin")
 
 
 def test_stats_agree_with_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -328,7 +347,7 @@ def test_stats_agree_with_numpy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     rng = np.random.default_rng(0)
     dst = (rng.pareto(1.5, 20_000) * 3).astype(np.int64) % 1000
     src = rng.integers(0, 1000, 20_000)
-    for layout in ("csc", "csr"):
+    for layout in ("csc", "csr", "both"):
         graph = Graph.from_edges(1000, src, dst, layout=layout)
         facts = stats._scan(graph, lambda done, total: None)
         assert (facts.inward == np.bincount(dst, minlength=1000)).all()
@@ -344,11 +363,6 @@ def test_tail_exponent_of_a_power_law() -> None:
     assert degree_summary(rng.poisson(10, 10_000))["tail_exponent"] is None
     assert degree_summary(np.full(1000, 7))["tail_exponent"] is None
     assert degree_summary(np.zeros(0, np.int64))["max_node"] is None
-
-
-def test_stats_of_an_empty_graph(tmp_path: Path) -> None:
-    Graph.from_edges(3, [], []).save(tmp_path / "g.bin")
-    assert "3 nodes, 0 edges" in ae("stats", tmp_path / "g.bin").stdout
 
 
 def test_plot(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +403,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["memory"]["total_bytes"] > report["memory"]["available_bytes"] > 0
     assert report["machine"]["cores_allowed"] >= 1
     assert report["aethergraph"]["core"]
-    text = flat(ae("doctor").stdout)
+    text = said("doctor")
     assert "not usable: not installed (for nothing; pip install no-such)" in text
     assert "transparent huge pages" in text
 
@@ -403,7 +417,7 @@ def test_doctor_says_what_dgl_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["used_for"] == "aethergraph.dgl"
     for need in ("aethergraph[dgl,cli]", "an environment of its own", "docs/dgl.md"):
         assert need in found["remedy"]
-        assert need in flat(ae("doctor").stdout)
+        assert need in said("doctor")
     install = (Path(__file__).parents[2] / "docs" / "dgl.md").read_text()
     assert 'pip install ".[dgl,cli]"' in install
 
@@ -456,7 +470,7 @@ def test_doctor_says_what_live_graphs_get(tmp_path: Path, monkeypatch: pytest.Mo
         assert f"shmem_enabled is {chosen}" in found()["huge_pages"]
     setting.write_text("[never]")
     collapses(False)
-    assert "echo advise" in flat(ae("doctor").stdout)
+    assert "echo advise" in said("doctor")
     for rights, answer in (("0" * 16, "up to 8.0 MiB"), ("1ffffffffff", "as much as there is")):
         with monkeypatch.context() as patch:
             patch.setattr(doctor.resource, "getrlimit", lambda which: (8 << 20, 8 << 20))
@@ -515,54 +529,70 @@ def test_bars_appear_after_a_second_and_only_on_a_terminal(
 
 
 def test_numbers_for_people() -> None:
-    assert [terminal.size(n) for n in (0, 1023, 1536, 3 << 30, 5 << 40)] == [
-        "0 B",
-        "1023 B",
-        "1.5 KiB",
-        "3.0 GiB",
-        "5.0 TiB",
-    ]
-    assert [terminal.count(n) for n in (5, 99_999, 123_456, 2.5e6, 7e9)] == [
-        "5",
-        "99,999",
-        "123.5 K",
-        "2.5 M",
-        "7.0 G",
-    ]
+    sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 30: "3.0 GiB", 5 << 40: "5.0 TiB"}
+    assert {n: terminal.size(n) for n in sizes} == sizes
+    counts = {5: "5", 99_999: "99,999", 123_456: "123.5 K", 2.5e6: "2.5 M", 7e9: "7.0 G"}
+    assert {n: terminal.count(n) for n in counts} == counts
     assert terminal.duration(125) == "2 min 05 s" and terminal.duration(1.25) == "1.2 s"
 
 
 # ---- as a process ----------------------------------------------------------------------------
 
 
-def test_as_a_process(edges: Path, tmp_path: Path) -> None:
-    out = tmp_path / "g.bin"
-    done = subprocess.run(
-        [*MAIN, "convert", "-i", edges, "-o", out], capture_output=True, text=True, check=True
-    )
-    assert "3 nodes, 5 edges" in done.stdout and "\x1b" not in done.stdout + done.stderr
-    done = subprocess.run([*MAIN, "info", tmp_path / "none"], capture_output=True, text=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
+def test_the_module_is_the_command(graph_file: Path) -> None:
+    command = [sys.executable, "-m", "aethergraph", "info", graph_file.name]
+    done = subprocess.run(command, cwd=graph_file.parent, capture_output=True, text=True)
+    assert done.returncode == 0 and "graph.bin" in done.stdout, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_as_a_process(tmp_path: Path, python: WarmPython) -> None:
+    done = run(python, tmp_path, MAIN, "info", tmp_path / "none")
+    assert done.returncode == 1
     assert done.stderr == f"aethergraph: error: {tmp_path / 'none'}: no such file\n"
-    done = subprocess.run([*MAIN, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("aethergraph 0.")
-    assert subprocess.run([*MAIN], capture_output=True).returncode == 2
+    done = run(python, tmp_path, MAIN, "--version")
+    assert done.returncode == 0 and done.stdout.startswith("aethergraph 0.")
+    for args in ([], ["nothing"]):
+        done = run(python, tmp_path, MAIN, *args)
+        assert done.returncode == 2 and "aethergraph" in done.stderr + done.stdout
+        assert "program.py" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["info", "stats"])
-@pytest.mark.parametrize("form", [[], ["--json"]])
-def test_output_that_nobody_takes(command: str, form: list[str], graph_file: Path) -> None:
-    call = [*MAIN, command, *form, graph_file]
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(call, stdout=writer, stderr=subprocess.PIPE, env=env, text=True)
-    os.close(writer)
+NOBODY_READS = "import os\nreader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, 1)\n"
+FULL = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+
+
+@pytest.mark.parametrize("command", [["info"], ["info", "--json"], ["stats"], ["stats", "--json"]])
+def test_output_that_nobody_takes(
+    command: list[str], graph_file: Path, tmp_path: Path, python: WarmPython
+) -> None:
+    done = run(python, tmp_path, NOBODY_READS + MAIN, *command, graph_file)
     assert (done.returncode, done.stderr) == (1, "")
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, env=env, text=True)
+    done = run(python, tmp_path, FULL + MAIN, *command, graph_file)
     assert done.returncode == 1, done.stderr
     assert done.stderr == "aethergraph: error: [Errno 28] No space left on device\n"
+
+
+#: A signal in the middle of a stage of a conversion.
+INTERRUPTED = """
+import os, signal
+from aethergraph.cli import terminal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs may ignore it
+def stages(self, name, unit):
+    return lambda done, total: os.kill(os.getpid(), signal.SIGINT)
+terminal.Stages.__call__ = stages
+"""
+
+
+def test_interrupting_a_conversion_leaves_nothing(
+    edges: Path, tmp_path: Path, python: WarmPython
+) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    done = run(
+        python, tmp_path, INTERRUPTED + MAIN, "convert", "-i", edges, "-o", tmp_path / "g.bin"
+    )
+    assert done.returncode == 130 and "interrupted" in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {*before, "program.py"}
 
 
 @pytest.mark.parametrize(
@@ -579,88 +609,12 @@ def test_output_that_nobody_takes(command: str, form: list[str], graph_file: Pat
 def test_a_start_that_fails_is_one_line(tmp_path: Path, raised: str, code: int, said: str) -> None:
     (tmp_path / "typer.py").write_text(f"raise {raised}")
     done = subprocess.run(
-        [*MAIN, "info"],
+        [sys.executable, "-c", MAIN, "info"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert (done.returncode, done.stderr) == (code, f"aethergraph: error: {said}\n")
-
-
-@pytest.mark.any_python
-def test_interrupting_a_conversion_leaves_nothing(tmp_path: Path) -> None:
-    edges, lines = tmp_path / "edges.csv", 4_000_000
-    edges.write_text("0,1\n" * lines)
-    # Enough work that what comes a moment after its start comes while it works.
-    sources = [word for _ in range(12) for word in ("-i", edges)]
-    child = subprocess.Popen(
-        [*MAIN, "convert", *sources, "-o", tmp_path / "g.bin", "--threads", "1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    for _ in range(1000):  # until pyarrow is loaded: the interpreter has started by then
-        if "pyarrow" in Path(f"/proc/{child.pid}/maps").read_text():
-            break
-        time.sleep(0.01)
-    time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=300)
-    left = {path.name for path in tmp_path.iterdir()} - {"edges.csv"}
-    if "done in" in out:  # it was as good as over, on a machine that does not run this test in time
-        assert left == {"g.bin"} and Graph.load(tmp_path / "g.bin").num_edges == 12 * lines
-    else:
-        assert child.returncode == 130 and "interrupted" in err
-        assert left <= {"g.bin"}
-        if left:  # all but its last words was done
-            assert Graph.load(tmp_path / "g.bin").num_edges == 12 * lines
-
-
-@pytest.mark.parametrize(
-    ("name", "head", "advice"),
-    [
-        ("e.csv", b"src,dst\n0,1\n", "seems to be text; convert it first: aethergraph convert -i"),
-        ("e.bin", b"PAR1....", "seems to be a Parquet file; convert it first"),
-        ("e.gz", b"\x1f\x8b\x08\x00", "seems to be a gzip file; of text: convert it first"),
-        ("e.pt", b"PK\x03\x04\x00", "seems to be a zip archive (.npz, or saved by torch)"),
-        ("e.pkl", b"\x80\x04\x95", "seems to be a pickle; load it with its own library"),
-        ("e.json", b'{"a": 1}', "seems to be JSON or XML"),
-        ("e.exe", b"\x7fELF\x00\x01", "is not an AetherGraph file"),
-        ("e.gl", b"graphlit\x00\x00", "seems to be a graph of GraphZero"),
-    ],
-)
-@pytest.mark.parametrize("name_of_command", ["info", "verify", "stats"])
-def test_foreign_files(
-    name: str, head: bytes, advice: str, name_of_command: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_bytes(head)
-    assert advice in fails(name_of_command, tmp_path / name)
-
-
-def test_info_shows_the_unit_of_times(tmp_path: Path) -> None:
-    times = np.array(["2020-01-01"], "M8[us]")
-    Graph.from_edges(2, [0], [1], edge_time=times).save(tmp_path / "g.aeg")
-    assert "edge times int64, us since 1970-01-01" in flat(ae("info", tmp_path / "g.aeg").stdout)
-    kind = ("a", "to", "b")
-    typed = HeteroGraph.from_edges({kind: ([0], [0])}, edge_time={kind: times})
-    typed.save(tmp_path / "t.aeg")
-    assert "times us since 1970-01-01" in flat(ae("info", tmp_path / "t.aeg").stdout)
-    assert json.loads(ae("info", tmp_path / "t.aeg", "--json").stdout)["time_unit"] == "us"
-
-
-def test_columns_are_chosen_and_told(tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("a,b,when\n0,1,2020-01-01\n1,0,2020-01-02\n")
-    (tmp_path / "x.csv").write_text("name,f,g\nann,1,2\nben,3,4\n")
-    result = ae(
-        *("convert", "-i", tmp_path / "e.csv", "-o", tmp_path / "g.aeg"),
-        *("--time", "when", "--time-unit", "D"),
-        *("--features", tmp_path / "x.csv", "--feature-columns", "g, f"),
-    )
-    assert result.exit_code == 0
-    assert "edges go from column a to column b, the first two" in flat(result.output)
-    assert "x.csv: features are g, f" in flat(result.output)
-    assert np.load(tmp_path / "g.features.npy").tolist() == [[2, 1], [4, 3]]
-    assert Graph.load(tmp_path / "g.aeg").time_unit == "D"
 
 
 # ---- reorder ---------------------------------------------------------------------------------
@@ -673,7 +627,7 @@ def test_reorder(tmp_path: Path) -> None:
     graph.save(tmp_path / "g.aeg")
     np.save(tmp_path / "train.npy", np.arange(50))
     call = ("reorder", tmp_path / "g.aeg", tmp_path / "out.aeg", "--memory", "4G")
-    text = flat(ae(*call, "--order", "bfs", "--ids", tmp_path / "train.npy").stdout)
+    text = said(*call, "--order", "bfs", "--ids", tmp_path / "train.npy")
     assert "500 nodes, 4,000 edges in" in text and "out.train.npy" in text
     moved = Graph.load(tmp_path / "out.aeg")
     perm = moved.node_attrs["node_ids"].gather(np.arange(500))
@@ -689,7 +643,7 @@ def test_stats_tell_what_reordering_gains(tmp_path: Path) -> None:
     found = json.loads(ae("stats", tmp_path / "g.aeg", "--locality", "--json").stdout)["locality"]
     assert found["row_bytes"] == 512
     assert found["aligned_after"]["nodes"] < found["aligned_before"]["nodes"]
-    text = flat(ae("stats", tmp_path / "g.aeg", "--locality", "--row-bytes", "64").stdout)
+    text = said("stats", tmp_path / "g.aeg", "--locality", "--row-bytes", "64")
     assert "pages of features of 64 bytes" in text
     call = ("stats", tmp_path / "g.aeg", "--locality", "--row-bytes", "0")
     assert "is not above 0" in fails(*call, code=2)
@@ -714,7 +668,7 @@ def test_live_graphs_are_counted_and_converted(tmp_path: Path) -> None:
         facts = json.loads(ae("stats", path, "--json").stdout)
         assert (facts["num_nodes"], facts["num_edges"], facts["self_loops"]) == (6, 4, 1)
         assert facts["in_degree"]["max"] == 2 and facts["path"] == str(path)
-        assert f"commit 3 of {path}" in flat(ae("convert", "-i", path, "-o", out).stdout)
+        assert f"commit 3 of {path}" in said("convert", "-i", path, "-o", out)
         assert sorted(file.name for file in path.iterdir()) == names
         expected = graph.to_graph()
     with Graph.load(out) as copy:
@@ -735,8 +689,8 @@ def test_live_graphs_on_a_read_only_mount(tmp_path: Path) -> None:
     with read_only(tmp_path / "g", tmp_path / "backup") as path:
         assert json.loads(ae("info", path, "--json").stdout)["writer"] is None
         assert json.loads(ae("stats", path, "--json").stdout)["num_edges"] == 3
-        assert "the log up to commit 1" in flat(ae("verify", path).stdout)
-        assert "nothing is later than its seed" in flat(ae("verify", "--time", path).stdout)
+        assert "the log up to commit 1" in said("verify", path)
+        assert "nothing is later than its seed" in said("verify", "--time", path)
         ae("convert", "-i", path, "-o", tmp_path / "g.aeg")
         assert "copy the directory to a writable place" in fails("verify", "--truncate", path)
 
@@ -749,7 +703,7 @@ def test_a_lost_log_is_told_when_it_is_given_up(tmp_path: Path) -> None:
     for log in path.glob("wal-*.log"):
         log.unlink()
     assert "give up commits 1 to 3: aethergraph verify --truncate" in fails("verify", path)
-    told = flat(ae("verify", "--truncate", path).stdout)
+    told = said("verify", "--truncate", path)
     assert "ends at commit 0 now; given up: commits 1 to 3" in told
 
 

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import mmap
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import ae, run_instead
 from support.processes import WarmPython
-from typer.testing import CliRunner
 
 from aethergraph import FeatureStore, Graph
-from aethergraph.cli.app import app
 from aethergraph.convert import InputError
 from aethergraph.demo import DemoOptions, dataset, main, report, runs
 from aethergraph.demo.memory import MemoryWatch, resident
 from aethergraph.demo.train import RunSpec, Skipped, split_nodes
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 
+#: Not imported here, which takes long: the runs do.
+needs_pyg = pytest.mark.skipif(
+    importlib.util.find_spec("torch_geometric") is None, reason="torch_geometric is not installed"
+)
 TINY = {"num_nodes": 3000, "num_edges": 30_000, "num_features": 16}
 
 
@@ -131,15 +134,9 @@ def test_disk_space_is_checked(tmp_path: Path) -> None:
 # ---- runs ------------------------------------------------------------------------------------
 
 
-def fake_child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Runs ``script`` instead of the training module."""
-    real = subprocess.Popen
-
-    def start(command: list[str], **options: Any) -> Any:
-        assert command[1:] == ["-m", "aethergraph.demo"]
-        return real([sys.executable, "-c", script], **options)
-
-    monkeypatch.setattr(runs.subprocess, "Popen", start)
+@pytest.fixture
+def fake_child(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    return lambda script: run_instead(script, "aethergraph.demo", runs.subprocess, monkeypatch)
 
 
 SPEC = RunSpec("stock", "g", "x", "y", 2, (2,), 1, 2, 1, 1, 1, 0.1, "mmap", None, 0)
@@ -158,8 +155,8 @@ emit("done", anon=500, file=900)
 """
 
 
-def test_events_become_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_child(monkeypatch, EVENTS)
+def test_events_become_a_result(fake_child: Callable[[str], None]) -> None:
+    fake_child(EVENTS)
     seen: list[str] = []
     result = runs.run(SPEC, lambda event: seen.append(event["event"]))
     assert seen == ["open", "batch", "epoch", "epoch", "loaded", "done"]
@@ -175,16 +172,14 @@ def test_events_become_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
         ("import os; os.kill(os.getpid(), 9)", "killed, most likely for lack of memory"),
     ],
 )
-def test_failing_runs(script: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_child(monkeypatch, "import sys; sys.stdin.read()\n" + script)
+def test_failing_runs(script: str, message: str, fake_child: Callable[[str], None]) -> None:
+    fake_child("import sys; sys.stdin.read()\n" + script)
     with pytest.raises(runs.RunFailed, match=message):
         runs.run(SPEC, lambda event: None)
 
 
-def test_a_run_that_is_interrupted_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_child(
-        monkeypatch, EVENTS.replace('emit("batch"', 'import time; time.sleep(60)\nemit("batch"')
-    )
+def test_a_run_that_is_interrupted_ends_its_child(fake_child: Callable[[str], None]) -> None:
+    fake_child(EVENTS.replace('emit("batch"', 'import time; time.sleep(60)\nemit("batch"'))
 
     def stop(event: dict[str, Any]) -> None:
         raise KeyboardInterrupt
@@ -240,7 +235,7 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "aethergraph[plot]" in str(report.save_plot(tmp_path / "q.png", made, skipped))
 
 
-def test_the_comparison_needs_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_needs_memory(tmp_path: Path) -> None:
     made = dataset.Dataset("g", "x", "y", 10, 20, 4, 2, 1 << 60)
     options = DemoOptions(tmp_path)
     assert "are available" in str(main._why_not("pyg", options, made))
@@ -264,8 +259,8 @@ def test_a_plot_of_one_epoch_has_whole_epochs_on_its_axis(
 
 
 @pytest.mark.any_python
+@needs_pyg
 def test_a_budget_goes_with_storage_that_keeps_one(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
     with pytest.raises(UnsupportedError, match="'mmap' keeps no memory budget: --memory goes with"):
         main.run_demo(DemoOptions(tmp_path, memory_budget="1G"))
     with pytest.raises(InvalidArgumentError, match="many"):
@@ -324,17 +319,15 @@ def forked_runs(
     monkeypatch.setattr(runs.subprocess, "Popen", start)
 
 
-@pytest.mark.slow
 @pytest.mark.pyg
-def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch_geometric")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    args = ["demo", "--quick", "--dir", str(tmp_path), "--batches", "12", "--no-compare"]
-    result = CliRunner().invoke(app, args)
-    assert result.exit_code == 0, f"{result.stdout}\n{result.stderr}"
+@needs_pyg
+@pytest.mark.usefixtures("forked_runs")
+def test_quick_demo(tmp_path: Path) -> None:
+    size = ["--nodes", "5000", "--batches", "8", "--fanout", "5,3", "--hidden", "32"]
+    result = ae("demo", "--quick", "--dir", tmp_path, "--no-compare", *size)
     text = result.stdout
-    assert "20,000 nodes, 200,000 edges, 128 features, 16 classes" in text
-    assert "The in-memory way needs 16.2 MiB" in text
+    assert "5,000 nodes, 50,000 edges, 128 features" in text
+    assert "The in-memory way needs " in text
     assert "skipped: not asked for (--no-compare)" in text
     saved = json.loads((tmp_path / "report.json").read_text())
     mlp, stock, native, pyg = saved["runs"]
@@ -342,40 +335,28 @@ def test_quick_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The same seeds, the same samples: both loaders train the same model.
     assert stock["accuracy"] == pytest.approx(native["accuracy"], abs=0.02)
     assert stock["epochs"][1]["accuracy"] > stock["epochs"][0]["accuracy"]
-    assert stock["accuracy"] > 0.5 > mlp["accuracy"]
+    assert stock["accuracy"] > mlp["accuracy"] + 0.1
     assert stock["anon_bytes"] > stock["base_bytes"] > 0
     assert (tmp_path / "demo.png").exists()
 
 
 @pytest.mark.pyg
+@needs_pyg
 @pytest.mark.usefixtures("forked_runs")
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "stock",
-        pytest.param(
-            "native",
-            marks=pytest.mark.skipif(
-                "AETHERGRAPH_SOAK" not in os.environ, reason="the same samples: AETHERGRAPH_SOAK=1"
-            ),
-        ),
-    ],
-)
-def test_runs_within_a_budget(tmp_path: Path, mode: str) -> None:
-    pytest.importorskip("torch_geometric")
+def test_runs_within_a_budget(tmp_path: Path) -> None:
     made = dataset.prepare(DemoOptions(tmp_path, **TINY), no_stages)
     within = runs.run(
-        spec_for(made, mode, storage="uring", memory_budget="64M"), lambda event: None
+        spec_for(made, "stock", storage="uring", memory_budget="64M"), lambda event: None
     )
-    mapped = runs.run(spec_for(made, mode), lambda event: None)
+    mapped = runs.run(spec_for(made, "stock"), lambda event: None)
     # The samples are the same, so is what is learnt.
     assert [e.accuracy for e in within.epochs] == [e.accuracy for e in mapped.epochs]
 
 
 @pytest.mark.pyg
+@needs_pyg
 @pytest.mark.usefixtures("forked_runs")
 def test_in_memory_run(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
     options = DemoOptions(tmp_path / "d", **own_files(tmp_path))
     made = dataset.prepare(options, no_stages)
     result = runs.run(spec_for(made, "pyg"), lambda event: None)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
-import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import MAIN, ae, said, warm_commands
 from support.kafka import running_broker
 from support.network import make_certificate
-from typer.testing import CliRunner
+from support.processes import WarmPython
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph
-from aethergraph.cli.app import app
 from aethergraph.cli.ingest import _watch
 from aethergraph.streaming import Ingestor, IngestStats
 
-runner = CliRunner()
-MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
 
-
-def ae(*args: object, code: int = 0) -> Any:
-    result = runner.invoke(app, [str(a) for a in args])
-    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
-    return " ".join((result.stdout if code == 0 else result.stderr).split())
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    with warm_commands() as warm:
+        yield warm
 
 
 @pytest.fixture
@@ -46,15 +44,15 @@ def test_files_until_the_end(tmp_path: Path, schema: Path) -> None:
     file, graph = tmp_path / "e.jsonl", tmp_path / "g"
     file.write_text(lines(0, 100) + "oops\n")
     made = ["-n", 10, "--order", "time", "--edge-time", "int64"]
-    said = ae("ingest", graph, file, "--schema", schema, "--until-end", *made,
+    told = said("ingest", graph, file, "--schema", schema, "--until-end", *made,
               "--dead-letter", tmp_path / "bad")  # fmt: skip
-    assert "101 records" in said and "100 edges, 1 bad" in said
+    assert "101 records" in told and "100 edges, 1 bad" in told
     bounded = ["--schema", schema, "--until-end", *made, "--max-time", -5]
-    assert "is after max_time = -5" in ae("ingest", tmp_path / "h", file, *bounded, code=1)
+    assert "is after max_time = -5" in said("ingest", tmp_path / "h", file, *bounded, code=1)
     with open(file, "a") as more:
         more.write(lines(100, 150))
-    assert "50 edges" in ae("ingest", graph, file, "--schema", schema, "--until-end")
-    assert "0 records" in ae("ingest", graph, file, "--schema", schema, "--until-end")
+    assert "50 edges" in said("ingest", graph, file, "--schema", schema, "--until-end")
+    assert "0 records" in said("ingest", graph, file, "--schema", schema, "--until-end")
     with DynamicGraph.open(graph, arena_mb=64) as found:
         assert found.num_edges == 150
 
@@ -66,43 +64,63 @@ def test_typed_graphs(tmp_path: Path) -> None:
         json.dumps({"format": "csv", "src": "u", "dst": "v", "edge_type": kind})
     )
     (tmp_path / "e.csv").write_text("u,v\n1,2\n3,4\n")
-    said = ae("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
+    told = said("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
               "--until-end")  # fmt: skip
-    assert "2 edges" in said
+    assert "2 edges" in told
     for name, value in (("num-nodes", 10), ("order", "id"), ("edge-time", "int64"),
                         ("edge-weight", "float32")):  # fmt: skip
-        said = ae("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
+        told = said("ingest", tmp_path / "g", tmp_path / "e.csv", "--schema", tmp_path / "s.json",
                   "--until-end", f"--{name}", value, code=2)  # fmt: skip
-        assert f"--{name} is for a graph of one type" in said
+        assert f"--{name} is for a graph of one type" in told
+
+
+@contextmanager
+def ingesting(python: WarmPython, folder: Path, *args: object) -> Iterator[int]:
+    """A process of the command, for a ``with`` block that ends it by a signal; its pid."""
+    script = folder / "ingest.py"
+    script.write_text(MAIN)
+    pid = python.start([script, "ingest", *args], folder, folder / "out")
+    try:
+        yield pid
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        python.wait()
+        raise
 
 
 @pytest.mark.any_python
-def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path) -> None:
+def test_killed_and_ended_by_a_signal(tmp_path: Path, schema: Path, python: WarmPython) -> None:
     file, graph = tmp_path / "e.jsonl", tmp_path / "g"
     made = ["-n", "10", "--order", "time", "--edge-time", "int64"]
-    command = [*MAIN, "ingest", str(graph), str(file), "--schema", str(schema), *made]
     for number, how in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)):
         with open(file, "a") as more:
             more.write(lines(1000 * number, 1000 * number + 1000))
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
-                try:
-                    with DynamicGraph.attach(graph) as reader:
-                        if reader.num_edges == 1000 * number + 1000:
-                            break
-                except (ValueError, OSError):  # not open yet
-                    pass
-                time.sleep(0.05)
-            process.send_signal(how)
-            out, errors = process.communicate(timeout=60)
-        assert process.returncode == (-9 if how == signal.SIGKILL else 0), errors
+        with ingesting(python, tmp_path, graph, file, "--schema", schema, *made) as pid:
+            wait_until(lambda: has_edges(graph, 1000 * number + 1000))  # noqa: B023
+            os.kill(pid, how)
+            code = python.wait()
+        errors = (tmp_path / "out.err").read_text()
+        assert code == (-9 if how == signal.SIGKILL else 0), errors
         if how != signal.SIGKILL:
-            assert "1,000 records" in out
+            assert "1,000 records" in (tmp_path / "out").read_text()
     with DynamicGraph.open(graph, arena_mb=64) as found:
         assert found.num_edges == 3000
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, for which a busy machine may need minutes."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def has_edges(path: Path, count: int) -> bool:
+    try:
+        with DynamicGraph.attach(path) as reader:
+            return reader.num_edges == count
+    except (ValueError, OSError):  # not open yet
+        return False
 
 
 def test_a_second_signal_ends_what_the_first_one_waits_for() -> None:
@@ -133,8 +151,8 @@ def test_a_stop_before_the_end_is_no_success(
     file = tmp_path / "e.jsonl"
     file.write_text(lines(0, 10))
     options = ["--schema", schema, "-n", 10, "--order", "time", "--edge-time", "int64"]
-    said = ae("ingest", tmp_path / "g", file, *options, "--until-end", code=130)
-    assert "e.jsonl was not read to its end (the arena is full): run the command again" in said
+    told = said("ingest", tmp_path / "g", file, *options, "--until-end", code=130)
+    assert "e.jsonl was not read to its end (the arena is full): run the command again" in told
     ae("ingest", tmp_path / "h", file, *options)  # which ends only by a signal
 
 
@@ -144,13 +162,13 @@ def test_kafka(tmp_path: Path, schema: Path) -> None:
         broker.send("edges", 0, lines(0, 100).encode().splitlines())
         address = f"kafka://{broker.address}/edges"
         made = ["-n", 10, "--order", "time", "--edge-time", "int64"]
-        said = ae("ingest", tmp_path / "g", address, "--schema", schema, "--until-end", *made,
+        told = said("ingest", tmp_path / "g", address, "--schema", schema, "--until-end", *made,
                   "--option", "fetch.wait.max.ms=20")  # fmt: skip
-        assert "100 edges" in said
+        assert "100 edges" in told
         options = ["start=latest", "on_gap=earliest", "partitions=0, 0", "timeout=5"]
-        said = ae("ingest", tmp_path / "h", address, "--schema", schema, "--until-end", *made,
+        told = said("ingest", tmp_path / "h", address, "--schema", schema, "--until-end", *made,
                   *(text for one in options for text in ("--option", one)))  # fmt: skip
-        assert "100 edges" not in said  # the broker here tells the beginning of the last batch
+        assert "100 edges" not in told  # the broker here tells the beginning of the last batch
 
 
 @pytest.mark.parametrize(
@@ -199,8 +217,8 @@ def test_mistakes(
     (tmp_path / "e.jsonl").write_text('{"u": 100, "v": 1}\n')
     (tmp_path / "s.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
     end = ["--until-end"] if args[1].endswith(".jsonl") else []
-    said = ae("ingest", *args, "--schema", "s.toml", *end, code=code)
-    assert said.startswith("aethergraph: error: ") and message in said
+    told = said("ingest", *args, "--schema", "s.toml", *end, code=code)
+    assert told.startswith("aethergraph: error: ") and message in told
 
 
 def test_schemas_that_are_wrong(tmp_path: Path) -> None:
@@ -212,24 +230,24 @@ def test_schemas_that_are_wrong(tmp_path: Path) -> None:
         ('format = "json"\nsrc = "u"\ndst = "v"\nsize = 3', "no option 'size'"),
     ):
         (tmp_path / "s.toml").write_text(text)
-        said = ae("ingest", tmp_path / "g", tmp_path / "e.jsonl", "--schema", tmp_path / "s.toml",
+        told = said("ingest", tmp_path / "g", tmp_path / "e.jsonl", "--schema", tmp_path / "s.toml",
                   code=1 if "cannot" in message else 2)  # fmt: skip
-        assert message in said and "s.toml" in said
+        assert message in told and "s.toml" in told
 
 
 def test_a_graph_of_keys_is_made(tmp_path: Path) -> None:
     file, schema = tmp_path / "e.csv", tmp_path / "s.toml"
     file.write_text("from,to\n007,x y\nx y,8\n")
     schema.write_text('format = "csv"\nsrc = "from"\ndst = "to"\nids = "str"\n')
-    said = ae("ingest", tmp_path / "g", file, "--schema", schema, "--until-end")
-    assert "2 edges, 3 new nodes" in said
+    told = said("ingest", tmp_path / "g", file, "--schema", schema, "--until-end")
+    assert "2 edges, 3 new nodes" in told
     with DynamicGraph.open(tmp_path / "g", arena_mb=64) as found:
         assert sorted(found.ids.keys([0, 1, 2])) == ["007", "8", "x y"]
     schema.write_text(
         'format = "csv"\nsrc = "from"\ndst = "to"\nids = {src = "str", dst = "int64"}\n'
     )
-    said = ae("ingest", tmp_path / "h", file, "--schema", schema, "--until-end", code=2)
-    assert "nodes of one type have keys of one type" in said
+    told = said("ingest", tmp_path / "h", file, "--schema", schema, "--until-end", code=2)
+    assert "nodes of one type have keys of one type" in told
 
 
 def listens(port: int) -> bool:
@@ -238,7 +256,7 @@ def listens(port: int) -> bool:
 
 
 @pytest.mark.any_python
-def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
+def test_flight_with_tls_and_keys(tmp_path: Path, python: WarmPython) -> None:
     pa, flight = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.flight")
     certificate, key = make_certificate(tmp_path)
     (tmp_path / "token").write_text("secret")
@@ -248,43 +266,29 @@ def test_flight_with_tls_and_keys(tmp_path: Path) -> None:
         port = one.getsockname()[1]
     address = f"grpc+tls://localhost:{port}"
     options = [f"token_file={tmp_path / 'token'}", f"cert={certificate}", f"key={key}"]
-    command = [
-        *MAIN, "ingest", str(tmp_path / "g"), address, "--name", "put", "--schema",
-        str(tmp_path / "s.toml"), *(text for one in options for text in ("--option", one)),
-    ]  # fmt: skip
+    words = ["--name", "put", "--schema", tmp_path / "s.toml"]
+    words += [text for one in options for text in ("--option", one)]
     rows = pa.table({"u": ["ann", "bob"], "v": ["bob", "cy"]})
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stderr=quiet, stdout=quiet) as process:
-        try:
-            until = time.monotonic() + 60
-            while not listens(port):
-                assert time.monotonic() < until and process.poll() is None
-                time.sleep(0.05)
-            client = flight.connect(address, tls_root_certs=certificate.read_bytes())
-            call = flight.FlightCallOptions(
-                headers=[(b"authorization", b"Bearer secret")], timeout=60
-            )
-            partition = flight.FlightDescriptor.for_path("0")
-            writer, answers = client.do_put(partition, rows.schema, call)
-            assert json.loads(answers.read().to_pybytes()) == {"next": 0, "on_disk": 0}
-            writer.write_table(rows)
-            assert json.loads(answers.read().to_pybytes()) == {"next": 2}
-        finally:
-            process.send_signal(signal.SIGTERM)
-    assert process.returncode == 0
+    with ingesting(python, tmp_path, tmp_path / "g", address, *words) as pid:
+        wait_until(lambda: listens(port))
+        client = flight.connect(address, tls_root_certs=certificate.read_bytes())
+        call = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer secret")], timeout=60)
+        partition = flight.FlightDescriptor.for_path("0")
+        writer, answers = client.do_put(partition, rows.schema, call)
+        assert json.loads(answers.read().to_pybytes()) == {"next": 0, "on_disk": 0}
+        writer.write_table(rows)
+        assert json.loads(answers.read().to_pybytes()) == {"next": 2}
+        os.kill(pid, signal.SIGTERM)
+        assert python.wait() == 0
     with DynamicGraph.open(tmp_path / "g", arena_mb=64) as found:
         assert found.ids.keys(found.in_neighbors(found.ids.lookup(["cy"])[0])) == ["bob"]
 
 
-@pytest.mark.any_python
 def test_a_graph_that_nothing_came_into_goes_again(tmp_path: Path, schema: Path) -> None:
     """The corrected command is not refused for the graph that the wrong one made."""
-    options = ["--schema", str(schema), "--order", "time", "--edge-time", "int64", "--until-end"]
-    missing = [*MAIN, "ingest", str(tmp_path / "g"), str(tmp_path / "none.jsonl"), "-n", "10"]
-    done = subprocess.run([*missing, *options], capture_output=True, text=True, check=False)
-    assert done.returncode and "there is no such file" in done.stderr
-    assert not (tmp_path / "g").exists()
     (tmp_path / "there").mkdir()  # what was there before stays
-    missing[-4] = str(tmp_path / "there")
-    assert subprocess.run([*missing, *options], capture_output=True, check=False).returncode
-    assert (tmp_path / "there").is_dir()
+    options = ["--schema", schema, "--order", "time", "--edge-time", "int64", "--until-end"]
+    for name in ("g", "there"):
+        call = ["ingest", tmp_path / name, tmp_path / "none.jsonl", "-n", 10, *options]
+        assert "there is no such file" in said(*call, code=1)
+    assert not (tmp_path / "g").exists() and (tmp_path / "there").is_dir()

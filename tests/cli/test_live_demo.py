@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.commands import ae, run_instead, said
 
-from aethergraph.cli.app import app
 from aethergraph.demo.live import LiveOptions, main, report, stream
 from aethergraph.demo.runs import RunFailed
 from aethergraph.errors import StorageError, UnsupportedError
@@ -60,16 +59,10 @@ def test_classes_turn_into_the_opposite(tmp_path: Path) -> None:
 # ---- the other process ---------------------------------------------------------------------------
 
 
-def fake_child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Runs ``script`` instead of the training module."""
-    real = subprocess.Popen
-
-    def start(command: list[str], **options: Any) -> Any:
-        assert command[1:] == ["-m", "aethergraph.demo.live"]
-        return real([sys.executable, "-c", script], **options)
-
+@pytest.fixture
+def fake_child(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     monkeypatch.setattr(main, "require", lambda *names: None)
-    monkeypatch.setattr(main.subprocess, "Popen", start)
+    return lambda script: run_instead(script, "aethergraph.demo.live", main.subprocess, monkeypatch)
 
 
 EVENTS = """
@@ -79,16 +72,16 @@ def emit(event, **values): print(json.dumps({"event": event, **values}), flush=T
 emit("ready")
 while graph.num_nodes < 1000: time.sleep(0.01)
 emit("round", seconds=0.5, accuracy=0.9, frozen=None, loss=1.0, batches_per_second=10.0, nodes=9)
-time.sleep(3)
+time.sleep(0.3)
 emit("round", seconds=1, accuracy=0.8, frozen=0.25, loss=1.0, batches_per_second=20.0, nodes=19)
 emit("done")
 """
 
 
 def test_a_process_that_reads_what_this_one_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, fake_child: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake_child(monkeypatch, EVENTS)
+    fake_child(EVENTS)
     found = main.run_live_demo(LiveOptions(tmp_path / "new", seconds=100, rate=50_000, **SMALL))
     assert [one.accuracy for one in found.rounds] == [0.9, 0.8]
     assert found.late_accuracy() == (0.8, 0.25) and found.batches_per_second == 15
@@ -111,17 +104,17 @@ def test_a_process_that_reads_what_this_one_writes(
     ],
 )
 def test_training_that_fails(
-    tmp_path: Path, script: str, message: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, script: str, message: str, fake_child: Callable[[str], None]
 ) -> None:
-    fake_child(monkeypatch, "import sys; sys.stdin.buffer.read()\n" + script)
+    fake_child("import sys; sys.stdin.buffer.read()\n" + script)
     with pytest.raises(RunFailed, match=message):
         main.run_live_demo(LiveOptions(tmp_path, seconds=100, **SMALL))
 
 
 def test_a_writer_that_fails_ends_the_other_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_child: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_child(monkeypatch, EVENTS.replace("1000", "10**9"))
+    fake_child(EVENTS.replace("1000", "10**9"))
 
     def stop(self: stream.Stream, turned: float) -> None:
         raise KeyboardInterrupt
@@ -137,13 +130,9 @@ def test_bad_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["--live", "--no-compare"], ["--seconds", "60"], ["--rate", "2000"],
         ["--edges", "e.csv", "--features", "x", "--labels", "y", "--nodes", "500"],
     ):  # fmt: skip
-        found = CliRunner().invoke(app, ["demo", *options])
-        assert found.exit_code == 2, found.stderr
-        assert (
-            "goes without --live" in found.stderr
-            or "is for --live" in found.stderr
-            or ("--nodes is of the generated graph" in found.stderr)
-        )
+        told = said("demo", *options, code=2)
+        reasons = "goes without --live", "is for --live", "--nodes is of the generated graph"
+        assert any(reason in told for reason in reasons), told
     monkeypatch.setattr(main, "require", lambda *names: None)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
@@ -207,8 +196,7 @@ def test_training_in_this_process(tmp_path: Path) -> None:
 def test_quick_live_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # torch's threads crawl on a busy machine
-    result = CliRunner().invoke(app, ["demo", "--live", "--quick", "--dir", str(tmp_path)])
-    assert result.exit_code == 0, f"{result.stdout}\n{result.stderr}"
+    ae("demo", "--live", "--quick", "--dir", tmp_path)
     saved = json.loads((tmp_path / "live.json").read_text())
     assert saved["accuracy"] > max(0.6, saved["frozen_accuracy"] + 0.15)
     assert saved["moments"][-1]["deleted"] > 0

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import MAIN, said
 from support.serving import Client, address_in, served
 from support.threads import comes
-from typer.testing import CliRunner
 
 from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
-from aethergraph.cli.app import app
 from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import open_source, open_tables, wire
 
@@ -81,7 +80,7 @@ def test_places(files: Path) -> None:
 
 
 @pytest.mark.any_python
-@pytest.mark.parametrize("grace", ["inf", "1e300", "0"])
+@pytest.mark.parametrize("grace", ["1e300", "0"])
 def test_it_ends_well_with_any_grace(files: Path, grace: str) -> None:
     with served(files / "x.npy", "--grace", grace) as (process, line):
         assert open_source(address_in(line)).gather([1]).shape == (1, 5)
@@ -95,7 +94,7 @@ def test_it_serves_on_when_nobody_reads_what_it_says(files: Path) -> None:
     """Serve when the reader of the output has ended, as ``serve ... | head -1`` does."""
     reader, writer = os.pipe()
     os.close(reader)
-    call = [sys.executable, "-c", "from aethergraph.cli import main; main()", "serve", "x.npy"]
+    call = [sys.executable, "-c", MAIN, "serve", "x.npy"]
     with subprocess.Popen(
         [*call, "--unix", "s"], cwd=files, stdout=writer, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -121,8 +120,7 @@ def is_refused(url: str) -> bool:
 
 
 @pytest.mark.any_python
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals) -> None:
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1000, 2048)))
     with served(tmp_path / "x.npy", "--grace", "inf") as (process, line):
         client = Client(int(address_in(line).rsplit(":", 1)[1]))
@@ -133,7 +131,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals)
         assert comes(lambda: is_refused(address_in(line)))  # the first signal has been taken
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
-        process.send_signal(second)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "") and "ended: " in out
 
@@ -158,8 +156,11 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, second: signal.Signals)
         (("x.npy", "--shard", "2/2"), 2, "is not (k, n) with 0 <= k < n"),
         (("x.npy", "x.npy"), 2, "two tables are called 'x': give --name"),
         (("x.npy", "--name", "a", "--name", "b"), 2, "--name is given 2 times for 1 files"),
-        (("bare.aeg",), 2, "a graph without attributes to serve"),
-        (("bare.aeg",), 2, "its lists are served if you say so: --graph"),
+        (
+            ("bare.aeg",),
+            2,
+            "a graph without attributes to serve; its lists are served if you say so",
+        ),
         (
             ("big.npy",),
             1,
@@ -207,9 +208,8 @@ def test_refusals(
     np.save("big.npy", np.ones((3, 2), ">f4"))
     np.save("columns.npy", np.ones((3, 2), "f4", order="F"))
     DynamicGraph.open("graph.aegd", 5, 8, durability="none").close()
-    result = CliRunner().invoke(app, ["serve", *given])
+    assert words in said("serve", *given, code=code)
     assert not (files / "log").exists()
-    assert result.exit_code == code and words in " ".join(result.stderr.split()), result.stderr
 
 
 @pytest.mark.parametrize(("mode", "is_open"), [(0o600, False), (0o640, True), (0o604, True)])
@@ -218,6 +218,5 @@ def test_a_token_that_others_can_read_is_noted(files: Path, mode: int, is_open: 
     token.write_text("x" * 40)
     token.chmod(mode)
     given = ["serve", str(files / "x.npy"), "--token-file", str(token), "--shard", "2/2"]
-    result = CliRunner().invoke(app, given)
-    assert result.exit_code == 2  # by the shard, after the look at the token
-    assert ("read by others than its user" in " ".join(result.stderr.split())) == is_open
+    text = said(*given, code=2)  # by the shard, after the look at the token
+    assert ("read by others than its user" in text) == is_open

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from support.commands import ae
 
 from aethergraph import HeteroGraph
-from aethergraph.cli.app import app
 from aethergraph.convert import guess_schema, load_schema
 
 USERS = {"id": ["a", "b", "c"], "age": [30, None, 50], "name": ["x", "y", "z"]}
@@ -24,12 +23,6 @@ ORDERS: dict[str, Any] = {
     "amount": [0.5, 1.5, 2.5, 3.5],
 }
 LIKES = {"user_id": ["c", "b"], "order_id": [3, 1], "stars": [5, 4]}
-
-
-def ae(*args: object, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [str(one) for one in args])
-    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
-    return result
 
 
 @pytest.fixture

@@ -17,30 +17,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.commands import MAIN, ae, said
 
 from aethergraph import CachedRows, DynamicGraph, Graph, observe
-from aethergraph.cli.app import app
 from aethergraph.cli.top_tables import Section, sections
 from aethergraph.loading import SubgraphLoader
-
-runner = CliRunner()
-MAIN = [sys.executable, "-c", "from aethergraph.cli import main; main()"]
-
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
 
-def ae(*args: object, code: int = 0) -> str:
-    result = runner.invoke(app, [str(a) for a in args])
-    assert result.exit_code == code, f"{result.stdout}\n{result.stderr}\n{result.exception!r}"
-    return str(result.stdout if code == 0 else result.stderr)
-
-
 def test_nobody_is_there() -> None:
-    assert "no process of yours is observed" in ae("top", code=1)
-    assert "process 12345678 shows no metrics" in " ".join(ae("top", 12345678, code=1).split())
-    assert "no process of yours" in ae("top", "--json", code=1)
+    assert "no process of yours is observed" in said("top", code=1)
+    assert "process 12345678 shows no metrics" in said("top", 12345678, code=1)
+    assert "no process of yours" in said("top", "--json", code=1)
     ae("top", "--interval", 0, code=2)
 
 
@@ -48,11 +37,11 @@ def test_json_and_once() -> None:
     observe.enable()
     rows = CachedRows(np.ones((10, 4), np.float32), "1M")
     rows.gather([1, 2])
-    (found,) = json.loads(ae("top", "--json"))
+    (found,) = json.loads(said("top", "--json"))
     assert found["pid"] == os.getpid()
     assert found["metrics"]["aethergraph_cache_requested_total"]["samples"][0]["value"] == 2
-    assert json.loads(ae("top", os.getpid(), "--json"))[0]["pid"] == os.getpid()
-    text = ae("top", "--once", "--interval", 0.1)
+    assert json.loads(said("top", os.getpid(), "--json"))[0]["pid"] == os.getpid()
+    text = said("top", "--once", "--interval", 0.1)
     assert str(os.getpid()) in text and "caches of sources" in text and "CachedRows" in text
 
 
@@ -60,7 +49,7 @@ def test_names_are_no_commands_of_a_terminal() -> None:
     observe.enable()
     rows = CachedRows(np.ones((10, 4), np.float32), "1M")
     observe.watch(rows, "a\x1b[2J[bold]b")
-    text = ae("top", "--once", "--interval", 0.1)
+    text = said("top", "--once", "--interval", 0.1)
     assert "\x1b" not in text and "a\N{REPLACEMENT CHARACTER}[2J[bold]b" in text
 
 
@@ -125,7 +114,7 @@ def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     path = tmp_path / "edges.jsonl"
     path.write_text("".join(json.dumps({"u": n % 10, "v": 1}) + "\n" for n in range(100)))
     with subprocess.Popen(
-        [*MAIN, "ingest", str(tmp_path / "g.aegd"), str(path), "--schema",
+        [sys.executable, "-c", MAIN, "ingest", str(tmp_path / "g.aegd"), str(path), "--schema",
          str(tmp_path / "edges.toml"), "-n", "10"],
     ) as ingest:  # fmt: skip
         try:
@@ -138,7 +127,7 @@ def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                     metrics = observe.ask(ingest.pid)["metrics"]
                     found = metrics.get("aethergraph_ingest_records_total", {"samples": []})
                     records = found["samples"][0]["value"] if found["samples"] else None
-            text = ae("top", ingest.pid, "--once", "--interval", 0.1)
+            text = said("top", ingest.pid, "--once", "--interval", 0.1)
             assert "running" in text and "edges.jsonl" in text
             assert "g.aegd" in text and "live graphs" in text
         finally:
@@ -152,7 +141,7 @@ def test_ingest_goes_on_where_it_cannot_be_seen(tmp_path: Path, runtime: Path) -
     (runtime / "aethergraph").chmod(0o755)
     (tmp_path / "edges.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
     (tmp_path / "e.jsonl").write_text('{"u": 1, "v": 2}\n')
-    text = ae(
+    text = said(
         "ingest", tmp_path / "g.aegd", tmp_path / "e.jsonl", "--schema", tmp_path / "edges.toml",
         "-n", 10, "--until-end",
     )  # fmt: skip
@@ -171,7 +160,7 @@ def test_on_a_terminal() -> None:
         assert other.stdout is not None and other.stdout.readline() == "ready\n"
         ours, theirs = pty.openpty()
         with subprocess.Popen(
-            [*MAIN, "top", str(other.pid), "--interval", "0.1"],
+            [sys.executable, "-c", MAIN, "top", str(other.pid), "--interval", "0.1"],
             stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"},
         ) as top:  # fmt: skip
             os.close(theirs)
@@ -196,13 +185,13 @@ def test_on_a_terminal() -> None:
 
 def test_the_writer_of_a_live_graph(tmp_path: Path) -> None:
     path = tmp_path / "live.aegd"
-    assert "no such directory; give the number" in " ".join(ae("top", path, code=1).split())
+    assert "no such directory; give the number" in said("top", path, code=1)
     observe.enable()
     with DynamicGraph.open(path, 10, huge_pages=False):
-        (found,) = json.loads(ae("top", path, "--json"))
+        (found,) = json.loads(said("top", path, "--json"))
         assert found["pid"] == os.getpid()
-        assert "live graphs" in ae("top", path, "--once", "--interval", 0.1)
-    assert "no process writes a live graph there" in " ".join(ae("top", path, code=1).split())
+        assert "live graphs" in said("top", path, "--once", "--interval", 0.1)
+    assert "no process writes a live graph there" in said("top", path, code=1)
 
 
 def test_a_page_of_prometheus() -> None:
@@ -212,14 +201,14 @@ def test_a_page_of_prometheus() -> None:
     observe.watch(rows, 'a "b"\\\n{c}=1,')
     rows.gather([1, 2])
     with observe.prometheus(0) as server:
-        (found,) = json.loads(ae("top", server.url, "--json"))
+        (found,) = json.loads(said("top", server.url, "--json"))
         wanted = observe.snapshot()["metrics"]
         name = "aethergraph_cache_requested_total"
         assert found["metrics"][name] == wanted[name]
         assert set(found["metrics"]) == set(wanted)
-        assert "caches of sources" in ae("top", server.url, "--once", "--interval", 0.1)
+        assert "caches of sources" in said("top", server.url, "--once", "--interval", 0.1)
         url = server.url
-    assert "cannot be read" in ae("top", url, code=1)
+    assert "cannot be read" in said("top", url, code=1)
 
 
 def test_a_page_of_something_else() -> None:
@@ -234,7 +223,7 @@ def test_a_page_of_something_else() -> None:
 
     with HTTPServer(("127.0.0.1", 0), Other) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        text = ae("top", f"http://127.0.0.1:{server.server_port}/metrics", code=1)
+        text = said("top", f"http://127.0.0.1:{server.server_port}/metrics", code=1)
         server.shutdown()
-    assert "no metrics of aethergraph" in " ".join(text.split())
-    assert "cannot be read" in ae("top", "http://", code=1)
+    assert "no metrics of aethergraph" in text
+    assert "cannot be read" in said("top", "http://", code=1)

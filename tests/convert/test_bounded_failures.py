@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from support.processes import WarmPython
 from support.recording import Interrupt, Recording
 
 from aethergraph.convert import InputError, convert, outputs
-from aethergraph.convert.external import builder, driver, lists
+from aethergraph.convert.external import driver
 from aethergraph.convert.external.journal import Journal
-from aethergraph.convert.readers import npy_edges
+from aethergraph.convert.readers import text_blocks
 from aethergraph.convert.readers.npy import NpyColumns
 from aethergraph.errors import (
     CorruptFileError,
@@ -36,16 +36,6 @@ from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
 )
-
-
-@pytest.fixture
-def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "working_memory", lambda budget, formats, threads: 30_000)
-    monkeypatch.setattr(npy_edges, "_ROWS", 200)
-    monkeypatch.setattr(lists, "_GROUP_EDGES", 300)
-    monkeypatch.setattr(builder, "RECORD_SECONDS", 0.0)
-    monkeypatch.setattr(os, "fdatasync", lambda file: None)  # of many small runs
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 def write_edges(folder: Path, edges: int = 3000, parts: int = 2) -> list[Path]:
@@ -130,20 +120,30 @@ KILLED = """
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def python() -> Iterator[WarmPython]:
     with WarmPython(["aethergraph.convert"]) as warm:
         yield warm
 
 
+def run(
+    python: WarmPython, script: str, folder: Path, *arguments: object
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process that may be killed; nothing of it stays in the folder."""
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(script))
+    done = python.run([path, *arguments], folder)
+    path.unlink()
+    return done
+
+
 def test_killed_processes(tmp_path: Path, python: WarmPython) -> None:
     """A chain of processes, each killed a little further on, builds the file."""
-    inputs = [str(path) for path in write_edges(tmp_path)]
+    inputs = write_edges(tmp_path)
     convert(inputs, tmp_path / "whole.aeg", weight="w", layout="both")
-    output, script = tmp_path / "g.aeg", tmp_path / "killed.py"
-    script.write_text(textwrap.dedent(KILLED))
+    output = tmp_path / "g.aeg"
     for number in range(40):
-        done = python.run([script, 6, output, *inputs], tmp_path)
+        done = run(python, KILLED, tmp_path, 9, output, *inputs)
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
@@ -163,13 +163,10 @@ KILLED_WRITING = """
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_killed_while_it_writes(
-    compress: bool, tmp_path: Path, run_python: Callable[..., Any]
-) -> None:
+def test_killed_while_it_writes(compress: bool, tmp_path: Path, python: WarmPython) -> None:
     """The half-written file is removed by the next call."""
     inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
-    names = [str(path) for path in inputs]
-    done = run_python(KILLED_WRITING, str(output), str(compress), *names, check=False)
+    done = run(python, KILLED_WRITING, tmp_path, output, compress, *inputs)
     assert done.returncode == -signal.SIGKILL
     assert list(tmp_path.glob(".g.aeg.*.aether-tmp")) and not output.exists()
     convert(inputs, output, memory_budget="4G", compress=compress)
@@ -187,15 +184,15 @@ KILLED_TABLES = """
 
 
 def test_tables_of_a_killed_conversion_are_removed_by_the_next(
-    tmp_path: Path, run_python: Callable[..., Any]
+    tmp_path: Path, python: WarmPython
 ) -> None:
     """Those of dead writers only: another one of the same file goes on."""
     edges, features, labels = (tmp_path / f"{name}.csv" for name in ("e", "x", "y"))
     edges.write_text("0,1\n1,2\n")
     features.write_text("1,2\n3,4\n5,6\n")
     labels.write_text("1\n2\n3\n")
-    paths = [str(path) for path in (edges, tmp_path / "g.aeg", features, labels)]
-    assert run_python(KILLED_TABLES, *paths, check=False).returncode == -signal.SIGKILL
+    done = run(python, KILLED_TABLES, tmp_path, edges, tmp_path / "g.aeg", features, labels)
+    assert done.returncode == -signal.SIGKILL
     left = {path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"}
     assert len(left) == 2
     alive = outputs.NpyWriter(tmp_path / "g.labels.npy", np.int64, ())
@@ -230,7 +227,10 @@ def test_what_was_not_recorded_is_cut_off(
     interrupt(inputs, output, monkeypatch)
     with open(f"{output}.building/edges", "ab") as file:
         file.write(b"half a run")
-    rows = json.loads(Path(f"{output}.building/manifest.json").read_text())["state"]["rows"]
+    manifest = json.loads(Path(f"{output}.building/manifest.json").read_text())
+    assert manifest["state"]["phase"] == "read"
+    assert [one["path"] for one in manifest["command"]["inputs"]] == [str(one) for one in inputs]
+    rows = manifest["state"]["rows"]
     done = convert(inputs, output, memory_budget="6G")  # another budget does not matter
     assert 0 < done.edges_read_now == done.read_edges - rows < done.read_edges == 6000
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
@@ -358,58 +358,6 @@ def interrupt_in(
         convert(inputs, output, memory_budget="4G", **options)
 
 
-def overwrite(path: Path) -> None:
-    path.write_bytes(b"\xfe" * path.stat().st_size)
-
-
-def halve(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-DAMAGE = [
-    ("read", "edges", halve),
-    ("read", "edges.counts", halve),
-    ("read", "edges.counts", overwrite),
-    ("read", "edges.counts", Path.unlink),
-    ("read", "edges", Path.unlink),
-    ("read", "edges", overwrite),
-    ("lists", "edges", overwrite),
-    ("turn", "list-indptr", overwrite),
-    ("turn", "list-0", overwrite),
-    ("turn", "list-0", halve),
-    ("out", "turned", overwrite),
-    ("out", "turned", halve),
-    ("write", "out-indptr", overwrite),
-    ("write", "list-0", overwrite),
-]
-
-
-@pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize(("phase", "name", "damage"), DAMAGE)
-def test_a_damaged_work_file_is_named(
-    phase: str,
-    name: str,
-    damage: Callable[[Path], None],
-    compress: bool,
-    small_memory: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The error names the file and the way out; no remark says that the same command goes on."""
-    inputs, output = write_edges(tmp_path, 1200), tmp_path / "g.aeg"
-    options: dict[str, Any] = {"layout": "both", "compress": compress}
-    convert(inputs, tmp_path / "whole.aeg", **options)
-    interrupt_in(phase, inputs, output, monkeypatch, **options)
-    damage(Path(f"{output}.building") / name)
-    remarks: list[str] = []
-    with pytest.raises(CorruptFileError, match=r"g\.aeg\.building/.*--restart \(restart=True\)"):
-        convert(inputs, output, memory_budget="4G", remark=remarks.append, **options)
-    assert not [text for text in remarks if "same command" in text]
-    assert not output.exists()
-    convert(inputs, output, memory_budget="4G", restart=True, **options)
-    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
-
-
 def flip(path: Path, rng: np.random.Generator) -> str:
     """Flip one bit of a file; where."""
     at, bit = int(rng.integers(path.stat().st_size)), int(rng.integers(8))
@@ -419,46 +367,83 @@ def flip(path: Path, rng: np.random.Generator) -> str:
     return f"bit {bit} of byte {at} of {path.name}"
 
 
-@pytest.mark.parametrize("phase", ["read", "lists", "turn", "out", "write"])
-@pytest.mark.parametrize("all_columns", [False, True])
-def test_a_flipped_bit_does_not_become_another_graph(
+def overwrite(path: Path, rng: np.random.Generator) -> str:
+    path.write_bytes(b"\xfe" * path.stat().st_size)
+    return f"{path.name}, overwritten"
+
+
+def halve(path: Path, rng: np.random.Generator) -> str:
+    os.truncate(path, path.stat().st_size // 2)
+    return f"{path.name}, halved"
+
+
+def remove(path: Path, rng: np.random.Generator) -> str:
+    path.unlink()
+    return f"{path.name}, removed"
+
+
+@pytest.mark.parametrize(
+    ("phase", "all_columns", "compress"),
+    [
+        ("read", False, False),
+        ("lists", True, False),
+        ("turn", False, True),
+        ("out", True, False),
+        ("out", False, True),
+        ("write", True, True),
+        ("write", False, False),
+    ],
+)
+def test_a_damaged_work_file_does_not_become_another_graph(
     phase: str,
     all_columns: bool,
+    compress: bool,
     small_memory: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In any work file, at any phase: the build refuses to go on, or never reads the byte."""
-    inputs, output = write_edges(tmp_path, 1200), tmp_path / "g.aeg"
+    """Any work file, at any phase: the build refuses to go on, or never reads what is damaged.
+
+    The error names the file and the way out; no remark says that the same command goes on.
+    """
+    inputs, output = write_edges(tmp_path, 600), tmp_path / "g.aeg"
     folder, kept = Path(f"{output}.building"), tmp_path / "kept"
-    options: dict[str, Any] = {"layout": "both", "undirected": True}
+    options: dict[str, Any] = {"layout": "both", "undirected": True, "compress": compress}
     if all_columns:
-        options = OPTIONS
+        options = {**OPTIONS, "compress": compress}
     convert(inputs, tmp_path / "whole.aeg", **options)
     interrupt_in(phase, inputs, output, monkeypatch, **options)
     shutil.copytree(folder, kept)
-    rng, refused = np.random.default_rng(4), dict[str, int]()
+    rng, refused = np.random.default_rng(4), dict[str, set[Any]]()
     names = sorted(p.name for p in kept.iterdir() if p.stat().st_size)
-    for name in names * 4:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(kept, folder)
-        where = flip(folder / name, rng)
-        try:
-            convert(inputs, output, memory_budget="4G", **options)
-        except (CorruptFileError, InvalidArgumentError) as error:
-            assert "g.aeg.building" in str(error) and "--restart" in str(error), where
-            assert not output.exists()
-            refused[name] = refused.get(name, 0) + 1
-        else:
-            assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False), where
-            output.unlink()
-    assert "manifest.json" in refused
-    data = {"read": {"edges"}, "lists": {"edges"}, "out": {"turned"}}.get(phase, set())
-    assert data <= set(refused)
+    for name in names:
+        for damage in (flip, flip, flip, overwrite, halve, remove):
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(kept, folder)
+            where = damage(folder / name, rng)
+            remarks: list[str] = []
+            try:
+                convert(inputs, output, memory_budget="4G", remark=remarks.append, **options)
+            except (CorruptFileError, InvalidArgumentError) as error:
+                assert "g.aeg.building" in str(error), where
+                way_out = "--restart" + " (restart=True)" * (name != "manifest.json")
+                assert way_out in str(error), where
+                assert not [text for text in remarks if "same command" in text], where
+                assert not output.exists()
+                refused.setdefault(name, set()).add(damage)
+            else:
+                assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False), where
+                output.unlink()
+    assert {flip, overwrite, halve} <= refused["manifest.json"]
+    read = {"read": {"edges", "edges.counts"}, "lists": {"edges"}, "out": {"turned"}}
+    for name in read.get(phase, set()):
+        assert refused[name] == {flip, overwrite, halve, remove}, name
     if phase in ("turn", "out", "write"):
         # The rows of the input, which only turning reads if they are not kept
         unread = set() if all_columns or phase == "turn" else {"list-1"}
         assert {name for name in names if name.startswith("list-")} - unread <= set(refused)
+    convert(inputs, output, memory_budget="4G", restart=True, **options)
+    assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
 KILLED_REMOVING = """
@@ -483,22 +468,22 @@ KILLED_REMOVING = """
 """
 
 
-def test_killed_while_the_work_folder_is_removed(tmp_path: Path, python: WarmPython) -> None:
+def test_killed_while_the_work_folder_is_removed(
+    small_memory: None, tmp_path: Path, python: WarmPython
+) -> None:
     """What is left of it does not count as an interrupted build."""
     inputs, output = write_edges(tmp_path, 300), tmp_path / "g.aeg"
     convert(inputs, tmp_path / "whole.aeg", layout="both")
-    script = tmp_path / "killed.py"
-    script.write_text(textwrap.dedent(KILLED_REMOVING))
-    for left in range(1, 30):
+    for left in range(1, 50, 4):
         output.unlink(missing_ok=True)
-        done = python.run([script, left, output, *inputs], tmp_path)
+        done = run(python, KILLED_REMOVING, tmp_path, left, output, *inputs)
         assert output.exists(), done.stderr
         convert(inputs, output, memory_budget="4G", layout="both", force=True)
         assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
         assert not Path(f"{output}.building").exists()
         if done.returncode == 0:
             break
-    assert 5 < left < 29
+    assert 5 < left < 49
 
 
 # ---- bad inputs -------------------------------------------------------------------------------
@@ -541,14 +526,17 @@ def test_an_npy_file_that_shrinks(
 
 
 @pytest.mark.parametrize("budget", [None, "4G"])
-def test_a_text_file_that_shrinks(budget: str | None, tmp_path: Path) -> None:
+def test_a_text_file_that_shrinks(
+    budget: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1 << 14)
     path = tmp_path / "e.csv"
-    path.write_text("10,11\n" * 2_000_000)
+    path.write_text("10,11\n" * 40_000)
 
     def stages(name: str, unit: str) -> Any:
-        return lambda done, total: os.truncate(path, 6 << 20) if done < total else None
+        return lambda done, total: os.truncate(path, 120_000) if done < total else None
 
-    with pytest.raises(InputError, match=r"e\.csv: changed while it was read: it had 12,000,000"):
+    with pytest.raises(InputError, match=r"e\.csv: changed while it was read: it had 240,000"):
         convert(path, tmp_path / "g.aeg", memory_budget=budget, stages=stages)
     assert os.listdir(tmp_path) == ["e.csv"]
 
@@ -566,16 +554,18 @@ def write_table(path: Path, rows: int, value: int) -> None:
         path.write_text(line * rows)
 
 
-@pytest.mark.parametrize("how", ["in place", "time restored", "replaced"])
-@pytest.mark.parametrize("budget", [None, "4G"])
+@pytest.mark.parametrize(
+    ("how", "budget"), [("in place", None), ("time restored", "4G"), ("replaced", None)]
+)
 @pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.npy", "labels.csv", "features.csv"])
 def test_an_input_that_is_rewritten_with_the_same_size(
-    name: str, budget: str | None, how: str, tmp_path: Path
+    name: str, how: str, budget: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of its reading: part of the graph would be of the old file, part of the new."""
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1 << 14)
     edges, path = tmp_path / "e.csv", tmp_path / name
     inputs = sorted({edges.name, name})
-    rows = 1_000_000 if name.startswith("e") else 101
+    rows = 20_000 if name.startswith("e") else 101
     write_table(edges, 1000, 10)
     write_table(path, rows, 10)
     if how == "replaced":
@@ -639,13 +629,11 @@ LIMITED = """
 
 
 @pytest.mark.parametrize("limit", [50_000, 300_000, 420_000])
-def test_files_that_may_not_grow(
-    limit: int, tmp_path: Path, run_python: Callable[..., Any]
-) -> None:  # fmt: skip
+def test_files_that_may_not_grow(limit: int, tmp_path: Path, python: WarmPython) -> None:
     """Fails in reading (400 KB of records), or in writing the file (330 KB of lists and more)."""
     np.save(tmp_path / "e.npy", np.arange(100_000).reshape(-1, 2) % 40_000)
     output = tmp_path / "g.aeg"
-    done = run_python(LIMITED, str(tmp_path / "e.npy"), str(output), str(limit))
+    done = run(python, LIMITED, tmp_path, tmp_path / "e.npy", output, limit)
     assert f"refused: {errno.EFBIG}" in done.stdout and "cannot write" in done.stdout
     assert not output.exists()
     left = [name for name in os.listdir(tmp_path) if name not in ("e.npy", "g.aeg.building")]
@@ -722,16 +710,3 @@ def test_the_budget_is_kept(suffix: str, compress: bool, tmp_path: Path) -> None
             assert run("memory.aeg", "").returncode == -signal.SIGKILL
     convert(path, tmp_path / "whole.aeg", layout="both", compress=compress)
     assert filecmp.cmp(tmp_path / "whole.aeg", tmp_path / "bounded.aeg", shallow=False)
-
-
-def test_the_manifest_is_plain_json(
-    small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inputs, output = write_edges(tmp_path), tmp_path / "g.aeg"
-    interrupt(inputs, output, monkeypatch)
-    manifest = json.loads(Path(f"{output}.building/manifest.json").read_text())
-    assert manifest["state"]["rows"] > 0 and manifest["state"]["phase"] == "read"
-    assert [Path(one["path"]).name for one in manifest["command"]["inputs"]] == [
-        "e0.parquet",
-        "e1.parquet",
-    ]

@@ -204,20 +204,3 @@ def test_mutations_end_in_named_errors(tmp_path: Path, data: st.DataObject) -> N
             read_gd(path)[:2]
     except errors.AetherError as error:
         assert isinstance(error, (errors.FormatError, errors.LimitError, errors.OutOfMemoryError))
-
-
-def test_what_graphzero_itself_wrote(tmp_path: Path) -> None:
-    gz = pytest.importorskip("graphzero")
-    csv = tmp_path / "edges.csv"
-    rows = zip(SRC, DST, WEIGHT, strict=True)
-    csv.write_text("src,dst,weight\n" + "".join(f"{a},{b},{w}\n" for a, b, w in rows))
-    gz.convert_csv_to_gl(str(csv), str(tmp_path / "g.gl"), directed=True)
-    graph, theirs = read_gl(tmp_path / "g.gl"), gz.Graph(str(tmp_path / "g.gl"))
-    for node in range(graph.num_nodes):
-        assert sorted(graph.neighbors(node).tolist()) == sorted(theirs.get_neighbours(node))
-    assert graph.edge_weight is not None and graph.edge_weight.sum() == WEIGHT.sum()
-    table = tmp_path / "x.csv"
-    table.write_text("0,1.5,2\n1,3,4.5\n2,5,6\n")
-    gz.convert_csv_to_gd(str(table), str(tmp_path / "x.gd"), gz.DataType.FLOAT32)
-    expected = gz.FeatureStore(str(tmp_path / "x.gd")).get_tensor().copy()
-    np.testing.assert_array_equal(read_gd(tmp_path / "x.gd").array, expected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from aethergraph import HeteroGraph
 from aethergraph.convert import InputError, relbench_schema, tables
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.tasks import relbench_task
 
 pd = pytest.importorskip("pandas")
 
@@ -131,69 +129,6 @@ def test_the_graph_is_that_of_pyg(
     for kind in theirs.edge_types:
         edges = np.stack(ours[kind].edge_list()[:2])
         np.testing.assert_array_equal(in_pairs(edges), in_pairs(theirs[kind].edge_index))
-
-
-@pytest.mark.pyg
-@pytest.mark.parametrize("made", [forum, races])
-def test_datasets_and_tasks_of_the_package(tmp_path: Path, made: Callable[[], Database]) -> None:
-    """Its own classes around the same rows: a dataset that ends at a time, and a task over it."""
-    contrib = pytest.importorskip("torch_geometric.contrib.utils")
-    base = pytest.importorskip("relbench.base", reason="RelBench's package is not installed")
-    table, key, timed = (
-        ("users", "Id", "votes") if made is forum else ("races", "raceId", "results")
-    )
-    refers = "user" if made is forum else "raceId"
-
-    class Small(base.Dataset):  # type: ignore[misc]
-        val_timestamp = pd.Timestamp("2020-01-07")
-        test_timestamp = pd.Timestamp("2020-01-09")
-
-        def make_db(self) -> Any:
-            found = {}
-            for name, one in made().table_dict.items():
-                frame = one.df
-                if one.pkey_col and one.time_col:  # its keys are the rows in the order of time
-                    frame = frame.sort_values(one.time_col, ignore_index=True)
-                    frame[one.pkey_col] = np.arange(len(frame))
-                found[name] = base.Table(**{**vars(one), "df": frame})
-            return base.Database(found)
-
-    class HowMany(base.EntityTask):  # type: ignore[misc]
-        entity_table, entity_col, time_col, target_col = table, key, "at", "count"
-        task_type = base.TaskType.REGRESSION
-        timedelta = pd.Timedelta("1D")
-        metrics = ()
-
-        def make_table(self, db: Any, timestamps: Any) -> Any:
-            rows = db.table_dict[timed].df
-            parts = []
-            for at in timestamps:
-                late = rows[(rows["date"] > at) & (rows["date"] <= at + self.timedelta)]
-                counts = late.groupby(refers).size().reset_index(name="count")
-                parts.append(counts.rename(columns={refers: key}).assign(at=at))
-            found = pd.concat(parts, ignore_index=True)
-            return base.Table(found, {key: table}, None, "at")
-
-    dataset = Small()
-    database = dataset.get_db()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = contrib.from_relbench(database)
-    tables(relbench_schema(database), tmp_path / "g.aeg")
-    graph = HeteroGraph.load(tmp_path / "g.aeg")
-    assert set(graph.edge_types) == set(theirs.edge_types)
-    for kind in theirs.edge_types:
-        edges = np.stack(graph[kind].edge_list()[:2])
-        np.testing.assert_array_equal(in_pairs(edges), in_pairs(theirs[kind].edge_index))
-    task = HowMany(dataset)
-    train, val, test = relbench_task(graph, task)
-    for split, seeds in (("train", train), ("val", val), ("test", test)):
-        rows = task.get_table(split).df
-        assert len(seeds) == len(rows) > 5
-        assert seeds.nodes.tolist() == rows[key].tolist()
-        assert (seeds.time == rows["at"].to_numpy().astype("datetime64[s]").astype(int)).all()
-        assert (seeds.labels is None) == (split == "test")
-    assert train.labels.tolist() == task.get_table("train").df["count"].tolist()
 
 
 def test_lists_are_in_the_order_of_time(tmp_path: Path) -> None:

@@ -93,14 +93,6 @@ def test_same_file_as_in_memory(
     assert sorted(os.listdir(folder)) == ["expected.aeg", "g.aeg", "moved.aeg"]
 
 
-def test_a_real_budget_gives_the_same_file(tmp_path: Path) -> None:
-    make(1, 3000, 20_000).save(tmp_path / "g.aeg")
-    reorder(tmp_path / "g.aeg", tmp_path / "moved.aeg", memory_budget="4G")
-    graph = Graph.load(tmp_path / "g.aeg")
-    graph.permute(graph.reorder()).save(tmp_path / "expected.aeg")
-    assert filecmp.cmp(tmp_path / "expected.aeg", tmp_path / "moved.aeg", shallow=False)
-
-
 def typed_graph() -> HeteroGraph:
     rng = np.random.default_rng(5)
     kind = ("user", "rates", "film")
@@ -128,46 +120,25 @@ def test_typed(small_memory: None, compress: bool, tmp_path: Path) -> None:
     HeteroGraph.load(tmp_path / "moved.aeg").verify()
 
 
-def test_what_tables_say_of_times_stays(small_memory: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Graph, HeteroGraph])
+def test_what_tables_say_of_times_stays(small_memory: None, kind: Any, tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     times = pd.date_range("2024-02-29", periods=40, freq="h", tz="America/New_York")
-    ends = {"u": np.arange(40) % 7, "v": np.arange(40) % 5}
-    links = pd.DataFrame({**ends, "t": times})
-    users = pd.DataFrame({"id": np.arange(7), "t": times[:7]})
-    schema = Schema(
-        {"u": NodeTable(users, "id", time="t"), "v": NodeTable({"id": np.arange(5)}, "id")},
-        {"likes": LinkTable(links, "u", "u", "v", "v", time="t")},
-    )
-    tables(schema, tmp_path / "g.aeg")
-    graph = HeteroGraph.load(tmp_path / "g.aeg")
-    assert (graph.time_zone, graph.time_attr) == ("UTC", "edge_time")
+    links = pd.DataFrame({"u": np.arange(40) % 7, "v": np.arange(40) % 5, "t": times})
+    nodes = {"u": NodeTable(pd.DataFrame({"id": np.arange(7), "t": times[:7]}), "id", time="t")}
+    if kind is HeteroGraph:
+        nodes["v"] = NodeTable({"id": np.arange(5)}, "id")
+    likes = LinkTable(links, "u", "u", "u" if kind is Graph else "v", "v", time="t")
+    tables(Schema(nodes, {"likes": likes}, reverse=kind is HeteroGraph), tmp_path / "g.aeg")
+    graph = kind.load(tmp_path / "g.aeg")
     moved = graph.permute(graph.reorder())
-    attrs = moved.with_attrs({"u": {"z": np.arange(7)}}, {})
     reorder(tmp_path / "g.aeg", tmp_path / "moved.aeg")
     moved.save(tmp_path / "expected.aeg")
     assert filecmp.cmp(tmp_path / "expected.aeg", tmp_path / "moved.aeg", shallow=False)
-    file = HeteroGraph.load(tmp_path / "moved.aeg")
-    for one in (moved, attrs, pickle.loads(pickle.dumps(moved)), file):
-        assert (one.time_zone, one.time_attr, one.time_unit) == ("UTC", "edge_time", "us")
-
-
-def test_what_tables_of_one_type_say_of_times_stays(small_memory: None, tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
-    times = pd.date_range("2024-02-29", periods=60, freq="h", tz="UTC")
-    links = pd.DataFrame({"a": np.arange(60) % 9, "b": np.arange(60) % 7, "t": times})
-    users = pd.DataFrame({"id": np.arange(9), "t": times[:9]})
-    schema = Schema(
-        {"user": NodeTable(users, "id", time="t")},
-        {"knows": LinkTable(links, "user", "a", "user", "b", time="t")},
-        reverse=False,
-    )
-    tables(schema, tmp_path / "g.aeg")
-    graph = Graph.load(tmp_path / "g.aeg")
-    moved = graph.permute(graph.reorder("gorder"))
-    moved.save(tmp_path / "saved.aeg")
-    reorder(tmp_path / "g.aeg", tmp_path / "moved.aeg", order="gorder")
-    files = [Graph.load(tmp_path / name) for name in ("moved.aeg", "saved.aeg")]
-    for one in (graph, moved, pickle.loads(pickle.dumps(moved)), *files):
+    found = [graph, moved, pickle.loads(pickle.dumps(moved)), kind.load(tmp_path / "moved.aeg")]
+    if kind is HeteroGraph:
+        found.append(moved.with_attrs({"u": {"z": np.arange(7)}}, {}))
+    for one in found:
         assert (one.time_zone, one.time_attr, one.time_unit) == ("UTC", "edge_time", "us")
 
 
@@ -316,6 +287,6 @@ def test_what_is_refused_before_work_begins(tmp_path: Path) -> None:
 
 
 def test_the_least_budget_grows_with_the_nodes(tmp_path: Path) -> None:
-    Graph.from_edges(3_000_000, [0], [1]).save(tmp_path / "g.aeg")
-    with pytest.raises(InvalidArgumentError, match=r"arrays of all nodes 80\.1 MiB"):
+    Graph.from_edges(300_000, [0], [1]).save(tmp_path / "g.aeg")
+    with pytest.raises(InvalidArgumentError, match=r"arrays of all nodes 8\.0 MiB"):
         reorder(tmp_path / "g.aeg", tmp_path / "out.aeg", memory_budget="64M")

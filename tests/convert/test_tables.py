@@ -43,7 +43,6 @@ from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
     OutOfRangeError,
-    StorageError,
 )
 from aethergraph.ids import IdMap
 from aethergraph.sampling import HeteroNeighborSampler
@@ -84,9 +83,10 @@ def test_every_source_gives_the_same_graph(tmp_path: Path, kind: str, small_memo
     assert f"('order', 'buyer', 'user'): {nulls} null keys, no edges" in found.notes
 
 
-@pytest.mark.parametrize("layout", ["csc", "csr", "both"])
-@pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("memory", ["small", "4G"])
+@pytest.mark.parametrize(
+    ("layout", "compress", "memory"),
+    [("csc", True, "4G"), ("csr", False, "small"), ("both", False, "4G"), ("both", True, "small")],
+)
 def test_every_form_equals_the_graph_built_in_memory(
     tmp_path: Path, layout: Any, compress: bool, memory: str, request: pytest.FixtureRequest
 ) -> None:
@@ -201,27 +201,17 @@ def test_nodes_of_keys_alone(tmp_path: Path) -> None:
         "u": pa.array([other.bytes, one.bytes, other.bytes], pa.binary(16)),
         "tag": ["b", "a", "b"],
     }
-    schema = Schema(
-        {"user": NodeTable(), "tag": NodeTable()},
-        {"uses": LinkTable(links, "user", "u", "tag", "tag")},
-    )
-    tables(schema, tmp_path / "g.aeg")
+    uses = LinkTable(links, "user", "u", "tag", "tag")
+    tables(Schema({"user": NodeTable(), "tag": NodeTable()}, {"uses": uses}), tmp_path / "g.aeg")
     graph = HeteroGraph.load(tmp_path / "g.aeg")
     assert graph.ids["user"].keys([0, 1]) == [other, one]
     assert graph.ids["tag"].keys([0, 1]) == ["b", "a"]
     assert graph["user", "uses", "tag"].in_neighbors(0).tolist() == [0, 0]
-
-
-def test_a_graph_of_one_type(tmp_path: Path) -> None:
-    links = {"a": ["x", "y", "x"], "b": ["z", "x", "y"]}
-    schema = Schema(
-        {"node": NodeTable()}, {"to": LinkTable(links, "node", "a", "node", "b")}, reverse=False
-    )
-    tables(schema, tmp_path / "g.aeg")
-    graph = Graph.load(tmp_path / "g.aeg")
-    names = IdMap.load(tmp_path / "g.node.ids").keys(range(3))
-    assert names == ["x", "y", "z"]
-    assert [graph.in_neighbors(node).tolist() for node in range(3)] == [[1], [0], [0]]
+    own = LinkTable({"a": ["x", "y", "x"], "b": ["z", "x", "y"]}, "node", "a", "node", "b")
+    tables(Schema({"node": NodeTable()}, {"to": own}, reverse=False), tmp_path / "one.aeg")
+    plain = Graph.load(tmp_path / "one.aeg")
+    assert IdMap.load(tmp_path / "one.node.ids").keys(range(3)) == ["x", "y", "z"]
+    assert [plain.in_neighbors(node).tolist() for node in range(3)] == [[1], [0], [0]]
 
 
 def test_types_of_keys_in_duckdb(tmp_path: Path) -> None:
@@ -244,23 +234,20 @@ def test_types_of_keys_in_duckdb(tmp_path: Path) -> None:
         assert graph["a"].attrs["x"].gather([0, 1]).tolist() == [[1, 19723], [2, 19724]]
 
 
-def test_all_edges_may_be_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("layout", "compress"), [("csc", True), ("csr", False), ("both", True)])
+def test_all_edges_may_be_left_out(tmp_path: Path, layout: Any, compress: bool) -> None:
     a: Any = {"k": [1, 2], "b": pa.array([None, None], pa.string()), "w": [1.0, 2.0], "n": [1, 2]}
-    for layout in ("csc", "csr", "both"):
-        for compress in (False, True):
-            foreign = {"b": ForeignKey("b", weight="w", attrs="n", time="n")}
-            nodes = {"a": NodeTable(a, "k", foreign=foreign), "b": NodeTable({"k": ["x"]}, "k")}
-            tables(Schema(nodes), tmp_path / "g", layout=layout, compress=compress, force=True)  # type: ignore[arg-type]
-            rows = [{"b": None, "w": 1.0, "n": 1}, {"b": None, "w": 2.0, "n": 2}]
-            world = World(
-                {"a": Nodes([{"k": 1}, {"k": 2}], ("k",)), "b": Nodes([{"k": "x"}], ("k",))},
-                {("a", "b", "b"): Edges(rows, (), ("b",), "n", "w", ("n",))},
-            )
-            write(
-                world, tmp_path / "w", dtypes={"w": np.float64, "n": np.int64},
-                layout=layout, compress=compress,
-            )  # fmt: skip
-            assert same_graph_file(tmp_path / "g", tmp_path / "w")
+    foreign = {"b": ForeignKey("b", weight="w", attrs="n", time="n")}
+    nodes = {"a": NodeTable(a, "k", foreign=foreign), "b": NodeTable({"k": ["x"]}, "k")}
+    options: dict[str, Any] = {"layout": layout, "compress": compress}
+    tables(Schema(nodes), tmp_path / "g", **options)
+    rows = [{"b": None, "w": 1.0, "n": 1}, {"b": None, "w": 2.0, "n": 2}]
+    world = World(
+        {"a": Nodes([{"k": 1}, {"k": 2}], ("k",)), "b": Nodes([{"k": "x"}], ("k",))},
+        {("a", "b", "b"): Edges(rows, (), ("b",), "n", "w", ("n",))},
+    )
+    write(world, tmp_path / "w", dtypes={"w": np.float64, "n": np.int64}, **options)
+    assert same_graph_file(tmp_path / "g", tmp_path / "w")
 
 
 def test_features_of_all_kinds(tmp_path: Path) -> None:
@@ -332,17 +319,6 @@ def test_ids_of_a_graph(tmp_path: Path) -> None:
     made = HeteroGraph.from_edges({("a", "to", "a"): ([0], [0])})
     with pytest.raises(InvalidArgumentError, match="not loaded from one"):
         made.ids["a"]
-
-
-def test_outputs_are_not_overwritten(tmp_path: Path) -> None:
-    schema = two({"k": [5, 6], "b": ["x", "x"]}, {"k": ["x"]})
-    (tmp_path / "g.b.ids").write_text("precious")
-    with pytest.raises(StorageError, match=r"g.b.ids: exists already"):
-        tables(schema, tmp_path / "g.aeg")
-    assert (tmp_path / "g.b.ids").read_text() == "precious"
-    tables(schema, tmp_path / "g.aeg", force=True)
-    with pytest.raises(StorageError, match=r"g.aeg: exists already"):
-        tables(schema, tmp_path / "g.aeg")
 
 
 # ---- times of nodes and of edges -----------------------------------------------------------------

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from support.shop_tables import (
     shop_world,
     two,
 )
-from support.table_oracle import Rows, same_graph_file, write
+from support.table_oracle import same_graph_file, write
 
 from aethergraph import HeteroGraph
 from aethergraph.convert import (
@@ -46,13 +45,6 @@ from aethergraph.errors import (
     MissingFileError,
     StorageError,
 )
-
-
-def test_a_schema_in_a_file(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/")  # paths begin at the folder of the schema
-    tables(shop_files / "shop.toml", shop_files / "g.aeg")
-    write(shop_world(shop()), shop_files / "w.aeg", dtypes=DTYPES)
-    assert same_graph_file(shop_files / "g.aeg", shop_files / "w.aeg")
 
 
 @pytest.mark.parametrize(
@@ -83,11 +75,11 @@ def test_a_schema_in_a_file(shop_files: Path, monkeypatch: pytest.MonkeyPatch) -
         ),
     ],
 )  # fmt: skip
-def test_bad_schemas_are_named(shop_files: Path, old: str, new: str, error: str) -> None:
+def test_bad_schemas_are_named(tmp_path: Path, old: str, new: str, error: str) -> None:
     assert old in TOML
-    (shop_files / "bad.toml").write_text(TOML.replace(old, new, 1))
+    (tmp_path / "bad.toml").write_text(TOML.replace(old, new, 1))
     with pytest.raises(InvalidArgumentError, match=error) as found:
-        load_schema(shop_files / "bad.toml")
+        load_schema(tmp_path / "bad.toml")
     assert "bad.toml" in str(found.value)
 
 
@@ -103,10 +95,6 @@ def test_schemas_that_are_no_files(tmp_path: Path) -> None:
 
 
 # ---- bad tables ---------------------------------------------------------------------------------
-
-
-def change(rows: dict[str, Rows], name: str, column: str, row: int, value: Any) -> None:
-    rows[name][row][column] = value
 
 
 @pytest.mark.parametrize(
@@ -136,8 +124,9 @@ def test_bad_rows_are_named(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("value", ["weight", "time", "attrs"])
-@pytest.mark.parametrize("key", [None, "nobody"])
+@pytest.mark.parametrize(
+    ("value", "key"), [("weight", None), ("time", "nobody"), ("attrs", None), ("weight", "nobody")]
+)
 def test_a_row_without_an_edge_needs_no_values(tmp_path: Path, value: str, key: str | None) -> None:
     columns = {
         "weight": pa.array([1.0, None, float("nan"), 2.0]),
@@ -156,50 +145,32 @@ def test_a_row_without_an_edge_needs_no_values(tmp_path: Path, value: str, key: 
         tables(schema, tmp_path / "h.aeg")
 
 
-def as_text(kind: str, column: str, bad: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        path = folder / kind / "part-1.csv"
-        lines = path.read_text().splitlines()
-        at = lines[0].replace('"', "").split(",").index(column)
-        cells = lines[11].split(",")
-        cells[at] = bad
-        lines[11] = ",".join(cells)
-        path.write_text("\n".join(lines) + "\n")
-
-    return spoil
-
-
 @pytest.mark.parametrize(
     ("name", "column", "value", "error"),
     [
-        ("user", "age", "old", r"user/part-1.csv, row 11: the feature 'old' is not a number"),
-        (
-            "user",
-            "premium",
-            "perhaps",
-            r"part-1.csv, row 11: the feature 'perhaps' is not true or f",
-        ),
-        ("order", "id", "x7", r"order/part-1.csv, row 11: the key 'x7' is not an integer"),
-        ("order", "before", "x7", r"order/part-1.csv, row 11: the key 'x7' is not an integer"),
-        ("order", "placed", "soon", r"order/part-1.csv, row 11: the time 'soon' is not a time"),
-        (
-            "likes",
-            "stars",
-            "4.5",
-            r"likes/part-1.csv, row 11: the edge attribute '4.5' is not an i",
-        ),
-        ("likes", "w", '"1,', r"likes/part-1.csv: cannot be read"),
+        ("user", "age", "old", "row 11: the feature 'old' is not a number"),
+        ("user", "premium", "perhaps", "row 11: the feature 'perhaps' is not true or f"),
+        ("order", "id", "x7", "row 11: the key 'x7' is not an integer"),
+        ("order", "before", "x7", "row 11: the key 'x7' is not an integer"),
+        ("order", "before", "011", "row 11: .* the key '011' begins with a zero"),
+        ("order", "placed", "soon", "row 11: the time 'soon' is not a time"),
+        ("likes", "stars", "4.5", "row 11: the edge attribute '4.5' is not an i"),
+        ("likes", "w", '"1,', "cannot be read"),
     ],
 )
 def test_bad_text_is_named(
     tmp_path: Path, name: str, column: str, value: str, error: str, small_memory: None
 ) -> None:
-    (tmp_path / "in").mkdir()
-    schema = shop_schema(in_files(shop(), tmp_path / "in", "csv"))
-    as_text(name, column, value)(tmp_path / "in")
-    with pytest.raises(InputError, match=error):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    schema = shop_schema(in_files(shop(), folder, "csv"))
+    path = folder / name / "part-1.csv"
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    lines[11][lines[0].index(f'"{column}"')] = value
+    path.write_text("\n".join(map(",".join, lines)) + "\n")
+    with pytest.raises(InputError, match=rf"{name}/part-1\.csv.*{error}"):
         tables(schema, tmp_path / "g.aeg")
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 STAMP = pa.array([1, 2], pa.timestamp("s"))
@@ -237,22 +208,27 @@ def timed(one: Any, other: Any, **options: Any) -> Schema:
     )
 
 
-def test_times_of_different_kinds_are_named(tmp_path: Path) -> None:
-    zoned = STAMP.cast(pa.timestamp("s", "Europe/Paris"))
-    with pytest.raises(InvalidArgumentError, match=r"time zone Europe/Paris, but .* has none"):
-        tables(timed(zoned, STAMP), tmp_path / "g")
-    with pytest.raises(InvalidArgumentError, match=r"plain numbers as times, but .* is in 's'"):
-        tables(timed([1, 2], STAMP), tmp_path / "g")
-    with pytest.raises(InvalidArgumentError, match="times with fractions"):
-        tables(timed([1.5, 2], STAMP, time_unit="s"), tmp_path / "g")
-    with pytest.raises(InputError, match=r"row 1: .*cannot be given in 'D'"):
-        tables(timed(STAMP, STAMP, time_unit="D"), tmp_path / "g")
-    with pytest.raises(InputError, match=r"row 2: .*the time is NaN"):
-        tables(timed([1.5, float("nan")], [1, 2]), tmp_path / "g")
-    with pytest.raises(InputError, match=r"row 2: .*the time is inf, not finite"):
-        tables(timed([1.5, float("inf")], [1, 2]), tmp_path / "g")
-    with pytest.raises(InputError, match=r"row 1: .*the time is none \(NaT\)"):
-        tables(timed([-(2**63), 2], [1, 2], time_unit="s"), tmp_path / "g")
+@pytest.mark.parametrize(
+    ("one", "other", "unit", "error"),
+    [
+        (STAMP.cast(pa.timestamp("s", "UTC")), STAMP, None, "time zone UTC, but .* has none"),
+        ([1, 2], STAMP, None, r"plain numbers as times, but .* is in 's'"),
+        ([1.5, 2], STAMP, "s", "times with fractions"),
+        (STAMP, STAMP, "D", r"row 1: .*cannot be given in 'D'"),
+        ([1.5, float("nan")], [1, 2], None, r"row 2: .*the time is NaN"),
+        ([1.5, float("inf")], [1, 2], None, r"row 2: .*the time is inf, not finite"),
+        ([-(2**63), 2], [1, 2], "s", r"row 1: .*the time is none \(NaT\)"),
+        (["2020-02-28", "2020-02-30"], STAMP, None, r"row 2: column 't': '2020-02-30' is no time"),
+        (["31/12/2020", "1/1/2021"], STAMP, None, r"row 1: .*'31/12/2020' is no time, such as"),
+        (["2020-02-28T12:00", "2020-02-28T12:00Z"], STAMP, None, r"row 2: .*not a time as '2020-"),
+    ],
+    ids=range(10),
+)
+def test_bad_times_are_named(
+    tmp_path: Path, one: Any, other: Any, unit: str | None, error: str
+) -> None:
+    with pytest.raises((InputError, InvalidArgumentError), match=error):
+        tables(timed(one, other, time_unit=unit), tmp_path / "g")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -265,34 +241,6 @@ def test_times_become_the_finest_unit(tmp_path: Path) -> None:
     assert HeteroGraph.load(tmp_path / "g")["a"].node_time.tolist() == [3, 4]  # type: ignore[union-attr]
 
 
-def test_one_file_of_many_that_differs_is_named(shop_files: Path) -> None:
-    folder = shop_files / "orders"
-    folder.mkdir()
-    good = as_arrow(shop()["order"])
-    for part in range(4):
-        pq.write_table(good.slice(part * 100, 100), folder / f"{part}.parquet")
-    text = TOML.replace('"order.parquet"', '"orders"')
-    (shop_files / "many.toml").write_text(text)
-    tables(shop_files / "many.toml", shop_files / "good.aeg")
-    before = {path.name for path in shop_files.iterdir()}
-    for damage, error in (
-        (good.slice(200, 100).drop_columns(["buyer"]), "2.parquet: there is no column 'buyer'"),
-        (
-            good.slice(200, 100).set_column(1, "buyer", pa.array([7] * 100)),
-            r"2.parquet: column 'buyer' is of t",
-        ),
-        (None, r"2.parquet: .*Parquet"),
-    ):
-        if damage is None:
-            data = (folder / "2.parquet").read_bytes()
-            (folder / "2.parquet").write_bytes(data[: len(data) // 2])
-        else:
-            pq.write_table(damage, folder / "2.parquet")
-        with pytest.raises(InputError, match=error):
-            tables(shop_files / "many.toml", shop_files / "g.aeg")
-        assert {path.name for path in shop_files.iterdir()} == before
-
-
 def parts_of(folder: Path, *columns: Any, **options: Any) -> Schema:
     """Return a schema over parts of a table, whose column r has these values."""
     (folder / "u").mkdir(exist_ok=True)
@@ -302,19 +250,50 @@ def parts_of(folder: Path, *columns: Any, **options: Any) -> Schema:
     return Schema({"u": NodeTable(str(folder / "u"), "id", **options)})
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("first", [pa.string(), pa.large_string()])
-def test_parts_of_other_forms_of_text_are_one_table(tmp_path: Path, first: Any, kind: Any) -> None:
-    own: Any = [b"b", b"a"] if kind in (pa.binary(), pa.large_binary()) else ["b", "a"]
-    parts = [pa.array(["a", "b"], first), pa.array(own, kind)]
-    schema = parts_of(tmp_path, *parts, columns=["r"], foreign={"id": "u"})
-    if kind in (pa.binary(), pa.large_binary()):
+def test_parts_of_other_forms_of_text_are_one_table(tmp_path: Path, first: Any) -> None:
+    for kind in (pa.string(), pa.large_string()):
+        parts = [pa.array(["a", "b"], first), pa.array(["b", "a"], kind)]
+        schema = parts_of(tmp_path, *parts, columns=["r"], foreign={"id": "u"})
+        tables(schema, tmp_path / "g.aeg", force=True)
+        columns = HeteroGraph.load(tmp_path / "g.aeg").columns["u"]
+        assert columns.gather([0, 1, 2, 3])["r"].to_list() == ["a", "b", "b", "a"]
+    for kind in (pa.binary(), pa.large_binary()):
+        parts = [pa.array(["a", "b"], first), pa.array([b"b", b"a"], kind)]
+        schema = parts_of(tmp_path, *parts, columns=["r"], foreign={"id": "u"})
         with pytest.raises(InputError, match=r"1.parquet: column 'r' is of type \w*binary, but of"):
-            tables(schema, tmp_path / "g.aeg")
-        return
-    tables(schema, tmp_path / "g.aeg")
-    columns = HeteroGraph.load(tmp_path / "g.aeg").columns["u"]
-    assert columns.gather([0, 1, 2, 3])["r"].to_list() == ["a", "b", "b", "a"]
+            tables(schema, tmp_path / "h.aeg")
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        ("column", r"1\.parquet: there is no column 'x'"),
+        ("cut", r"1\.parquet: .*Parquet"),
+        ("page", r"1\.parquet: .*(CRC|checksum)"),
+    ],
+)
+def test_one_file_of_many_that_is_damaged_is_named(tmp_path: Path, damage: str, error: str) -> None:
+    folder = tmp_path / "u"
+    folder.mkdir()
+    for part in range(3):
+        rows = pa.table({"id": range(part * 1000, part * 1000 + 1000), "x": [float(part)] * 1000})
+        path = folder / f"{part}.parquet"
+        pq.write_table(
+            rows, path, write_page_checksum=True, compression="none", use_dictionary=False
+        )
+    path = folder / "1.parquet"
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    if damage == "page":
+        data[middle : middle + 200] = bytes(200)
+    path.write_bytes(data[:middle] if damage == "cut" else data)
+    if damage == "column":
+        pq.write_table(pq.read_table(path).drop_columns(["x"]), path)
+    table = NodeTable(str(folder), "id", features=["x"], foreign={"id": "u"})
+    with pytest.raises(InputError, match=error):
+        tables(Schema({"u": table}), tmp_path / "g.aeg")
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_parts_of_other_units_of_times_are_one_table(tmp_path: Path) -> None:
@@ -336,6 +315,15 @@ def test_parts_of_other_units_of_times_are_one_table(tmp_path: Path) -> None:
 def test_parts_whose_keys_pandas_has_made_floats_are_one_table(tmp_path: Path) -> None:
     """Integers of which some are missing are floats in pandas, in whichever of the parts."""
     whole, floats = pa.array([0, 1]), pa.array([3.0, None])
+    for lost, count in ((floats, 1), (pa.nulls(2), 0)):  # a column may be null in all rows
+        found = tables(
+            parts_of(tmp_path, whole, lost, foreign={"r": "u"}), tmp_path / "n.aeg", force=True
+        )
+        assert found.num_edges["u", "r", "u"] == 2 + count
+    for value in (1.5, float("inf"), 2.0**60):
+        with pytest.raises(InputError, match=r"row 2.*is not an integer below 2\*\*53"):
+            schema = parts_of(tmp_path, floats, pa.array([1.0, value]), foreign={"r": "u"})
+            tables(schema, tmp_path / "h.aeg")
     for parts in ((whole, floats), (floats, whole)):
         tables(parts_of(tmp_path, *parts, foreign={"r": "u"}), tmp_path / "g.aeg", force=True)
         ends = HeteroGraph.load(tmp_path / "g.aeg")["u", "r", "u"].edge_list()
@@ -351,24 +339,6 @@ def test_parts_whose_keys_pandas_has_made_floats_are_one_table(tmp_path: Path) -
     large = pa.array([2**60 + 1, 1])
     with pytest.raises(InputError, match=rf"1.parquet, row 1: .*{2**60 + 1} cannot be given as"):
         tables(parts_of(tmp_path, floats, large, foreign={"r": "u"}), tmp_path / "h.aeg")
-
-
-def test_a_page_that_its_checksum_does_not_fit_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "u"
-    folder.mkdir()
-    for part in range(3):
-        rows = pa.table({"id": range(part * 1000, part * 1000 + 1000), "x": [float(part)] * 1000})
-        path = folder / f"{part}.parquet"
-        pq.write_table(
-            rows, path, write_page_checksum=True, compression="none", use_dictionary=False
-        )
-    data = bytearray((folder / "1.parquet").read_bytes())
-    middle = len(data) // 2
-    data[middle : middle + 200] = bytes(200)
-    (folder / "1.parquet").write_bytes(data)
-    table = NodeTable(str(folder), "id", features=["x"], foreign={"id": "u"})
-    with pytest.raises(InputError, match=r"1\.parquet: .*(CRC|checksum)"):
-        tables(Schema({"u": table}), tmp_path / "g.aeg")
 
 
 def test_a_file_that_changes_meanwhile_is_named(
@@ -443,41 +413,6 @@ def test_values_of_several_types_in_sqlite_are_named(tmp_path: Path) -> None:
         tables(two(source, {"k": [1]}), tmp_path / "g.aeg")
 
 
-def test_whole_numbers_of_pandas_are_keys(tmp_path: Path) -> None:
-    """pandas makes floats of integers where one is missing; a column may be null in all rows."""
-    users = NodeTable({"id": [1, 2, 3]}, "id")
-
-    def orders(values: Any) -> Schema:
-        table = pa.table({"id": [7, 8, 9], "u": values})
-        return Schema({"user": users, "order": NodeTable(table, "id", foreign={"u": "user"})})
-
-    found = tables(orders(pa.array([1.0, None, 3.0])), tmp_path / "g.aeg")
-    assert found.num_edges["order", "u", "user"] == 2
-    graph = HeteroGraph.load(tmp_path / "g.aeg")
-    assert graph["order", "u", "user"].in_neighbors(2).tolist() == [2]
-    found = tables(orders(pa.nulls(3)), tmp_path / "g.aeg", force=True)
-    assert found.num_edges["order", "u", "user"] == 0
-    for value in (1.5, float("inf"), 2.0**60):
-        with pytest.raises(InputError, match=r"row 2.*is not an integer below 2\*\*53"):
-            tables(orders(pa.array([1.0, value, None])), tmp_path / "h.aeg")
-
-
-@pytest.mark.parametrize(
-    ("times", "error"),
-    [
-        (["2020-02-28", "2020-02-30"], r"row 2: column 't': '2020-02-30' is no time"),
-        (["31/12/2020", "1/1/2021"], r"row 1: column 't': '31/12/2020' is no time, such as 2024"),
-        (["2020-02-28T12:00:00", "2020-02-28T12:00:00Z"], r"row 2.*not a time as '2020-02-28T12"),
-    ],
-)
-def test_texts_that_are_no_times_are_named(tmp_path: Path, times: list[str], error: str) -> None:
-    rows = "".join(f"{number},{one}\n" for number, one in enumerate(times))
-    (tmp_path / "o.csv").write_text("id,t\n" + rows)
-    table = NodeTable(str(tmp_path / "o.csv"), "id", time="t", foreign={"id": "o"})
-    with pytest.raises(InputError, match=error):
-        tables(Schema({"o": table}), tmp_path / "g.aeg")
-
-
 @pytest.mark.parametrize(
     "options", [{"columns": "x"}, {"label": "x"}, {"columns": {"x": "number"}}]
 )
@@ -493,14 +428,6 @@ def test_fractions_below_integers_are_named_with_what_to_do(tmp_path: Path, opti
     rows[0] = "0,0.0"
     path.write_text("\n".join(["id,x", *rows]))
     tables(schema, tmp_path / "g.aeg")
-
-
-def test_a_number_that_begins_with_a_zero_is_a_name(tmp_path: Path) -> None:
-    (tmp_path / "o.csv").write_text("u\n0\n12\n0011\n")
-    users = NodeTable({"id": [0, 11, 12]}, "id")
-    schema = Schema({"user": users, "o": NodeTable(str(tmp_path / "o.csv"), foreign={"u": "user"})})
-    with pytest.raises(InputError, match=r"row 3: column 'u': the key '0011' begins with a zero"):
-        tables(schema, tmp_path / "g.aeg")
 
 
 QUERIES = [
@@ -707,8 +634,8 @@ def test_killed_and_run_again(shop_files: Path) -> None:
     remarks: list[str] = []
     tables(shop_files / "shop.toml", output, remark=remarks.append)
     assert "going on with an interrupted build" in remarks[0]
-    tables(shop_files / "shop.toml", shop_files / "w.aeg")
-    assert output.read_bytes() == (shop_files / "w.aeg").read_bytes()
+    write(shop_world(shop()), shop_files / "w.aeg", dtypes=DTYPES)
+    assert same_graph_file(output, shop_files / "w.aeg")
 
 
 KILLED_WHILE_IT_REMOVES = """
@@ -728,13 +655,12 @@ tables({schema!r}, {output!r})
 """
 
 
-@pytest.mark.parametrize("left", [1, 4])
-def test_killed_while_the_work_folder_is_removed(shop_files: Path, left: int) -> None:
+def test_killed_while_the_work_folder_is_removed(shop_files: Path) -> None:
     """The output is complete: the same call removes the rest and returns what the first would."""
     output, schema = shop_files / "g.aeg", str(shop_files / "shop.toml")
     whole = tables(schema, shop_files / "w.aeg")
-    code = KILLED_WHILE_IT_REMOVES.format(left=left, schema=schema, output=str(output))
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    code = KILLED_WHILE_IT_REMOVES.format(left=4, schema=schema, output=str(output))
+    done = subprocess.run([sys.executable, "-c", code], check=False)
     assert done.returncode == -signal.SIGKILL
     written, folder = output.stat(), Path(f"{output}.building")
     assert folder.exists()
@@ -751,51 +677,40 @@ def test_killed_while_the_work_folder_is_removed(shop_files: Path, left: int) ->
         tables(schema, output)
 
 
-@pytest.mark.parametrize("change", ["output", "schema", "none"])
+@pytest.mark.parametrize(
+    ("step", "change"),
+    [("remove", "output"), ("remove", "schema"), ("remove", "gone"), ("finish", "none")],
+)
 def test_a_complete_build_of_something_else_is_none(
-    shop_files: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    shop_files: Path, monkeypatch: pytest.MonkeyPatch, step: str, change: str
 ) -> None:
-    """A complete build that was left says nothing of another output or another schema."""
-    output, schema = shop_files / "g.aeg", shop_files / "shop.toml"
+    """A complete build that was left says nothing of another output or another schema.
 
-    def interrupted(self: Journal) -> None:
-        raise Interrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "remove", interrupted)
-        with pytest.raises(Interrupt):
-            tables(schema, output)
-    whole = output.read_bytes()
-    if change == "output":
-        output.write_bytes(b"of someone else")
-    options: Any = {"layout": "csr"} if change == "schema" else {}
-    if change == "none":
-        for path in shop_files.glob("g.*"):
-            if path.is_file():
-                path.unlink()
-        tables(schema, output)
-        assert output.read_bytes() == whole
-    else:
-        with pytest.raises(StorageError, match="exists already"):
-            tables(schema, output, **options)
-    assert not Path(f"{output}.building").exists()
-
-
-def test_killed_between_the_graph_and_the_word_of_it(
-    shop_files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    Nor does one that was killed between the graph and the record of it: it goes on.
+    """
     output, schema = shop_files / "g.aeg", shop_files / "shop.toml"
 
     def interrupted(self: Journal, *args: Any) -> None:
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "finish", interrupted)
+        patch.setattr(Journal, step, interrupted)
         with pytest.raises(Interrupt):
             tables(schema, output)
     whole = output.read_bytes()
-    tables(schema, output)
-    assert output.read_bytes() == whole
+    if change == "output":
+        output.write_bytes(b"of someone else")
+    options: Any = {"layout": "csr"} if change == "schema" else {}
+    if change == "gone":
+        for path in shop_files.glob("g.*"):
+            if path.is_file():
+                path.unlink()
+    if change in ("gone", "none"):
+        tables(schema, output)
+        assert output.read_bytes() == whole
+    else:
+        with pytest.raises(StorageError, match="exists already"):
+            tables(schema, output, **options)
     assert not Path(f"{output}.building").exists()
 
 

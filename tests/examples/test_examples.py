@@ -43,6 +43,8 @@ LEAST = {
     "hetero_node_classification_dgl.py": 0.65,
     "hetero_node_classification_graphbolt_dgl.py": 0.65,
 }
+#: Those that run by default, one for each framework: the others train other models the same way.
+OFTEN = {"numpy_only.py", "node_classification_pyg.py", "node_classification_dgl.py"}
 # PYTHONSAFEPATH, which the test runner may set, would hide one example from another.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
 
@@ -58,7 +60,10 @@ def test_every_example_is_listed() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(LEAST)
 
 
-@pytest.mark.parametrize("name", sorted(LEAST))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in sorted(LEAST)],
+)
 def test_example(name: str, tmp_path: Path, python: WarmPython) -> None:
     if "pyg" in name:
         pytest.importorskip("torch_geometric")

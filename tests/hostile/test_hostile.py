@@ -77,6 +77,7 @@ def test_memory_is_refused(tmp_path: Path, mebibytes: int) -> None:
     assert refused > 0 or mebibytes > 2, "nothing was refused: a check that cannot fail"
 
 
+@pytest.mark.slow
 def test_long_calls_are_interrupted(tmp_path: Path) -> None:
     """Ctrl-C ends every long call soon, and its objects still work."""
     done = run("interrupts.py", tmp_path, INTERRUPTED_NODES, 0)

@@ -28,9 +28,9 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> HeteroGraph:
-    return make_shop(tmp_path)
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> HeteroGraph:
+    return make_shop(tmp_path_factory.mktemp("shop"))
 
 
 def in_pandas(rows: dict[str, Any], folder: Path) -> Any:
@@ -314,6 +314,7 @@ def test_wrong_rows_are_named(graph: HeteroGraph, tmp_path: Path) -> None:
         InvalidArgumentError, match="graph is a graph of one type or of many, loaded or live"
     ):
         TableTask("shop.aeg", training_rows(), **OPTIONS)  # type: ignore[arg-type]
+    make_shop(tmp_path)
     (tmp_path / "shop.user.ids").unlink()
     with pytest.raises(MissingFileError, match=r"shop\.user\.ids"):
         TableTask(HeteroGraph.load(tmp_path / "shop.aeg"), training_rows(), **OPTIONS)
@@ -416,6 +417,6 @@ def test_numbers_in_another_unit_are_refused(tmp_path: Path) -> None:
     assert len(TableTask(graph, {"u": ["a"], "d": [right]}, **names)) == 1
 
 
-def test_nothing_is_no_proof(tmp_path: Path) -> None:
+def test_nothing_is_no_proof(graph: HeteroGraph) -> None:
     with pytest.raises(InvalidArgumentError, match="no batches"):
-        check_no_leak(make_shop(tmp_path), [])
+        check_no_leak(graph, [])
