@@ -409,12 +409,12 @@ stage_hostile() {
     export AETHERGRAPH_ALL=1
     install_wheel "$PY" compiled
     # One process: interrupts are timed.
-    PYTEST_JOBS=0 AETHERGRAPH_HOSTILE=all run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
+    PYTEST_JOBS=0 AETHERGRAPH_HOSTILE=1 run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
 }
 
 stage_hostile_share() {
     install_wheel "$PY" compiled
-    PYTEST_JOBS=0 AETHERGRAPH_HOSTILE=0.2 run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
+    PYTEST_JOBS=0 AETHERGRAPH_ALL=1 AETHERGRAPH_HOSTILE=0.2 run_pytest "$VENV" compiled "$TESTS/hostile" --durations=6
 }
 
 stage_benchmarks() {

@@ -42,9 +42,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Slow tests go, and of each test at most ``AETHERGRAPH_VARIANTS`` sets of parameters stay, spread
     evenly: most variants of a test are the same path. A test that the command line names with
-    ``::`` stays whole.
+    ``::`` stays whole, and so does one that is marked ``own_share``.
     """
-    named = [name for name in config.args if "::" in name]
+    # Planted faults are looked for by what the default run has of the tests that are named.
+    named = "AETHERGRAPH_FAULTS" not in os.environ and any("::" in name for name in config.args)
     most = VARIANTS or len(items)
     variants: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -52,7 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = set()
     for same in variants.values():
-        count = len(same) if named else min(most, len(same))
+        is_whole = named or same[0].get_closest_marker("own_share") is not None
+        count = len(same) if is_whole else min(most, len(same))
         kept |= {id(same[i * len(same) // count]) for i in range(count)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]

@@ -384,6 +384,7 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Columns]:
         yield columns
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize(("sheet", "row", "column"), TABLE.cells())
 def test_batches(columns: Columns, sheet: str, row: str, column: str) -> None:
     columns.check(sheet, row, column)

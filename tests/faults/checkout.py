@@ -202,7 +202,9 @@ class Copy:
         env = {**os.environ, "PYTHONPATH": str(self.site), "PYTHONSAFEPATH": "1"}
         env |= {"AETHERGRAPH_EXPECT_BUILD": "interpreted", "OMP_NUM_THREADS": "1"}
         env["AETHERGRAPH_FAULTS"] = "1"
-        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", *(SELECTION if everything else ())):
+        env["AETHERGRAPH_ALL"] = "1"
+        left_out = SELECTION if everything else ("AETHERGRAPH_ALL",)
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", *left_out):
             env.pop(name, None)
         return env
 

@@ -1,5 +1,7 @@
 """The programs of this folder as tests: a share of them here, all by ``./scripts/test.sh hostile``.
 
+``AETHERGRAPH_HOSTILE`` is the share, 0 to 1.
+
 A program that fails prints the words that repeat the one call.
 """
 
@@ -15,10 +17,11 @@ from pathlib import Path
 
 import pytest
 from hostile import attack
+from support import share
 
 HERE = Path(__file__).resolve().parent
-ALL = bool(os.environ.get("AETHERGRAPH_HOSTILE"))
-SHARE = 1.0 if ALL else 0.03
+SHARE = float(os.environ.get("AETHERGRAPH_HOSTILE", "0.03" if share.ALL else "0.01"))
+ALL = SHARE >= 1
 INTERRUPTED_NODES = 1_000_000 if ALL else 50_000
 SECONDS = 0.5  # until an interrupted call has ended
 
@@ -58,6 +61,7 @@ def test_bad_values(prepared: Path, part: str) -> None:
     assert not failures, "\n".join(map(str, failures))
 
 
+@pytest.mark.slow
 def test_threads_are_refused() -> None:
     """Every step gives what it gave while there were threads."""
     # Another user than root runs the steps, who has to reach the folder.
@@ -68,6 +72,7 @@ def test_threads_are_refused() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mebibytes", [1, 2, 4, 8, 16, 64] if ALL else [2])
 def test_memory_is_refused(tmp_path: Path, mebibytes: int) -> None:
     """Every step succeeds, or raises MemoryError or StorageError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import struct
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.serving import Client
+from support.share import EXAMPLES
 from support.threads import WAIT, comes
 
 from aethergraph.remote import FeatureServer, open_source, peer, server, wire
@@ -90,7 +90,7 @@ def test_ten_thousands_of_frames(guarded: FeatureServer) -> None:
     """Frames that are right but for some bits, many to a connection."""
     rng = random.Random(0)
     frames = 0
-    most = 10_000 * float(os.environ.get("AETHERGRAPH_EXAMPLES", "1"))  # a soak tries more
+    most = 10_000 * EXAMPLES  # a soak tries more
     while frames < most:
         one = greeted(guarded.port or 0)
         data = bytearray()

@@ -7,7 +7,6 @@ and every column is; with ``AETHERGRAPH_ALL=1`` all of them are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 from support.golden import digest
 from support.same_graph import REFERENCE, STORAGES, Content, Stored
+from support.share import ALL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-TRY_ALL = os.environ.get("AETHERGRAPH_ALL") == "1"
 SHARES = 6
 
 #: Makes a loader over a graph.
@@ -109,7 +108,7 @@ class Table:
         return [
             pytest.param(name, row, column, marks=self._marks(name, row, column))
             for name, sheet in self.sheets.items()
-            for row, column in (every_cell(sheet) if TRY_ALL else share_of(sheet))
+            for row, column in (every_cell(sheet) if ALL else share_of(sheet))
         ]
 
     def _marks(self, sheet: str, row: str, column: str) -> list[Any]:
