@@ -82,10 +82,10 @@ TURNS=(
 
 # Lanes, which run at the same time: their tests wait now and then, for the disk or for each other, and their
 # installations for downloads. Stages of a lane take turns, since they need one another or change one environment.
-# The first lane of a line, its longest, goes first; the others take what it leaves.
+# The first lane of a line, its longest, goes first; the others take what it leaves. A stage waits for what it needs
+# of other lanes.
 BESIDE=(
-    "environment build / c-tests"
-    "python smoke / lint"
+    "environment build python smoke / c-tests lint"
     "extras python-whole interpreted python-asan docs / tidy c-asan c-tsan c-no-uring c-fuzz / wheel install versions-install versions / dgl-install dgl"
 )
 
@@ -242,10 +242,13 @@ run_beside() {
 
 # run_lane "STAGE..." " WANTED... " NICENESS: those that are wanted, one after the other, until one fails in any lane.
 run_lane() {
-    local name
+    local name need
     renice -n "$3" -p "$BASHPID" >/dev/null
     for name in $1; do
         [[ $2 == *" $name "* ]] || continue
+        for need in $(needs "$name"); do
+            while [[ $2 == *" $need "* ]] && [ ! -s "$LOGS/$need.done" ] && [ ! -e "$LOGS/stop" ]; do sleep 1; done
+        done
         [ ! -e "$LOGS/stop" ] || return 0
         (do_stage "$name" >"$LOGS/$name.log") # a shell of its own, whose times are the stage's
         [ -n "$keep_going" ] || [[ $(cat "$LOGS/$name.done") == "0 "* ]] || touch "$LOGS/stop"
