@@ -17,7 +17,7 @@
 #   FUZZ_SECONDS   how long each native fuzzer runs (default 5; in the soak 60)
 #   SOAK_SECONDS   how long readers and the writer of a live graph work in the soak (default 600)
 #   SOAK_KILLS     how often its writer is killed there (default 1000)
-#   PYTEST_JOBS    processes per pytest run (default 2)
+#   PYTEST_JOBS    processes per pytest run (default: 2, in the stage python one more than there are cores)
 #   PYTEST_ARGS    more arguments for every pytest run
 set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -60,7 +60,7 @@ _VERSION = 2
 _LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
 _PLACES = ".places-"  # beside a base: where each edge is in it
-_FILE = r"(?:gen-(\d{6,})\.(?:aeg(?:\.places-\d+\.aef)?|.+\.ids)|rows-(\d{6,})\.aef)"
+_FILE = r"(?:gen-(\d{6,})\.(?:aeg(?:\.places-\d+\.(?:aef|npy))?|.+\.ids)|rows-(\d{6,})\.aef)"
 #: Bases and rows, with their numbers. Others, such as a user's copy, are neither read nor deleted.
 _OURS = re.compile(_FILE)
 #: What a writer that was killed may have left of them.

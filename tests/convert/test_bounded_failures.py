@@ -58,6 +58,7 @@ OPTIONS: dict[str, Any] = {
 # ---- going on after a kill ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [True, False])
 def test_goes_on_wherever_it_was_interrupted(
     after: bool, small_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -643,6 +644,7 @@ def test_files_that_may_not_grow(limit: int, tmp_path: Path, python: WarmPython)
     assert filecmp.cmp(tmp_path / "whole.aeg", output, shallow=False)
 
 
+@pytest.mark.slow
 def test_a_full_disk(small_memory: None, tmp_path: Path) -> None:
     """The error names the file, and with more room the same command goes on."""
     np.save(tmp_path / "e.npy", np.random.default_rng(0).integers(0, 20_000, (200_000, 2)))

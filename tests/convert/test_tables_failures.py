@@ -506,6 +506,7 @@ def test_a_key_outside_the_type_of_the_other_table(
 # ---- going on after a kill ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [True, False])
 def test_goes_on_wherever_it_was_interrupted(
     shop_files: Path, monkeypatch: pytest.MonkeyPatch, after: bool, small_memory: None

@@ -56,6 +56,7 @@ def test_queries_are_those_of_a_small_graph(
         assert now.edge_ends(ids)[0].tolist() == PLACES[src].tolist()
 
 
+@pytest.mark.slow
 def test_billions_of_nodes_take_no_memory(run_python: RunPython, tmp_path: Path) -> None:
     done = run_python(
         """

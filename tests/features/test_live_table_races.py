@@ -66,6 +66,7 @@ def take_row(table: LiveFeatureTable, row: int) -> None:
     os.pwrite(table.descriptor, np.uint32(3).tobytes(), 4096 + row * table.layout.stride)
 
 
+@pytest.mark.slow
 def test_a_row_that_a_living_writer_does_not_end(tmp_path: Any) -> None:
     table = filled(tmp_path / "x")
     take_row(table, 1)

@@ -276,6 +276,7 @@ def growth_of_workers(path: Path, storage: str, ours: bool, folder: Path) -> lis
     return [peak - int((folder / str(pid)).read_text()) for pid, peak in most.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "stock"])
 def test_each_worker_keeps_to_the_budget(tmp_path: Path, ours: bool) -> None:
     rng = np.random.default_rng(0)

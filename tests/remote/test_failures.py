@@ -199,6 +199,7 @@ def test_other_rows_are_refused(tmp_path: Path, x: Any) -> None:
         assert (open_source(source.url).gather([1]) == x[[1]] + 1).all()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_answering(
     tmp_path: Path, x: Any, certificate: tuple[Path, Path]
 ) -> None:

@@ -374,6 +374,7 @@ print(most - before)
 """
 
 
+@pytest.mark.slow
 def test_the_budget_is_kept_with_values(tmp_path: Path, run_python: Callable[..., Any]) -> None:
     if os.environ.get("AETHERGRAPH_EXPECT_SANITIZER"):
         pytest.skip("a sanitizer's allocator keeps what is freed: ./scripts/test.sh python")

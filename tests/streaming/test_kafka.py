@@ -219,6 +219,7 @@ def test_cuts_are_the_same_whether_ends_of_transactions_are_seen(
     assert len(seen) == 3 and others[:3] == seen
 
 
+@pytest.mark.slow
 def test_unknown_topics_partitions_and_brokers(broker: Broker, topic: str) -> None:
     graph = small()
     with pytest.raises(errors.SourceError, match=f"topic '{topic}' at .*there is no such topic"):

@@ -83,7 +83,7 @@ def assert_typed_batch(graph: HeteroGraph, batch: HeteroData) -> None:
         assert torch.equal(batch[kind[0]].n_id[row], src[batch[kind].e_id])
         assert torch.equal(batch[kind[2]].n_id[col], dst[batch[kind].e_id])
     for name in graph.node_types:
-        rows = graph[name].attrs["x"].array[batch[name].n_id]
+        rows = graph[name].attrs["x"].array[batch[name].n_id.numpy()]
         assert np.array_equal(batch[name].x, rows)
     labels = torch.from_numpy(graph["post"].attrs["y"].array.copy())
     assert torch.equal(batch["post"].y, labels[batch["post"].n_id])
