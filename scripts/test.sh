@@ -33,7 +33,7 @@ DEFAULT=(
     "build|source archive; a wheel built from it"
     "c-tests|unit tests of the C core; its examples, compiled as users do"
     "lint|ruff, mypy --strict, clang-format, shellcheck"
-    "python|Python tests: all but the slow ones, up to three variants of each; the snippets of the pages"
+    "python|Python tests: all but the slow ones, up to two variants of each; the snippets of the pages"
     "smoke|the wheel in a fresh environment with numpy and cffi alone"
 )
 DEEPER=(

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import EdgeParts, NodeParts
@@ -177,6 +178,7 @@ def _edge_parts(
         InvalidArgumentError: the topology is of other numbers of nodes.
     """
     parts = EdgeParts(num_src, num_dst, topology.num_edges)
+    parts.edge_attrs = AttributeTable("edge", topology.end_edge_ids)  # ids may have gaps
     lists = Lists.adopted(topology)
     major, minor = (num_dst, num_src) if source.layout == "csc" else (num_src, num_dst)
     if (topology.num_major, topology.num_minor) != (major, minor):

@@ -445,6 +445,15 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     #: True if edges come and go: what is asked twice may have two answers.
     is_live: bool = False
 
+    @property
+    def keeps_values(self) -> bool:
+        """True if weights and times lie with the lists, and are no rows that could be given anew.
+
+        So it is of live graphs, their snapshots, and those that are served.
+        """
+        changes = self.is_live or self.native_snapshot is not None
+        return changes or any(parts.elsewhere for parts in self._edges.values())
+
     def pinned(self) -> HeteroGraph:
         """Return the graph as it is at this moment, for good: itself, as it does not change."""
         return self

@@ -77,7 +77,7 @@ def typed_source(
     stores, graph_store = _parts(data)
     if graph_store.hetero is not None:
         graph = graph_store.typed_sampling_graph().graph
-        if graph.is_live:  # its lists keep the weights and times, and go on with the edges
+        if graph.keeps_values:
             return TypedSource(graph, {}, False)
         nodes, edges = _values(stores, graph.node_types, graph.edge_types, weight_attr, time_attr)
         for name, rows in nodes.items():

@@ -346,18 +346,7 @@ REFUSALS = (
 )  # fmt: skip
 
 #: Faults of the package that are known. Once one is mended its cells fail here: take it out.
-BY_VALUES = tuple(name for name in TYPED if "weighted" in name or "in time" in name)
-KNOWN_FAULTS = (
-    Fault(
-        "many types", BY_VALUES, ("snapshot",), AttributeError,
-        "a typed sampler copies weights and times of a snapshot, as if it were no live graph",
-    ),
-    Fault(
-        "many types", BY_VALUES, ("served live graph",), errors.InvalidArgumentError,
-        "a typed sampler copies weights and times of a served live graph, and counts their rows "
-        "as if no edge had been deleted",
-    ),
-)  # fmt: skip
+KNOWN_FAULTS: tuple[Fault, ...] = ()
 
 
 # ---- the table -----------------------------------------------------------------------------------
@@ -433,10 +422,6 @@ def test_one_value_that_differs_is_noticed(columns: Columns, name: str) -> None:
         assert_same(batches, columns.wanted("one type", "all neighbours"))
 
 
-@pytest.mark.xfail(
-    strict=True, raises=errors.InvalidArgumentError,
-    reason="a client counts the rows of edges of a typed live graph as if none had been deleted",
-)  # fmt: skip
 def test_a_typed_live_graph_whose_edges_have_attributes_and_gaps_is_served(
     columns: Columns,
 ) -> None:

@@ -2,7 +2,7 @@
 
 Environment:
     AETHERGRAPH_ALL: every test, with every variant and example.
-    AETHERGRAPH_VARIANTS: at most so many sets of parameters of each test (default 3).
+    AETHERGRAPH_VARIANTS: at most so many sets of parameters of each test (default 2).
     AETHERGRAPH_EXAMPLES: examples of each property, as a multiple of its own number (default 0.3).
 """
 
@@ -14,7 +14,7 @@ __all__ = ["ALL", "EXAMPLES", "VARIANTS", "examples_of"]
 
 ALL = "AETHERGRAPH_ALL" in os.environ
 #: 0: as many as there are.
-VARIANTS = int(os.environ.get("AETHERGRAPH_VARIANTS", "0" if ALL else "3"))
+VARIANTS = int(os.environ.get("AETHERGRAPH_VARIANTS", "0" if ALL else "2"))
 EXAMPLES = float(os.environ.get("AETHERGRAPH_EXAMPLES", "1" if ALL else "0.3"))
 
 
