@@ -28,7 +28,7 @@ def columns_of(graph: DynamicGraph) -> list[list[Any]]:
 
 
 def test_single_edges_are_those_of_a_batch() -> None:
-    """Those of other columns are in test_model.py."""
+    """Other columns are compared in test_model.py."""
     rng = np.random.default_rng(7)
     src, dst = rng.integers(0, NODES, (2, EDGES)).tolist()
     given: dict[str, list[Any]] = {

@@ -87,7 +87,7 @@ def build_environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run of tests says: nothing (survived), or which test failed and how."""
+    """Result of a run of tests: survived, or which test failed and how."""
 
     outcome: str  # caught, survived, broken
     by: str = ""

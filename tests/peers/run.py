@@ -36,7 +36,7 @@ TIMEOUT = 600
 
 @dataclass
 class Verdict:
-    """What became of a suite's tests, by id."""
+    """Outcomes of the tests of a suite, by id."""
 
     passed: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def is_red(self) -> bool:
-        """Whether anything is not as it should be."""
+        """True if anything is not as it should be."""
         return bool(self.failed or self.mended or self.gone or self.unused or self.broken)
 
 

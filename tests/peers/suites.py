@@ -29,7 +29,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Framework:
-    """What is known of a checkout.
+    """Facts of a checkout.
 
     Args:
         option: option that names the checkout.

@@ -196,7 +196,7 @@ def test_an_infinite_window_is_none(dtype: Any) -> None:
 
 
 def test_a_window_may_begin_before_all_times() -> None:
-    """What comes before the least of them is cut off, and does not wrap round."""
+    """A window that begins before the least integer is cut off, and does not wrap round."""
     least = np.iinfo(np.int64).min
     graph = Graph.from_edges(2, [0], [1], edge_time=[least + 1])
     sampler = NeighborSampler(graph, [1], time_attr="edge_time", window=10)

@@ -200,7 +200,7 @@ def assert_same(found: Sequence[Contents], wanted: Sequence[Contents]) -> None:
 
 
 class TableRules:
-    """What holds for a table itself: base of a test class, beside a fixture ``columns``.
+    """Rules of a table itself: base of a test class, beside a fixture ``columns``.
 
     Attributes:
         table: the table.

@@ -36,7 +36,7 @@ ARENA_MB = 8
 
 @dataclass(frozen=True)
 class Content:
-    """What is in the graph, whatever it is stored in."""
+    """Content of a graph, whatever it is stored in."""
 
     num_nodes: dict[str, int]
     edges: dict[Kind, Edges]
