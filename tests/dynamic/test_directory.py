@@ -100,6 +100,7 @@ def apply(graph: DynamicGraph, one: dict[str, Any], number: int, *, full: bool) 
         pass
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize("options", [{}, {"layout": "csc"}, FULL], ids=["plain", "csc", "full"])
 @examples(8)
 @given(plan=commits)

@@ -14,6 +14,7 @@ from aethergraph.graph.orders import inverse, sorting_order, take
 _LARGEST, _LOWEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize(
     "values",
     [

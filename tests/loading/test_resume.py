@@ -148,6 +148,7 @@ def change(**parts: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda state: {**state, **parts}
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

@@ -238,6 +238,7 @@ def test_unsigned_times_beyond_int64_do_not_wrap() -> None:
         NeighborSampler(graph, [1], time_attr="t")
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize("large", [[3, 2**63], [3, 2**70], np.array([3, 2**64 - 1], np.uint64)])
 def test_times_of_seeds_beyond_int64(large: Any) -> None:
     """They are refused as ids are: they would wrap to times before all others."""

@@ -272,6 +272,7 @@ def test_times_that_are_not_exact() -> None:
         read(schema, payloads, whole)
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize(
     ("text", "nanoseconds"),
     [
