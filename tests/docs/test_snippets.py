@@ -31,10 +31,13 @@ import pytest
 from support.foreign_graphs import stage_headers
 from support.processes import WarmPython
 
+pytestmark = pytest.mark.own_share  # no page is like another one
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SETUP_COMMANDS = (
     "pytest ",
+    "AETHERGRAPH_ALL=1 pytest ",
     "AETHERGRAPH_NO_MYPYC=1 pip install ",
     "./scripts/",
     ".ci/run",

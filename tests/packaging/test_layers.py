@@ -147,6 +147,7 @@ def test_every_c_folder_has_a_layer() -> None:
     assert {path.parent.relative_to(NATIVE).as_posix() for path in c_files()} == set(C_LAYERS)
 
 
+@pytest.mark.own_share
 @pytest.mark.parametrize("layer", C_LAYERS)
 def test_c_includes_point_one_way(layer: str) -> None:
     wrong = []
