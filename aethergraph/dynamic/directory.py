@@ -7,7 +7,7 @@
       CURRENT          number of the commit that the base holds, and what else belongs to it (JSON)
       gen-000003.aeg   the base: an ordinary graph file, which Graph.load opens, too
       gen-000003.user.ids  keys of its nodes of a type, if they have any (an IdMap)
-      wal-1.log ...    the commits since (native/FORMAT.md, "Logs")
+      wal-1.log ...    the commits since (native/FORMAT.md, "Logs"), the last in wal.newest
       rows-000001.aef  rows that an attribute of nodes began with
       LOCK             held by the process that writes, which is named in it
       LIVE             where readers in other processes find the memory
