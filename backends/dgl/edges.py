@@ -123,12 +123,12 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
                     f"reverse_etypes names the reverses of {', '.join(map(repr, named))}, but the "
                     f"seed edges are of {', '.join(map(repr, seeds))}: name theirs"
                 )
-        for kind, own in seeds.items():
-            ids = schema.numbers[kind].shown(own)
+        for kind, seed_edge_ids in seeds.items():
+            ids = schema.numbers[kind].shown(seed_edge_ids)
             hidden.setdefault(kind, []).append(ids)
             back, reverse = self._reverse(schema, kind, ids)
             if back is not None:
-                _check_ends(schema, kind, own, back, reverse)
+                _check_ends(schema, kind, seed_edge_ids, back, reverse)
                 hidden.setdefault(back, []).append(reverse)
         found = {kind: torch.from_numpy(np.concatenate(ids)) for kind, ids in hidden.items()}
         return found if isinstance(seed_edges, Mapping) else found[schema.etype(None)]

@@ -75,7 +75,7 @@ def test_tasks_are_those_of_graphbolt(typed: bool, tmp_path: Path) -> None:
 
 
 def test_items_that_change_leave_the_file_as_it_is(tmp_path: Path) -> None:
-    """Those of ``in_memory: false`` are mapped."""
+    """Item sets with ``in_memory: false`` are mapped."""
     write(tmp_path, False)
     before = (tmp_path / "labels.npy").read_bytes()
     _, labels = load_ondisk_tasks(tmp_path).tasks[0].train_set[:]
