@@ -97,7 +97,8 @@ def test_a_consumer_that_is_busy_is_left_alone() -> None:
             for slot in results._slots:  # the next result is there when it is asked for
                 assert slot.ready.acquire(timeout=60)
                 slot.ready.release()
-    assert not any(made_here[1:])
+    # Nothing was ready for the first call: while it waited it may have made the second, too.
+    assert not any(made_here[2:])
 
 
 def test_an_interrupt_while_helping_comes_at_once() -> None:
