@@ -132,7 +132,8 @@ def make_ffi() -> FFI:
     compile_args = ["-std=gnu11", "-O3", "-D_GNU_SOURCE", "-fvisibility=hidden"]
     compile_args += ["-ffp-contract=off"]  # the same sums, hence samples, on every processor
     compile_args += ["-fno-semantic-interposition", "-pthread"]
-    link_args = ["-pthread", "-Wl,--version-script=native/extension.map"]
+    compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE"]  # as in the Makefile
+    link_args = ["-pthread", "-Wl,--version-script=native/extension.map", "-Wl,-z,relro,-z,now"]
     if find_liburing():
         compile_args += ["-DAE_HAVE_URING=1"]
         link_args += URING_LINK_ARGS
@@ -148,6 +149,8 @@ def make_ffi() -> FFI:
         ]
         compile_args += ["-fno-omit-frame-pointer", "-g", "-O1"]
         link_args += [f"-fsanitize={sanitizers}"]
+    else:  # sanitizers know the sizes of arrays themselves
+        compile_args += ["-D_FORTIFY_SOURCE=3"]
     ffi = FFI()
     ffi.cdef(read_cdef(HEADER.read_text(encoding="utf-8")))
     # aether_task.poll of the binding (aethergraph/_native/signals.py).

@@ -2,7 +2,9 @@
  * journal.c - a live graph that survives the end of its process: commit, forget everything, replay.
  *
  *   make -C native install PREFIX=$HOME/.local
- *   cc journal.c $(pkg-config --cflags --libs aether) -o journal && ./journal
+ *   export PKG_CONFIG_PATH=$HOME/.local/lib/pkgconfig
+ *   cc native/examples/journal.c $(pkg-config --cflags --libs aether) -o journal
+ *   ./journal
  */
 #define _XOPEN_SOURCE 700
 #include <aether.h>

@@ -2,7 +2,9 @@
  * sample.c - the core from C: build lists from edges, sample two hops, print the subgraph.
  *
  *   make -C native install PREFIX=$HOME/.local
- *   cc sample.c $(pkg-config --cflags --libs aether) -o sample && ./sample
+ *   export PKG_CONFIG_PATH=$HOME/.local/lib/pkgconfig
+ *   cc native/examples/sample.c $(pkg-config --cflags --libs aether) -o sample
+ *   ./sample
  */
 #include <aether.h>
 #include <inttypes.h>

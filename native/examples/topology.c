@@ -4,6 +4,11 @@
  *   node v     its list: v - 1, v - 2, v - 3 (modulo the number of nodes)
  *   position   3 * v + k, which is also the edge id
  *
+ *   make -C native install PREFIX=$HOME/.local
+ *   export PKG_CONFIG_PATH=$HOME/.local/lib/pkgconfig
+ *   cc native/examples/topology.c $(pkg-config --cflags --libs aether) -o topology
+ *   ./topology
+ *
  * aether/topology.h is experimental. docs/tasks/own-graph.md has the same for Python.
  */
 #include <aether/topology.h>

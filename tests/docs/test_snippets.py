@@ -3,8 +3,8 @@
 - ```python blocks of a page share one namespace, as if typed one after the other.
 - ```console blocks: each line that starts with ``$ `` is run by bash; output is not compared.
   Plain calls of ``aethergraph`` are run by a fork of an interpreter that has imported its commands.
-- ```c blocks after ``<!-- snippet: file NAME -->`` become that file. ``cc`` finds the headers that
-  ``make -C native install`` installs.
+- ```c blocks after ``<!-- snippet: file NAME -->`` become that file. Where ``cc`` is called, the
+  headers are where ``make -C native install PREFIX=$HOME/.local`` puts them.
 - ```sh blocks set a machine up and are not run; they may hold only the commands listed below.
 - ``<!-- snippet: skip, REASON -->`` on the line before a block leaves it out, with its reason.
 - ``<!-- snippet: needs MODULE -->`` leaves it out where that module is not installed.
@@ -128,9 +128,12 @@ def run_line(
 
 
 def run_console(block: Block, page: str, commands: WarmPython) -> None:
-    headers = Path("include").absolute()
-    if " cc " in block.text and not headers.exists():
-        stage_headers(headers)
+    environment = dict(os.environ)
+    if " cc " in block.text:
+        home = Path("home").absolute()
+        if not home.exists():
+            stage_headers(home / ".local/include")
+        environment["HOME"] = str(home)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for offset, line in enumerate(block.text.splitlines()):
         if not line.startswith("$ "):
@@ -138,11 +141,7 @@ def run_console(block: Block, page: str, commands: WarmPython) -> None:
         outputs = re.findall(r" (?:-o|--features-out) (\S+)", line) if "convert " in line else []
         for output in outputs:
             Path(output).unlink(missing_ok=True)  # convert overwrites nothing
-        done = run_line(
-            line[2:],
-            commands,
-            {**os.environ, "PATH": path, "C_INCLUDE_PATH": str(headers)},
-        )
+        done = run_line(line[2:], commands, {**environment, "PATH": path})
         where = f"{page}:{block.line + offset}: {line}"
         assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
 

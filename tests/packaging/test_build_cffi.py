@@ -89,3 +89,16 @@ def test_liburing_is_optional(build: dict[str, Any], monkeypatch: pytest.MonkeyP
     for compiler in ("false", "no-such-compiler-anywhere"):
         monkeypatch.setenv("CC", compiler)
         assert not build["find_liburing"]()
+
+
+@pytest.mark.parametrize("sanitizers", [None, "address"])
+def test_arrays_are_checked_by_the_compiler_or_by_a_sanitizer(
+    build: dict[str, Any], monkeypatch: pytest.MonkeyPatch, sanitizers: str | None
+) -> None:
+    monkeypatch.setenv("CC", "true")
+    monkeypatch.delenv("AETHERGRAPH_SANITIZE", raising=False)
+    if sanitizers:
+        monkeypatch.setenv("AETHERGRAPH_SANITIZE", sanitizers)
+    flags = build["make_ffi"]()._assigned_source[3]["extra_compile_args"]
+    assert "-fstack-protector-strong" in flags
+    assert ("-D_FORTIFY_SOURCE=3" in flags) != ("-fsanitize=address" in flags)
