@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from aethergraph import _native as native
 from aethergraph.features.files import find_part
-from aethergraph.features.hot import choose_cache
 from aethergraph.features.store import FeatureStore
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import check_storage, choose_storage
+from aethergraph.storage.choice import check_storage
 from aethergraph.storage.npy import identity
 
 if TYPE_CHECKING:
@@ -26,8 +25,4 @@ def load_part(
     budget = Budget.optional(memory_budget)
     before = identity(path)
     found = find_part(path, number)
-    chosen = choose_storage(storage, found.array.nbytes, budget, found.origin.path)
-    if chosen == "uring" and found.is_mapped:
-        cache = choose_cache(found.array, budget, None, None, 0.9)
-        return FeatureStore._read(found, before, cache, None)
-    return FeatureStore._open(found, chosen, None)
+    return FeatureStore._place(found, before, storage, budget)

@@ -27,7 +27,13 @@ from aethergraph.features.rows import as_rows, as_tensor
 from aethergraph.features.table import NativeTable, RowTable
 from aethergraph.protocols import RowSource, SharedFile
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import Storage, check_storage, choose_storage, copy_to_memory
+from aethergraph.storage.choice import (
+    Storage,
+    check_storage,
+    choose_storage,
+    copy_to_memory,
+    map_instead,
+)
 from aethergraph.storage.meta import SectionTable, check_fingerprint
 from aethergraph.storage.npy import identity
 from aethergraph.storage.value_columns import ValueColumn
@@ -146,7 +152,8 @@ class FeatureStore(RowTable):
                 memory now. ``"uring"`` reads rows when they are gathered, past the page cache, many
                 at a time, through a cache of its own: see :meth:`to_uring`. ``"auto"`` copies if
                 the rows fit ``memory_budget``, else takes uring; without a budget it copies if they
-                fit half of the available memory, else maps. The choice is logged.
+                fit half of the available memory, maps if they fit all of it, else takes uring. The
+                choice is logged.
             memory_budget: bytes, or a text such as ``"4G"``. Refused with ``"mmap"``, whose pages
                 the kernel keeps as it likes.
             hot: rows to keep in the cache of ``"uring"``: see :meth:`to_uring`.
@@ -166,13 +173,36 @@ class FeatureStore(RowTable):
         budget = Budget.optional(memory_budget)
         before = identity(path)
         found = find_rows(path, "mmap" if storage == "uring" else storage)
-        chosen = choose_storage(storage, found.array.nbytes, budget, found.origin.path)
+        store = cls._place(
+            found, before, storage, budget, hot=hot, frequency=frequency, hot_share=hot_share,
+            progress=progress,
+        )  # fmt: skip
+        return store if dtype is None else store.astype(dtype)
+
+    @classmethod
+    def _place(
+        cls,
+        found: FoundRows,
+        before: tuple[int, ...],
+        storage: str,
+        budget: Budget | None,
+        *,
+        hot: ArrayLike | None = None,
+        frequency: ArrayLike | Numbers | None = None,
+        hot_share: float = 0.9,
+        progress: native.Progress | None = None,
+    ) -> FeatureStore:
+        """Open the rows where ``storage`` says; see :meth:`load`."""
+        path = found.origin.path
+        chosen = choose_storage(storage, found.array.nbytes, budget, path)
         if chosen == "uring" and found.is_mapped:
             cache = choose_cache(found.array, budget, hot, frequency, hot_share)
-            store = cls._read(found, before, cache, progress)
-        else:
-            store = cls._open(found, chosen, progress)
-        return store if dtype is None else store.astype(dtype)
+            try:
+                return cls._read(found, before, cache, progress)
+            except (UnsupportedError, InvalidArgumentError) as error:
+                map_instead(error, storage, budget, path)
+            chosen = "mmap"
+        return cls._open(found, chosen, progress)
 
     @classmethod
     def _open(

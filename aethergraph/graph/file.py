@@ -24,7 +24,7 @@ from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
 from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, EncodedIndex, id_content
 from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.choice import choose_storage, copy_array, log
+from aethergraph.storage.choice import choose_storage, copy_array, log, map_instead
 from aethergraph.storage.live_directory import check_outside
 from aethergraph.storage.memory import format_size
 from aethergraph.storage.meta import (
@@ -161,19 +161,14 @@ class GraphReader:
                 self._open_paged(edges, lists, budget, progress)
                 return
             except UnsupportedError as error:  # neither io_uring nor pread works here
-                if storage != "auto":
-                    raise
-                self.storage, self.paging = "mmap", None
-                log.warning(
-                    "%s: storage=auto takes mmap, so memory_budget is not kept (%s)",
-                    self.path, error,
-                )  # fmt: skip
+                map_instead(error, storage, budget, self.path)
             except InvalidArgumentError as error:
-                if storage != "auto":
-                    raise
-                raise InvalidArgumentError(
-                    f"{error}; {format_size(size)} would hold all of them in memory"
-                ) from None
+                if storage == "auto" and budget is not None:
+                    raise InvalidArgumentError(
+                        f"{error}; {format_size(size)} would hold all of them in memory"
+                    ) from None
+                map_instead(error, storage, budget, self.path)
+            self.storage, self.paging = "mmap", None
         if self.storage == "memory":
             with native.reading(guard):
                 lists = native.run_long(

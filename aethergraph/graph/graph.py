@@ -216,10 +216,10 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
                 of them is kept in memory; io_uring reads the lists past the page cache (threads do
                 where io_uring is missing), and loaders sample several coming batches together.
                 ``"auto"``: memory if the adjacency fits ``memory_budget``, else uring; without a
-                budget, memory if it fits half of the available memory, else mmap. The choice is
-                logged, and :attr:`storage` names it. Attributes stay mapped, except short rows
-                with ``"uring"``: ``FeatureStore.to_memory`` copies an attribute, ``to_uring``
-                reads its rows past the page cache.
+                budget, memory if it fits half of the available memory, mmap if it fits all of it,
+                else uring. The choice is logged, and :attr:`storage` names it. Attributes stay
+                mapped, except short rows with ``"uring"``: ``FeatureStore.to_memory`` copies an
+                attribute, ``to_uring`` reads its rows past the page cache.
             memory_budget: bytes, or a text such as ``"1G"``. With ``"uring"``, an upper bound for
                 the index, read buffers, short rows and samples in progress of this process (None:
                 1 GiB, or half of the available memory if that is less). Batches that were handed

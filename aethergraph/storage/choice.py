@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from multiprocessing import parent_process
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import as_choice, shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.memory import available_memory, format_size
 
@@ -17,6 +18,8 @@ log = logging.getLogger("aethergraph")
 
 Storage = Literal["mmap", "memory", "uring", "auto"]
 _STORAGES = ("mmap", "memory", "uring", "auto")
+#: Paths of mapped files of which was said that they are larger than the available memory.
+_called_large = set[str]()
 
 
 def is_address(path: object) -> bool:
@@ -57,17 +60,23 @@ def check_budget(storage: str, budget: Budget | None) -> None:
 def choose_storage(storage: str, size: int, budget: Budget | None, what: str) -> str:
     """Resolve ``"auto"``: memory if ``size`` bytes fit the budget, else uring.
 
-    Without a budget: memory if they fit half of the available memory, else mmap.
+    Without a budget: memory if they fit half of the available memory, mmap if they fit all of it,
+    else uring.
     """
     check_storage(storage)
     check_budget(storage, budget)
     if storage != "auto":
         if storage == "memory" and budget is not None and size > budget.limit:
             raise InvalidArgumentError(f"{what} needs {format_size(size)}, more than {budget}")
+        if storage == "mmap":
+            _warn_if_large(size, what)
         return storage
-    room = available_memory() // 2 if budget is None else budget.limit
-    chosen = "memory" if size <= room else "mmap" if budget is None else "uring"
-    source = "half of the available memory" if budget is None else "the budget"
+    if budget is None:
+        room, source = available_memory(), "the available memory"
+        chosen = "memory" if size <= room // 2 else "mmap" if size <= room else "uring"
+    else:
+        room, source = budget.limit, "the budget"
+        chosen = "memory" if size <= room else "uring"
     log.info(
         "%s: storage=auto takes %s (%s; %s is %s)",
         what,
@@ -77,6 +86,34 @@ def choose_storage(storage: str, size: int, budget: Budget | None, what: str) ->
         format_size(room),
     )
     return chosen
+
+
+def map_instead(error: Exception, storage: str, budget: Budget | None, what: str) -> None:
+    """Say that ``"auto"`` maps what ``"uring"`` has failed to read, or raise its error.
+
+    It maps where no way of reading works, and where a budget that nobody gave is too small.
+    """
+    if storage != "auto" or (budget is not None and not isinstance(error, UnsupportedError)):
+        raise error
+    loss = "" if budget is None else ", so memory_budget is not kept"
+    log.warning("%s: storage=auto takes mmap%s (%s)", what, loss, error)
+
+
+def _warn_if_large(size: int, what: str) -> None:
+    """Warn, once for each file, of ``size`` mapped bytes that the available memory cannot hold.
+
+    In a worker nothing is said: the process that started it has opened the file before.
+    """
+    if what in _called_large or parent_process() is not None:
+        return
+    room = available_memory()
+    if size > room:
+        _called_large.add(what)
+        log.warning(
+            "%s: %s are mapped, and %s of memory are available: batches will wait for one page "
+            "after another; storage='uring' reads many at a time",
+            what, format_size(size), format_size(room),
+        )  # fmt: skip
 
 
 def copy_array(array: NDArray[Any], task: native.Task | None) -> NDArray[Any]:

@@ -109,8 +109,11 @@ def _meminfo_available() -> int:
         return 0
 
 
-def _cgroup_folders() -> list[tuple[Path, str, str, str]]:
-    """Return the memory cgroups of this process, innermost first, of both cgroup versions."""
+def _cgroup_folders() -> list[tuple[Path, str, str, tuple[str, str]]]:
+    """Return the memory cgroups of this process, innermost first, of both cgroup versions.
+
+    With each come the names of its limit, of its use, and of the page cache in its statistics.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -121,10 +124,11 @@ def _cgroup_folders() -> list[tuple[Path, str, str, str]]:
         controllers, _, path = rest.partition(":")
         if controllers == "":
             root = Path("/sys/fs/cgroup")
-            names = ("memory.max", "memory.current", "inactive_file")
+            names = ("memory.max", "memory.current", ("inactive_file", "active_file"))
         elif "memory" in controllers.split(","):
             root = Path("/sys/fs/cgroup/memory")
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            files = ("total_inactive_file", "total_active_file")
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", files)
         else:
             continue
         parts = [part for part in path.split("/") if part not in ("", "..")]
@@ -134,7 +138,7 @@ def _cgroup_folders() -> list[tuple[Path, str, str, str]]:
     return found
 
 
-def _cgroup_room(folder: Path, limit: str, usage: str, cache: str) -> int | None:
+def _cgroup_room(folder: Path, limit: str, usage: str, cache: tuple[str, str]) -> int | None:
     try:
         most = int((folder / limit).read_text())
         used = int((folder / usage).read_text())
@@ -146,6 +150,6 @@ def _cgroup_room(folder: Path, limit: str, usage: str, cache: str) -> int | None
     reclaimable = 0
     for line in stat.splitlines():
         name, _, value = line.partition(" ")
-        if name == cache and value.isdigit():
-            reclaimable = int(value)
+        if name in cache and value.isdigit():
+            reclaimable += int(value)
     return most - used + reclaimable

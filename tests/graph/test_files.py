@@ -137,7 +137,7 @@ def test_auto_takes_what_fits_and_says_so(
     assert [re.findall(r"takes (\w+)", message)[0] for message in caplog.messages] == [
         "memory", "memory", "uring", "uring", "memory",
     ]  # fmt: skip
-    assert "13.3 KiB" in caplog.messages[0] and "half of the available memory" in caplog.messages[0]
+    assert "13.3 KiB" in caplog.messages[0] and "the available memory is" in caplog.messages[0]
     with pytest.raises(errors.InvalidArgumentError, match=r"more than memory_budget = '1K'"):
         Graph.load(path, storage="memory", memory_budget="1K")
     with pytest.raises(errors.InvalidArgumentError, match=r"'1G' goes with storage='uring'"):

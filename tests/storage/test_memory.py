@@ -57,13 +57,18 @@ def test_control_groups_limit_it(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit, usage, cache = (
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        (
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            ("total_inactive_file", "total_active_file"),
+        )
         if version == 1
-        else ("memory.max", "memory.current", "inactive_file")
+        else ("memory.max", "memory.current", ("inactive_file", "active_file"))
     )
     (tmp_path / limit).write_text("1000000\n")
     (tmp_path / usage).write_text("600000\n")
-    (tmp_path / "memory.stat").write_text(f"cache 5\n{cache} 100000\nrss 7\n")
+    stat = f"cache 5\n{cache[0]} 70000\nrss 7\n{cache[1]} 30000\n"
+    (tmp_path / "memory.stat").write_text(stat)
     monkeypatch.setattr(memory, "_cgroup_folders", lambda: [(tmp_path, limit, usage, cache)])
     assert available_memory() == 500_000
     (tmp_path / usage).write_text("2000000\n")

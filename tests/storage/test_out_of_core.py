@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.containers import damage_section
+from support.memory import memory_group
 from support.strategies import assert_same_subgraph
 from support.threads import run_with_each
 
 import aethergraph as ag
 from aethergraph import _native as native
 from aethergraph import errors
+from aethergraph.storage import budget as budgets
+from aethergraph.storage import choice
 
 pytestmark = pytest.mark.any_python
 
@@ -195,6 +202,91 @@ def test_auto_maps_only_where_nothing_reads(
     ]
     with pytest.raises(errors.UnsupportedError, match="nothing reads here"):
         paged(path)
+
+
+@pytest.mark.parametrize(
+    ("available", "storage"), [(8000, "memory"), (7998, "mmap"), (4000, "mmap"), (3999, "uring")]
+)
+def test_auto_without_a_budget_goes_by_the_available_memory(
+    available: int, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "available_memory", lambda: available)
+    assert choice.choose_storage("auto", 4000, None, "x") == storage
+
+
+def test_auto_without_a_budget_maps_what_the_default_budget_cannot_read(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = np.arange(40_000, dtype=np.float32).reshape(-1, 4)
+    np.save(tmp_path / "x.npy", rows)
+    for module in (choice, budgets):
+        monkeypatch.setattr(module, "available_memory", lambda: 4000)
+    graph = ag.Graph.load(path, storage="auto")
+    features = ag.FeatureStore.load(tmp_path / "x.npy", "auto")
+    assert (graph.storage, features.storage) == ("mmap", "mmap")
+    assert (features.gather([7]) == rows[7]).all()
+    for message, name in zip(caplog.messages, ("memory_budget", "a memory budget"), strict=True):
+        assert re.search(rf"takes mmap \({name} .*2(\.0 KiB|000) .*is too small", message)
+
+
+def test_a_mapped_file_that_memory_cannot_hold_is_named_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1000, 4), np.float32))
+    monkeypatch.setattr(choice, "available_memory", lambda: 15_999)
+    for _ in range(2):
+        ag.Graph.load(path)
+        ag.FeatureStore.load(tmp_path / "x.npy")
+    named = [message.partition(":")[0] for message in caplog.messages]
+    assert named == [str(path), str(tmp_path / "x.npy")]
+    assert "15.6 KiB are mapped, and 15.6 KiB of memory are available" in caplog.messages[1]
+    caplog.clear()
+    monkeypatch.setattr(choice, "parent_process", lambda: object())  # as in a loader's worker
+    np.save(tmp_path / "y.npy", np.zeros((1000, 4), np.float32))
+    ag.FeatureStore.load(tmp_path / "y.npy")
+    assert caplog.messages == []
+
+
+CHOOSING = """
+    import sys
+    import aethergraph as ag
+
+    def load():
+        graph = ag.Graph.load(sys.argv[1], storage="auto")
+        return graph.storage, ag.FeatureStore.load(sys.argv[2], "auto").storage
+
+    small = ag.Graph.from_edges(10, [0], [1])
+    small.save(sys.argv[1] + ".small")
+    ag.Graph.load(sys.argv[1] + ".small", storage="uring")  # all modules are loaded
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(*load(), flush=True)
+"""
+
+
+def test_auto_reads_what_a_limited_process_cannot_hold(tmp_path: Path) -> None:
+    """Within less memory than either file takes; with room for it; with twice as much and more."""
+    size = 64 << 20
+    dst = np.repeat(np.arange(1000), size // 4000)
+    ag.Graph.from_edges(1000, np.zeros_like(dst), dst).save(tmp_path / "g.aeg")
+    np.save(tmp_path / "x.npy", np.zeros((size // 64, 16), np.float32))
+    paths = tmp_path / "g.aeg", tmp_path / "x.npy"
+    command = [sys.executable, "-c", textwrap.dedent(CHOOSING), *paths]
+    with memory_group() as group:
+        if group is None:
+            pytest.skip("no cgroup can be made here")
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            preexec_fn=group.enter,
+        ) as child:  # fmt: skip
+            assert child.stdout is not None and child.stdin is not None
+            assert child.stdout.readline() == "ready\n"
+            for room, storage in ((54 << 20, "uring"), (100 << 20, "mmap"), (1 << 30, "memory")):
+                group.set_limit(group.used() + room)
+                print(file=child.stdin, flush=True)
+                assert child.stdout.readline() == f"{storage} {storage}\n"
+            child.stdin.close()
+        assert child.returncode == 0
 
 
 def test_auto_counts_what_compressed_lists_take(tmp_path: Path) -> None:
