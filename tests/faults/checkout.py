@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults.table import STAGES, Fault, TableError, stage_of
+from faults.table import NATIVE_STAGES, STAGES, Fault, TableError, stage_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = Path(os.environ.get("AETHERGRAPH_TEST_DIR") or ROOT / ".venv-test")
@@ -230,15 +230,16 @@ class Copy:
         ]  # fmt: skip
         return self.programs.run(command, self.empty, env, limit)
 
-    def make(self, target: str, name: str, limit: float) -> tuple[int | None, str]:
-        command = ["make", "-C", "native", target, f"T={name}", f"BUILD={self.root}/build/native"]
+    def make(self, target: str, variant: str, name: str, limit: float) -> tuple[int | None, str]:
+        command = ["make", "-C", "native", target, f"VARIANT={variant}", f"T={name}"]
+        command.append(f"BUILD={self.root}/build/native")
         return self.programs.run(command, self.root, build_environment(), limit)
 
     def find_failing(self, tests: Iterable[str]) -> None:
         """Note the tests that fail without any fault: they catch none."""
         for stage in STAGES:
             named = sorted({test for test in tests if stage_of(test) == stage})
-            if stage == "c-tests":
+            if stage in NATIVE_STAGES.values():
                 verdicts = {test: self.judge_native(test, LIMIT) for test in named}
                 for test, verdict in verdicts.items():
                     if verdict != SURVIVED:
@@ -263,7 +264,7 @@ class Copy:
         for stage in STAGES:
             named = [test for test in tests if stage_of(test) == stage]
             verdict = SURVIVED
-            if stage == "c-tests":
+            if stage in NATIVE_STAGES.values():
                 for test in named:
                     if verdict == SURVIVED and test not in self.failing:
                         verdict = self.judge_native(test, limit)
@@ -274,11 +275,12 @@ class Copy:
         return SURVIVED
 
     def judge_native(self, test: str, limit: float) -> Verdict:
-        name = test.removeprefix("native:")
-        status, output = self.make("programs", name, BUILD_LIMIT)
+        word, _, name = test.partition(":")
+        target, variant = ("tsan", "tsan") if word == "tsan" else ("test", "release")
+        status, output = self.make("programs", variant, name, BUILD_LIMIT)
         if status != 0:
             return Verdict("broken", message=output[-2000:])
-        status, output = self.make("test", name, limit)
+        status, output = self.make(target, variant, name, limit)
         if status is None:
             return Verdict("caught", test, "it hangs")
         return SURVIVED if status == 0 else Verdict("caught", test, last_words(output))

@@ -13,11 +13,11 @@ Each fault is an entry of a ``*.toml`` beside this file::
     tests = ["sampling/test_temporal.py", "native:sample"]
 
 ``tests`` are those of the default run that should catch it: paths below ``tests/``, with
-``::NAME`` if wanted, or ``native:NAME`` for ``make -C native test T=NAME``. Faults are planted in
-a copy of the checkout, whose package is compiled in place. The tests see ``PYTEST_ARGS`` and
-``AETHERGRAPH_*`` of the environment: what they select is the default run. ``--deep`` runs all tests
-of that selection where those of the table catch nothing, and ``--all`` those of the table without
-the selection.
+``::NAME`` if wanted, ``native:NAME`` for ``make -C native test T=NAME``, or ``tsan:NAME`` for
+``make -C native tsan T=NAME``. Faults are planted in a copy of the checkout, whose package is
+compiled in place. The tests see ``PYTEST_ARGS`` and ``AETHERGRAPH_*`` of the environment: what they
+select is the default run. ``--deep`` runs all tests of that selection where those of the table
+catch nothing, and ``--all`` those of the table without the selection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where the tests import from
 
 from faults.checkout import BASE, ROOT, SURVIVED, WHOLE_LIMIT, Copy, Programs, Verdict
-from faults.table import STAGES, Fault, TableError, read_tables, stage_of
+from faults.table import NATIVE_STAGES, STAGES, Fault, TableError, read_tables, stage_of
 
 NEEDED_SHARE = 0.9  # of the faults, caught by the default run
 
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tests = {test for fault in pending for test in fault.tests}
         if options.dgl_python is None:
             tests = {test for test in tests if stage_of(test) != "dgl"}
-        if {stage_of(test) for test in tests} != {"c-tests"}:
+        if {stage_of(test) for test in tests} - set(NATIVE_STAGES.values()):
             copies[0].require_extension()
         print(f"{len(pending)} faults; their tests without any of them ...", flush=True)
         copies[0].find_failing(tests)

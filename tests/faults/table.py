@@ -15,7 +15,9 @@ except ImportError:  # Python 3.10
     import tomli as tomllib  # type: ignore[import-not-found, no-redef]
 
 #: Stages of scripts/test.sh that run tests, in the order in which a fault meets them.
-STAGES = ("c-tests", "python", "dgl")
+STAGES = ("c-tests", "c-tsan", "python", "dgl")
+#: Of these, those that run the tests of the C core, by the word before their names.
+NATIVE_STAGES = {"native": "c-tests", "tsan": "c-tsan"}
 
 
 class TableError(Exception):
@@ -58,8 +60,8 @@ class Fault:
             raise TableError(f"{self.name}: {self.file} is not there: mend the table")
         self.change((root / self.file).read_text())
         for test in self.tests:
-            if test.startswith("native:"):
-                known = (root / f"native/tests/test_{test.removeprefix('native:')}.c").is_file()
+            if stage_of(test) in NATIVE_STAGES.values():
+                known = (root / f"native/tests/test_{test.partition(':')[2]}.c").is_file()
             else:
                 path, *names = test.split("::")
                 file = root / "tests" / path
@@ -73,8 +75,11 @@ class Fault:
 
 def stage_of(test: str) -> str:
     """Return the stage of scripts/test.sh that runs the test."""
-    if test.startswith("native:"):
-        return "c-tests"
+    word, colon, name = test.partition(":")
+    if colon and not name.startswith(":"):
+        if word not in NATIVE_STAGES:
+            raise TableError(f"{test}: {word} is none of {', '.join(NATIVE_STAGES)}")
+        return NATIVE_STAGES[word]
     return "dgl" if test.startswith("with_dgl") else "python"
 
 

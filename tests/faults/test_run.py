@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from faults import run
 from faults.checkout import Copy, Programs
-from faults.table import TableError, read_tables
+from faults.table import TableError, read_tables, stage_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = sorted(Path(__file__).parent.glob("*.toml"))
@@ -172,3 +172,21 @@ def test_tests_that_are_gone(checkout: Path, test: str) -> None:
 def test_names_are_there_once(checkout: Path) -> None:
     with pytest.raises(TableError, match="twice-is-thrice is planted twice"):
         plant(checkout, CAUGHT, CAUGHT)
+
+
+@pytest.mark.parametrize(
+    ("test", "stage"),
+    [
+        ("native:pool", "c-tests"),
+        ("tsan:pool", "c-tsan"),
+        ("graph/test_files.py::test_x", "python"),
+        ("with_dgl/test_x.py", "dgl"),
+    ],
+)
+def test_the_stage_of_a_test(test: str, stage: str) -> None:
+    assert stage_of(test) == stage
+
+
+def test_a_word_that_is_no_stage_is_refused() -> None:
+    with pytest.raises(TableError, match=r"asan:pool: asan is none of native, tsan"):
+        stage_of("asan:pool")
