@@ -24,8 +24,8 @@ BENCHMARKS = (
     "live_peers", "live_features", "streaming", "streaming_training", "udp", "remote",
     "served_samples", "keys", "order", "order_misses", "walks", "context", "compressed", "build",
     "build_bounded", "tables", "end_to_end", "links", "growth", "load_time", "observe",
-    "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather", "values_out_of_core",
-    "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
+    "threads", "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather",
+    "values_out_of_core", "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
     "dgl_grouped", "dgl_accuracy", "ray_data", "scale_model", "sharded",
 )  # fmt: skip
 
