@@ -25,8 +25,8 @@ BENCHMARKS = (
     "served_samples", "keys", "order", "order_misses", "walks", "context", "compressed", "build",
     "build_bounded", "tables", "end_to_end", "links", "growth", "load_time", "observe",
     "threads", "memory_limit", "outofcore", "outofcore_modes", "outofcore_gather",
-    "values_out_of_core", "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders", "dgl_disk",
-    "dgl_grouped", "dgl_accuracy", "ray_data", "scale_model", "sharded",
+    "values_out_of_core", "planning", "storages", "train_beyond_memory", "accuracy", "dgl_loaders",
+    "dgl_disk", "dgl_grouped", "dgl_accuracy", "ray_data", "scale_model", "sharded",
 )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rng = np.random.Generator(np.random.PCG64(1))
     rows: list[list[common.Cell]] = []
     for size, fanouts in CASES:
-        batches = rng.integers(0, nodes, (4, size))
+        batches = rng.integers(0, nodes, (4096 // size, size))
         samplers = {way: NeighborSampler(graph, fanouts, num_threads=1) for way in WAYS}
         times: dict[str, list[float]] = {way: [] for way in WAYS}
         edges = 0
