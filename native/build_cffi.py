@@ -132,7 +132,7 @@ def make_ffi() -> FFI:
     compile_args = ["-std=gnu11", "-O3", "-D_GNU_SOURCE", "-fvisibility=hidden"]
     compile_args += ["-ffp-contract=off"]  # the same sums, hence samples, on every processor
     compile_args += ["-fno-semantic-interposition", "-pthread"]
-    compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE"]  # as in the Makefile
+    compile_args += ["-fstack-protector", "-U_FORTIFY_SOURCE"]  # as in the Makefile
     link_args = ["-pthread", "-Wl,--version-script=native/extension.map", "-Wl,-z,relro,-z,now"]
     if find_liburing():
         compile_args += ["-DAE_HAVE_URING=1"]
