@@ -26,6 +26,7 @@ class Storage(str, Enum):
 
 
 @command
+@showing_metrics()
 def demo_command(
     context: typer.Context,
     folder: Annotated[
@@ -96,8 +97,7 @@ def demo_command(
             learning_rate=0.01 if learning_rate is None else learning_rate,
             seed=seed,
         )
-        with showing_metrics():
-            run_live_demo(changing.quick() if quick else changing)
+        run_live_demo(changing.quick() if quick else changing)
         return
     refuse_given(context, {"seconds", "rate"}, "is for --live: give that, too")
     if edges:

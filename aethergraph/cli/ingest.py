@@ -61,6 +61,7 @@ _WORKING = "How the work is done"
 
 
 @command
+@showing_metrics()
 def ingest_command(
     directory: Annotated[Path, typer.Argument(help="Directory of the live graph.")],
     source: Annotated[
@@ -167,7 +168,6 @@ def ingest_command(
     new = {"order": order and order.value, "edge_time": edge_time, "edge_weight": edge_weight}
     is_new = not directory.exists()
     with (
-        showing_metrics(),
         closing(
             _open_graph(directory, num_nodes, arena_mb, durability.value, new, fields)
         ) as graph,

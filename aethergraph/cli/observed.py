@@ -23,7 +23,7 @@ Snapshots = dict[str, dict[str, Any]]
 
 NOBODY = (
     "no process of yours is observed: call aethergraph.observe.enable() in one; "
-    "aethergraph ingest does so by itself"
+    "aethergraph ingest, serve, replay and demo do so by themselves"
 )
 #: Bytes of a page, and seconds to wait for it.
 _MOST, _PATIENCE = 64 << 20, 10.0

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from aethergraph.cli.terminal import command, count, stdout
+from aethergraph.cli.terminal import command, count, showing_metrics, stdout
 from aethergraph.remote import check_replay
 
 __all__ = ["replay_command"]
@@ -17,6 +17,7 @@ _SHOWN = 20
 
 
 @command
+@showing_metrics()
 def replay_command(
     log: Annotated[Path, typer.Argument(help="File of aethergraph serve --log.")],
     graph: Annotated[

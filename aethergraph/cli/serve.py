@@ -40,6 +40,7 @@ _TOKEN_LETTERS = 16
 
 
 @command
+@showing_metrics()
 def serve_command(
     files: Annotated[
         list[Path],
@@ -205,11 +206,10 @@ def serve_command(
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with showing_metrics():
-            server.start()
-            _say(f"serving {', '.join(server.names)} at {' and '.join(server.addresses)}")
-            _next(signals)
-            _close(server, grace, signals)
+        server.start()
+        _say(f"serving {', '.join(server.names)} at {' and '.join(server.addresses)}")
+        _next(signals)
+        _close(server, grace, signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -80,7 +80,10 @@ def note(text: str) -> None:
 
 @contextmanager
 def showing_metrics() -> Iterator[None]:
-    """Let ``aethergraph top`` see this process in a block, or say why that cannot be."""
+    """Let ``aethergraph top`` see this process in a block, or say why that cannot be.
+
+    It decorates whole commands, as only what is made afterwards is seen.
+    """
     from aethergraph import observe
 
     was_enabled = observe.is_enabled()

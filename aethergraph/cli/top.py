@@ -39,10 +39,10 @@ def top_command(
         bool, typer.Option("--json", help="Print the metrics as they are now, and end.")
     ] = False,
 ) -> None:
-    """Show what your training and ingesting processes do: rates, lag, memory, hit rates.
+    """Show what your processes do that train, ingest or serve: rates, lag, memory, hit rates.
 
-    A process is seen once it has called aethergraph.observe.enable(). Where there is no terminal,
-    it is as with --once.
+    A process is seen once it has called aethergraph.observe.enable(); aethergraph ingest, serve,
+    replay and demo call it by themselves. Where there is no terminal, it is as with --once.
 
     Examples: aethergraph top; aethergraph top clicks.aegd;
     aethergraph top http://trainer:9464/metrics

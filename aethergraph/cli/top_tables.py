@@ -78,8 +78,8 @@ def sections(now: dict[str, Any], before: dict[str, Any] | None = None) -> list[
     """
     between = _Between(now, before)
     made = [
-        _stages(between), _ingest(between), _live(between), _lists(between),
-        _rows(between, "rows"), _rows(between, "cache"), _packed(between),
+        _stages(between), _ingest(between), _live(between), _servers(between), _remote(between),
+        _lists(between), _rows(between, "rows"), _rows(between, "cache"), _packed(between),
     ]  # fmt: skip
     return [section for section in made if section.rows]
 
@@ -137,6 +137,43 @@ def _live(all_of: _Between) -> Section:
         ))  # fmt: skip
     heads = ("live graph", "commits/s", "edges", "memory", "snapshots", "oldest")
     return Section("live graphs", heads, rows)
+
+
+def _servers(all_of: _Between) -> Section:
+    part = "aethergraph_server"
+    rows = [
+        (
+            dict(labels)["name"], _count(all_of.value(f"{part}_connections", labels)),
+            _count(all_of.value(f"{part}_requests_total", labels)),
+            _rate(all_of.rate(f"{part}_requests_total", labels)),
+            _rate(all_of.rate(f"{part}_samples_total", labels)),
+            _rate(all_of.rate(f"{part}_rows_total", labels)),
+            _size(all_of.rate(f"{part}_sent_bytes_total", labels)),
+            _count(all_of.value(f"{part}_refused_total", labels)),
+        )
+        for labels in all_of.names(f"{part}_requests_total")
+    ]  # fmt: skip
+    heads = (
+        "server", "connections", "requests", "requests/s", "samples/s", "rows/s", "sent/s",
+        "refused",
+    )  # fmt: skip
+    return Section("servers", heads, rows)
+
+
+def _remote(all_of: _Between) -> Section:
+    part = "aethergraph_remote"
+    rows = [
+        (
+            dict(labels)["name"], _rate(all_of.rate(f"{part}_gathers_total", labels)),
+            _rate(all_of.rate(f"{part}_rows_total", labels)),
+            _count(all_of.value(f"{part}_connections_total", labels)),
+            _count(all_of.value(f"{part}_retries_total", labels)),
+        )
+        for labels in all_of.names(f"{part}_gathers_total")
+    ]  # fmt: skip
+    return Section(
+        "rows of servers", ("rows", "gathers/s", "rows/s", "connections", "retries"), rows
+    )
 
 
 def _lists(all_of: _Between) -> Section:

@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.commands import MAIN, ae, said
+from support.serving import address_in, served
+from support.threads import comes
 
 from aethergraph import CachedRows, DynamicGraph, Graph, observe
 from aethergraph.cli.top_tables import Section, sections
 from aethergraph.loading import SubgraphLoader
+from aethergraph.remote import open_source
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -87,6 +90,29 @@ def test_rates_are_differences() -> None:
     assert other.rows[0][1] == "-"
 
 
+def test_servers_and_their_clients() -> None:
+    before = snapshot(
+        0, server_connections=1, server_requests_total=10, server_samples_total=0,
+        server_rows_total=100, server_sent_bytes_total=0, server_refused_total=0,
+        remote_gathers_total=1, remote_rows_total=10, remote_connections_total=1,
+        remote_retries_total=0,
+    )  # fmt: skip
+    now = snapshot(
+        2, server_connections=3, server_requests_total=20, server_samples_total=4,
+        server_rows_total=5100, server_sent_bytes_total=4096, server_refused_total=1,
+        remote_gathers_total=5, remote_rows_total=410, remote_connections_total=2,
+        remote_retries_total=1,
+    )  # fmt: skip
+    servers, clients = sections(now, before)
+    assert dict(zip(servers.heads, servers.rows[0], strict=True)) == {
+        "server": "x", "connections": "3", "requests": "20", "requests/s": "5.0",
+        "samples/s": "2.0", "rows/s": "2,500", "sent/s": "2.0 KiB", "refused": "1",
+    }  # fmt: skip
+    assert dict(zip(clients.heads, clients.rows[0], strict=True)) == {
+        "rows": "x", "gathers/s": "2.0", "rows/s": "200", "connections": "2", "retries": "1",
+    }  # fmt: skip
+
+
 def test_every_section(tmp_path: Path) -> None:
     observe.enable()
     rng = np.random.default_rng(0)
@@ -134,6 +160,27 @@ def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             ingest.send_signal(signal.SIGINT)
             assert ingest.wait(60) == 0
     assert observe.list_processes() == []
+
+
+def test_serve_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph.observe.place._PATIENCE", 60.0)
+    np.save(tmp_path / "x.npy", np.zeros((100, 4), np.float32))
+    with served(tmp_path / "x.npy", "--tcp", "127.0.0.1:0") as (server, line):
+        rows = open_source(f"{address_in(line)}/x")
+        for _ in range(3):
+            rows.gather([1, 2])
+        # A client may have its answer before it is counted.
+        assert comes(lambda: served_count(server.pid, "requests_total") == 3)
+        assert served_count(server.pid, "rows_total") == 6
+        text = said("top", server.pid, "--once", "--interval", 0.1)
+    assert "servers" in text and "FeatureServer" in text
+
+
+def served_count(pid: int, name: str) -> float:
+    """Return what a process that serves has counted, as ``top --json`` tells it."""
+    (found,) = json.loads(said("top", pid, "--json"))
+    (sample,) = found["metrics"][f"aethergraph_server_{name}"]["samples"]
+    return float(sample["value"])
 
 
 def test_ingest_goes_on_where_it_cannot_be_seen(tmp_path: Path, runtime: Path) -> None:
