@@ -15,10 +15,14 @@ from aethergraph._checks.options import as_items
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph.ids import name_id
 from aethergraph.loading import SubgraphLoader
-from aethergraph.ray.rows import RowsOfBlocks
+from aethergraph.ray.rows import RowsOfBlocks, as_table
 from aethergraph.sampling.base import SubgraphType
 
 __all__ = ["create_sampling_dataset"]
+
+#: Batches of a read task at least, and tasks for each that can run at once: the last to end then
+#: keeps few cores waiting.
+_BATCHES_OF_TASK, _TASKS_AT_ONCE = 16, 4
 
 
 def create_sampling_dataset(
@@ -84,7 +88,9 @@ def create_sampling_dataset(
         storage: as in ``Graph.load``, for each worker.
         memory_budget: as in ``Graph.load``, for each worker.
         num_threads: threads of a worker that sample ahead; 0: none.
-        override_num_blocks: number of read tasks; None: Ray chooses.
+        override_num_blocks: number of read tasks; None: four for each core that may run them, of
+            at least 16 batches each. A task takes Ray as long as ten to twenty batches of 1024
+            seeds, and when its worker dies, all of its batches are made again.
         num_cpus: cores to reserve for a read task; None: one.
         concurrency: most read tasks at a time; None: Ray chooses.
         compute: where read tasks run, such as ``ray.data.ActorPoolStrategy(size=2)``; None: in
@@ -116,7 +122,15 @@ def create_sampling_dataset(
     except OutOfRangeError as error:
         raise name_id(error, "input_nodes", graph.num_nodes) from None
     options["seeds"] = loader.seeds
-    made = source.SamplingDatasource(file, graph, options, len(loader), as_count(epoch, "epoch"))
+    number, count = as_count(epoch, "epoch"), len(loader)
+    # How large batches are tells the first one.
+    size = sum(
+        as_table(batch, number, 0).nbytes for batch in loader.batches_at(number, [0][:count])
+    )
+    made = source.SamplingDatasource(file, graph, options, count, size, number)
+    if override_num_blocks is None:
+        cores = require("ray", "sampling datasets need", "ray").cluster_resources().get("CPU", 1)
+        override_num_blocks = count_tasks(count, cores, num_cpus, concurrency)
     asked = {
         "override_num_blocks": override_num_blocks, "num_cpus": num_cpus,
         "concurrency": concurrency, "compute": compute,
@@ -126,6 +140,21 @@ def create_sampling_dataset(
     )
     dataset.iter_batches = partial(_iter_batches, dataset.iter_batches)
     return dataset
+
+
+def count_tasks(num_batches: int, cores: float, num_cpus: Any, concurrency: Any) -> int:
+    """Return the number of read tasks that an epoch is divided into.
+
+    Args:
+        num_batches: batches of the epoch.
+        cores: cores of the cluster.
+        num_cpus: cores of a task, and
+        concurrency: most tasks at a time, as they were given: Ray judges them.
+    """
+    at_once = cores / num_cpus if isinstance(num_cpus, int | float) and num_cpus > 0 else cores
+    if isinstance(concurrency, int) and concurrency > 0:
+        at_once = min(at_once, concurrency)
+    return max(1, min(num_batches // _BATCHES_OF_TASK, int(_TASKS_AT_ONCE * max(1, at_once))))
 
 
 def _path_of_workers(path: Any, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 ::
 
-    driver     batches 0 .. 999 of an epoch ──> 40 tasks of 25 numbers, and one plan for all
+    driver     batches 0 .. 999 of an epoch ──> 8 tasks of 125 numbers, and one plan for all
     workers    a task ──> the process's loader of the plan ──> a table of one row per batch
 
 A worker process opens the graph once and keeps it for its next tasks.
@@ -82,23 +82,30 @@ class SamplingDatasource(Datasource):  # type: ignore[misc]
         graph: the graph, opened.
         options: of :class:`SubgraphLoader`.
         num_batches: batches of the epoch.
+        batch_bytes: bytes of a batch's row, about.
         epoch: its number.
     """
 
     def __init__(
-        self, file: GraphFile, graph: Graph, options: dict[str, Any], num_batches: int, epoch: int
+        self,
+        file: GraphFile,
+        graph: Graph,
+        options: dict[str, Any],
+        num_batches: int,
+        batch_bytes: int,
+        epoch: int,
     ) -> None:
         super().__init__()
         self._plan = _Plan(uuid4().hex, file, describe_graph(graph), options)
-        self._num_batches, self._epoch = num_batches, epoch
+        self._num_batches, self._batch_bytes, self._epoch = num_batches, batch_bytes, epoch
 
     def get_name(self) -> str:
         """Return the name of the read in Ray's progress and statistics."""
         return "AetherGraphSampling"
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return None: how large samples are, only sampling tells."""
-        return None
+        """Return the bytes of all rows, about."""
+        return self._num_batches * self._batch_bytes
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -111,7 +118,10 @@ class SamplingDatasource(Datasource):  # type: ignore[misc]
             ReadTask(
                 _reader(plan, self._epoch, start, stop),
                 BlockMetadata(
-                    num_rows=stop - start, size_bytes=None, input_files=None, exec_stats=None
+                    num_rows=stop - start,
+                    size_bytes=(stop - start) * self._batch_bytes,
+                    input_files=None,
+                    exec_stats=None,
                 ),
                 per_task_row_limit=per_task_row_limit,
             )

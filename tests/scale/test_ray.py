@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from aethergraph import FeatureStore, Graph
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
 from aethergraph.loading import Batch, SubgraphLoader
 from aethergraph.ray import collate_to_pyg, create_sampling_dataset
+from aethergraph.ray.dataset import count_tasks
 from aethergraph.ray.rows import RowsOfBlocks, as_row, as_table
 
 ray = pytest.importorskip("ray", reason="Ray (75 MB) is not installed: aethergraph[ray]")
-pytestmark = [pytest.mark.slow, pytest.mark.pyg]  # a local cluster takes 10 s to start
+pytestmark = pytest.mark.pyg
 
 COUNT, SIZE = 3000, 40
 OPTIONS = {"batch_size": SIZE, "shuffle": True, "seed": 3}
@@ -39,6 +41,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     FeatureStore.from_array(rng.random((COUNT, 3))).save(folder / "z.aeg")
     graph.save(folder / "graph.aeg")
     return folder / "graph.aeg"
+
+
+def on_a_cluster(test: Any) -> Any:
+    """Mark a test that needs a local cluster, which takes 10 s to start."""
+    return pytest.mark.slow(pytest.mark.usefixtures("cluster")(test))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +78,7 @@ def assert_all_once(rows: list[Any], batches: list[Batch]) -> None:
         assert row["batch_size"] == batch.batch_size
 
 
-@pytest.mark.usefixtures("cluster")
+@on_a_cluster
 @pytest.mark.parametrize("form", ["pyarrow", "numpy"])
 @pytest.mark.parametrize("epoch", [0, 2])
 def test_batches_are_the_loaders(path: Path, form: str, epoch: int) -> None:
@@ -80,7 +87,7 @@ def test_batches_are_the_loaders(path: Path, form: str, epoch: int) -> None:
     assert_all_once(list(dataset.iter_batches(batch_format=form)), wanted(path, epoch))
 
 
-@pytest.mark.usefixtures("cluster")
+@on_a_cluster
 def test_batches_come_in_ways_of_ray(path: Path) -> None:
     dataset = create_sampling_dataset(path, [5, 3], SIZE, seed=3, override_num_blocks=2)
     batches = dataset.iter_batches(batch_format="pyarrow", prefetch_batches=2)
@@ -121,7 +128,53 @@ def test_tables_of_others_are_refused() -> None:
             as_row(table)
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("batches", "cores", "num_cpus", "concurrency", "tasks"),
+    [
+        (0, 2, None, None, 1),
+        (31, 2, None, None, 1),  # 16 batches are the least
+        (32, 2, None, None, 2),
+        (200, 2, None, None, 8),  # four for each core
+        (200, 64, None, None, 12),
+        (10**6, 64, None, None, 256),
+        (10**6, 64, 2, None, 128),
+        (10**6, 64, 0.5, None, 512),
+        (10**6, 64, 0, None, 256),
+        (10**6, 64, None, 3, 12),
+        (10**6, 2, 4, None, 4),  # it waits for a larger machine
+        (10**6, 64, "x", "y", 256),  # Ray says what is wrong with them
+    ],
+)
+def test_number_of_tasks(
+    batches: int, cores: float, num_cpus: Any, concurrency: Any, tasks: int
+) -> None:
+    assert count_tasks(batches, cores, num_cpus, concurrency) == tasks
+
+
+@pytest.mark.parametrize("asked", [None, 7])
+def test_tasks_of_an_epoch(path: Path, monkeypatch: pytest.MonkeyPatch, asked: int | None) -> None:
+    """Ray is told of a few tasks, their rows and their bytes."""
+    read: dict[str, Any] = {}
+
+    def read_datasource(source: Any, **options: Any) -> Any:
+        read.update(options, source=source)
+        return SimpleNamespace(iter_batches=None)
+
+    monkeypatch.setattr(ray.data, "read_datasource", read_datasource)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.setattr(ray, "put", lambda plan: plan)
+    create_sampling_dataset(path, [5, 3], SIZE, seed=3, override_num_blocks=asked)
+    wanted_tasks = asked or 4  # 75 batches, 16 of them at least to a task
+    assert read["override_num_blocks"] == wanted_tasks
+    tasks = read["source"].get_read_tasks(wanted_tasks)
+    rows = [task.metadata.num_rows for task in tasks]
+    assert len(tasks) == wanted_tasks and sum(rows) == 75 and max(rows) - min(rows) <= 1
+    size = as_table(wanted(path)[0], 0, 0).nbytes
+    assert [task.metadata.size_bytes for task in tasks] == [size * count for count in rows]
+    assert read["source"].estimate_inmemory_data_size() == 75 * size
+
+
+@on_a_cluster
 def test_a_path_is_the_drivers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers run in the folder where their cluster was started."""
     monkeypatch.chdir(path.parent)
@@ -134,7 +187,7 @@ def test_a_path_is_the_drivers(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(rows) == 3
 
 
-@pytest.mark.usefixtures("cluster")
+@on_a_cluster
 def test_options_reach_the_workers(path: Path) -> None:
     seeds = np.arange(0, COUNT, 3)
     options: dict[str, Any] = {
@@ -149,7 +202,7 @@ def test_options_reach_the_workers(path: Path) -> None:
     assert_all_once(rows, wanted(path, seeds=seeds, **options))
 
 
-@pytest.mark.usefixtures("cluster")
+@on_a_cluster
 def test_batches_of_pyg(path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
@@ -192,7 +245,7 @@ class _Killer(threading.Thread):
                     continue
 
 
-@pytest.mark.usefixtures("cluster")
+@on_a_cluster
 def test_killed_workers_lose_and_double_nothing(path: Path) -> None:
     killer = _Killer(int(os.environ.get("AETHERGRAPH_KILLS", "3")))
     killer.start()
@@ -208,7 +261,7 @@ def test_killed_workers_lose_and_double_nothing(path: Path) -> None:
     assert killer.left == 0, "workers were not found"
 
 
-@pytest.mark.usefixtures("cluster")
+@on_a_cluster
 def test_a_file_that_was_replaced_is_noticed(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "graph.aeg"
     copy.write_bytes(path.read_bytes())
