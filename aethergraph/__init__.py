@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from aethergraph import errors, protocols
+from aethergraph._checks.optional import source_tree
 from aethergraph._native import build_info, get_num_threads, native_version, set_num_threads
 from aethergraph.errors import AetherError
 from aethergraph.features import FeatureStore
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from aethergraph.loading import SubgraphLoader
 
 __version__ = "0.1.0"
+
+if (_tree := source_tree()) is not None:
+    # Python imports from a checkout, as its folder is the working directory: the adapters lie in
+    # another folder there than in a package that is installed.
+    __path__.append(str(_tree / "backends"))
 
 _LATER = {
     "DynamicGraph": "aethergraph.dynamic",

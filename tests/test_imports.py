@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import aethergraph
 
 FRAMEWORKS = ["torch", "torch_geometric", "dgl", "pyarrow", "typer", "rich", "pandas", "scipy"]
@@ -52,6 +54,71 @@ def test_a_missing_native_core_is_explained(run_python: Callable[..., Any]) -> N
     assert done.returncode == 1
     assert "the compiled core aethergraph._native._core cannot be loaded" in done.stderr
     assert "pip install" in done.stderr
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the package as it lies in a checkout."""
+    tree = tmp_path / "checkout"
+    (tree / "aethergraph" / "_native").mkdir(parents=True)
+    (tree / "backends").mkdir()
+    (tree / "pyproject.toml").touch()
+    package = Path(aethergraph.__file__).parent
+    for path in package.iterdir():
+        place = "backends" if path.name in ("pyg", "dgl", "_torch") else "aethergraph"
+        if path.name != "_native":
+            (tree / place / path.name).symlink_to(path)
+    for path in (package / "_native").iterdir():
+        (tree / "aethergraph" / "_native" / path.name).symlink_to(path)
+    return tree
+
+
+@pytest.mark.parametrize("backend", ["pyg", "dgl"])
+def test_adapters_are_found_in_a_checkout(
+    checkout: Path, run_python: Callable[..., Any], backend: str
+) -> None:
+    done = run_python(
+        """
+        import importlib.util, sys
+        sys.path.insert(0, sys.argv[1])
+        print(importlib.util.find_spec(f"aethergraph.{sys.argv[2]}").origin)
+        """,
+        str(checkout), backend,
+    )  # fmt: skip
+    assert done.stdout == f"{checkout}/backends/{backend}/__init__.py\n"
+
+
+def test_a_checkout_that_hides_the_package_says_so(
+    checkout: Path, run_python: Callable[..., Any]
+) -> None:
+    for core in (checkout / "aethergraph" / "_native").glob("_core*"):
+        core.unlink()
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import aethergraph"
+    done = run_python(script, str(checkout), check=False)
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert "cannot be loaded" in said and f"Python imports the sources in {checkout}" in said
+    assert f"change to another folder, or pip install -e {checkout}" in said
+
+
+@pytest.mark.parametrize("is_checkout", [False, True])
+def test_how_to_get_an_extra(
+    checkout: Path, run_python: Callable[..., Any], is_checkout: bool
+) -> None:
+    script = """
+        import sys
+        sys.path[:0] = sys.argv[1:]
+        sys.modules["fsspec"] = None
+        import aethergraph
+        from aethergraph.convert.inputs import open_input
+        try:
+            open_input("s3://bucket/edges.csv")
+        except aethergraph.errors.UnsupportedError as error:
+            print(error)
+        """
+    done = run_python(script, *[str(checkout)] * is_checkout)
+    wanted = f"-e '{checkout}[fsspec]'" if is_checkout else "'aethergraph[fsspec]'"
+    assert done.stdout.endswith(f": pip install {wanted}\n")
 
 
 def test_the_names_that_users_import() -> None:

@@ -1,14 +1,35 @@
-"""Libraries that need not be installed."""
+"""Libraries that need not be installed, and how to get them."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from aethergraph.errors import UnsupportedError
 
-__all__ = ["load_toml", "require"]
+__all__ = ["how_to_get", "load_toml", "require", "source_tree"]
+
+
+def source_tree() -> Path | None:
+    """Return the checkout whose sources are imported; None: an installed package is."""
+    folder = Path(__file__).parents[2]
+    is_one = (folder / "pyproject.toml").is_file() and (folder / "backends").is_dir()
+    return folder if is_one else None
+
+
+def how_to_get(extra: str) -> str:
+    """Return the command that brings an extra, wherever the package itself came from.
+
+    To pip a package that is installed is there, also if no index has it.
+    """
+    tree = source_tree()
+    return (
+        f"pip install 'aethergraph[{extra}]'"
+        if tree is None
+        else f"pip install -e '{tree}[{extra}]'"
+    )
 
 
 def require(module: str, needs: str, extra: str, package: str | None = None) -> Any:
@@ -27,8 +48,7 @@ def require(module: str, needs: str, extra: str, package: str | None = None) -> 
         return import_module(module)
     except ImportError as error:
         raise UnsupportedError(
-            f"{needs} {package or module.split('.')[0]}: pip install 'aethergraph[{extra}]' "
-            f"({error})"
+            f"{needs} {package or module.split('.')[0]}: {how_to_get(extra)} ({error})"
         ) from None
 
 

@@ -11,16 +11,23 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aethergraph import errors
+from aethergraph._checks.optional import source_tree
 from aethergraph._checks.options import shown
 
 try:
     from aethergraph._native._core import ffi as ffi
     from aethergraph._native._core import lib as lib
 except ImportError as error:  # pragma: no cover - a broken installation
+    tree = source_tree()
     raise ImportError(
-        "the compiled core aethergraph._native._core cannot be loaded "
-        f"({error}); install the package again: pip install aethergraph, or pip install -e . in "
-        "a checkout"
+        f"the compiled core aethergraph._native._core cannot be loaded ({error}); "
+        + (
+            "install the package again: pip install --force-reinstall, with the wheel or the "
+            "checkout that it came from"
+            if tree is None
+            else f"Python imports the sources in {tree}, not a package that was installed: change "
+            f"to another folder, or pip install -e {tree}"
+        )
     ) from error
 
 from aethergraph._native.signals import raise_interrupt

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from aethergraph._checks.optional import how_to_get
+
 __all__ = ["main"]
 
 
@@ -21,7 +23,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("typer", "rich"):
             raise
-        _fail(f"the command line needs {error.name}: pip install 'aethergraph[cli]'", 1)
+        _fail(f"the command line needs {error.name}: {how_to_get('cli')}", 1)
     except KeyboardInterrupt:  # while the program still starts; commands answer for themselves
         _fail("interrupted", 130)
 

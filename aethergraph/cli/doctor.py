@@ -16,6 +16,7 @@ import typer
 
 import aethergraph
 from aethergraph import _native as native
+from aethergraph._checks.optional import how_to_get
 from aethergraph._native import rdma
 from aethergraph._parallel.threads import ThreadPool
 from aethergraph.cli.terminal import command, print_json, print_table, size
@@ -27,31 +28,31 @@ __all__ = ["doctor_command"]
 PARTS = (
     ("numpy", "numpy", "arrays", "pip install numpy"),
     ("cffi", "cffi", "the binding to the compiled core", "pip install cffi"),
-    ("pyarrow", "pyarrow", "convert: CSV and Parquet", "pip install 'aethergraph[cli]'"),
-    ("typer", "typer", "the command line", "pip install 'aethergraph[cli]'"),
-    ("rich", "rich", "tables and progress bars", "pip install 'aethergraph[cli]'"),
-    ("matplotlib", "matplotlib", "stats --plot, demo", "pip install 'aethergraph[plot]'"),
+    ("pyarrow", "pyarrow", "convert: CSV and Parquet", how_to_get("cli")),
+    ("typer", "typer", "the command line", how_to_get("cli")),
+    ("rich", "rich", "tables and progress bars", how_to_get("cli")),
+    ("matplotlib", "matplotlib", "stats --plot, demo", how_to_get("plot")),
     (
         "prometheus_client",
         "prometheus-client",
         "observe.prometheus",
-        "pip install 'aethergraph[observe]'",
+        how_to_get("observe"),
     ),
     (
         "opentelemetry",
         "opentelemetry-api",
         "observe.opentelemetry",
-        "pip install 'aethergraph[observe]'",
+        how_to_get("observe"),
     ),
-    ("torch", "torch", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
-    ("torch_geometric", "torch_geometric", "aethergraph.pyg", "pip install 'aethergraph[pyg]'"),
+    ("torch", "torch", "aethergraph.pyg", how_to_get("pyg")),
+    ("torch_geometric", "torch_geometric", "aethergraph.pyg", how_to_get("pyg")),
     ("pyg_lib", "pyg-lib", "PyG's own sampler, for comparisons", "see PyG's installation page"),
     ("torch_sparse", "torch-sparse", "PyG's own sampler, for comparisons", "pip install it"),
     (
         "dgl",
         "dgl",
         "aethergraph.dgl",
-        "pip install 'aethergraph[dgl,cli]' in an environment of its own: docs/dgl.md",
+        f"{how_to_get('dgl,cli')} in an environment of its own: docs/dgl.md",
     ),
 )
 _IMPORT_SECONDS = 60

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph.cli.live_copies import as_file
 from aethergraph.cli.terminal import Stages, command, count, print_json, stdout
 from aethergraph.convert.readers.base import ProgressFn
@@ -274,8 +275,7 @@ def _require_matplotlib() -> None:
         import matplotlib as mpl
     except ImportError as error:
         raise UnsupportedError(
-            f"--plot needs matplotlib, which cannot be imported ({error}): "
-            "pip install 'aethergraph[plot]'"
+            f"--plot needs matplotlib, which cannot be imported ({error}): {how_to_get('plot')}"
         ) from None
     mpl.use("Agg")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph._checks.options import shown
 from aethergraph.columns.layout import Column
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -26,7 +27,7 @@ def _torch_frame() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"a TensorFrame needs PyTorch Frame, which cannot be imported ({error}): "
-            "pip install pytorch-frame"
+            f"{how_to_get('frame')}"
         ) from None
     return import_module("torch_frame")
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import IO, Any, cast
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph.convert.arguments import as_files
 from aethergraph.errors import (
     InvalidArgumentError,
@@ -35,7 +36,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise UnsupportedError(
             f"{url}: inputs by URL need fsspec, which cannot be imported ({error}): "
-            "pip install 'aethergraph[fsspec]'"
+            f"{how_to_get('fsspec')}"
         ) from None
     try:
         system, path = fsspec.core.url_to_fs(url)

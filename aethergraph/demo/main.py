@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.demo.dataset import Dataset, prepare
 from aethergraph.demo.options import DemoOptions
@@ -77,7 +78,7 @@ def require(*modules: str) -> None:
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise UnsupportedError(
-            f"the demonstration needs {' and '.join(missing)}: pip install 'aethergraph[pyg]'"
+            f"the demonstration needs {' and '.join(missing)}: {how_to_get('pyg')}"
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph.demo.dataset import Dataset
 from aethergraph.demo.runs import RunResult
 from aethergraph.storage.memory import format_size
@@ -128,7 +129,7 @@ def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | N
         import matplotlib.pyplot as plt
         from matplotlib.ticker import MultipleLocator
     except ImportError as error:
-        return f"no plot: matplotlib cannot be imported ({error}): pip install 'aethergraph[plot]'"
+        return f"no plot: matplotlib cannot be imported ({error}): {how_to_get('plot')}"
     ran = [one for one in results if one.skipped is None and one.epochs]
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
     for one in ran:

@@ -12,11 +12,13 @@
 Runs with DGL 2.1 on torch 2.2, and is written for later ones too; see ``docs/dgl.md``.
 """
 
+from aethergraph._checks.optional import how_to_get as _how_to_get
+
 try:
     import dgl as _dgl  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "aethergraph.dgl needs DGL: pip install 'aethergraph[dgl,cli]' in an environment of its own"
+        f"aethergraph.dgl needs DGL: {_how_to_get('dgl,cli')} in an environment of its own"
     ) from error
 
 from aethergraph.dgl._order import BatchedSeeds

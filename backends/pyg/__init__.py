@@ -19,11 +19,13 @@ Works with torch 2.2 and newer and torch_geometric 2.5 and newer; needs neither 
 torch-sparse.
 """
 
+from aethergraph._checks.optional import how_to_get as _how_to_get
+
 try:
     import torch_geometric as _torch_geometric  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "aethergraph.pyg needs torch and torch_geometric: pip install 'aethergraph[pyg]'"
+        f"aethergraph.pyg needs torch and torch_geometric: {_how_to_get('pyg')}"
     ) from error
 
 from aethergraph.pyg.ahead import LookAhead

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph._checks.options import shown
 from aethergraph.convert.inputs import is_url, open_input, url_size
 from aethergraph.errors import (
@@ -418,7 +419,7 @@ def require_pyarrow() -> None:
         if error.name != "pyarrow":
             raise UnsupportedError(f"{need} cannot be imported: {error}") from None
         raise UnsupportedError(
-            f"{need} is not installed: pip install 'aethergraph[cli]', or give the edges as .npy"
+            f"{need} is not installed: {how_to_get('cli')}, or give the edges as .npy"
         ) from None
     except Exception as error:  # not only ImportError, if it was built for another NumPy
         raise UnsupportedError(

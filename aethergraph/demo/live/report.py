@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aethergraph._checks.optional import how_to_get
 from aethergraph.demo.live.options import LiveOptions
 from aethergraph.demo.live.stream import Stream
 from aethergraph.dynamic import DynamicGraph
@@ -124,7 +125,7 @@ def save_plot(path: Path, report: LiveReport) -> str | None:
         mpl.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError as error:
-        return f"no plot: matplotlib cannot be imported ({error}): pip install 'aethergraph[plot]'"
+        return f"no plot: matplotlib cannot be imported ({error}): {how_to_get('plot')}"
     figure, (top, middle, bottom) = plt.subplots(
         3, 1, figsize=(9, 8), sharex=True, layout="constrained"
     )
