@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from aethergraph.cli.terminal import (
+    amount,
     command,
     count,
     duration,
@@ -264,7 +265,7 @@ def _watch(ingestor: Ingestor) -> IngestStats:
 
     The first signal lets it make its last commit; the second does not wait for that.
     """
-    console = stderr()
+    console = stderr(soft_wrap=False)
     stopping = False
 
     def stop(*_: object) -> None:
@@ -300,7 +301,7 @@ def _line(stats: IngestStats, speed: float) -> str:
     text = f"{stats.state}: {rate(speed, 'records')}, {count(stats.records)} in all"
     text += f", {_summary(stats)}"
     left = sum(stats.lag.values())
-    text += f", {count(left)} left" if left else ""
+    text += f", {amount(left, stats.lag_unit or 'records')} left" if left else ""
     return f"{text} ({stats.reason})" if stats.reason else text
 
 

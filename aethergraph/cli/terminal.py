@@ -35,6 +35,7 @@ from aethergraph.errors import AetherError, InvalidArgumentError
 
 __all__ = [
     "Stages",
+    "amount",
     "command",
     "count",
     "duration",
@@ -54,6 +55,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SHOW_AFTER_SECONDS = 1.0
+#: Columns of what is no terminal.
+_ANY_WIDTH = 10_000
 _debug = False
 
 
@@ -64,13 +67,21 @@ def set_debug(value: bool) -> None:
 
 
 def stdout() -> Console:
-    """Return a console on the current standard output; wide enough for tables when piped."""
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
+    """Return a console on the current standard output, as wide as any line where it is no terminal.
+
+    What reads it then, a file or another command, has no width.
+    """
+    width = None if sys.stdout.isatty() else _ANY_WIDTH
+    return Console(file=sys.stdout, highlight=False, width=width)
 
 
-def stderr() -> Console:
-    """Return a console on the current standard error."""
-    return Console(file=sys.stderr, highlight=False, soft_wrap=True)
+def stderr(*, soft_wrap: bool = True) -> Console:
+    """Return a console on the current standard error.
+
+    Args:
+        soft_wrap: leave long lines to the terminal. What is drawn again in its place is cut then.
+    """
+    return Console(file=sys.stderr, highlight=False, soft_wrap=soft_wrap)
 
 
 def note(text: str) -> None:
@@ -170,6 +181,13 @@ def count(value: float) -> str:
         if value < 1000 * scale:
             return f"{value / scale:.1f} {unit}"
     return f"{value / 1e9:.1f} G"
+
+
+def amount(value: float, unit: str) -> str:
+    """Format a number of records, or of another unit that is named, as in ``8.2 MiB``."""
+    if unit == "bytes":
+        return size(value)
+    return count(value) if unit == "records" else f"{count(value)} {unit}"
 
 
 def rate(value: float, unit: str) -> str:

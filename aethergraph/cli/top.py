@@ -87,7 +87,8 @@ def _still(look: Callable[[], Snapshots]) -> Snapshots:
 def _screen(now: Snapshots, before: Snapshots) -> RenderableType:
     parts: list[RenderableType] = []
     for name, snapshot in now.items():
-        parts.append(Text(printable(f"{name}  {snapshot['command']}"), style="bold"))
+        title = printable(f"{name}  {snapshot['command']}")
+        parts.append(Text(title, style="bold", no_wrap=True, overflow="ellipsis"))
         for section in sections(snapshot, before.get(name)):
             table = Table(box=None, pad_edge=False, title=section.title, title_justify="left")
             for place, head in enumerate(section.heads):

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aethergraph.cli.terminal import count, duration, size
+import numpy as np
+
+from aethergraph._checks.times import is_unit
+from aethergraph.cli.terminal import amount, count, duration, size
 
 __all__ = ["Section", "sections"]
 
@@ -108,17 +111,19 @@ def _ingest(all_of: _Between) -> Section:
             if one["name"] == name
             and all_of.value(f"{part}_state", tuple(sorted(one.items()))) == 1
         ]  # fmt: skip
-        lag = [
+        lag = sum(
             all_of.value(f"{part}_lag_records", key) or 0
             for key in all_of.names(f"{part}_lag_records") if dict(key)["name"] == name
-        ]  # fmt: skip
+        )  # fmt: skip
+        info = [dict(key) for key in all_of.names(f"{part}_info")]
+        units = next((one for one in info if one["name"] == name), {})
         rows.append((
             name, "".join(state), _rate(all_of.rate(f"{part}_records_total", labels)),
             _rate(all_of.rate(f"{part}_edges_inserted_total", labels)),
-            _count(sum(lag)) if lag else _UNKNOWN,
+            amount(lag, units["lag_unit"]) if units.get("lag_unit") else _UNKNOWN,
             _count(all_of.value(f"{part}_bad_records_total", labels)),
             _count(all_of.value(f"{part}_late_records_total", labels)),
-            _UNKNOWN if watermark is None else f"{watermark:.0f}",
+            _UNKNOWN if watermark is None else _time(watermark, units.get("time_unit", "")),
         ))  # fmt: skip
     heads = ("ingestor", "state", "records/s", "edges/s", "lag", "bad", "late", "watermark")
     return Section("streams", heads, rows)
@@ -230,6 +235,14 @@ def _rate(value: float | None) -> str:
 
 def _count(value: float | None) -> str:
     return _UNKNOWN if value is None else count(value)
+
+
+def _time(value: float, unit: str) -> str:
+    """Return a count of a unit since 1970 as a date; the number, where it is none."""
+    try:
+        return str(np.datetime64(int(value), unit)) if is_unit(unit) else f"{value:.0f}"
+    except (OverflowError, ValueError):
+        return f"{value:.0f}"
 
 
 def _share(value: float | None) -> str:

@@ -408,8 +408,11 @@ class LiveStore(LiveState):
             UnsupportedError: they have none.
         """
         if node_type not in self.keys:
+            is_typed = list(self.node_rows) != ["node"]
+            wanted = {node_type: "str"} if is_typed else "str"
             raise UnsupportedError(
-                f"nodes of type {node_type!r} have no keys: make the graph by open(path, ids='str')"
+                f"nodes of type {node_type!r} have no keys: a graph has them from its beginning, "
+                f"make another one by open(path, ids={wanted!r})"
             )
         return self.keys[node_type]
 

@@ -58,6 +58,7 @@ _LABELS = {
     "aethergraph_rows_info": ("tier", "direct"),
     "aethergraph_packed_info": ("tier", "direct"),
     "aethergraph_paging_info": ("tier", "direct"),
+    "aethergraph_ingest_info": ("time_unit", "lag_unit"),
     "aethergraph_ingest_state": ("state",),
     "aethergraph_ingest_lag_records": ("partition",),
     "aethergraph_stage_calls_total": ("stage", "of"),
@@ -181,9 +182,10 @@ METRICS: tuple[Metric, ...] = (
         ("late", "late_records_total", "records", "Records older than the watermark."),
         ("commits", "commits_total", "commits", "Commits."),
         ("commit_seconds", "commit_seconds_total", "seconds", "Time that commits took."),
-        ("lag", "lag_records", "records", "Records of a partition that are not read yet."),
-        ("watermark", "watermark", "time", "Watermark, in the graph's unit of time."),
-        ("largest", "largest_time", "time", "Largest time of a record, in the graph's unit."),
+        ("lag", "lag_records", "records", "Records (or lag_unit) of a partition still to read."),
+        ("watermark", "watermark", "time", "Watermark, in time_unit since 1970."),
+        ("largest", "largest_time", "time", "Largest time of a record, in time_unit since 1970."),
+        ("info", "info", "1", "Units of time and lag; always 1."),
     ),
 )  # fmt: skip
 """All metrics of the package, by part."""
@@ -194,7 +196,7 @@ METRICS: tuple[Metric, ...] = (
 LEFT_OUT: dict[str, frozenset[str]] = {
     "RowStats": frozenset(("tier", "direct")),
     "PackedStats": frozenset(("tier", "direct")),
-    "IngestStats": frozenset(("reason",)),
+    "IngestStats": frozenset(("reason", "lag_unit", "time_unit")),
     "paging": frozenset(
         ("tier", "direct", "reads", "read_bytes", "read_sizes", "wait_seconds")
     ),

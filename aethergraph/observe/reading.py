@@ -104,7 +104,7 @@ def _values(metric: Metric, get: Any) -> Iterator[tuple[dict[str, str], Any]]:
     """Yield the values of a metric, with their labels beside the name."""
     field = metric.field
     if field == "info":
-        yield {key: str(get(key)).lower() for key in metric.labels}, 1
+        yield {key: _label(get(key)) for key in metric.labels}, 1
     elif field == "state":
         now = get(field)
         yield from (({"state": state}, int(state == now)) for state in STATES)
@@ -115,6 +115,12 @@ def _values(metric: Metric, get: Any) -> Iterator[tuple[dict[str, str], Any]]:
             yield {"size": str(_FIRST_SIZE << number)}, pair[int(field[-1])]
     else:
         yield {}, get(field)
+
+
+def _label(value: Any) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def wait_seconds(thing: Any) -> float | None:

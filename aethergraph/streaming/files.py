@@ -98,6 +98,7 @@ class FileSource(SchemaSource):
         self._growing = not self._is_folder if growing is None else as_flag(growing, "growing")
         #: A number between two records is not one, so that there is no commit at any number.
         self.counts_bytes = schema.format != "arrow"
+        self.lag_unit = "bytes" if self.counts_bytes else "files"
         if not is_name(pattern):
             raise InvalidArgumentError(
                 f"pattern = {shown(pattern)} is no pattern of names, such as '*.parquet'"
@@ -148,7 +149,7 @@ class FileSource(SchemaSource):
         self._paused = frozenset(partitions)
 
     def lag(self) -> dict[int, int]:
-        """Return the bytes, or rows, of each file that were not read yet."""
+        """Return the bytes of each file that were not read yet; 1 for one of Parquet or Arrow."""
         return {p: left for p, file in self._files.items() if (left := file.lag())}
 
     def ended(self) -> set[int]:

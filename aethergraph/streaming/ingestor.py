@@ -147,6 +147,9 @@ class Ingestor(Loop):
         self._bound = TimeBound(
             as_latest(max_time, unit), as_ahead(max_ahead, unit, has_cut=cut is not None), unit
         )
+        self._stats.time_unit = unit
+        if hasattr(source, "lag"):
+            self._stats.lag_unit = getattr(source, "lag_unit", "records")
         self._check_cut(source, max_skew)
         check = getattr(source, "check", None)
         if check is not None:

@@ -25,9 +25,12 @@ class IngestStats:
         late: records that were older than the watermark.
         commits: commits.
         commit_seconds: seconds that commits took.
-        lag: records that were not read yet, by partition, for sources that tell.
+        lag: what was not read yet, by partition, for sources that tell.
+        lag_unit: what that counts: ``"records"``, of files ``"bytes"`` or ``"files"``; None: the
+            source does not tell.
         watermark: time that no record is expected to be older than.
         largest: largest time of a record.
+        time_unit: unit of both since 1970, such as ``"us"``; None: they are plain numbers.
     """
 
     state: str = "new"
@@ -42,5 +45,7 @@ class IngestStats:
     commits: int = 0
     commit_seconds: float = 0.0
     lag: dict[int, int] = field(default_factory=dict)
+    lag_unit: str | None = None
     watermark: int | None = None
     largest: int | None = None
+    time_unit: str | None = None

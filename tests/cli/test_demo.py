@@ -258,6 +258,25 @@ def test_a_plot_of_one_epoch_has_whole_epochs_on_its_axis(
     assert left.get_xlim() == (0.5, 1.5) and shown == [1.0]
 
 
+def test_the_plot_tells_memory_of_the_data_from_that_of_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    made = dataset.Dataset("g", "x", "y", 10, 20, 4, 2, 160)
+    epochs = [runs.Epoch(1.0, 0.5, 10, 2.0, 1.0)]
+    some = [
+        runs.RunResult(mode, epochs=epochs, base_bytes=1 << 30, anon_bytes=size << 28)
+        for mode, size in (("stock", 5), ("pyg", 8))
+    ]
+    figures: list[Any] = []
+    monkeypatch.setattr(plt, "close", figures.append)
+    assert report.save_plot(tmp_path / "demo.png", made, some) is None
+    right = figures[0].axes[2]
+    found = [(bar.get_y(), bar.get_height()) for bar in right.patches]
+    assert found == [(0, 1), (0, 1), (1, 0.25), (1, 1)]  # GiB
+    assert [text.get_text() for text in right.texts] == ["+ 0.25", "+ 1.00"]
+
+
 @pytest.mark.any_python
 @needs_pyg
 def test_a_budget_goes_with_storage_that_keeps_one(tmp_path: Path) -> None:

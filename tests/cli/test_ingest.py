@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -139,6 +142,35 @@ def test_a_second_signal_ends_what_the_first_one_waits_for() -> None:
     with pytest.raises(KeyboardInterrupt):
         _watch(Hanging())  # type: ignore[arg-type]
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_narrow_terminal_has_the_whole_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    class Reading:
+        shown = 0
+
+        def start(self) -> None:
+            pass
+
+        def stats(self) -> IngestStats:
+            self.shown += 1
+            state = "running" if self.shown < 4 else "ended"
+            return IngestStats(state, lag={0: 5 << 20, 1: 3 << 20}, lag_unit="bytes", late=12)
+
+        def stop(self) -> None:
+            pass
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("aethergraph.cli.ingest._LOOK", 0.01)
+    for name, value in {"COLUMNS": "40", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    _watch(Reading())  # type: ignore[arg-type]
+    written = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", terminal.getvalue())
+    assert ", 8.0 MiB left" in " ".join(written.split()), written
 
 
 def test_a_stop_before_the_end_is_no_success(

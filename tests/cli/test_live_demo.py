@@ -156,7 +156,11 @@ def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main._screen(LiveOptions(tmp_path), full).row_count == 5
     full.rounds.append(report.Round(2.0, 0.75, 0.5, 1.0, 9.0, 20))
     assert main._screen(LiveOptions(tmp_path), full).row_count == 6
+    figures: list[Any] = []
+    monkeypatch.setattr(pytest.importorskip("matplotlib.pyplot"), "close", figures.append)
     assert report.save_plot(tmp_path / "full.png", full) is None
+    lines = {line.get_label(): line for line in figures[0].axes[0].get_lines()}
+    assert list(lines["it stopped here"].get_xdata()) == [1.0, 1.0]
     assert (tmp_path / "full.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "aethergraph[plot]" in str(report.save_plot(tmp_path / "no.png", full))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.commands import MAIN, ae, said
 from support.serving import address_in, served
 from support.threads import comes
@@ -54,6 +55,28 @@ def test_names_are_no_commands_of_a_terminal() -> None:
     observe.watch(rows, "a\x1b[2J[bold]b")
     text = said("top", "--once", "--interval", 0.1)
     assert "\x1b" not in text and "a\N{REPLACEMENT CHARACTER}[2J[bold]b" in text
+
+
+@pytest.mark.parametrize("columns", [None, 30])
+def test_what_is_no_terminal_gets_whole_lines(
+    columns: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal gets lines that it has room for, one for each process and thing."""
+    observe.enable()
+    rows, name = CachedRows(np.ones((10, 4), np.float32), "1M"), "rows " * 30
+    observe.watch(rows, name.strip())
+    monkeypatch.setattr(sys, "argv", ["train.py", "--option " * 15])
+    if columns is not None:
+        monkeypatch.setattr(
+            "aethergraph.cli.top.stdout", lambda: Console(file=sys.stdout, width=columns)
+        )
+    lines = ae("top", "--once", "--interval", 0.1).stdout.splitlines()
+    (command,) = (line for line in lines if "train.py" in line or ("…" in line and "py" in line))
+    (row,) = (line for line in lines if line.startswith("rows rows"))
+    if columns is None:
+        assert command.count("--option") == 15 and name.strip() in row
+    else:
+        assert len(command) <= columns and len(row) <= columns and "…" in command and "…" in row
 
 
 def snapshot(at: float, **values: float) -> dict[str, Any]:
@@ -113,6 +136,38 @@ def test_servers_and_their_clients() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("unit", "watermark", "shown"),
+    [
+        ("us", 1_718_000_000_123_456, "2024-06-10T06:13:20.123456"),
+        ("D", 19_884, "2024-06-10"),
+        ("", 1718, "1718"),
+        ("eons", 1718, "1718"),  # of a page of somebody else
+        ("s", 1e30, "1000000000000000019884624838656"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("lag_unit", "lag", "left"),
+    [("records", {"0": 5, "1": 7}, "12"), ("bytes", {"0": 2048}, "2.0 KiB"), ("bytes", {}, "0 B"),
+     ("files", {"0": 1, "1": 1}, "2 files"), ("", {}, "-")],
+)  # fmt: skip
+def test_watermarks_are_dates_and_lag_has_its_unit(
+    unit: str, watermark: float, shown: str, lag_unit: str, lag: dict[str, float], left: str
+) -> None:
+    now = snapshot(0, ingest_records_total=3, ingest_watermark=watermark)
+    labels = {"name": "x", "time_unit": unit, "lag_unit": lag_unit}
+    now["metrics"]["aethergraph_ingest_info"] = {"samples": [{"labels": labels, "value": 1}]}
+    now["metrics"]["aethergraph_ingest_lag_records"] = {
+        "samples": [
+            {"labels": {"name": "x", "partition": number}, "value": value}
+            for number, value in lag.items()
+        ]
+    }
+    (streams,) = sections(now)
+    found = dict(zip(streams.heads, streams.rows[0], strict=True))
+    assert (found["lag"], found["watermark"]) == (left, shown)
+
+
 def test_every_section(tmp_path: Path) -> None:
     observe.enable()
     rng = np.random.default_rng(0)
@@ -155,6 +210,8 @@ def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                     records = found["samples"][0]["value"] if found["samples"] else None
             text = said("top", ingest.pid, "--once", "--interval", 0.1)
             assert "running" in text and "edges.jsonl" in text
+            (info,) = observe.ask(ingest.pid)["metrics"]["aethergraph_ingest_info"]["samples"]
+            assert info["labels"]["lag_unit"] == "bytes" and info["labels"]["time_unit"] == ""
             assert "g.aegd" in text and "live graphs" in text
         finally:
             ingest.send_signal(signal.SIGINT)

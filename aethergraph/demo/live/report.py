@@ -134,6 +134,9 @@ def save_plot(path: Path, report: LiveReport) -> str | None:
     copies = [(r.seconds, 100 * r.frozen) for r in report.rounds if r.frozen is not None]
     if copies:
         top.plot(*zip(*copies, strict=True), label="a copy that stopped", color="C3")
+        # It was made at the end of the last round without it.
+        stopped = max((r.seconds for r in report.rounds if r.frozen is None), default=0.0)
+        top.axvline(stopped, color="C3", linestyle="--", label="it stopped here")
     top.set(
         ylabel="%",
         ylim=(0, 100),
