@@ -78,9 +78,10 @@ def _writer(path: str) -> int:
     from aethergraph.dynamic.directory import LiveDirectory
 
     if not os.path.isdir(path):
+        problem = "is a file, no directory" if os.path.exists(path) else "no such directory"
         raise MissingFileError(
-            f"{path}: no such directory; give the number of a process, the directory of a live "
-            "graph, or an address that begins with http://"
+            f"{path}: {problem}; give the number of a process, the directory of a live graph, or "
+            "an address that begins with http://"
         )
     pid = LiveDirectory(path).writer()
     if pid is None or pid < 1:

@@ -92,7 +92,7 @@ class FileSource(SchemaSource):
                 "files of Avro are not read: write Parquet, or take the records from Kafka"
             )
         self.schema = schema
-        self.name = as_text(name, "name") or self.path.resolve().name
+        self.name = as_text(name, "name") or os.path.basename(os.path.realpath(path))
         self._follow = as_flag(follow, "follow")
         self._is_folder = self.path.is_dir()
         self._growing = not self._is_folder if growing is None else as_flag(growing, "growing")
@@ -118,6 +118,9 @@ class FileSource(SchemaSource):
         """Begin to read at these places."""
         if not self.path.exists():
             raise SourceError(2, f"{self.path}: there is no such file or folder", str(self.path))
+        if not self.path.is_dir() and not self.path.is_file():
+            text = "is a pipe or a device, whose records cannot be read again: write them to a file"
+            raise SourceError(22, f"{self.path}: {text}", str(self.path))
         self._offsets, self._paused, self._opened = dict(offsets), frozenset(), True
         self._files, self._by_name = {}, {}
         self._scan()

@@ -15,8 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.options import as_choice, as_flag, as_list, is_name, shown
+from aethergraph._checks.regular import open_regular
 from aethergraph._checks.times import check_unit
-from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, UnsupportedError
+from aethergraph.errors import (
+    FormatError,
+    InvalidArgumentError,
+    MissingFileError,
+    StorageError,
+    UnsupportedError,
+)
 from aethergraph.ids.columns import read_key_types
 from aethergraph.streaming.avro import AvroDecoder
 from aethergraph.streaming.decode import (
@@ -186,15 +193,19 @@ class Schema:
             amount = "amount"
 
         Raises:
-            MissingFileError: there is no such file.
-            FormatError: it cannot be read.
+            MissingFileError, StorageError: there is no such file, or it cannot be opened.
+            FormatError: it is no TOML or JSON.
             InvalidArgumentError: it has an option that does not exist.
         """
         place = Path(path)
         try:
-            content = place.read_bytes()
+            with open_regular(place) as file:
+                content = file.read()
         except FileNotFoundError:
             raise MissingFileError(2, f"{place}: there is no such schema", str(place)) from None
+        except OSError as error:
+            text = f"{place}: the schema cannot be read: {error.strerror}"
+            raise StorageError(error.errno, text, str(place)) from None
         try:
             if place.suffix == ".json":
                 options = json.loads(content)

@@ -540,6 +540,31 @@ def test_numbers_for_people() -> None:
 # ---- as a process ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("info", "pipe"), "pipe: is a pipe or a device, not a file"),
+        (("stats", "pipe"), "cannot open 'pipe': it is a pipe, not a regular file"),
+        (("verify", "pipe"), "pipe: is a pipe or a device, not a file"),
+        (("top", "pipe"), "pipe: is a file, no directory; give the number of a process"),
+        (("tables", "pipe", "-o", "out"), "pipe: is a pipe or a device, not a file"),
+        (("replay", "pipe", "out"), "cannot read pipe: is a pipe or a device, not a file"),
+        (("ingest", "g", "pipe", "-n", 5, "--schema", "s.toml"), "pipe: is a pipe or a device"),
+        (("ingest", "g", "loop", "-n", 5, "--schema", "s.toml"), "loop: there is no such file"),
+        (("ingest", "g", "s.toml", "-n", 5, "--schema", "pipe"), "pipe: the schema cannot be"),
+        (("ingest", "g", "s.toml", "-n", 5, "--schema", "."), ".: the schema cannot be read: Is a"),
+    ],
+)
+def test_pipes_and_links_to_themselves_are_no_files(
+    args: tuple[object, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.symlink("loop", "loop")
+    Path("s.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
+    assert message in said(*args, code=1)
+
+
 def test_the_module_is_the_command(graph_file: Path) -> None:
     command = [sys.executable, "-m", "aethergraph", "info", graph_file.name]
     done = subprocess.run(command, cwd=graph_file.parent, capture_output=True, text=True)

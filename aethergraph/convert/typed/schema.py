@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast, get_args
 
 from aethergraph._checks.options import as_choice, as_flag, is_name, shown
+from aethergraph._checks.regular import open_regular
 from aethergraph._checks.times import check_unit
 from aethergraph.columns.layout import KINDS, Kind
 from aethergraph.convert.arguments import as_file, as_optional_file
@@ -421,7 +422,7 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
     """
     name = as_file(path)
     try:
-        with open(name, "rb") as file:
+        with open_regular(name) as file:
             data = file.read()
     except FileNotFoundError as error:
         raise MissingFileError(error.errno, f"{name}: no such file", name) from None

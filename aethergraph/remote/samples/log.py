@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
+from aethergraph._checks.regular import open_regular
 from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.errors import FormatError, MissingFileError, StorageError, UnsupportedError
 from aethergraph.remote.samples.form import Form
@@ -299,7 +300,7 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
     head: _Head | None = None
     wrong: FormatError | None = None
     try:
-        with open(name, "rb") as file:
+        with open_regular(name) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     break
