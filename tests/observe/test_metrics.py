@@ -78,6 +78,8 @@ def statistics(draw: st.DrawFn) -> tuple[str, Any]:
         "tier": texts, "direct": st.booleans(), "state": st.sampled_from(STATES),
         "reason": st.none() | st.text(), "lag": st.dictionaries(st.integers(0, 99), numbers),
         "oldest_pid": st.none() | numbers, "watermark": st.none() | st.integers(-(2**62), 2**62),
+        "lag_unit": st.sampled_from([None, "records", "bytes"]),
+        "time_unit": st.sampled_from([None, "m", "M"]),  # minutes and months
         "sizes": st.just(tuple((n, n * 4096) for n in range(9))),
     }  # fmt: skip
     kind = CLASSES[source]
@@ -92,7 +94,10 @@ def test_samples_are_the_statistics(case: tuple[str, Any]) -> None:
     assert len(found) == len(samples) and all(s.labels["name"] == "thing" for s in samples)
     expected: dict[Any, float] = {}
     for metric in by_source(source):
-        if metric.field == "info":
+        if metric.field == "info" and source == "IngestStats":
+            units = ("time_unit", stats.time_unit or ""), ("lag_unit", stats.lag_unit or "")
+            expected[metric.name, units] = 1
+        elif metric.field == "info":
             labels = (("tier", stats.tier), ("direct", "true" if stats.direct else "false"))
             expected[metric.name, labels] = 1
         elif metric.field == "state":
