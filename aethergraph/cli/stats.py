@@ -52,6 +52,7 @@ def stats_command(
     if row_bytes is not None and not locality:
         raise InvalidArgumentError(f"--row-bytes {row_bytes} is for --locality: give that, too")
     if plot is not None:
+        _check_plot(plot)
         _require_matplotlib()
     with Stages() as stages, as_file(path, stages) as file, Graph.load(file) as graph:
         facts = _scan(graph, stages("Reading edges", "edges"))
@@ -268,6 +269,12 @@ def _bar(share: float, width: int = 40) -> str:
     eighths = max(round(share * width * 8), 1 if share > 0 else 0)
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def _check_plot(path: Path) -> None:
+    """Refuse names that no format goes with, to which matplotlib adds one, and what is no file."""
+    if not path.suffix or (path.exists() and not path.is_file()):
+        raise InvalidArgumentError(f"--plot {path} is no file of a plot: degrees.png would be one")
 
 
 def _require_matplotlib() -> None:

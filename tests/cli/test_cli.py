@@ -21,6 +21,8 @@ from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, H
 from aethergraph.cli import terminal
 from aethergraph.cli.stats import degree_summary
 from aethergraph.convert.external.builder import BoundedBuild
+from aethergraph.errors import StorageError
+from aethergraph.remote.samples.plan import SamplePlan
 from aethergraph.testing.graphs import CommunityGraph
 
 
@@ -371,6 +373,10 @@ def test_plot(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "plot: " in result.stdout
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert "p.xyz" in fails("stats", graph_file, "--plot", tmp_path / "p.xyz")
+    for path in (tmp_path, tmp_path / "p"):
+        assert f"--plot {path} is no file of a plot" in said(
+            "stats", graph_file, "--plot", path, code=2
+        )
     assert "No such file" in fails("stats", graph_file, "--plot", tmp_path / "none" / "p.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "pip install 'aethergraph[plot]'" in fails("stats", graph_file, "--plot", "p.png")
@@ -563,6 +569,8 @@ def test_pipes_and_links_to_themselves_are_no_files(
     os.symlink("loop", "loop")
     Path("s.toml").write_text('format = "json"\nsrc = "u"\ndst = "v"\n')
     assert message in said(*args, code=1)
+    with pytest.raises(StorageError, match="cannot read pipe: is a pipe"):
+        SamplePlan.read("pipe")
 
 
 def test_the_module_is_the_command(graph_file: Path) -> None:

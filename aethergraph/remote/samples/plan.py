@@ -12,6 +12,7 @@ from typing import Any
 from aethergraph import _native as native
 from aethergraph._checks.optional import load_toml
 from aethergraph._checks.options import as_list, is_name, shown
+from aethergraph._checks.regular import open_regular
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
 from aethergraph.graph import EdgeType, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
@@ -90,7 +91,8 @@ class SamplePlan:
         """
         name = native.encode_path(path)[0]
         try:
-            text = Path(name).read_text(encoding="utf-8")
+            with open_regular(name) as file:
+                text = file.read().decode()
         except FileNotFoundError as error:
             raise MissingFileError(error.errno, f"{name} does not exist", name) from None
         except OSError as error:
