@@ -240,9 +240,11 @@ def _count(value: float | None) -> str:
 def _time(value: float, unit: str) -> str:
     """Return a count of a unit since 1970 as a date; the number, where it is none."""
     try:
-        return str(np.datetime64(int(value), unit)) if is_unit(unit) else f"{value:.0f}"
-    except (OverflowError, ValueError):
-        return f"{value:.0f}"
+        if is_unit(unit):
+            return str(np.array([int(value)], np.int64).view(f"datetime64[{unit}]")[0])
+    except (OverflowError, ValueError):  # no time of a graph: a page of somebody else's may say so
+        pass
+    return f"{value:.0f}"
 
 
 def _share(value: float | None) -> str:
