@@ -477,6 +477,15 @@ class Adjacency(ABC):
         return None
 
     @property
+    def renumbers_edges(self) -> bool:
+        """True if edge ids are places in lists that an input was sorted into.
+
+        Who names edges by id then has to say whether that is the place or the row of the input.
+        Default: False, ids are those that the edges were given.
+        """
+        return False
+
+    @property
     def sorted_by(self) -> set[tuple[str, str]]:
         """Lists that are known to be sorted by time, and by which; samplers add to it.
 

@@ -29,6 +29,12 @@ class LiveGraph:
     is_live = True
 
     @property
+    def renumbers_edges(self) -> bool:
+        """True over a file whose edges keep its ids; else edges have their number of insertion."""
+        base = self._store.base
+        return base is not None and base.own_ids
+
+    @property
     def store(self) -> LiveStore:
         """Edges and rows of all types.
 

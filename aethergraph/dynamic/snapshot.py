@@ -131,6 +131,12 @@ class OneCommit:
     _watermark: int | None
 
     @property
+    def renumbers_edges(self) -> bool:
+        """True over a file whose edges keep its ids; else edges have their number of insertion."""
+        base = self._store.base
+        return base is not None and base.own_ids
+
+    @property
     def commit(self) -> int:
         """Number of the commit that this is."""
         return self._commit

@@ -134,6 +134,11 @@ class ForeignGraph(StoredGraph):
         self._storage = type(source).__name__
         self._paging = None
 
+    @property
+    def renumbers_edges(self) -> bool:
+        """True if the source says that edge ids are places in lists that were sorted."""
+        return bool(getattr(self._source, "renumbers_edges", False))
+
     def close(self) -> None:
         """Drop the graph's references; using the graph afterwards raises ClosedError."""
         self._parts = self._source = None

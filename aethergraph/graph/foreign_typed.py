@@ -119,6 +119,11 @@ class ForeignHeteroGraph(HeteroGraph):
         return self
 
     @property
+    def renumbers_edges(self) -> bool:
+        """True if the source says that edge ids are places in lists that were sorted."""
+        return bool(getattr(self.source, "renumbers_edges", False))
+
+    @property
     def source(self) -> TypedTopologySource:
         """Object that the graph was made of."""
         self._check_open()

@@ -189,6 +189,11 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
 
         return to_scipy(self, format, weight=weight)
 
+    @property
+    def renumbers_edges(self) -> bool:
+        """True: edge ids are places in lists that an input was sorted into."""
+        return True
+
     # ---- files ---------------------------------------------------------------------------
 
     @classmethod

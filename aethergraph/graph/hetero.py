@@ -446,6 +446,11 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     is_live: bool = False
 
     @property
+    def renumbers_edges(self) -> bool:
+        """True if edge ids are places in lists that an input was sorted into."""
+        return True
+
+    @property
     def keeps_values(self) -> bool:
         """True if weights and times lie with the lists, and are no rows that could be given anew.
 

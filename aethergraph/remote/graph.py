@@ -258,6 +258,9 @@ def _ask(tables: _Tables, begin: _Range) -> Answer:
 class _RemoteLists:
     """Lists of a server's graph, as a :class:`aethergraph.protocols.TopologySource`."""
 
+    #: The order of the input, if the file has it, stays at the server.
+    renumbers_edges = True
+
     def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
         self._url, self._layout = url, layout
         found = _open_tables(url, layout) if tables is None else tables
@@ -284,6 +287,9 @@ class _RemoteLists:
 
 class _RemoteTypes:
     """Lists of a server's typed graph, as a ``TypedTopologySource``."""
+
+    #: The order of the input, if the file has it, stays at the server.
+    renumbers_edges = True
 
     def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
         self._url, self.layout = url, layout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -33,6 +33,14 @@ NODE = "_N"
 EDGE = ("_N", "_E", "_N")
 
 
+#: What there is to say where edges are named by ids that may mean two things.
+_WHICH_EDGES = (
+    "which edges are these? This graph does not know the order of its input, and its own edge ids "
+    "are places in its sorted lists. Say edge_ids='graph' if you mean those. Rows of the input are "
+    "edge_ids='input', of a graph made with its order (convert --keep-order, or keep_order=True), "
+    "that is neither live nor served"
+)
+
 #: Positions of the rows of the input, by edge type; computed on first use, once per graph.
 _inverses: weakref.WeakKeyDictionary[Any, dict[EdgeType, NDArray[Any]]] = (
     weakref.WeakKeyDictionary()
@@ -49,6 +57,7 @@ class EdgeNumbers:
         count: returns the number that the graph's own edge ids are below.
         by_input: rows of the edge list that the graph was built from, as DGL numbers edges,
             instead of the graph's own ids, which are positions in its lists.
+        is_clear: it is clear which of both users mean.
     """
 
     def __init__(
@@ -58,11 +67,13 @@ class EdgeNumbers:
         edges: Adjacency,
         count: Callable[[], int],
         by_input: bool,
+        is_clear: bool,
     ) -> None:
         self._order = edges.edge_order if by_input else None
         self._end = count
         self._graph = graph
         self._kind = kind
+        self._is_clear = is_clear
 
     @property
     def end(self) -> int:
@@ -79,6 +90,11 @@ class EdgeNumbers:
         if self._order is None:
             return ids
         return self._order[ids].astype(np.int64)
+
+    def check_clear(self, name: str) -> None:
+        """Raise InvalidArgumentError unless it is clear what users' own edge ids mean."""
+        if not self._is_clear:
+            raise InvalidArgumentError(f"{name}: {_WHICH_EDGES}")
 
     def own_known(self, shown: Ids, name: str) -> Ids:
         """Convert users' ids to the graph's, leaving out any beyond the last edge."""
@@ -148,8 +164,9 @@ class Schema:
         by_input = kept if edge_ids is None else edge_ids == "input"
         #: True if edge ids are rows of the input.
         self.are_input = by_input
+        is_clear = kept or edge_ids is not None or not graph.renumbers_edges
         self.numbers = {
-            kind: EdgeNumbers(graph, kind, self.edges(kind), self._end_of(kind), by_input)
+            kind: EdgeNumbers(graph, kind, self.edges(kind), self._end_of(kind), by_input, is_clear)
             for kind in self.own_etypes
         }
 
@@ -248,15 +265,15 @@ class Schema:
         return found
 
     def edge_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids]:
-        """Convert users' edge ids to the graph's own, by edge type."""
-        given = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
-        found = {}
-        for etype, ids in given.items():
-            kind = self.etype(etype)
-            label = name if self.is_homogeneous else f"{name}[{kind!r}]"
-            shown = _as_ids(ids, label, self.num_edges, kind)
-            found[kind] = self.numbers[kind].own(shown, label)
-        return found
+        """Convert users' edge ids to the graph's own, by edge type.
+
+        Raises:
+            InvalidArgumentError: nobody can tell which edges are meant; says what to do.
+        """
+        return {
+            kind: self.numbers[kind].own(ids, label)
+            for kind, label, ids in self._given_edges(edges, name)
+        }
 
     def excluded_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids] | None:
         """Return the graph's own ids of edges that are not to be drawn; None if none are given.
@@ -264,18 +281,26 @@ class Schema:
         Ids beyond the last edge are ignored, as in DGL: there is nothing to leave out.
 
         Raises:
-            InvalidArgumentError, OutOfRangeError: ids of another dtype or shape, or negative ones.
+            InvalidArgumentError, OutOfRangeError: ids of another dtype or shape, or negative ones;
+                or nobody can tell which edges are meant.
         """
         if edges is None:
             return None
+        return {
+            kind: self.numbers[kind].own_known(ids, label)
+            for kind, label, ids in self._given_edges(edges, name)
+        }
+
+    def _given_edges(self, edges: Any, name: str) -> Iterator[tuple[EdgeType, str, Ids]]:
+        """Yield edge type, name in messages and users' ids of what is given."""
         given = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
-        found = {}
         for etype, ids in given.items():
             kind = self.etype(etype)
             label = name if self.is_homogeneous else f"{name}[{kind!r}]"
             shown = _as_ids(ids, label, self.num_edges, kind)
-            found[kind] = self.numbers[kind].own_known(shown, label)
-        return found
+            if len(shown):
+                self.numbers[kind].check_clear(label)
+            yield kind, label, shown
 
     def _only_ntype(self, nodes: Any, name: str) -> str:
         if len(self.ntypes) == 1:

@@ -104,7 +104,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "edges.csv").write_text("src,dst\n" + lines + "\n")
     np.save(folder / "features.npy", features)
     np.save(folder / "labels.npy", labels)
-    Graph.from_edges(num_nodes, src, dst).save(folder / "graph.aeg")
+    graph = Graph.from_edges(num_nodes, src, dst, keep_order=True)  # as the README's command does
+    graph.save(folder / "graph.aeg")
     FeatureStore.from_array(features).save(folder / "features.bin")
     return folder
 
@@ -187,23 +188,6 @@ def run_blocks(page: Path, found: list[Block], commands: WarmPython | None = Non
             run_console(block, name, commands)
         elif block.file is not None:
             Path(block.file).write_text(block.text)
-
-
-def test_the_page_of_dgl_over_a_graph_that_kept_its_order(
-    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("dgl", reason="no DGL here: ./scripts/test.sh dgl")
-    from aethergraph import Graph
-
-    folder = tmp_path / "work"
-    shutil.copytree(prepared, folder)
-    src, dst = np.loadtxt(folder / "edges.csv", np.int64, delimiter=",", skiprows=1).T
-    graph = Graph.from_edges(2000, src, dst, keep_order=True)
-    assert graph.edge_order is not None and (np.diff(graph.edge_order.astype(np.int64)) < 0).any()
-    graph.save(folder / "graph.aeg")
-    monkeypatch.chdir(folder)
-    page = ROOT / "docs" / "dgl.md"
-    run_blocks(page, [b for b in blocks(page) if b.skip is None and b.kind == "python"])
 
 
 def test_the_commands_of_the_readme_make_what_its_snippets_load(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dgl
@@ -10,14 +14,21 @@ import pytest
 import torch
 from dgl.dataloading import DataLoader, negative_sampler
 from support.dgl import FOLLOWS, REV_VOTES, VOTES, make_typed
+from support.foreign_graphs import InArrays
+from support.live import live_with_rows, snapshot_with_rows
 
-from aethergraph import Graph, HeteroGraph, errors
+from aethergraph import DynamicGraph, Graph, HeteroGraph, as_graph, errors
 from aethergraph.dgl import (
     GraphStorage,
+    LaborSampler,
     NeighborSampler,
     PerSourceUniform,
+    ShaDowKHopSampler,
     as_edge_prediction_sampler,
 )
+from aethergraph.dgl.graphbolt import FeatureStore
+from aethergraph.remote import FeatureServer, open_graph
+from aethergraph.remote.graph_tables import graph_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:Dataloader CPU affinity")
 
@@ -83,8 +94,8 @@ def test_reverses_by_type_are_left_out() -> None:
 
 
 def test_reverses_that_are_none_are_refused() -> None:
-    """With a graph that does not know its input's order, DGL's rules would hide other edges."""
-    typed = GraphStorage(make_typed(keep_order=False))
+    """With the ids of a graph that does not know its input's order, others would be hidden."""
+    typed = GraphStorage(make_typed(keep_order=False), edge_ids="graph")
     options: Any = {"exclude": "reverse_types", "reverse_etypes": {"votes": "rev_votes"}}
     sampler = as_edge_prediction_sampler(NeighborSampler([2]), **options)
     with pytest.raises(errors.InvalidArgumentError, match=r"not the reverse of .*keep_order=True"):
@@ -98,6 +109,117 @@ def test_reverses_that_are_none_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"edge 8 of .* of edge 7") as caught:
         sampler.sample(GraphStorage(graph), torch.tensor([2, 7]))
     assert caught.value.position == 1
+
+
+def _graph_of(form: str, folder: Path, close: ExitStack) -> Any:
+    """Return a graph of 90 edges, made in the way that its form says."""
+    src, dst = np.random.default_rng(1).integers(0, 30, (2, 90))
+    if form == "live":
+        return live_with_rows(30, src, dst)
+    if form == "snapshot":
+        return snapshot_with_rows(30, src, dst)
+    options: Any = {"keep_order": "kept" in form, "edge_time": np.arange(90)}
+    if "typed" in form:
+        kind = ("user", "votes", "post")
+        graph: Any = HeteroGraph.from_edges(
+            {kind: (src, dst)}, {"user": 30, "post": 30}, keep_order=options["keep_order"]
+        )
+        graph[kind].attrs["e"] = torch.arange(90)
+        return graph
+    graph = Graph.from_edges(30, src, dst, edge_attrs={"e": np.arange(90)}, **options)
+    graph.edge_attrs["e"] = torch.arange(90)
+    if form == "of another library":
+        return as_graph(InArrays(30, src, dst))
+    if form == "live over a file":
+        graph.save(folder / "g.aeg")
+        return close.enter_context(
+            DynamicGraph.open(folder / "live", base=folder / "g.aeg", arena_mb=16)
+        )
+    if form == "served":
+        server = close.enter_context(FeatureServer(graph_tables(graph), port=0))
+        return close.enter_context(open_graph(server.address))
+    if form == "file":
+        graph.save(folder / "g.aeg")
+        return Graph.load(folder / "g.aeg")
+    return graph
+
+
+def _sample_without(storage: GraphStorage, edges: Any, sampler: Any) -> None:
+    nodes = {storage.canonical_etypes[0][2]: torch.arange(3)}
+    sampler([2]).sample(storage, nodes, exclude_eids=edges)
+
+
+def _load_edges(storage: GraphStorage, edges: Any, make: Any) -> None:
+    for _ in DataLoader(storage, edges, make(NeighborSampler([2])), batch_size=2):
+        pass
+
+
+#: What takes edge ids, called with a storage and with ids by edge type.
+USES: dict[str, Callable[[GraphStorage, Any], Any]] = {
+    "find_edges": lambda storage, edges: [storage.find_edges(edges[kind], kind) for kind in edges],
+    "edge_subgraph": lambda storage, edges: storage.edge_subgraph(edges),
+    "a mask": lambda storage, edges: storage.edge_subgraph(
+        {kind: torch.arange(storage.num_edges(kind)) == 3 for kind in edges}
+    ),
+    "sample_neighbors": lambda storage, edges: storage.sample_neighbors(
+        {storage.canonical_etypes[0][2]: torch.arange(3)}, 2, exclude_edges=edges
+    ),
+    "NeighborSampler": partial(_sample_without, sampler=NeighborSampler),
+    "ShaDowKHopSampler": partial(_sample_without, sampler=ShaDowKHopSampler),
+    "LaborSampler": partial(_sample_without, sampler=LaborSampler),
+    "seeds": partial(_load_edges, make=as_edge_prediction_sampler),
+    "seeds, DGL's": partial(_load_edges, make=dgl.dataloading.as_edge_prediction_sampler),
+    "negatives": lambda storage, edges: PerSourceUniform(2)(storage, edges),
+    "negatives, DGL's": lambda storage, edges: negative_sampler.Uniform(2)(storage, edges),
+}
+
+
+def _storage_of(graph: Any, edge_ids: Any = None) -> tuple[GraphStorage, Any]:
+    storage = GraphStorage(graph, edge_ids=edge_ids)
+    return storage, {storage.canonical_etypes[0]: torch.tensor([5, 0, 7])}
+
+
+@pytest.mark.parametrize("form", ["memory", "typed", "file", "live over a file", "served"])
+def test_edges_that_nobody_can_tell_are_refused(form: str, tmp_path: Path) -> None:
+    """Without the order of the input its third edge is not the third of the lists."""
+    with ExitStack() as close:
+        storage, edges = _storage_of(_graph_of(form, tmp_path, close))
+        ways = "which edges are these.*edge_ids='graph'.*edge_ids='input'.*--keep-order"
+        for use in USES.values():
+            with pytest.raises(errors.InvalidArgumentError, match=ways):
+                use(storage, edges)
+        features = FeatureStore(storage.graph)
+        for key in list(features.keys()):
+            rows = features.read(*key)  # ids of batches are clear
+            with pytest.raises(errors.InvalidArgumentError, match=ways):
+                features.update(*key, rows)
+        # No edges are named here.
+        storage.edge_subgraph({kind: ids[:0] for kind, ids in edges.items()})
+        storage.sample_neighbors({edges.popitem()[0][2]: torch.arange(3)}, 2)
+
+
+@pytest.mark.parametrize(
+    ("form", "edge_ids"),
+    [
+        ("memory", "graph"), ("typed", "graph"), ("file", "graph"), ("kept", None),
+        ("kept", "input"), ("kept", "graph"), ("typed, kept", None), ("live", None),
+        ("snapshot", None), ("of another library", None), ("live over a file", "graph"),
+    ],
+)  # fmt: skip
+def test_edges_that_are_clear_are_taken(form: str, edge_ids: Any, tmp_path: Path) -> None:
+    with ExitStack() as close:
+        graph = _graph_of(form, tmp_path, close)
+        storage, edges = _storage_of(graph, edge_ids)
+        for use in USES.values():
+            use(storage, edges)
+        ((kind, ids),) = edges.items()
+        src, dst = np.random.default_rng(1).integers(0, 30, (2, 90))
+        if ("kept" in form and edge_ids != "graph") or form in ("live", "snapshot"):
+            expected = src[ids], dst[ids]
+        else:
+            ends = graph[kind] if graph.is_typed else graph
+            expected = ends.edge_ends(ids.numpy())
+        np.testing.assert_array_equal(storage.find_edges(ids, kind), expected)
 
 
 @pytest.mark.parametrize("other", [(1, 2), (2, 0)])

@@ -96,7 +96,7 @@ def test_update_of_a_graphs_attributes(typed: bool, keep_order: bool) -> None:
     graph: Any = make_typed(keep_order) if typed else make_graph(keep_order=keep_order)
     if not typed:
         graph.node_attrs["half"] = torch.zeros(NUM_NODES, 2, dtype=torch.bfloat16)
-    store = FeatureStore(graph)
+    store = FeatureStore(graph, edge_ids="input" if keep_order else "graph")
     ids = torch.tensor([2, 7, 39])
     for key in list(store.keys()):
         rows = store.read(*key)
@@ -130,7 +130,7 @@ def test_what_of_a_graph_is_not_updated(tmp_path: Path) -> None:
         (FeatureStore(graph), ("node", None, "x")),
         (FeatureStore(graph), ("node", None, "copied")),
         (FeatureStore(graph), ("edge", None, "p")),
-        (FeatureStore(weighted), ("edge", None, "edge_weight")),
+        (FeatureStore(weighted, edge_ids="graph"), ("edge", None, "edge_weight")),
     ):
         with pytest.raises(errors.UnsupportedError, match="update: these rows are not written"):
             store.update(*key, store.read(*key)[:2], torch.tensor([0, 1]))

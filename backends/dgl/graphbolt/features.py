@@ -247,6 +247,15 @@ class EdgeFeature(Feature):
         super().__init__(rows)
         self._numbers = numbers
 
+    def update(self, value: Tensor, ids: Tensor | None = None) -> None:
+        """Write rows, or take ``value`` in the place of all; see :meth:`Feature.update`.
+
+        Raises:
+            InvalidArgumentError: nobody can tell which edges the rows are of; says what to do.
+        """
+        self._numbers.check_clear("update")
+        super().update(value, ids)
+
     def _all(self, column: Column) -> Tensor:
         return column.gather(self._rows_of(np.arange(self.count())))
 
