@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import torch
 
-from aethergraph._checks.options import as_list, shown
+from aethergraph._checks.options import as_flag, as_list, shown
 from aethergraph._torch.tensors import as_device
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_name_list",
     "as_names",
+    "as_truth",
     "check_cpu",
     "check_fanouts",
     "check_integer",
@@ -62,6 +63,15 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
             )
         return tuple(as_fanout(given[kind], name) for kind in schema.own_etypes)
     return (as_fanout(fanout, name),) * len(schema.own_etypes)
+
+
+def as_truth(value: Any, name: str) -> bool:
+    """Return a flag that DGL's own samplers hand on unchecked: any integer but 0 is true there.
+
+    Raises:
+        InvalidArgumentError: the value is something else, such as an array or a word.
+    """
+    return value != 0 if isinstance(value, (int, np.integer)) else as_flag(value, name)
 
 
 def check_integer(value: Any, name: str) -> int:

@@ -21,6 +21,7 @@ from aethergraph._checks.options import as_choice, as_flag, as_text, shown
 from aethergraph._torch.iteration import find_iteration
 from aethergraph._torch.keyed import Keyed
 from aethergraph.dgl._arguments import (
+    as_truth,
     check_cpu,
     check_output_device,
     check_threads,
@@ -58,7 +59,6 @@ _HINTS = {
     "all else to_dgl(graph)",
     "_node_frames": "gpu_cache= is for a DGLGraph: leave it out",
     "pin_memory_": "use_uva= is for a DGLGraph: leave it out",
-    "create_formats_": "use_uva= is for a DGLGraph: leave it out",
     "ndata": "name the data in the sampler (prefetch_node_feats), or take get_node_storage(name); "
     "for inference layer by layer write a layer's output with .graph.node_attrs['h'] = y and load "
     "it with prefetch_node_feats=['h'] and MultiLayerFullNeighborSampler(1)",
@@ -95,7 +95,8 @@ class GraphStorage(Keyed, Queries):
             of the edge list that the graph was built from, as in DGL; the graph must have been
             built with ``keep_order=True``, and looking ids up takes a table of one id per edge.
             ``"graph"``: the graph's own, which are positions in its lists. None: ``"input"`` where
-            the graph kept the order.
+            the graph kept the order; where it did not, ids that are given (seed edges, edges to
+            exclude, ``find_edges``) are refused, since nobody can tell which edges they mean.
         idtype: dtype of all ids in results, ``torch.int64`` or ``torch.int32``.
         seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per call; 1 is the calling thread, 0 all cores the process may use.
@@ -174,6 +175,9 @@ class GraphStorage(Keyed, Queries):
     def cpu(self) -> GraphStorage:
         """Return this graph."""
         return self
+
+    def create_formats_(self) -> None:
+        """Do nothing: the lists that sampling needs are there. Scripts call it before they fork."""
 
     @property
     def blocks(self) -> BlockMaker:
@@ -308,7 +312,7 @@ class GraphStorage(Keyed, Queries):
         """
         _refuse(other, copy_ndata=True, copy_edata=True)
         edge_dir = as_choice(edge_dir, ("in", "out"), "edge_dir")
-        prob, replace = as_text(prob, "prob"), as_flag(replace, "replace")
+        prob, replace = as_text(prob, "prob"), as_truth(replace, "replace")
         device = check_output_device(output_device)
         layout: Literal["csc", "csr"] = "csc" if edge_dir == "in" else "csr"
         seeds = self._schema.node_ids(nodes, "nodes")
@@ -360,8 +364,8 @@ class GraphStorage(Keyed, Queries):
         """
         kind = self._schema.etype(etype)
         num_samples = as_count(num_samples, "num_samples")
-        exclude_self_loops = as_flag(exclude_self_loops, "exclude_self_loops")
-        replace = as_flag(replace, "replace")
+        exclude_self_loops = as_truth(exclude_self_loops, "exclude_self_loops")
+        replace = as_truth(replace, "replace")
         content = hash_ids(np.array([num_samples, self.canonical_etypes.index(kind)], np.int64))
         key = self._batch_key(None, content, *self._calls.parts(self.epoch))
         pairs = draw_negatives(
@@ -417,7 +421,8 @@ def _refuse_repeated(seeds: Mapping[str, NDArray[np.int64]], why: str) -> None:
 def _named(rows: dict[str, RowSource], name: Any, what: str) -> RowSource:
     if not isinstance(name, str) or name not in rows:
         known = ", ".join(sorted(map(repr, rows))) or "none"
-        raise InvalidArgumentError(f"{shown(name)} is no {what}; there are: {known}")
+        hint = ": names come in a list, not as one text" if len(str(name)) == 1 else ""
+        raise InvalidArgumentError(f"{shown(name)} is no {what}; there are: {known}{hint}")
     return rows[name]
 
 

@@ -16,13 +16,8 @@ SAMPLER = "sampler/test_sampler_neighbor_sampler.py"
 FUSED = "graphbolt/impl/test_fused_csc_sampling_graph.py"
 FEATURES = "graphbolt/impl/test_torch_based_feature_store.py"
 EITHER = ("True", "False")
-DTYPES = (
-    ("indices_dtype0", "indices_dtype1"),
-    ("indptr_dtype0", "indptr_dtype1"),
-)
 
 ALWAYS_IDS = "original edge ids are always given; GraphBolt's graph has none here"
-NO_TIMES = "sampling in time needs the name of some times; GraphBolt then samples without time"
 OWN_REPR = "a feature shows its shape and dtype, not its rows, which may be in a file"
 STOCK_DRAWS = "compares the text of batches, which depends on the generator and has no edge ids"
 
@@ -44,15 +39,6 @@ DGL: dict[str, str] = {
         "a subgraph has the data that its sampler names; DGL's has all data of the graph",
         ("0", "4"),
     ),
-    **_variants(
-        "dataloading/test_dataloader.py::test_edge_dataloader",
-        "GlobalUniform gets replace=3, which its graph takes for True and ours refuses",
-        EITHER,
-        ("cpu",),
-        ("neg_sampler1", "neg_sampler2"),
-        ("full", "neighbor"),
-        ("idtype0", "idtype1"),
-    ),
 }
 
 GRAPHBOLT: dict[str, str] = {
@@ -64,16 +50,6 @@ GRAPHBOLT: dict[str, str] = {
     ),
     **_variants(f"{FUSED}::test_sample_neighbors_homo", ALWAYS_IDS, ("True-False",), EITHER),
     **_variants(f"{FUSED}::test_sample_neighbors_hetero", ALWAYS_IDS, EITHER),
-    **_variants(
-        f"{FUSED}::test_temporal_sample_neighbors_homo", NO_TIMES, ("False-False",), EITHER, *DTYPES
-    ),
-    **_variants(
-        f"{FUSED}::test_temporal_sample_neighbors_hetero",
-        NO_TIMES,
-        ("False-False",),
-        EITHER,
-        *DTYPES,
-    ),
     **_variants(
         f"{FEATURES}::test_torch_based_feature",
         "looks into a feature's _tensor, which rows of a file do not have",

@@ -346,8 +346,6 @@ def test_calls_that_cannot_be() -> None:
     assert set(typed.sample_neighbors(users, torch.tensor([-1])).sampled_csc) == set(TYPED)
     with pytest.raises(errors.OutOfRangeError, match=r"nodes\[1\] = 150"):
         sampling.sample_neighbors(torch.tensor([3, 150]), torch.tensor([2]))
-    with pytest.raises(errors.InvalidArgumentError, match="needs node_timestamp_attr_name or"):
-        sampling.temporal_sample_neighbors(torch.arange(3), torch.arange(3), torch.tensor([2]))
     timed = SamplingGraph(timed_graph(False)[0])
     for times in (None, torch.arange(2)):
         with pytest.raises(errors.InvalidArgumentError, match="timestamps of 3 nodes"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.dgl import NUM_EDGES, NUM_NODES, make_edges
+from support.dgl import NUM_EDGES, NUM_NODES, make_edges, make_graph
 from support.graphbolt import at_once, batches, node_items
 
 from aethergraph import Graph, errors
@@ -110,6 +110,21 @@ def test_draws_do_not_depend_on_the_order_of_nodes() -> None:
         return [sorted(parts[at].tolist()) for at in order.argsort().tolist()]
 
     assert edges(nodes) == edges(nodes.flip(0)) != [[]] * 30
+
+
+def test_without_a_name_of_times_draws_are_those_without_time() -> None:
+    """As in GraphBolt, which then looks at no time."""
+    nodes, fanout = torch.arange(30), torch.tensor([3])
+    for method in ("sample_neighbors", "sample_layer_neighbors"):
+        drawn = []
+        for name, given in ((method, ()), (f"temporal_{method}", (torch.zeros(30),))):
+            graph = SamplingGraph(make_graph(keep_order=True), seed=4)
+            drawn.append(getattr(graph, name)(nodes, *given, fanout, True, "p"))
+        first, second = drawn
+        assert torch.equal(first.original_edge_ids, second.original_edge_ids)
+        assert torch.equal(first.sampled_csc.indices, second.sampled_csc.indices)
+        assert torch.equal(first.sampled_csc.indptr, second.sampled_csc.indptr)
+        assert len(first.original_edge_ids)
 
 
 def test_times_that_cannot_be() -> None:

@@ -12,6 +12,7 @@ import dgl.graphbolt as gb
 import numpy as np
 import pytest
 import torch
+from dgl.dataloading import negative_sampler
 from support.dgl import (
     COUNTS,
     FOLLOWS,
@@ -260,6 +261,32 @@ def test_negative_pairs_are_no_edges() -> None:
     assert len(GraphStorage(loops).global_uniform_negative_sampling(50)[0]) == 0
     with pytest.raises(errors.InvalidArgumentError, match="num_samples = -1"):
         ours.global_uniform_negative_sampling(-1)
+
+
+def test_flags_that_samplers_of_dgl_hand_on_unchecked() -> None:
+    """Any number but 0 is true in DGL, whose own tests give ``replace=3``."""
+    graph, ids = make_graph(keep_order=True), torch.arange(40)
+    for flags in ((0, 3), (2, 0), (np.int64(4), False)):
+        drawn = [
+            negative_sampler.GlobalUniform(15, *given)(GraphStorage(graph, seed=1), ids)
+            for given in (flags, tuple(map(bool, flags)))
+        ]
+        assert all(map(torch.equal, *drawn))
+    hops = [
+        dgl.dataloading.NeighborSampler([5], replace=replace).sample(
+            GraphStorage(graph, seed=1), ids
+        )
+        for replace in (3, True)
+    ]
+    assert torch.equal(*(blocks[0].edata[dgl.EID] for _, _, blocks in hops))
+    with pytest.raises(errors.InvalidArgumentError, match="replace must be True or False"):
+        GraphStorage(graph).global_uniform_negative_sampling(3, True, "no")  # type: ignore[arg-type]
+
+
+def test_formats_are_there() -> None:
+    """Scripts for a ``DGLGraph`` ask for them before workers are forked."""
+    storage = GraphStorage(make_graph())
+    assert storage.create_formats_() is None  # type: ignore[func-returns-value]
 
 
 def test_negative_pairs_are_uniform() -> None:

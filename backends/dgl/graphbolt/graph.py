@@ -285,13 +285,16 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
                 ``seeds_pre_time_window``.
             node_timestamp_attr_name: name of the times of nodes, or None.
             edge_timestamp_attr_name: name of the times of edges, or None. Times of both may be
-                given. Types without times are drawn from as if they had always existed.
+                given. Types without times are drawn from as if they had always existed. With
+                neither name it is :meth:`sample_neighbors`, as in GraphBolt.
 
         Raises:
-            InvalidArgumentError: no times, times of one kind that lists are not sorted by, or
-                another number of times than nodes.
+            InvalidArgumentError: times of one kind that lists are not sorted by, or another number
+                of times than nodes.
         """
         schema = self._schema
+        if node_timestamp_attr_name is None and edge_timestamp_attr_name is None:
+            return self.sample_neighbors(nodes, fanouts, replace, probs_name)
         names = _time_names(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
         times_of = time_option(schema, *names)
         counts = layer_fanouts(schema, fanouts, "fanouts")
@@ -329,6 +332,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         it from 2.4 on.
         """
         schema = self._schema
+        if node_timestamp_attr_name is None and edge_timestamp_attr_name is None:
+            return self.sample_layer_neighbors(
+                nodes, fanouts, replace, probs_name, random_seed, seed2_contribution
+            )
         names = _time_names(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
         counts = layer_fanouts(schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
@@ -473,10 +480,6 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
 
 def _time_names(schema: Schema, node_attr: str | None, edge_attr: str | None) -> TimeNames:
-    if node_attr is None and edge_attr is None:
-        raise InvalidArgumentError(
-            "temporal sampling needs node_timestamp_attr_name or edge_timestamp_attr_name"
-        )
     time_option(schema, node_attr, edge_attr)
     return TimeNames(node_attr, edge_attr)
 
