@@ -378,6 +378,11 @@ def _describe_over(
         forms[name] = edges.form(order)
         if order == "id":
             edges.check_sorted(progress)
+    if not forms:
+        raise InvalidArgumentError(
+            f"{base.path} has no edge types: a live graph has at least one. Give the file one, "
+            "which may be without edges"
+        )
     return describe(base.graph.num_nodes, forms, max_nodes)
 
 

@@ -386,7 +386,10 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
 
     @property
     def edge_order(self) -> NDArray[Any] | None:
-        """Input row of each edge id (uint32 or uint64, read-only); None if it was not kept."""
+        """Input row of each edge id (uint32 or uint64, read-only); None if it was not kept.
+
+        ``torch.from_numpy(order.astype("int64"))`` makes it an index of tensors.
+        """
         return self._edges().edge_order
 
     @property

@@ -223,7 +223,7 @@ def graph_tables(
         of_edges = [graph.value_stores("edge")]
     layouts: tuple[Literal["csc", "csr"], ...] = ("csc", "csr")
     for layout in layouts:
-        if not relations or any(one.layout not in (layout, "both") for one in relations):
+        if any(one.layout not in (layout, "both") for one in relations):
             continue
         lists = [one.topology(layout) for one in relations]
         add(f"{layout}/lists", [_Part(t.num_major, _lists_of(t)) for t in lists], (2,), "uint64")

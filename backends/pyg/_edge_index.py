@@ -155,7 +155,7 @@ def _ends_by_id(graph: Adjacency) -> tuple[Any, Any]:
     except UnsupportedError as error:
         raise UnsupportedError(
             f"{error}. PyG's own samplers need ids without gaps: take NeighborLoader or "
-            "NeighborSampler of aethergraph.pyg, or a copy, to_graph()"
+            "NeighborSampler of aethergraph.pyg, or, where the live graph is, a copy, to_graph()"
         ) from None
 
 

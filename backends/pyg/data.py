@@ -20,6 +20,7 @@ from aethergraph._checks.arrays import as_float_values, check_weights, to_array
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_times, is_unit
 from aethergraph._torch.tensors import stack_rows
+from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
@@ -56,7 +57,8 @@ def to_data(
     ``graph["user"].attrs["x"]`` is ``data["user"].x``. So do ``edge_weight``, ``edge_time`` and
     ``node_time`` of a graph. The columns of ``edge_index`` and the rows of edge attributes are in
     the order of edge ids: ``to_data(from_data(data))`` equals ``data``. ``num_nodes`` is set
-    where no attribute implies it.
+    where no attribute implies it. Where edges of a live graph were deleted, ``edge_id`` has the ids
+    of those that are there.
 
     Times of a graph that counts them in a unit are int64 in that unit, and ``data.time_unit`` names
     it, ``"D"`` for ``datetime64[D]``; :func:`graph_from_data` reads it back.
@@ -69,6 +71,8 @@ def to_data(
     Raises:
         InvalidArgumentError: any other source, or one name for both nodes and edges.
     """
+    if isinstance(source, (HomogeneousGraph, HeteroGraph)):
+        source = source.pinned()  # edges and rows of one commit
     features, graph_store = as_stores(source)
     if not isinstance(features, FeatureStore) or not isinstance(graph_store, GraphStore):
         raise InvalidArgumentError(
@@ -88,10 +92,13 @@ def to_data(
 
 def _one_data(features: FeatureStore, graph_store: GraphStore) -> Data:
     data = Data()
-    for columns in features.batch_columns():
+    row, col, ids = graph_store.edge_list()
+    for columns, index in zip(features.batch_columns(), (None, ids), strict=True):
         for name, column in columns:
-            data[name] = column.get(None)
-    data.edge_index = stack_rows(*graph_store.edge_index())
+            data[name] = column.get(index)
+    data.edge_index = stack_rows(row, col)
+    if ids is not None:
+        data[EDGE_ID] = ids
     _tell_num_nodes(data, graph_store.num_nodes)
     for name, value in features.graph_attrs.items():
         data[name] = value
@@ -106,10 +113,14 @@ def _typed_data(features: FeatureStore, graph_store: GraphStore) -> HeteroData:
             counts.setdefault(group, column.shape[0])
     for name in counts:
         data[name]  # creates the types in this order
+    index: dict[Any, Tensor | None] = {}
     for kind in graph_store.edge_types:
-        data[kind].edge_index = stack_rows(*graph_store.edge_index(kind))
+        row, col, index[kind] = graph_store.edge_list(kind)
+        data[kind].edge_index = stack_rows(row, col)
+        if index[kind] is not None:
+            data[kind][EDGE_ID] = index[kind]
     for (group, name), column in features.columns():
-        data[group][name] = column.get(None)
+        data[group][name] = column.get(index.get(group))
     for name, count in counts.items():
         _tell_num_nodes(data[name], count)
     for group, attrs in features.type_attrs.items():

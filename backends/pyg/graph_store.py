@@ -297,6 +297,15 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         src, dst = view.edge_index()
         return torch.from_numpy(src), torch.from_numpy(dst)
 
+    def edge_list(self, edge_type: Any = None) -> tuple[Any, Any, Any]:
+        """Return :meth:`edge_index`, and the ids of these edges if ids have gaps, else None."""
+        try:
+            return *self.edge_index(edge_type), None
+        except UnsupportedError:  # edges of a live graph were deleted
+            view: Any = self._adjacency(edge_type)
+            src, dst, ids = map(torch.from_numpy, view.edge_list())
+            return src, dst, ids
+
     @property
     def holds_graph(self) -> bool:
         """True if the store is over a given homogeneous graph, so that edge ids are the graph's."""

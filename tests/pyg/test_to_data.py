@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 from torch_geometric.sampler import NodeSamplerInput
 
-from aethergraph import Graph, HeteroGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, errors
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -357,6 +357,32 @@ def test_what_a_graph_cannot_hold_is_named(caplog: pytest.LogCaptureFixture) -> 
         graph_from_data(timed, time_attr="time")
     with pytest.raises(errors.InvalidArgumentError, match=r"'when' is no.*'time', 'x'"):
         graph_from_data(timed, time_attr="when")
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_live_graph_with_deleted_edges(typed: bool, snapshot: bool) -> None:
+    """Columns are the edges that are there, by id, and ``edge_id`` says which they are."""
+    src, dst, kept = [0, 1, 2, 3], [1, 2, 3, 0], [0, 2, 3]
+    attrs: Any = {"e": ((2,), "float32")}
+    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    graph: Any
+    edges: Any
+    if typed:
+        graph = DynamicHeteroGraph({"b": 4}, [SELF], 8, edge_attrs=attrs, huge_pages=False)
+        edges = graph[SELF]
+    else:
+        graph = edges = DynamicGraph(4, 8, edge_attrs=attrs, huge_pages=False)
+    insert = edges.insert if typed else edges.insert_edges
+    insert(src, dst, edge_attrs={"e": rows})
+    assert "edge_id" not in (to_data(graph)[SELF] if typed else to_data(graph))
+    delete = edges.delete if typed else edges.delete_edges
+    delete([1], [2])
+    data = to_data(graph.snapshot() if snapshot else graph)
+    found = data[SELF] if typed else data
+    assert found.edge_index.tolist() == [[src[i] for i in kept], [dst[i] for i in kept]]
+    assert found.edge_id.tolist() == kept and found.e.tolist() == rows[kept].tolist()
+    assert data.num_nodes == 4
 
 
 def test_what_to_data_refuses() -> None:

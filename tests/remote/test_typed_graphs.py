@@ -312,6 +312,18 @@ def test_a_server_that_is_gone(path: Path, tmp_path: Path) -> None:
             sampler.sample({"film": [1, 2]}, 0)
 
 
+def test_a_graph_without_edge_types() -> None:
+    graph = HeteroGraph.from_edges({}, {"a": 5, "b": 3})
+    graph["a"].features = np.arange(10, dtype=np.float32).reshape(5, 2)
+    with FeatureServer({**graph_tables(graph), "a/x": graph["a"].features}, port=0) as server:
+        served = HeteroGraph.load(server.address)
+        assert served.num_nodes == {"a": 5, "b": 3} and served.edge_types == []
+        for one in (graph, served):
+            found = HeteroNeighborSampler(one, [2]).sample({"a": [4, 1]}, 1)
+            assert found.node["a"].tolist() == [4, 1] and found.edge == {}
+        assert served["a"].attrs["x"].gather([4]).tolist() == [[8, 9]]
+
+
 @pytest.mark.parametrize(("storage", "budget"), [("memory", None), ("uring", "64M")])
 def test_where_the_server_has_it(path: Path, storage: Any, budget: str | None) -> None:
     graph = HeteroGraph.load(path, storage=storage, memory_budget=budget)
