@@ -23,6 +23,7 @@ from aethergraph.features.files import (
     verify,
 )
 from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
+from aethergraph.features.memmaps import MappedArray
 from aethergraph.features.rows import as_rows, as_tensor
 from aethergraph.features.table import NativeTable, RowTable
 from aethergraph.protocols import RowSource, SharedFile
@@ -66,7 +67,8 @@ class FeatureStore(RowTable):
     names the stored dtype.
 
     A store is safe to share between threads and with forked children. It pickles by path if it came
-    from a file (which must still be the same), else by value.
+    from a file (which must still be the same), also if numpy has mapped its rows read-only; else by
+    value.
     """
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -91,6 +93,8 @@ class FeatureStore(RowTable):
     _is_writable: bool
     #: The store of the rows in their stored dtype, if this store converts them; else None.
     _stored: FeatureStore | None = None
+    #: Place of an array that numpy has mapped from a file; else None.
+    _mapped: MappedArray | None = None
 
     @classmethod
     def _make(
@@ -105,7 +109,9 @@ class FeatureStore(RowTable):
         self = cls._over(native.NativeRows(array, code, guard), array.shape, origin, storage)
         self._array = read_only(array)
         self._guard = guard
-        self._is_writable = origin is None and guard is None and bool(array.flags.writeable)
+        is_given = origin is None and guard is None
+        self._is_writable = is_given and bool(array.flags.writeable)
+        self._mapped = MappedArray.find(array) if is_given else None
         return self
 
     @classmethod
@@ -570,6 +576,8 @@ class FeatureStore(RowTable):
             return _as_dtype, (self._stored, self.dtype_name)
         if self._origin is not None:
             return _reopen, (self._origin,)
+        if self._mapped is not None and self._mapped.is_there:
+            return _map_again, (self._mapped, self._code)
         return _rebuild, (np.ascontiguousarray(self.array), self._code)
 
 
@@ -593,6 +601,10 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
 
 def _as_dtype(stored: FeatureStore, dtype: str) -> FeatureStore:
     return stored.astype(dtype)
+
+
+def _map_again(mapped: MappedArray, code: int) -> FeatureStore:
+    return FeatureStore._make(mapped.open(), code)
 
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:

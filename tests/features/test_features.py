@@ -454,6 +454,51 @@ def test_stores_pickle(tmp_path: Path, name: str | None, storage: Any) -> None:
             pickle.loads(data)
 
 
+@pytest.mark.parametrize("form", ["load", "memmap", "a part", "an array of it", "of a graph"])
+def test_what_numpy_has_mapped_pickles_by_path(form: str, tmp_path: Path) -> None:
+    path, rows = tmp_path / "x.npy", random_rows("float32", (5000, 8))
+    np.save(path, rows)
+    array: Any = np.load(path, mmap_mode="r")
+    if form == "memmap":
+        array, rows = np.memmap(path, np.float32, "r", 128 + 64, (4000, 8)), rows[2:4002]
+    elif form == "a part":
+        array, rows = array[7:4007], rows[7:4007]
+    elif form == "an array of it":
+        array = np.asarray(array)
+    graph = Graph.from_edges(len(rows), [0], [1])
+    graph.node_attrs["y"] = array
+    store: Any = graph if form == "of a graph" else FeatureStore.from_array(array)
+    size = 8 * len(rows) + 3000 if form == "of a graph" else 1000  # the graph's own lists
+    data = pickle.dumps(pickle.loads(pickle.dumps(store)))  # also of what came from a pickle
+    assert len(data) < size
+
+    def rows_of(store: Any) -> Any:
+        return (store.node_attrs["y"] if form == "of a graph" else store).array
+
+    np.testing.assert_array_equal(rows_of(pickle.loads(data)), rows)
+    np.save(tmp_path / "other.npy", rows + 1)
+    (tmp_path / "other.npy").replace(path)
+    with pytest.raises(errors.FileChangedError, match=r"x\.npy: the file is not the one"):
+        pickle.loads(data)
+    again = pickle.dumps(store)  # the mapping still has the rows, which no path leads to any more
+    assert len(again) > rows.nbytes
+    np.testing.assert_array_equal(rows_of(pickle.loads(again)), rows)
+    path.unlink()
+    with pytest.raises(errors.FileChangedError):
+        pickle.loads(data)
+
+
+@pytest.mark.parametrize("mode", ["c", "r+"])
+def test_what_may_be_written_pickles_by_value(mode: Any, tmp_path: Path) -> None:
+    rows = random_rows("float32", (5000, 8))
+    np.save(tmp_path / "x.npy", rows)
+    array = np.load(tmp_path / "x.npy", mmap_mode=mode)
+    array[3] = 7.0
+    data = pickle.dumps(FeatureStore.from_array(array))
+    array[3] = 9.0
+    assert len(data) > rows.nbytes and (pickle.loads(data).array[3] == 7).all()
+
+
 def test_to_memory(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", random_rows("int16"))
     store = FeatureStore.load(tmp_path / "x.npy")
