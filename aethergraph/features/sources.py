@@ -137,13 +137,14 @@ def check_source(rows: RowSource, name: str) -> RowSource:
 def refuse_half_source(value: Any, name: str) -> None:
     """Raise InvalidArgumentError for what was meant as a source and lacks members of one.
 
-    That is an object with ``gather``, or a function or class; numpy would take it for a scalar.
+    That is an object with some member of a source that no array has, or a function or class; numpy
+    would take it for a scalar.
     """
+    members = ("gather", "dtype_name", "num_rows", "shape")
     if isinstance(value, type):
         wrong = f"is the class {value.__name__}: make an object of it"
-    elif hasattr(value, "gather") and not hasattr(value, "__array__"):
-        members = ("shape", "dtype_name", "num_rows")
-        missing = ", ".join(one for one in members if not hasattr(value, one))
+    elif any(hasattr(value, one) for one in members[:3]) and not hasattr(value, "__array__"):
+        missing = ", ".join(one for one in members if getattr(value, one, None) is None)
         wrong = f"is a {type(value).__name__}, which lacks {missing}: a source of rows has them too"
     elif callable(value) and not hasattr(value, "__array__"):
         wrong = (

@@ -141,7 +141,7 @@ class Resumable:
 
     def _begin(self) -> Position:
         """Return the position of an epoch that begins, or goes on, now."""
-        share = self._own_share.at_begin()
+        share = self._own_share.at_begin(self._total)
         position = Position(self._epoch, self._start, self._total, share)
         self._position = position
         self._epoch, self._start = position.epoch + 1, 0

@@ -121,10 +121,11 @@ class RankShare:
             self._share, self.is_open = as_share_of_batches(*self._asked), False
         return self._share
 
-    def at_begin(self) -> Share:
-        """Return the share of an epoch that begins, with a warning if it may not be meant.
+    def at_begin(self, total: int) -> Share:
+        """Return the share of an epoch of ``total`` batches, with a warning if it may not be meant.
 
-        Processes that a launcher has started without a group all get all batches.
+        Processes that a launcher has started without a group all get all batches. With fewer
+        batches than processes ``last_round="drop"`` leaves nothing.
         """
         share, launched = self.now(), os.environ.get("WORLD_SIZE", "1")  # by torchrun and others
         if self.is_open and launched.isdecimal() and int(launched) > 1:
@@ -132,6 +133,12 @@ class RankShare:
                 "world_size='auto' is 1, as torch.distributed is not initialised, but WORLD_SIZE "
                 f"is {launched}: every process gets all batches; call init_process_group() before, "
                 "or give rank and world_size",
+                stacklevel=4,
+            )
+        if share.last_round == "drop" and 0 < total < share.world_size:
+            warnings.warn(
+                f"last_round='drop' leaves every epoch empty: it has {total} batches, fewer than "
+                f"the {share.world_size} processes; take smaller batches, or last_round='repeat'",
                 stacklevel=4,
             )
         return share

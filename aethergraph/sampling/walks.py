@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_number, as_share
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError, LayoutError, OutOfRangeError
 from aethergraph.graph.ids import name_id
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
@@ -93,19 +93,18 @@ class RandomWalker:
     ) -> None:
         if not isinstance(graph, HomogeneousGraph):
             raise not_a_graph(graph, "Graph", "RandomWalker")
-        layout = _layout_of(direction)
+        layout, topology = _lists_of(graph, direction)
         self.graph = graph
         self.p, self.q = _as_rate(p, "p"), _as_rate(q, "q")
         self.weighted = as_flag(weighted, "weighted")
         self.restart = as_share(restart, "restart")
         self.direction: Direction = direction
         self.pad = as_flag(pad, "pad")
-        in_memory = graph.paging is None and graph.topology(layout).is_dense
+        in_memory = graph.paging is None and topology.is_dense
         self.edge_table = in_memory if edge_table is None else as_flag(edge_table, "edge_table")
         self.num_threads = _as_threads(num_threads)
         self.seed = as_integer(seed, "seed")
         self._calls = itertools.count()
-        topology = graph.topology(layout)
         make = partial(
             native.NativeWalker,
             p=self.p,
@@ -210,7 +209,7 @@ def random_fanout(
     """
     if not isinstance(graph, HomogeneousGraph):
         raise not_a_graph(graph, "Graph", "RandomWalker")
-    topology = graph.topology(_layout_of(direction))
+    _, topology = _lists_of(graph, direction)
     ids, count, threads = as_ids(nodes, "nodes"), as_count(k, "k"), _as_threads(num_threads)
     number = mix_key(next(_calls)) if key is None else _as_key(key)
     with_replacement = as_flag(replace, "replace")
@@ -260,8 +259,19 @@ def batch_fanout(graph: HomogeneousGraph, starts: ArrayLike, k: int, key: int | 
 # ---- arguments ----------------------------------------------------------------------------------
 
 
-def _layout_of(direction: str) -> Literal["csr", "csc"]:
-    return _LAYOUT_OF[as_choice(direction, _LAYOUT_OF, "direction")]
+def _lists_of(
+    graph: HomogeneousGraph, direction: str
+) -> tuple[Literal["csr", "csc"], native.NativeTopology]:
+    """Return the layout and the lists that walks in a direction follow."""
+    layout = _LAYOUT_OF[as_choice(direction, _LAYOUT_OF, "direction")]
+    try:
+        return layout, graph.topology(layout)
+    except LayoutError as error:
+        other = "in" if direction == "out" else "out"
+        raise LayoutError(
+            f"{error}; or follow the lists that are there: RandomWalker and random_fanout take "
+            f"direction={other!r}"
+        ) from None
 
 
 def _as_key(key: int) -> int:

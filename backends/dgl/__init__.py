@@ -30,7 +30,7 @@ from aethergraph.dgl.edges import (
 )
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.dgl.labor import LaborSampler
-from aethergraph.dgl.loader import DataLoader
+from aethergraph.dgl.loader import DataLoader as DataLoader
 from aethergraph.dgl.sampler import (
     MultiLayerFullNeighborSampler,
     MultiLayerNeighborSampler,
@@ -40,10 +40,10 @@ from aethergraph.dgl.shadow import ShaDowKHopSampler
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.dgl.subgraphs import ClusterGCNSampler, SAINTSampler
 
+# Not DataLoader: `from aethergraph.dgl import *` would put it in the place of DGL's.
 __all__ = [
     "BatchedSeeds",
     "ClusterGCNSampler",
-    "DataLoader",
     "EdgeFeatureStorage",
     "EdgePredictionSampler",
     "FeatureStorage",

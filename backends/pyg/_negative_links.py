@@ -111,6 +111,11 @@ class NegativeLinks:
                 return
             if "src" in sides:
                 drawn["src"][left] = self._again("src", left, neg_sampling, generator, bounds)
+        if "src" in sides:
+            raise InvalidArgumentError(
+                "true_negatives: nearly all pairs of nodes that could be negatives have an edge; "
+                "take true_negatives=False"
+            )
         raise InvalidArgumentError(
             f"true_negatives: node {int(drawn['src'][left[0]])} has an edge to every node that "
             "could be a negative destination; leave it out of the links, or take "

@@ -9,6 +9,7 @@ link_neighbor_loader,utils}.py``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -357,11 +358,12 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         )
         self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
         kind, links = seed_links(edge_label_index, sampler, stores)
+        labels = seed_labels(edge_label, links)
         super().__init__(
             stores,
             num_neighbors,
             edge_label_index=(kind, links),
-            edge_label=seed_labels(edge_label, links),
+            edge_label=labels,
             edge_label_time=seed_times(edge_label_time, links.shape[1], "edge_label_time", sampler),
             time_attr=time_attr,
             neg_sampling=neg_sampling,
@@ -372,6 +374,13 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             neighbor_sampler=sampler,
             **kwargs,
         )
+        drawn = self.neg_sampling
+        if labels is not None and drawn is not None and drawn.is_binary() and labels.min() == 0:
+            warnings.warn(
+                "edge_label: drawn negatives have the label 0, so that yours move up by one, as in "
+                "PyG: 0 and 1 become 1 and 2",
+                stacklevel=2,
+            )
         self.edge_label_index = edge_label_index  # Lightning makes a loader from this attribute
         self._lighten()
 

@@ -229,13 +229,16 @@ def test_a_source_gets_checked_ids_and_no_dtype() -> None:
     assert asked == [(np.int64, True, True, None), (np.int64, True, False, None)]
 
 
-def lacks(*names: str) -> Any:
+def lacks(*names: str, **more: Any) -> Any:
     class Half:
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-            raise AssertionError("never asked")
+        pass
 
-    for name in {"shape", "dtype_name", "num_rows"} - set(names):
-        setattr(Half, name, 3)
+    def gather(self: Any, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        raise AssertionError("never asked")
+
+    members = {"gather": gather, "shape": 3, "dtype_name": 3, "num_rows": 3}
+    for name, value in ({one: members[one] for one in members.keys() - set(names)} | more).items():
+        setattr(Half, name, value)
     return Half()
 
 
@@ -243,7 +246,10 @@ def lacks(*names: str) -> Any:
     ("value", "message"),
     [
         (lacks("num_rows"), r"attrs\['x'\] is a Half, which lacks num_rows: a source"),
-        (lacks("shape", "dtype_name"), "which lacks shape, dtype_name: a source"),
+        (lacks("shape", "dtype_name"), "which lacks dtype_name, shape: a source"),
+        (lacks("gather"), "is a Half, which lacks gather: a source"),
+        (lacks("gather", "num_rows"), "which lacks gather, num_rows: a source"),
+        (lacks(gather=None), "which lacks gather: a source"),
         (Minimal, "is the class Minimal: make an object of it"),
         (lambda ids: ids, "is a function: give an object with shape, dtype_name, num_rows and"),
     ],

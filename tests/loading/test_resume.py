@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -110,6 +111,16 @@ def test_the_union_of_the_ranks_is_the_epoch(graph: Graph) -> None:
         rounds = [own[i] for i in range(length) for own in dealt if i < len(own)]
         extra = wanted[:2] if last == "repeat" else []
         assert_same(rounds, wanted[: len(rounds)] + extra)
+
+
+def test_rounds_that_drop_all_warn(graph: Graph) -> None:
+    """Ten batches for eleven ranks are no round."""
+    loader = make_loader(graph, rank=0, world_size=11, last_round="drop")
+    with pytest.warns(UserWarning, match="leaves every epoch empty: it has 10 batches, fewer than"):
+        assert list(loader) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(make_loader(graph, rank=0, world_size=10, last_round="drop"))) == 1
 
 
 def test_dropped_rounds_are_not_gone_on_with(graph: Graph) -> None:

@@ -173,6 +173,11 @@ def test_a_node_with_an_edge_to_all_others_is_named() -> None:
     sampler = NeighborSampler(graph, [1], true_negatives=True)
     with pytest.raises(errors.InvalidArgumentError, match="node 2 has an edge to every node"):
         sampler.sample_from_edges(link_input([2], [1]), NegativeSampling("triplet"))
+    every = Graph.from_edges(3, *np.divmod(np.arange(9), 3))  # sources are drawn: none is to blame
+    with pytest.raises(errors.InvalidArgumentError, match=r"nearly all pairs .*have an edge; take"):
+        NeighborSampler(every, [1], true_negatives=True).sample_from_edges(
+            link_input([2], [1]), NegativeSampling("binary")
+        )
 
 
 def test_the_only_pair_that_is_no_edge_is_found() -> None:

@@ -676,6 +676,19 @@ def test_edge_label_index(links: Any) -> None:
     assert batch.edge_label.tolist() == [7, 8, 9]
 
 
+def test_labels_that_make_room_for_negatives_warn() -> None:
+    """PyG's own labels of negatives are 0, and so it moves those that are given."""
+    links, options = [[3, 5], [4, 4]], {"neg_sampling": "binary", "batch_size": 10}
+    with pytest.warns(UserWarning, match="yours move up by one, as in PyG: 0 and 1 become 1 and 2"):
+        loader = LinkNeighborLoader(GRAPH, [2], links, edge_label=[0, 1], **options)
+    (batch,) = loader
+    assert batch.edge_label.tolist() == [1, 2, 0, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LinkNeighborLoader(GRAPH, [2], links, edge_label=[1, 2], **options)
+        LinkNeighborLoader(GRAPH, [2], links, edge_label=[0, 1])
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

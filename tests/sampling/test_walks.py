@@ -398,16 +398,19 @@ def test_bad_starts() -> None:
 def test_missing_lists_name_the_layout() -> None:
     backward = Graph.from_edges(3, [0], [1])
     forward = Graph.from_edges(3, [0], [1], layout="csr")
-    for call in (
-        lambda: RandomWalker(backward),
-        lambda: backward.batch_random_walk([0], 1),
-        lambda: backward.batch_random_walk_uniform([0], 1),
-        lambda: backward.batch_random_fanout([0], 1),
-        lambda: RandomWalker(forward, direction="in"),
-        lambda: random_fanout(forward, [0], 1, direction="in"),
-    ):
-        with pytest.raises(errors.LayoutError, match="layout='both'"):
+    calls: list[tuple[str, Any]] = [
+        ("in", lambda: RandomWalker(backward)),
+        ("in", lambda: backward.batch_random_walk([0], 1)),
+        ("in", lambda: backward.batch_random_walk_uniform([0], 1)),
+        ("in", lambda: backward.batch_random_fanout([0], 1)),
+        ("out", lambda: RandomWalker(forward, direction="in")),
+        ("out", lambda: random_fanout(forward, [0], 1, direction="in")),
+    ]
+    for other, call in calls:
+        text = f"layout='both'; or follow the lists that are there.*take direction='{other}'"
+        with pytest.raises(errors.LayoutError, match=text):
             call()
+    RandomWalker(backward, direction="in")
     with pytest.raises(errors.InvalidArgumentError, match="must be a Graph"):
         RandomWalker(3)  # type: ignore[arg-type]
 

@@ -13,3 +13,12 @@ def test_dgl_is_there() -> None:
 
     assert dgl.__version__.startswith("2.")
     assert set(aethergraph.dgl.__all__) <= set(vars(aethergraph.dgl))
+
+
+def test_all_names_leave_the_loader_of_dgl_where_it_is() -> None:
+    pytest.importorskip("dgl", reason=HOW)
+    names: dict[str, object] = {}
+    exec("from dgl.dataloading import DataLoader\nfrom aethergraph.dgl import *", names)
+    import dgl
+
+    assert names["DataLoader"] is dgl.dataloading.DataLoader and "GraphStorage" in names

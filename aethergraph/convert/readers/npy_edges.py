@@ -50,6 +50,12 @@ class NpyTable:
             raise InputError(
                 path, f"holds {dtype}, but node ids must be integers (save it as int64)"
             )
+        if len(shape) == 1:
+            raise InputError(
+                path,
+                f"is one vector of {shape[0]}; sources and destinations are one array: "
+                "numpy.save('edges.npy', numpy.stack([src, dst]))",
+            )
         if len(shape) != 2 or 2 not in shape:
             raise InputError(
                 path,

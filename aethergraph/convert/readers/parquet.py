@@ -402,4 +402,6 @@ def _advice(kind: Any, one: Field) -> str:
         )
     if pat.is_temporal(kind):
         return "; cast it to int64 in a unit of your choice"
-    return "; cast it to int64 or float64" if pat.is_decimal(kind) else ""
+    if pat.is_decimal(kind):
+        return "; cast it to int64" if one.is_id else "; cast it to int64 or float64"
+    return ""
