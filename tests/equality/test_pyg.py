@@ -11,7 +11,6 @@ What a storage does not do, it refuses: :data:`REFUSALS`, each with the page tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,6 @@ from support.same_graph import (
     content_by_id,
     content_with_node_times,
     plain_content,
-    serve_live,
     typed_content,
 )
 from torch_geometric.loader import LinkLoader, NodeLoader
@@ -136,11 +134,16 @@ def stock_links(links: Any, loader: Any = None, **sampling: Any) -> Configuratio
     return load
 
 
-def stock_neighbors(stored: Stored) -> Batches:
-    """Return PyG's own ``NeighborLoader`` over our stores, with our sampler in it."""
-    stores = as_stores(stored.graph)
-    sampler = NeighborSampler(stores, FANOUTS)
-    return StockNeighborLoader(stores, FANOUTS, NODES, neighbor_sampler=sampler, batch_size=25)
+def stock_neighbors(seeds: Any = NODES) -> Configuration:
+    """PyG's own ``NeighborLoader`` over our stores, with our sampler in it."""
+    make = HeteroNeighborSampler if isinstance(seeds, tuple) else NeighborSampler
+
+    def load(stored: Stored) -> Batches:
+        stores = as_stores(stored.graph)
+        sampler = make(stores, FANOUTS)
+        return StockNeighborLoader(stores, FANOUTS, seeds, neighbor_sampler=sampler, batch_size=25)
+
+    return load
 
 
 def ego_graphs(**options: Any) -> Configuration:
@@ -218,7 +221,7 @@ PLAIN: dict[str, Configuration] = {
     "PyG's NodeLoader, in time": stock_nodes(
         loader={"input_time": TIMES}, time_attr="edge_time", temporal_strategy="last"
     ),
-    "PyG's NeighborLoader": stock_neighbors,
+    "PyG's NeighborLoader": stock_neighbors(),
     "PyG's LinkLoader": stock_links((None, LINKS), loader={"neg_sampling": "binary"}),
     "PyG's LinkLoader, in time": stock_links(
         (None, LINKS), loader={"edge_label_time": LINK_TIMES}, time_attr="edge_time"
@@ -297,7 +300,17 @@ TYPED: dict[str, Configuration] = {
     "PyG's NodeLoader, in time": stock_nodes(
         POSTS, loader={"input_time": POST_TIMES}, time_attr="edge_time"
     ),
+    "PyG's NodeLoader, in time, weighted": stock_nodes(
+        POSTS, loader={"input_time": POST_TIMES}, time_attr="edge_time", **WEIGHTED
+    ),
+    "PyG's NeighborLoader": stock_neighbors(POSTS),
     "PyG's LinkLoader": stock_links(TYPED_LINKS, loader={"neg_sampling": "triplet"}),
+    "PyG's LinkLoader, weighted": stock_links(
+        TYPED_LINKS, loader={"neg_sampling": "binary"}, exclude="reverse", **WEIGHTED
+    ),
+    "PyG's LinkLoader, in time": stock_links(
+        TYPED_LINKS, loader={"edge_label_time": VOTE_TIMES}, time_attr="edge_time", **LAST
+    ),
 }
 
 NODE_TIMES: dict[str, Any] = {"time_attr": "node_time"}
@@ -420,12 +433,3 @@ def test_one_value_that_differs_is_noticed(columns: Columns, name: str) -> None:
     batches = columns.batches("one type", "all neighbours", build(content))
     with pytest.raises(AssertionError, match="batch 0: "):
         assert_same(batches, columns.wanted("one type", "all neighbours"))
-
-
-def test_a_typed_live_graph_whose_edges_have_attributes_and_gaps_is_served(
-    columns: Columns,
-) -> None:
-    with ExitStack() as stack:
-        stored = serve_live(typed_content(), stack)
-        batches = columns.batches("many types", "fanouts", stored)
-    assert_same(batches, columns.wanted("many types", "fanouts"))

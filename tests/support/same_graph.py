@@ -303,9 +303,9 @@ class _Filling:
         return Stored(self.graph if graph is None else graph, row_of)
 
 
-def _filled(content: Content, noisy: Any = None) -> _Filling:
+def _filled(content: Content) -> _Filling:
     """Return a live graph into which noise was inserted, and deleted again."""
-    filling = _Filling(_make_live(content), content, noisy)
+    filling = _Filling(_make_live(content), content)
     _set_rows(filling.graph, content, factor=0)
     filling.insert(0, 0.7)
     filling.delete_noise()
@@ -446,18 +446,13 @@ def _served_file(content: Content, folder: Path, stack: ExitStack) -> Stored:
     return Stored(_load(content, server.address), row_of)
 
 
-def serve_live(content: Content, stack: ExitStack, noisy: Any = None) -> Stored:
+def _served_live(content: Content, folder: Path, stack: ExitStack) -> Stored:
     """Serve a live graph that changes once a client has a commit of it."""
-    filling = _filled(content, noisy)
+    filling = _filled(content)
     server = stack.enter_context(FeatureServer({}, graphs={"graph": filling.graph}, port=0))
     there = _load(content, server.address)
     _change_all(filling.graph, content)
     return filling.stored(there)
-
-
-def _served_live(content: Content, folder: Path, stack: ExitStack) -> Stored:
-    without_attrs = [kind for kind, edges in content.edges.items() if not _attrs(edges)]
-    return serve_live(content, stack, without_attrs if content.is_typed else None)
 
 
 Storage = Callable[[Content, Path, ExitStack], Stored]

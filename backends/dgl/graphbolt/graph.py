@@ -213,6 +213,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             InvalidArgumentError: invalid fanouts, or an unknown name.
             OutOfRangeError: a node that is not there, with its position.
         """
+        return self._sample_hop(nodes, fanouts, replace, probs_name)
+
+    def _sample_hop(self, nodes: Any, fanouts: Any, replace: Any, probs_name: Any) -> Any:
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
         key = self._hop_key(seeds)
@@ -250,9 +253,22 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         Raises:
             UnsupportedError: a mix of two seeds.
         """
+        return self._sample_layer(
+            nodes, fanouts, replace, probs_name, random_seed, seed2_contribution
+        )
+
+    def _sample_layer(
+        self,
+        nodes: Any,
+        fanouts: Any,
+        replace: Any,
+        probs_name: Any,
+        random_seed: Any,
+        share: float,
+    ) -> Any:
         counts = layer_fanouts(self._schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
-        key = self._layer_key(seeds, random_seed, seed2_contribution)
+        key = self._layer_key(seeds, random_seed, share)
         hop = self._whole(seeds, key, probs_name)
         hop.draw_by_source(counts, key, as_flag(replace, "replace"))
         return hop.subgraph()
@@ -294,7 +310,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """
         schema = self._schema
         if node_timestamp_attr_name is None and edge_timestamp_attr_name is None:
-            return self.sample_neighbors(nodes, fanouts, replace, probs_name)
+            return self._sample_hop(nodes, fanouts, replace, probs_name)
         names = _time_names(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
         times_of = time_option(schema, *names)
         counts = layer_fanouts(schema, fanouts, "fanouts")
@@ -333,7 +349,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         """
         schema = self._schema
         if node_timestamp_attr_name is None and edge_timestamp_attr_name is None:
-            return self.sample_layer_neighbors(
+            return self._sample_layer(
                 nodes, fanouts, replace, probs_name, random_seed, seed2_contribution
             )
         names = _time_names(schema, node_timestamp_attr_name, edge_timestamp_attr_name)
