@@ -33,12 +33,16 @@ NODE = "_N"
 EDGE = ("_N", "_E", "_N")
 
 
+#: Graphs that know which row of the input an edge was.
+_KNOWING = (
+    "a graph made with the order of its input (convert --keep-order, or keep_order=True), that is "
+    "neither live nor served"
+)
 #: What there is to say where edges are named by ids that may mean two things.
 _WHICH_EDGES = (
     "which edges are these? This graph does not know the order of its input, and its own edge ids "
     "are places in its sorted lists. Say edge_ids='graph' if you mean those. Rows of the input are "
-    "edge_ids='input', of a graph made with its order (convert --keep-order, or keep_order=True), "
-    "that is neither live nor served"
+    f"edge_ids='input', which takes {_KNOWING}"
 )
 
 #: Positions of the rows of the input, by edge type; computed on first use, once per graph.
@@ -158,8 +162,7 @@ class Schema:
             edge_ids = as_choice(edge_ids, ("input", "graph"), "edge_ids")
         if edge_ids == "input" and not kept:
             raise InvalidArgumentError(
-                "edge_ids = 'input': the graph does not know its input's order; build it with "
-                "keep_order=True, or take edge_ids='graph'"
+                f"edge_ids = 'input' takes {_KNOWING}; edge_ids='graph' is for any graph"
             )
         by_input = kept if edge_ids is None else edge_ids == "input"
         #: True if edge ids are rows of the input.
