@@ -119,7 +119,8 @@ def test_without_a_name_of_times_draws_are_those_without_time() -> None:
         drawn = []
         for name, given in ((method, ()), (f"temporal_{method}", (torch.zeros(30),))):
             graph = SamplingGraph(make_graph(keep_order=True), seed=4)
-            drawn.append(getattr(graph, name)(nodes, *given, fanout, True, "p"))
+            call = getattr(graph, name)
+            drawn.append(call(nodes, *given, fanout, replace=True, probs_name="p"))
         first, second = drawn
         assert torch.equal(first.original_edge_ids, second.original_edge_ids)
         assert torch.equal(first.sampled_csc.indices, second.sampled_csc.indices)

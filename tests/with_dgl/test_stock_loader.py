@@ -137,6 +137,9 @@ def test_errors_reach_the_loop() -> None:
     sampler = NeighborSampler([2], prefetch_node_feats=["z"])
     with pytest.raises(ValueError, match=r"'z' is no node data of .* there are: 'x', 'y'"):
         batches(storage, torch.arange(20), sampler)
+    stock = dgl.dataloading.NeighborSampler([2], prefetch_node_feats="label")  # six names to DGL
+    with pytest.raises(ValueError, match=r"'l' is no node data .*: names come in a list"):
+        batches(storage, torch.arange(20), stock)
 
 
 # ---- DGL's own samplers --------------------------------------------------------------------
