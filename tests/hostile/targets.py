@@ -634,7 +634,7 @@ def _dgl() -> Iterator[Target]:
     from aethergraph.dgl import graphbolt
 
     def storage(**options: Any) -> Any:
-        return adapter.GraphStorage(_full_graph(), **options)
+        return adapter.GraphStorage(_full_graph(), **{"edge_ids": "graph", **options})
 
     nodes = torch.tensor([0, 1])
     yield Target(

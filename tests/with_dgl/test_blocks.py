@@ -253,7 +253,7 @@ def test_names_of_data_are_by_type_where_there_are_several() -> None:
 
 
 def test_seeds_that_cannot_be() -> None:
-    storage, typed = GraphStorage(make_graph()), GraphStorage(make_typed())
+    storage, typed = GraphStorage(make_graph(keep_order=True)), GraphStorage(make_typed())
     sampler = NeighborSampler([5])
     with pytest.raises(errors.OutOfRangeError, match=r"nodes\[1\] = 150") as caught:
         sampler.sample(storage, torch.tensor([3, 150]))

@@ -135,7 +135,8 @@ def test_loader_of_edges(graph: Graph, golden: Golden) -> None:
     for exclude in (None, "self"):
         torch.manual_seed(3)
         sampler = as_edge_prediction_sampler(NeighborSampler([5, 3], seed=5), exclude=exclude)
-        loader = StockLoader(GraphStorage(graph), torch.arange(0, 900, 9), sampler, batch_size=16)
+        storage = GraphStorage(graph, edge_ids="graph")
+        loader = StockLoader(storage, torch.arange(0, 900, 9), sampler, batch_size=16)
         check_epochs(golden, f"DataLoader, edges, exclude {exclude}", loader)
 
 

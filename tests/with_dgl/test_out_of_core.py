@@ -175,7 +175,7 @@ def test_other_samplers_are_asked_batch_by_batch(path: Path) -> None:
             self.calls += 1
             return super().sample_blocks(*arguments, **options)
 
-    graph, own = GraphStorage(load(path, "uring")), Own([3], seed=1)
+    graph, own = GraphStorage(load(path, "uring"), edge_ids="graph"), Own([3], seed=1)
     loader = DataLoader(graph, torch.arange(100), own, batch_size=10)
     assert len(list(loader)) == len(loader) == own.calls == 10
     assert loader.graph_sampler is own

@@ -40,14 +40,18 @@ def of_egos(**options: Any) -> DataLoader:
 
 def of_links(**options: Any) -> DataLoader:
     sampler = as_edge_prediction_sampler(NeighborSampler([2]), negative_sampler=Uniform(2))
-    return DataLoader(GraphStorage(make_graph()), torch.arange(COUNT), sampler, **options)
+    return DataLoader(
+        GraphStorage(make_graph(keep_order=True)), torch.arange(COUNT), sampler, **options
+    )
 
 
 def of_stock_links(**options: Any) -> DataLoader:
     sampler = dgl.dataloading.as_edge_prediction_sampler(
         NeighborSampler([2]), negative_sampler=PerSourceUniform(1)
     )
-    return DataLoader(GraphStorage(make_graph()), torch.arange(COUNT), sampler, **options)
+    return DataLoader(
+        GraphStorage(make_graph(keep_order=True)), torch.arange(COUNT), sampler, **options
+    )
 
 
 def of_types(**options: Any) -> DataLoader:
