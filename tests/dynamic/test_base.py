@@ -293,6 +293,9 @@ def test_bases_that_do_not_do(tmp_path: Path) -> None:
     Graph.from_edges(3, [0, 1], [2, 2], edge_time=[4, 5]).save(base)
     with pytest.raises(errors.InvalidArgumentError, match="order='time'"):
         opened(order="id")
+    HeteroGraph.from_edges({}, {"a": 3}).save(tmp_path / "none.aeg")
+    with pytest.raises(errors.InvalidArgumentError, match=r"none\.aeg has no edge types"):
+        DynamicHeteroGraph.open(tmp_path / "g", base=tmp_path / "none.aeg", arena_mb=16)
     assert not (tmp_path / "g").exists()
     graph = opened()
     with pytest.raises(errors.InvalidArgumentError, match="is the base of this live graph"):
