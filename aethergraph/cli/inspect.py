@@ -319,6 +319,8 @@ def _verify_times(path: Path, stages: Stages) -> str:
         f"nothing is later than its seed in {found.batches:,} samples ({found.nodes:,} nodes and "
         f"{found.edges:,} edges with times)"
     )
+    if found.untimed():
+        text += f"; not compared, as they have no times: {', '.join(found.untimed())}"
     if found.undated:
         text += f"; of what time the rows are is not known of {', '.join(found.undated)}"
     return text

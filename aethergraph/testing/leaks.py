@@ -11,8 +11,9 @@ of nodes and edges: no code of a sampler takes part, and a batch is not asked fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,9 @@ class LeakReport:
         rows: number of rows of attributes whose version was compared.
         undated: attributes that batches show, and whose rows may be of any time: neither they nor
             their nodes or edges have times that were compared; such as ``"'x' of 'user'"``.
+        untimed_nodes: number of nodes without a time that was compared, by node type, None of a
+            graph of one type: nobody knows whether they were there at the time of their seed.
+        untimed_edges: number of such edges, by edge type.
     """
 
     batches: int = 0
@@ -75,6 +79,8 @@ class LeakReport:
     edges: int = 0
     rows: int = 0
     undated: tuple[str, ...] = ()
+    untimed_nodes: dict[str | None, int] = field(default_factory=dict)
+    untimed_edges: dict[EdgeType | None, int] = field(default_factory=dict)
 
     def add(self, other: LeakReport) -> None:
         """Count what another report has counted, too."""
@@ -84,6 +90,16 @@ class LeakReport:
         self.edges += other.edges
         self.rows += other.rows
         self.undated = tuple(sorted({*self.undated, *other.undated}))
+        self.untimed_nodes = dict(Counter(self.untimed_nodes) + Counter(other.untimed_nodes))
+        self.untimed_edges = dict(Counter(self.untimed_edges) + Counter(other.untimed_edges))
+
+    def untimed(self) -> list[str]:
+        """Return what has no time that was compared, in words, such as "7 nodes of 'user'"."""
+        return [
+            f"{count:,} {what}{_of(kind)}"
+            for what, counts in (("nodes", self.untimed_nodes), ("edges", self.untimed_edges))
+            for kind, count in counts.items()
+        ]
 
 
 def check_no_leak(
@@ -100,7 +116,8 @@ def check_no_leak(
 
     A node or edge with a time may be in the tree of a seed if its time is not later than that of
     the seed; with ``strict`` only if it is earlier. The seeds themselves may be as late as their
-    own time in both cases. Types without times are always visible. An edge has to join two nodes of
+    own time in both cases. Types without times are always visible, so nothing is proven of them:
+    the report counts them (``untimed_nodes``, ``untimed_edges``). An edge has to join two nodes of
     one tree.
 
     A row is later if it was written later: the attributes that a batch shows may not be of a higher
@@ -127,7 +144,8 @@ def check_no_leak(
         labels: attributes that are to be predicted, and so may be later: they are not compared.
 
     Returns:
-        How much was compared. A test should look that it is not nothing.
+        How much was compared, and what could not be. A test should look that the first is not
+        nothing, and the second what it expects.
 
     Raises:
         LeakError: names the first offence with its id and both times, and of a row the attribute.
@@ -211,9 +229,12 @@ def _values(times: Any, ids: NDArray[Any]) -> NDArray[Any]:
 def _check(
     sample: SampledTrees, times: _Times, unit: str | None, strict: bool, report: LeakReport
 ) -> None:
-    for name, known in times.nodes.items():
-        ids = sample.nodes.get(name)
-        if ids is None or not len(ids):
+    for name, ids in sample.nodes.items():
+        if not len(ids):
+            continue
+        known = times.nodes.get(name)
+        if known is None:
+            report.add(LeakReport(untimed_nodes={name: len(ids)}))
             continue
         trees = sample.trees[name]
         found, limits = _values(known, ids), sample.seed_time[trees]
@@ -236,6 +257,7 @@ def _check(
                 "edge", kind, int(ids[at]), None, seed, sample.seed_time[seed],
             )  # fmt: skip
         if kind not in times.edges or not len(ids):
+            report.add(LeakReport(untimed_edges={kind: len(ids)}))  # none: no count
             continue
         found, limits = _values(times.edges[kind], ids), sample.seed_time[trees]
         late = found >= limits if strict else found > limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -167,6 +168,30 @@ def test_what_is_no_sample_is_named() -> None:
     assert isinstance(LeakError("", "node", None, 0, 1, 0, 0), AssertionError)
 
 
+@pytest.mark.parametrize("timed", ["node_time", "edge_time"])
+def test_what_has_no_times_is_counted(timed: Literal["node_time", "edge_time"]) -> None:
+    graph, seeds = made(2, timed), np.arange(12)
+    sampler = HeteroNeighborSampler(graph, [3, 2], time_attr=timed)
+    batches = [
+        sampler.sample({"a": seeds}, key, seed_time={"a": np.full(12, 19)}) for key in (1, 2)
+    ]
+    report = check_no_leak(graph, batches, seed_time={"a": np.full(12, 19)})
+    nodes = {name: sum(len(one.node[name]) for one in batches) for name in ("a", "b")}
+    edges = {kind: sum(len(one.edge[kind]) for one in batches) for kind in (OF, REV)}
+    assert min(*nodes.values(), *edges.values()) > 0
+    if timed == "node_time":
+        assert report.untimed_nodes == {"b": nodes["b"]} and report.untimed_edges == edges
+        assert report.nodes == nodes["a"] and report.edges == 0
+        assert report.untimed()[0] == f"{nodes['b']} nodes of 'b'"
+    else:
+        assert report.untimed_nodes == nodes and report.untimed_edges == {}
+        assert report.edges == sum(edges.values()) and report.nodes == 0
+    plain = Graph.from_edges(4, [2, 3], [0, 1], edge_time=[1, 2])
+    sub = NeighborSampler(plain, [2], time_attr="edge_time").sample([0], 1, seed_time=[5])
+    report = check_no_leak(plain, sub, seed_time=[5])
+    assert report.untimed_nodes == {None: 2} and report.untimed() == ["2 nodes"]
+
+
 # ---- the command line ---------------------------------------------------------------------------
 
 
@@ -185,6 +210,13 @@ def test_verify_samples_graphs_in_time(
     assert "nothing is later than its seed in 32 samples" in text
     assert ("(0 nodes" in text) == (timed == "edge_time")
     assert ("and 0 edges" in text) == (timed == "node_time")
+    unknown = re.search(r"; not compared, as they have no times: (.*) \(", text.replace("\n", ""))
+    assert unknown is not None
+    kinds = re.findall(r"[1-9][0-9,]* (nodes|edges) of ('[ab]'|\([^)]*\))", unknown[1])
+    expected = [("nodes", "'b'"), ("edges", str(OF)), ("edges", str(REV))]
+    if timed == "edge_time":
+        expected = [("nodes", "'a'"), ("nodes", "'b'")]
+    assert kinds == expected
 
     class Leaking(HeteroNeighborSampler):
         def sample(self, seeds: Any, key: Any = None, *, seed_time: Any = None, **rest: Any) -> Any:
