@@ -19,7 +19,10 @@ from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
 
-__all__ = ["AnyGraph", "End", "Known", "Rows", "Source", "Unknown", "as_columns", "read_rows"]
+__all__ = [
+    "AnyGraph", "End", "Known", "NamedTable", "Rows", "Source", "Unknown", "as_columns",
+    "read_rows",
+]  # fmt: skip
 
 Ids = NDArray[np.int64]
 #: Graphs that tasks are over: loaded, live, or snapshots of these.
@@ -28,7 +31,6 @@ AnyGraph = HomogeneousGraph | HeteroGraph
 Known = Literal["key", "id"]
 #: What becomes of rows whose entity the graph does not have.
 Unknown = Literal["error", "drop"]
-_NAME = "the training table"
 _SAMPLED_TIMES = 100_000
 
 
@@ -57,6 +59,14 @@ class End:
     name: str | None
     columns: tuple[str, ...]
     is_list: bool = False
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """Table, and what messages call it."""
+
+    source: Any
+    name: str = "the training table"
 
 
 @dataclass(frozen=True)
@@ -101,12 +111,14 @@ def read_rows(graph: AnyGraph, table: Any, source: Source) -> Rows:
         InputError: a column is missing or of another type, a key is missing or unknown, a time
             cannot be given in the unit of the graph; names file and row.
     """
-    if not needs_spool(table):
-        return _Reading(graph, open_table(table, _NAME, None), source).read()
+    given = table if isinstance(table, NamedTable) else NamedTable(table)
+    if not needs_spool(given.source):
+        return _Reading(graph, open_table(given.source, given.name, None), source).read()
     with tempfile.TemporaryDirectory(prefix="aethergraph-") as folder:
         spooled = os.path.join(folder, "table.parquet")
-        spool(table, _NAME, None, spooled, source.columns)
-        return _Reading(graph, open_table(table, _NAME, None, spooled), source).read()
+        spool(given.source, given.name, None, spooled, source.columns)
+        table = open_table(given.source, given.name, None, spooled)
+        return _Reading(graph, table, source).read()
 
 
 class _Reading:

@@ -156,6 +156,16 @@ def test_keys_of_any_kind(tmp_path: Path) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_foreign_key_that_a_task_has_taken_out_is_no_edge() -> None:
+    database = forum()
+    posts = database.table_dict["posts"]
+    posts.df = posts.df.drop(columns=["parent"])  # as task.get_db() does, which leaves the rest
+    schema = relbench_schema(database)
+    assert [spec.kind for spec in schema.edges if spec.kind[0] == "posts"] == [
+        ("posts", "f2p_owner", "users")
+    ]
+
+
 def test_a_foreign_key_with_a_fraction_is_named(tmp_path: Path) -> None:
     database = forum()
     database.table_dict["posts"].df.loc[7, "parent"] = 2.5

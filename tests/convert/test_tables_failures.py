@@ -94,6 +94,16 @@ def test_schemas_that_are_no_files(tmp_path: Path) -> None:
         Schema({"a": NodeTable({"k": [1]}, "k")})
 
 
+def test_a_manifest_of_relbench_is_told_from_a_schema(tmp_path: Path) -> None:
+    (tmp_path / "manifest.yaml").write_text("name: shop\nmanifest_version: 1\n")
+    (tmp_path / "db").mkdir()
+    with pytest.raises(InvalidArgumentError) as error:
+        load_schema(tmp_path / "manifest.yaml")
+    assert "is not TOML, which a schema is, but YAML" in str(error.value)
+    assert f"relbench.load_dataset({str(tmp_path)!r}).get_db()" in str(error.value)
+    assert f"aethergraph tables --guess {tmp_path / 'db'}" in str(error.value)
+
+
 # ---- bad tables ---------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,14 @@ import pytest
 from support.task_shop import DAY, make_shop, training_rows
 
 from aethergraph import Graph, HeteroGraph
-from aethergraph.convert import InputError, NodeTable, Schema, convert, tables
+from aethergraph.convert import (
+    InputError,
+    NodeTable,
+    Schema,
+    convert,
+    relbench_schema,
+    tables,
+)
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
 from aethergraph.tasks import LinkTask, Splits, TableTask, relbench_task
 from aethergraph.testing import check_no_leak
@@ -271,6 +279,109 @@ def test_tasks_of_relbench(graph: HeteroGraph) -> None:
     assert isinstance(links.train, LinkTask) and links.train.rows.tolist() == [0, 0, 2]
     with pytest.raises(InvalidArgumentError, match="task has no get_table, entity_table"):
         relbench_task(graph, 7)
+
+
+@dataclass
+class Posts:
+    """Attributes of ``relbench.base.Dataset``: users, and posts of which 160 are up to the test.
+
+    Attributes:
+        hidden: columns of the posts that ``get_db`` leaves out, as that of a task does.
+    """
+
+    hidden: tuple[str, ...] = ()
+
+    def get_db(self, upto_test_timestamp: bool = True) -> SimpleNamespace:
+        pandas = pytest.importorskip("pandas")
+        rng = np.random.default_rng(3)
+        users = pandas.DataFrame({"id": range(20), "age": rng.integers(18, 80, 20)})
+        posts = pandas.DataFrame({
+            "id": range(200), "user_id": rng.integers(0, 20, 200), "always": 1,
+            "score": pandas.array(rng.integers(0, 9, 200), "Int64"),
+            "length": rng.integers(0, 9, 200),
+            "ts": np.datetime64("2024-01-01", "s") + np.arange(200), "title": "x",
+        })  # fmt: skip
+        posts.loc[7, "score"] = pandas.NA
+        posts = posts[: 160 if upto_test_timestamp else 200].drop(columns=list(self.hidden))
+
+        def table(df: Any, fkeys: dict[str, str], time: str | None) -> SimpleNamespace:
+            return SimpleNamespace(
+                df=df, pkey_col="id", fkey_col_to_pkey_table=fkeys, time_col=time
+            )  # fmt: skip
+
+        return SimpleNamespace(
+            table_dict={
+                "users": table(users, {}, None),
+                "posts": table(posts, {"user_id": "users"}, "ts"),
+            }
+        )
+
+
+class HidingTask:
+    """Attributes of a task of RelBench 3 that completes the scores of posts."""
+
+    entity_table, entity_col, time_col, target_col = "posts", "id", "ts", "score"
+
+    def __init__(self, *hidden: str) -> None:
+        self._hidden = hidden
+        self.dataset = Posts()
+
+    def hidden_columns(self) -> list[tuple[str, str]]:
+        return [("posts", one) for one in self._hidden]
+
+    def get_db(self, upto_test_timestamp: bool = True) -> SimpleNamespace:
+        return Posts(self._hidden).get_db(upto_test_timestamp)
+
+    def get_table(self, split: str) -> Table:
+        parts = {"train": slice(100), "val": slice(100, 160), "test": slice(160, 200)}
+        columns = ["id", "ts"] if split == "test" else ["id", "ts", "score"]
+        posts = Posts().get_db(upto_test_timestamp=False).table_dict["posts"].df
+        return Table(posts[parts[split]][columns].dropna())
+
+
+def built(database: Any, folder: Path) -> HeteroGraph:
+    tables(relbench_schema(database), folder / "g.aeg", force=True)
+    return HeteroGraph.load(folder / "g.aeg")
+
+
+def test_a_graph_with_a_column_that_the_task_hides_is_refused(tmp_path: Path) -> None:
+    task = HidingTask("score", "title", "always")  # a text is no feature, a constant tells nothing
+    for is_early in (True, False):
+        leaking = built(task.dataset.get_db(upto_test_timestamp=is_early), tmp_path)
+        with pytest.raises(InvalidArgumentError) as error:
+            relbench_task(leaking, task)
+        assert "has the column 'score' of 'posts'" in str(error.value)
+        assert r"as x[:, 1] of its nodes" in str(error.value)
+    # As the message says.
+    graph = built(task.get_db(upto_test_timestamp=False), tmp_path)
+    assert [len(part) for part in relbench_task(graph, task)] == [99, 60, 40]
+    with pytest.raises(InvalidArgumentError, match=r"'user_id' of .* as edges 'f2p_user_id'"):
+        relbench_task(graph, HidingTask("user_id"))
+    graph["posts"].attrs["score"] = np.arange(200.0)
+    with pytest.raises(InvalidArgumentError, match="as 'score' of its nodes"):
+        relbench_task(graph, task)
+
+
+def test_features_of_other_rows_are_told(tmp_path: Path) -> None:
+    task = HidingTask("score")
+    graph = built(task.get_db(upto_test_timestamp=False), tmp_path)
+    del task.dataset
+    with pytest.warns(UserWarning, match="'score' of 'posts', and whether .* cannot be told"):
+        assert len(relbench_task(graph, task).test) == 40
+    with pytest.raises(InvalidArgumentError, match=r"pairs of a table and a column, got \[7\]"):
+        relbench_task(graph, SimpleNamespace(**{
+            name: getattr(HidingTask, name)
+            for name in ("entity_table", "entity_col", "time_col", "target_col", "get_table")
+        }, hidden_columns=lambda: [7]))  # fmt: skip
+
+
+def test_rows_after_the_test_timestamp_are_asked_for(tmp_path: Path) -> None:
+    task = HidingTask("score")
+    graph = built(task.get_db(), tmp_path)
+    with pytest.raises(InputError) as error:
+        relbench_task(graph, task)
+    assert "the test table of the task, row 1: column 'id': there is no 'posts'" in str(error.value)
+    assert "relbench_schema(task.get_db(upto_test_timestamp=False))" in str(error.value)
 
 
 # ---- what is wrong ------------------------------------------------------------------------------

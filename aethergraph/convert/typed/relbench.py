@@ -22,6 +22,11 @@ def relbench_schema(database: Any, *, exact: bool = True) -> Schema:
     seconds. Beyond that, lists of edges are in the order of time, keys need not be the numbers of
     rows, and the tables go through the memory budget of ``tables``.
 
+    The database of a dataset has columns that labels are derived from: for a task of RelBench 3
+    give ``task.get_db()``, which hides them, and for one that completes a column
+    ``task.get_db(upto_test_timestamp=False)``, which has the rows to test with. A foreign key whose
+    column was taken out is no edge.
+
     Args:
         database: a ``relbench.base.Database``, or any object whose ``table_dict`` maps names to
             tables with ``df`` (pandas), ``pkey_col``, ``fkey_col_to_pkey_table`` and ``time_col``.
@@ -50,9 +55,9 @@ def relbench_schema(database: Any, *, exact: bool = True) -> Schema:
 
 
 def _nodes(table: Any, exact: bool) -> NodeTable:
-    foreign: dict[str, str] = dict(table.fkey_col_to_pkey_table)
-    named = {table.pkey_col, table.time_col, *foreign}
     frame = table.df
+    foreign = {c: to for c, to in table.fkey_col_to_pkey_table.items() if c in frame.columns}
+    named = {table.pkey_col, table.time_col, *foreign}
     features = [c for c in frame.columns if c not in named and frame[c].dtype.kind in "if"]
     if not exact:
         rounded = {c: frame[c].astype("float32") for c in features}

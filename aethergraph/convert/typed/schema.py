@@ -23,6 +23,7 @@ As a file (TOML), and as the same objects in Python::
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast, get_args
@@ -432,7 +433,7 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
     try:
         content = toml.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
-        raise InvalidArgumentError(f"{name}: is not TOML: {error}") from None
+        raise InvalidArgumentError(f"{name}: is not TOML{_advice(name)}: {error}") from None
     try:
         schema = _schema(content, os.path.dirname(os.path.abspath(name)))
         schema.path = os.path.abspath(name)
@@ -440,6 +441,20 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
     except InvalidArgumentError as error:
         error.args = (f"{name}: {error.args[0]}",)
         raise
+
+
+def _advice(name: str) -> str:
+    """Return which file is wanted, for one that is often given in its place."""
+    if not name.lower().endswith((".yaml", ".yml")):
+        return ", which a schema is"
+    folder = os.path.dirname(name) or "."
+    tables = os.path.join(folder, "db")  # where RelBench has them
+    tables = tables if os.path.isdir(tables) else folder
+    return (
+        ", which a schema is, but YAML. The folder of a RelBench dataset is read from Python: "
+        f"tables(relbench_schema(relbench.load_dataset({folder!r}).get_db()), OUTPUT). A schema "
+        f"to edit, for the tables in a folder: aethergraph tables --guess {shlex.quote(tables)}"
+    )
 
 
 def _toml() -> Any:
