@@ -18,9 +18,10 @@ from aethergraph.cli.terminal import (
     size,
     stdout,
 )
-from aethergraph.convert.typed.api import tables
+from aethergraph.convert.typed.api import check_tables, tables
 from aethergraph.convert.typed.build import TablesResult
 from aethergraph.convert.typed.guess import guess_schema
+from aethergraph.convert.typed.problems import TablesReport
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["tables_command"]
@@ -39,6 +40,9 @@ def tables_command(
         Path | None,
         typer.Option(help="Print a first schema for the tables in a folder or a database."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="List all that is wrong with the tables; write nothing.")
+    ] = False,
     force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite outputs.")] = False,
     layout: Annotated[
         Layout, typer.Option(help="Lists to store: csc in-edges (for training), csr out-edges.")
@@ -57,6 +61,7 @@ def tables_command(
     """Build a graph of many types from tables with keys: Parquet, CSV, Arrow, DuckDB, SQLite.
 
     Example: aethergraph tables --guess shop/ > shop/schema.toml, then
+    aethergraph tables shop/schema.toml --check, and
     aethergraph tables shop/schema.toml -o shop.aeg
     """
     if guess is not None:
@@ -64,8 +69,17 @@ def tables_command(
         refuse_given(context, others, "is for building a graph: --guess prints a schema")
         stdout().print(guess_schema(guess), markup=False, highlight=False, soft_wrap=True, end="")
         return
+    if check and schema is not None:
+        others = set(context.params) - {"schema", "check", "memory"}
+        refuse_given(context, others, "is for building a graph: --check reads the tables")
+        with Stages() as stages:
+            report = check_tables(schema, memory_budget=memory, stages=stages)
+        _report_check(report)
+        raise typer.Exit(1 if report.problems else 0)
     if schema is None or output is None:
-        raise InvalidArgumentError("give a schema and -o, or --guess with a folder of tables")
+        raise InvalidArgumentError(
+            "give a schema and -o, a schema and --check, or --guess with a folder of tables"
+        )
     with Stages() as stages:
         result = tables(
             schema,
@@ -82,18 +96,33 @@ def tables_command(
     _report(result)
 
 
+def _report_check(report: TablesReport) -> None:
+    for text in report.notes:
+        note(text)
+    for part in report.skipped:
+        note(f"{part}: not looked at, as a table that it needs cannot be read")
+    for problem in report.problems:
+        _show(str(problem))
+    rows = ", ".join(f"{count:,} rows of {part}" for part, count in report.rows.items())
+    number = len(report.problems)
+    _show(
+        f"{f'{number:,}' if number else 'no'} problem{'s' * (number != 1)} in {rows or 'no rows'}"
+    )
+
+
+def _show(text: str) -> None:
+    stdout().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _report(result: TablesResult) -> None:
     for text in result.notes:
         note(text)
 
-    def show(text: str) -> None:
-        stdout().print(text, markup=False, highlight=False, soft_wrap=True)
-
-    show(f"{result.graph}: {size(os.path.getsize(result.graph))}")
+    _show(f"{result.graph}: {size(os.path.getsize(result.graph))}")
     for name, count in result.num_nodes.items():
         ids = f", ids in {result.ids[name]}" if name in result.ids else ""
         columns = f", columns in {result.columns[name]}" if name in result.columns else ""
-        show(f"  {name}: {count:,} nodes{ids}{columns}")
+        _show(f"  {name}: {count:,} nodes{ids}{columns}")
     for kind, count in result.num_edges.items():
-        show(f"  {' '.join(kind)}: {count:,} edges")
-    show(f"done in {duration(sum(result.seconds.values()))}")
+        _show(f"  {' '.join(kind)}: {count:,} edges")
+    _show(f"done in {duration(sum(result.seconds.values()))}")

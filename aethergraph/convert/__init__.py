@@ -3,7 +3,8 @@
 :func:`read_edges` and :func:`iter_edges` parse edge lists; :func:`convert` does all of
 ``aethergraph convert``, :func:`convert_chunks` the same for edges that a program makes;
 :func:`tables` builds a typed graph of tables with keys, which a :class:`Schema` describes, or
-:func:`relbench_schema` for a database of RelBench;
+:func:`relbench_schema` for a database of RelBench, and :func:`check_tables` lists what is wrong
+with them;
 :func:`reorder` writes a graph file with its nodes in another order;
 :func:`read_gl` and :func:`read_gd` open GraphZero's files, :func:`read_ogb` the folders of OGB's
 node datasets.
@@ -21,9 +22,10 @@ from aethergraph.convert.readers.edges import EdgeChunk, EdgeTable, iter_edges, 
 from aethergraph.convert.readers.nodes import read_labels
 from aethergraph.convert.reordering import ReorderResult, reorder
 from aethergraph.convert.result import ConvertResult
-from aethergraph.convert.typed.api import tables
+from aethergraph.convert.typed.api import check_tables, tables
 from aethergraph.convert.typed.build import TablesResult
 from aethergraph.convert.typed.guess import guess_schema
+from aethergraph.convert.typed.problems import Problem, TablesReport
 from aethergraph.convert.typed.relbench import relbench_schema
 from aethergraph.convert.typed.schema import (
     ForeignKey,
@@ -42,9 +44,12 @@ __all__ = [
     "InputError",
     "LinkTable",
     "NodeTable",
+    "Problem",
     "ReorderResult",
     "Schema",
+    "TablesReport",
     "TablesResult",
+    "check_tables",
     "convert",
     "convert_chunks",
     "guess_schema",

@@ -46,6 +46,7 @@ from aethergraph.convert.typed.columns import ColumnReader, share_times, zone_of
 from aethergraph.convert.typed.edges import TableEdges, read_weights
 from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles
+from aethergraph.convert.typed.problems import Problems
 from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table, kind_of
 from aethergraph.convert.typed.text_files import TextForm
@@ -276,7 +277,9 @@ class KeyedJob:
         if not ends.state["done"]:
             with IdMap.load(nodes.ids_path) as keys:
                 show = self._show("Joining keys", "rows")
-                KeyJoin(spec, table, {_NODE: keys}, ends, self._memory, record, show).run()
+                KeyJoin(
+                    spec, table, {_NODE: keys}, ends, self._memory, record, show, Problems()
+                ).run()
             native.trim_memory()
         return ends
 

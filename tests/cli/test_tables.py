@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ import pytest
 from support.commands import ae
 
 from aethergraph import HeteroGraph
-from aethergraph.convert import guess_schema, load_schema
+from aethergraph.convert import guess_schema, load_schema, tables
 
 USERS = {"id": ["a", "b", "c"], "age": [30, None, 50], "name": ["x", "y", "z"]}
 ORDERS: dict[str, Any] = {
@@ -65,6 +66,90 @@ def test_a_guessed_schema_says_what_is_unsure(folder: Path) -> None:
         "# unsure: 0 stands for what is missing in age\n"
         'columns = {name = "text"}\n'
         '# unsure: category or text? columns = "all" keeps numbers and times as well\n'
+    )
+
+
+def test_rows_that_may_be_edges_or_nodes_are_offered_as_both(tmp_path: Path) -> None:
+    """Transactions between users and shops, with a key that is not called as the table is."""
+    pq.write_table(pa.table({"user_id": ["a", "b"]}), tmp_path / "users.parquet")
+    pq.write_table(pa.table({"shop_id": ["x", "y"]}), tmp_path / "shops.parquet")
+    rows = {
+        "tx_id": [7, 9, 8], "user_id": ["a", "b", "a"], "shop_id": ["x", "x", "y"],
+        "amount": [1.5, 2.5, 2.5], "ts": np.array([5, 6, 7], "datetime64[s]"),
+    }  # fmt: skip
+    pq.write_table(pa.table(rows), tmp_path / "transactions.parquet")
+    text = guess_schema(tmp_path)
+    assert '[links."transactions"]\nfrom = "transactions.parquet"\nsource = "users"\n' in text
+    assert "or nodes of their own, with the key tx_id and" in text
+    assert "Times of nodes" not in text  # the time is of links
+    (tmp_path / "links.toml").write_text(text)
+    result = tables(tmp_path / "links.toml", tmp_path / "links.aeg")
+    assert result.num_edges["users", "transactions", "shops"] == 3
+    # The other form, as the comment says: its lines instead of those above.
+    begin = text.index('[links."transactions"]')
+    middle = text.index('# [nodes."transactions"]')
+    end = text.index("\n\n", middle)
+    nodes = "\n".join(line.removeprefix("# ") for line in text[middle:end].splitlines())
+    nodes = nodes.replace("unsure:", "# unsure:")
+    (tmp_path / "nodes.toml").write_text(text[:begin] + nodes + text[end:])
+    result = tables(tmp_path / "nodes.toml", tmp_path / "nodes.aeg")
+    assert result.num_nodes == {"shops": 2, "transactions": 3, "users": 2}
+    assert result.num_edges["transactions", "user_id", "users"] == 3
+    assert HeteroGraph.load(tmp_path / "nodes.aeg").ids["transactions"].lookup([8]).tolist() == [2]
+
+
+def test_times_of_nodes_are_told_where_they_lead(folder: Path) -> None:
+    text = guess_schema(folder)
+    assert 'time_attr = "node_time"' in text and "DynamicHeteroGraph.open, base=" in text
+
+
+def test_all_that_is_wrong_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text(
+        "id,age,joined\na,1,2024-01-01\nb,x,2024-01-02\na,3,never\n,4,2024-01-02\n"
+        "c,,2024-01-05\nd,zz,2024-13-45\n"
+    )
+    (tmp_path / "tx.csv").write_text(
+        "tx,user,w\n1,a,1\n2,zz,2\n3,yy,-1\n3,,2\n4,c,-2\n5,d,3\n6,,7\n"
+    )
+    schema = tmp_path / "s.toml"
+    schema.write_text(
+        '[nodes.user]\nfrom = "users.csv"\nkey = "id"\nfeatures = ["age"]\ntime = "joined"\n'
+        '[nodes.tx]\nfrom = "tx.csv"\nkey = "tx"\n'
+        'foreign.of = {to = "user", columns = "user", weight = "w"}\n'
+        '[nodes.gone]\nfrom = "gone.csv"\nkey = "id"\nforeign.x = "user"\n'
+    )
+    before = sorted(tmp_path.iterdir())
+    result = ae("tables", schema, "--check", code=1)
+    assert sorted(tmp_path.iterdir()) == before
+    text = result.stdout.replace(f"{tmp_path}/", "")
+    for problem in (
+        "nodes.gone: gone.csv: no such file\n",
+        "nodes.user: users.csv, row 3: column 'joined': the time 'never' is no time (2 rows)\n",
+        "nodes.user: users.csv, row 2: column 'age': the feature 'x' is no number (2 rows)\n",
+        "nodes.user: users.csv, row 3: the key (id) is that of an earlier row; duplicates =",
+        "nodes.user: users.csv, row 4: column 'id': the primary key is missing (null)\n",
+        "nodes.tx: tx.csv, row 4: the key (tx) is that of an earlier row; duplicates =",
+        "nodes.tx: tx.csv, row 2: column 'user': there is no 'user' with the key 'zz'; missing =",
+        "nodes.tx: tx.csv, row 5: column 'w': the weight -2.0 is not finite and >= 0\n",
+    ):
+        assert problem in text, problem
+    assert "of such keys (2 rows)\n" in text  # zz and yy
+    assert text.endswith("8 problems in 6 rows of nodes.user, 7 rows of nodes.tx\n")
+    assert "edges ('gone', 'x', 'user'): not looked at" in result.stderr
+    # What the schema says how to take is noted, and no problem.
+    (tmp_path / "users.csv").write_text("id,age,joined\na,1,2024-01-01\na,2,2024-01-02\n")
+    (tmp_path / "tx.csv").write_text("tx,user,w\n1,a,1\n2,zz,2\n3,,5\n")
+    (tmp_path / "gone.csv").write_text("id,x\n1,a\n")
+    told = schema.read_text().replace('key = "id"\nfeat', 'key = "id"\nduplicates = "last"\nfeat')
+    schema.write_text(told.replace('weight = "w"', 'weight = "w", missing = "drop"'))
+    result = ae("tables", schema, "--check")
+    assert result.stdout.startswith("no problems in 2 rows of nodes.user, 3 rows of nodes.tx, 1 ")
+    for remark in ("user: 1 rows left out", "1 null keys, no edges", "1 edges left out"):
+        assert remark in result.stderr
+    built = ae("tables", schema, "-o", tmp_path / "g.aeg")
+    assert "user: 1 nodes" in built.stdout and "user: 1 rows left out" in built.stderr
+    assert (
+        ae("tables", schema, "--check", "-f", code=2).stderr.count("--force is for building") == 1
     )
 
 

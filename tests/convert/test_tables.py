@@ -378,3 +378,40 @@ def test_samples_of_tables_and_links_with_times_see_no_future(
     assert result.exit_code == 0, result.stderr
     graph.save(tmp_path / "copy.aeg")
     assert HeteroGraph.load(tmp_path / "copy.aeg").time_attr == "edge_time"
+
+
+@pytest.mark.parametrize("memory", ["40M", "4G"])
+@pytest.mark.parametrize("kept", ["first", "last"])
+def test_one_row_of_each_key_stays(tmp_path: Path, kept: Any, memory: str) -> None:
+    """Against a dict: rows, edges, and the place of a row behind those that are left out."""
+    rng, count = np.random.default_rng(0), 30_000
+    keys, to = rng.integers(0, 9_000, count), rng.integers(0, 100, count)
+    (tmp_path / "a").mkdir()
+    for number, (begin, end) in enumerate(((0, 13_000), (13_000, 13_100), (13_100, count))):
+        table = pa.table({
+            "id": [f"k{key}" for key in keys[begin:end]],
+            "v": np.arange(begin, end, dtype=np.float32), "b": to[begin:end],
+        })  # fmt: skip
+        pq.write_table(table, tmp_path / "a" / f"{number}.parquet", row_group_size=4000)
+    node = NodeTable("a", "id", features=["v"], foreign={"b": "b"}, duplicates=kept)
+    schema = Schema({"a": node, "b": NodeTable({"id": np.arange(100)}, "id")}, folder=tmp_path)
+    result = tables(schema, tmp_path / "g.aeg", memory_budget=memory)
+    rows: dict[int, int] = {}
+    for row in range(count):
+        if kept == "last" or keys[row] not in rows:
+            rows[int(keys[row])] = row
+    expected = np.sort(list(rows.values()))
+    graph = HeteroGraph.load(tmp_path / "g.aeg")
+    assert graph["a"].features.gather(np.arange(len(rows)))[:, 0].tolist() == expected.tolist()
+    src, dst = graph["a", "b", "b"].edge_list()[:2]
+    assert dst[np.argsort(src)].tolist() == to[expected].tolist()
+    assert graph.ids["a"].lookup([f"k{keys[expected[5]]}"]).tolist() == [5]
+    assert f"a: {count - len(rows):,} rows left out, whose key another row has" in result.notes[0]
+    short = NodeTable({"id": np.arange(100)[np.arange(100) != to[expected[-1]]]}, "id")
+    schema = Schema({"a": node, "b": short}, folder=tmp_path)
+    lost = expected[to[expected] == to[expected[-1]]][0]
+    file, first = max(one for one in ((0, 0), (1, 13_000), (2, 13_100)) if one[1] <= lost)
+    with pytest.raises(InputError, match=rf"{file}\.parquet, row {lost - first + 1}: .*no 'b'"):
+        tables(schema, tmp_path / "h.aeg")
+    with pytest.raises(InvalidArgumentError, match="duplicates is about keys, but there is no key"):
+        Schema({"a": NodeTable("a", foreign={"b": "b"}, duplicates=kept), "b": short})

@@ -1,8 +1,9 @@
-"""``tables``: a typed graph from tables of nodes, foreign keys and links."""
+"""``tables``: a typed graph from tables of nodes, foreign keys and links; ``check_tables``."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from typing import Literal
 
@@ -13,11 +14,13 @@ from aethergraph.convert.external.budget import working_memory
 from aethergraph.convert.readers.base import PathLike, require_pyarrow
 from aethergraph.convert.result import Stages, silent
 from aethergraph.convert.typed.build import TablesResult, TypedBuild
+from aethergraph.convert.typed.check import TablesCheck
+from aethergraph.convert.typed.problems import TablesReport
 from aethergraph.convert.typed.schema import Schema, load_schema
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.storage.budget import Budget
 
-__all__ = ["tables"]
+__all__ = ["check_tables", "tables"]
 
 
 def tables(
@@ -60,11 +63,7 @@ def tables(
         InvalidArgumentError: a part of the schema is wrong, or the budget too small.
         StorageError: a file cannot be written. Nothing is left behind but the work folder.
     """
-    require_pyarrow()
-    if isinstance(schema, (str, os.PathLike)):
-        schema = load_schema(schema)
-    if not isinstance(schema, Schema):
-        raise InvalidArgumentError(f"schema is a Schema or a TOML file, got {shown(schema)}")
+    schema = _as_schema(schema)
     layout = as_choice(layout, ("csc", "csr", "both"), "layout")
     threads = as_threads(threads) or native.get_num_threads()
     budget = Budget.optional(memory_budget, "memory_budget (--memory)")
@@ -74,3 +73,39 @@ def tables(
         as_flag(restart, "restart"), stages or silent, remark or (lambda text: None),
     )  # fmt: skip
     return build.run(as_flag(force, "force"))
+
+
+def check_tables(
+    schema: Schema | PathLike,
+    *,
+    memory_budget: int | str | None = None,
+    stages: Stages | None = None,
+) -> TablesReport:
+    """Read tables as :func:`tables` does, and report all that it would refuse; write no graph.
+
+    A problem that many rows have is one, with their number and the place of the first. Work files
+    are in a temporary folder (``TMPDIR``), as large as those of a build.
+
+    Args:
+        schema: as for :func:`tables`.
+        memory_budget: as for :func:`tables`.
+        stages: as for :func:`tables`.
+
+    Raises:
+        InvalidArgumentError: the schema itself is wrong, or the budget too small.
+        StorageError: work files cannot be written.
+    """
+    schema = _as_schema(schema)
+    budget = Budget.optional(memory_budget, "memory_budget (--memory)")
+    memory = working_memory(budget, {"parquet", "csv"}, 1)
+    with tempfile.TemporaryDirectory(prefix="aethergraph-") as folder:
+        return TablesCheck(schema, folder, memory, stages or silent).check()
+
+
+def _as_schema(schema: Schema | PathLike) -> Schema:
+    require_pyarrow()
+    if isinstance(schema, (str, os.PathLike)):
+        schema = load_schema(schema)
+    if not isinstance(schema, Schema):
+        raise InvalidArgumentError(f"schema is a Schema or a TOML file, got {shown(schema)}")
+    return schema

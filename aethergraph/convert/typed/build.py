@@ -3,6 +3,7 @@
 ::
 
     spool   databases -> a Parquet file each                               spool-*
+    kept    tables of nodes whose keys come more than once -> rows that stay   node-*
     nodes   tables of nodes -> maps of ids, times, features, labels        node-*
     edges   for each edge type: keys -> ids                                join-*
             and for it and its reverse: the builder of graphs of one
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -34,10 +35,12 @@ from aethergraph.convert.outputs import PlacedFile, check_outputs
 from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.result import Clock, Stages
 from aethergraph.convert.typed.columns import ColumnReader, TimeForm, share_times, zone_of
+from aethergraph.convert.typed.duplicates import find_duplicates, leave_out
 from aethergraph.convert.typed.edges import EdgeColumns, TableEdges
 from aethergraph.convert.typed.joins import JoinedEnds, KeyJoin
 from aethergraph.convert.typed.nodes import NodeFiles, scan_nodes
-from aethergraph.convert.typed.schema import EdgeSpec, Schema
+from aethergraph.convert.typed.problems import Problems
+from aethergraph.convert.typed.schema import EdgeSpec, NodeTable, Schema
 from aethergraph.convert.typed.sections import (
     ENCODED,
     write_array,
@@ -134,6 +137,7 @@ class TypedBuild:
             self.kinds += [(spec, True) for spec in schema.edges]
         self.inputs = self._input_states()
         self._restart = restart or not self._comparable
+        self._problems = Problems()
         self._tables: dict[str, Table] = {}
 
     # ---- the whole ---------------------------------------------------------------------------
@@ -165,7 +169,7 @@ class TypedBuild:
             if journal.state:
                 self._remark(f"going on with an interrupted build in {journal.folder}")
             self._state: dict[str, Any] = {
-                "spooled": [], "nodes": {}, "joins": {}, "edges": {}, **journal.state
+                "spooled": [], "kept": {}, "nodes": {}, "joins": {}, "edges": {}, **journal.state
             }  # fmt: skip
             with kept_if_useful(journal, self._remark if self._comparable else lambda text: None):
                 self._steps()
@@ -208,6 +212,9 @@ class TypedBuild:
         self._unit = share_times(forms, self._schema.time_unit) if forms else None
         self._zone = zone_of(forms)
         keys = {name: self._keys(name) for name in self._mapped()}
+        for name, one in self._schema.nodes.items():
+            if one.duplicates != "error":
+                self._leave_out_duplicates(name, one, keys[name])
         for name in self._names:
             self._make_nodes(name, keys.get(name))
         clock.lap("nodes")
@@ -277,26 +284,36 @@ class TypedBuild:
 
     def _open_tables(self) -> None:
         for number, (name, source) in enumerate(self._sources()):
-            spooled = None
-            if needs_spool(source):
-                spooled = self._journal.path(f"spool-{number}")
-                if number not in self._state["spooled"]:
-                    needed = self._needed_columns(name)
-                    spool(source, name, self._schema.folder, spooled, needed)
-                    self._state["spooled"].append(number)
-                    self._record()
-            self._tables[name] = open_table(source, name, self._schema.folder, spooled)
-        for name, one in self._schema.nodes.items():
-            if one.source is not None:
-                table = self._tables[f"nodes.{name}"]
-                table.check_columns(one.key, f"the key of nodes.{name}")
-                table.check_columns([one.time] if one.time else [], f"the time of nodes.{name}")
-                table.check_columns(one.features, f"a feature of nodes.{name}")
+            self._open_table(number, name, source)
+        for part, table in self._tables.items():
+            for columns, role in self._roles(part):
+                table.check_columns(columns, role)
+
+    def _open_table(self, number: int, name: str, source: Any) -> None:
+        """Open the table of a part of the schema; one of a database is read first."""
+        spooled = None
+        if needs_spool(source):
+            spooled = self._journal.path(f"spool-{number}")
+            if number not in self._state["spooled"]:
+                needed = self._needed_columns(name)
+                spool(source, name, self._schema.folder, spooled, needed)
+                self._state["spooled"].append(number)
+                self._record()
+        self._tables[name] = open_table(source, name, self._schema.folder, spooled)
+
+    def _roles(self, part: str) -> Iterator[tuple[Sequence[str], str]]:
+        """Yield the columns of a table that the schema names, and what for."""
+        for kind, one in self._schema.nodes.items():
+            if part == f"nodes.{kind}":
+                yield one.key, f"the key of {part}"
+                yield [one.time] if one.time else [], f"the time of {part}"
+                yield one.features, f"a feature of {part}"
                 named = [] if one.columns == "all" else list(one.chosen_columns([]))
-                table.check_columns(named, f"a column of nodes.{name}")
-                table.check_columns(one.label, f"the label of nodes.{name}")
+                yield named, f"a column of {part}"
+                yield one.label, f"the label of {part}"
         for spec in self._schema.edges:
-            self._table(spec).check_columns(spec.columns, f"of the edges {spec.kind}")
+            if part == self._part(spec):
+                yield spec.columns, f"of the edges {spec.kind}"
 
     def _needed_columns(self, name: str) -> set[str] | None:
         """Return the columns of a table that the schema names; None: all."""
@@ -308,24 +325,30 @@ class TypedBuild:
                 found.update(one.key, one.features, one.label, one.chosen_columns([]))
                 found.update([one.time] if one.time else [])
         for spec in self._schema.edges:
-            own = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
-            if name == own:
+            if name == self._part(spec):
                 found.update(spec.columns)
         return found
 
+    @staticmethod
+    def _part(spec: EdgeSpec) -> str:
+        """Return the part of the schema that has the table of an edge type."""
+        return f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
+
     def _table(self, spec: EdgeSpec) -> Table:
-        name = f"links.{spec.kind}" if spec.of_nodes is None else f"nodes.{spec.of_nodes}"
-        return self._tables[name]
+        return self._tables[self._part(spec)]
 
     def _time_forms(self) -> list[TimeForm]:
-        forms = []
-        for name, one in self._schema.nodes.items():
-            if one.time is not None:
-                forms.append(ColumnReader(self._tables[f"nodes.{name}"]).time_form(one.time))
-        for spec in self._schema.edges:
-            if spec.time is not None:
-                forms.append(ColumnReader(self._table(spec)).time_form(spec.time))
-        return forms
+        return [
+            ColumnReader(table).time_form(column)
+            for part, table in self._tables.items()
+            for column in self._time_columns(part)
+        ]
+
+    def _time_columns(self, part: str) -> list[str]:
+        """Return the columns of times of a table."""
+        nodes = [one.time for name, one in self._schema.nodes.items() if part == f"nodes.{name}"]
+        edges = [spec.time for spec in self._schema.edges if part == self._part(spec)]
+        return [column for column in nodes + edges if column is not None]
 
     def _keys(self, name: str) -> KeyColumns:
         one = self._schema.nodes[name]
@@ -355,6 +378,22 @@ class TypedBuild:
     def _node_files(self, name: str) -> NodeFiles:
         return NodeFiles(self._prefix(name), self._state["nodes"][name])
 
+    def _leave_out_duplicates(self, name: str, one: NodeTable, keys: KeyColumns) -> None:
+        table, prefix = self._tables[f"nodes.{name}"], self._prefix(name)
+        states = self._state["kept"]
+        if name not in states:
+            assert one.duplicates != "error"
+            states[name] = find_duplicates(
+                table, one.key, keys, one.duplicates, prefix, self._memory
+            )  # fmt: skip
+            self._record()
+        leave_out(table, states[name], prefix)
+        if states[name]["left_out"]:
+            self.result.notes.append(
+                f"{name}: {states[name]['left_out']:,} rows left out, whose key another row has "
+                f"(duplicates = {one.duplicates!r})"
+            )
+
     def _make_nodes(self, name: str, keys: KeyColumns | None) -> None:
         if name not in self._state["nodes"]:
             one = self._schema.nodes[name]
@@ -364,7 +403,7 @@ class TypedBuild:
             ]
             self._state["nodes"][name] = scan_nodes(
                 name, one, table, keeps, keys, self._prefix(name), self._unit, self._memory,
-                self._show(f"Reading {name}", "rows"),
+                self._show(f"Reading {name}", "rows"), self._problems,
             )  # fmt: skip
             self._record()
         state = self._state["nodes"][name]
@@ -380,7 +419,7 @@ class TypedBuild:
 
     def _make_edge_types(self, number: int) -> None:
         """Make the lists of an edge type and of its reverse."""
-        spec, edges = self._schema.edges[number], len(self._schema.edges)
+        edges = len(self._schema.edges)
         both = [number, number + edges] if self._schema.reverse else [number]
         if any(str(one) not in self._state["edges"] for one in both):
             ends = self._join(number)
@@ -393,6 +432,11 @@ class TypedBuild:
         for one in both:
             count = self._state["edges"][str(one)]["edges"]
             self.result.num_edges[self._kind(one)] = count
+        self._note_left_out(number)
+
+    def _note_left_out(self, number: int) -> None:
+        """Note how many rows of the table of an edge type are no edges."""
+        spec = self._schema.edges[number]
         dropped = self._state["joins"][str(number)]
         if dropped["null"]:
             self.result.notes.append(f"{spec.kind}: {dropped['null']:,} null keys, no edges")
@@ -415,7 +459,9 @@ class TypedBuild:
 
         if not ends.state["done"]:
             show = self._show(f"Joining {' '.join(spec.kind)}", "rows")
-            KeyJoin(spec, self._table(spec), self._ids, ends, self._memory, record, show).run()
+            KeyJoin(
+                spec, self._table(spec), self._ids, ends, self._memory, record, show, self._problems
+            ).run()
         return ends
 
     def _builder(

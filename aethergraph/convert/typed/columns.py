@@ -19,11 +19,11 @@ from aethergraph._checks.exact import describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.convert.readers.base import InputError
-from aethergraph.convert.typed.sources import Batch, Table
+from aethergraph.convert.typed.sources import Batch, Table, failing_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.ids.columns import KeyColumns
 
-__all__ = ["ColumnReader", "TimeForm", "share_times", "zone_of"]
+__all__ = ["ColumnReader", "TimeForm", "odd_texts", "share_times", "zone_of"]
 
 Array = NDArray[Any]
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -246,7 +246,7 @@ class ColumnReader:
             wrong = known & ((np.trunc(numbers) != numbers) | (np.abs(numbers) > _WHOLE))
         if wrong.any():
             row = int(wrong.argmax())
-            raise batch.bad(f"the key {numbers[row]} is not an integer below 2**53", row, column)
+            raise batch.bad(f"the key {numbers[row]} is not an integer below 2**53", wrong, column)
         whole = np.where(known, numbers, 0).astype(np.int64)
         return pa.array(whole, mask=~known)
 
@@ -256,15 +256,15 @@ class ColumnReader:
 
         if kind in ("int64", "uint64"):
             texts = batch.rows.column(column)
-            zero = pc.starts_with(texts, "0").fill_null(False).to_numpy(zero_copy_only=False)
-            for row in np.flatnonzero(zero):
-                if texts[int(row)].as_py() != "0":
-                    raise batch.bad(
-                        f"the key {texts[int(row)].as_py()!r} begins with a zero, so it is a name "
-                        'and no number: key_type = "str" keeps such keys as they are',
-                        int(row),
-                        column,
-                    )
+            zero = pc.and_(pc.starts_with(texts, "0"), pc.not_equal(texts, "0"))
+            named = zero.fill_null(False).to_numpy(zero_copy_only=False)
+            if named.any():
+                raise batch.bad(
+                    f"the key {texts[int(named.argmax())].as_py()!r} begins with a zero, so it is "
+                    'a name and no number: key_type = "str" keeps such keys as they are',
+                    named,
+                    column,
+                )
             return self._cast(batch, column, getattr(pa, kind)(), "key")
         array = batch.rows.column(column)
         return array.cast(pa.binary()) if kind == "bytes" else array
@@ -341,7 +341,7 @@ class ColumnReader:
                 if wrong.any():
                     at = int(wrong.argmax())
                     value = "NaN" if np.isnan(numbers[at]) else f"{numbers[at]}, not finite"
-                    raise batch.bad(f"the time is {value}", at, column)
+                    raise batch.bad(f"the time is {value}", wrong, column)
                 return np.asarray(numbers, np.float64)
             counts = self._as_int64(batch, numbers, column)
             return counts if unit is None else self._stamps(batch, counts, column, unit)
@@ -354,6 +354,7 @@ class ColumnReader:
             raise batch.bad(
                 f"the time {array[wrong].as_py() if form.unit != 'ns' else counts[wrong]} cannot "
                 f"be given in {unit!r} (time_unit)", wrong, column,
+                lambda begin, end: convert_times(counts[begin:end], form.unit, unit)[1] is not None,
             )  # fmt: skip
         return self._stamps(batch, found, column, unit)
 
@@ -361,7 +362,7 @@ class ColumnReader:
         """Return counts of a unit as times, all of which are some."""
         times = counts.view(f"datetime64[{unit}]")
         if np.isnat(times).any():
-            raise batch.bad("the time is none (NaT)", int(np.isnat(times).argmax()), column)
+            raise batch.bad("the time is none (NaT)", np.isnat(times), column)
         return times
 
     def _as_int64(self, batch: Batch, numbers: Array, column: str) -> NDArray[np.int64]:
@@ -369,18 +370,19 @@ class ColumnReader:
             wrong = ~((numbers == np.trunc(numbers)) & (np.abs(numbers) < 2.0**63))
             if wrong.any():
                 row = int(wrong.argmax())
-                raise batch.bad(f"{numbers[row]} is no integer of 64 bits", row, column)
+                raise batch.bad(f"{numbers[row]} is no integer of 64 bits", wrong, column)
         elif numbers.dtype.kind not in "iub":
             raise batch.bad(f"{shown(numbers[0])} is no number", 0, column)
         if numbers.dtype == np.uint64 and (numbers > 2**63 - 1).any():
-            row = int((numbers > 2**63 - 1).argmax())
-            raise batch.bad(f"{numbers[row]} does not fit in 64 bits with a sign", row, column)
+            wrong = numbers > 2**63 - 1
+            row = int(wrong.argmax())
+            raise batch.bad(f"{numbers[row]} does not fit in 64 bits with a sign", wrong, column)
         return numbers.astype(np.int64)
 
     def _refuse_null(self, batch: Batch, array: Any, column: str, what: str) -> None:
         if array.null_count:
-            row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-            raise batch.bad(f"the {what} is missing (null){_FILL}", row, column)
+            missing = array.is_null().to_numpy(zero_copy_only=False)
+            raise batch.bad(f"the {what} is missing (null){_FILL}", missing, column)
 
     # ---- numbers -----------------------------------------------------------------------------
 
@@ -444,8 +446,9 @@ class ColumnReader:
             changed = first_changed(found, dtype)
             if changed is not None:
                 raise batch.bad(
-                    describe_change(found[changed], dtype, f"the {what} "), changed, column
-                )
+                    describe_change(found[changed], dtype, f"the {what} "), changed, column,
+                    lambda begin, end: first_changed(found[begin:end], dtype) is not None,
+                )  # fmt: skip
             numbers = found.astype(dtype)
         if unknown is not None and fill is not None:
             numbers = numbers.copy()
@@ -497,20 +500,28 @@ class ColumnReader:
         values: Array = cast.fill_null(zero).to_numpy(zero_copy_only=False)
         return values
 
+    def check_feature(self, column: str) -> None:
+        """Check that a column can be a feature.
+
+        Raises:
+            InputError: it holds neither numbers nor times.
+        """
+        if not self._is_time(column):
+            self.number_type(column, "feature")
+
     def feature(self, batch: Batch, column: str, fill: float | None) -> Array:
         """Return a feature as float32: a number, 0 or 1, or days since 1970.
 
         NaN is a missing one, as it is in pandas: some sources have no other word for it.
         """
+        self.check_feature(column)
         if not self._is_time(column):
-            self.number_type(column, "feature")
             found = self.numbers(batch, column, "float32", "feature", fill)
             missing = np.isnan(found)
             if not missing.any():
                 return found
             if fill is None:
-                row = int(missing.argmax())
-                raise batch.bad(f"the feature is missing (NaN){_FILL}", row, column)
+                raise batch.bad(f"the feature is missing (NaN){_FILL}", missing, column)
             return np.where(missing, np.float32(fill), found)
         array = batch.rows.column(column)
         if array.null_count and fill is None:
@@ -531,6 +542,25 @@ class ColumnReader:
         if self._table.is_text:
             return self.kind_of_text(column) in ("time", "zoned")
         return bool(pat.is_timestamp(kind) or pat.is_date(kind))
+
+
+def odd_texts(array: Any, kind: Any) -> NDArray[np.bool_]:
+    """Return which texts of a column cannot be given as a type of Arrow."""
+    return failing_rows(len(array), _casting_fails(array, kind))
+
+
+def _casting_fails(array: Any, kind: Any) -> Callable[[int, int], bool]:
+    """Return a function that tells whether a range of a column cannot be given as a type."""
+    import pyarrow as pa
+
+    def fails(begin: int, end: int) -> bool:
+        try:
+            array.slice(begin, end - begin).cast(kind)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    return fails
 
 
 def _mask(known: NDArray[np.bool_]) -> Any:
@@ -593,6 +623,7 @@ def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -
     """Cast a column; the error names the first row that cannot be."""
     import pyarrow as pa
 
+    fails = _casting_fails(array, kind)
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -601,12 +632,11 @@ def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -
     low, high = 0, len(array)
     while high - low > 1:  # the first row that fails is in low .. high - 1
         middle = (low + high) // 2
-        try:
-            array.slice(low, middle - low).cast(kind)
-            low = middle
-        except pa.ArrowInvalid:
+        if fails(low, middle):
             high = middle
-    raise batch.bad(describe(array[low].as_py()), low)
+        else:
+            low = middle
+    raise batch.bad(describe(array[low].as_py()), low, None, fails)
 
 
 def _advice_of_fraction(text: str) -> str:

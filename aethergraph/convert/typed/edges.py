@@ -93,7 +93,7 @@ def read_weights(
     wrong = ~(np.isfinite(weight) & (weight >= 0))
     if wrong.any():
         row = int(wrong.argmax())
-        raise batch.bad(f"the weight {weight[row]} is not finite and >= 0", row, column)
+        raise batch.bad(f"the weight {weight[row]} is not finite and >= 0", wrong, column)
     return weight
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aethergraph.convert.arguments import as_file
@@ -27,6 +27,14 @@ from aethergraph.errors import MissingFileError
 __all__ = ["guess_schema"]
 
 _ROWS = 200_000  # rows of a table that are looked at
+#: Ends of names of columns that may be keys.
+_ID = re.compile(r"(.*[_ ]|^)(id|key|uuid|guid|no|nr|number)|.*[a-z](Id|ID|Key)")
+_NODE_TIMES = """\
+# Times of nodes are what samplers go by with time_attr = "node_time", at about half the speed of
+# times of edges, and a live graph cannot begin with them (DynamicHeteroGraph.open, base=). For one,
+# give the time to the edges, and leave it out of the table of nodes:
+# foreign.RELATION = {to = "TYPE", columns = "COLUMN", time = "TIME"}
+"""
 _FOUND = 0.5  # share of a column's values that have to be keys of the other table
 
 
@@ -74,7 +82,10 @@ def guess_schema(folder: PathLike) -> str:
         _guess_foreign(one, looks)
     _doubt(looks)
     entries = [_entry(one, looks) for one in looks]
-    return "\n".join([_head(base), *entries, *(f"# {one}\n" for one in others)])
+    head = _head(base)
+    if any(text.startswith("[nodes") and "\ntime = " in text for text in entries):
+        head += _NODE_TIMES
+    return "\n".join([head, *entries, *(f"# {one}\n" for one in others)])
 
 
 def _doubt(looks: list[_Look]) -> None:
@@ -323,40 +334,75 @@ def _bare(key: str) -> str:
 
 
 def _entry(one: _Look, looks: list[_Look]) -> str:
-    ends = list(one.foreign.items())
-    ends_in_key = {c for columns, _ in ends for c in columns} >= set(one.key)
+    ends_in_key = {c for columns in one.foreign for c in columns} >= set(one.key)
     # A table whose key is made of the keys of others is a table of pairs.
-    is_link = len(ends) >= 2 and ends_in_key
-    lines = []
-    source: Any = one.source.get("", one.source)
-    if is_link:
-        (source_key, source_type), (target_key, target_type) = ends[:2]
-        lines += [
-            f"[links.{_text(one.name)}]",
-            f"from = {_text(source)}",
-            f"source = {_text(source_type)}",
-            f"source_key = {_names(source_key)}",
-            f"destination = {_text(target_type)}",
-            f"destination_key = {_names(target_key)}",
-        ]
-        lines += [f"# unsure: {', '.join(key)} refers to {name} as well" for key, name in ends[2:]]
-    else:
-        lines += [f"[nodes.{_text(one.name)}]", f"from = {_text(source)}"]
-        if one.key:
-            lines.append(f"key = {_names(one.key)}")
-        else:
-            lines.append("# no key: no column of names or ids has different values in all rows")
-    lines += _values(one, is_link)
-    lines += [f"# unsure: {text}" for text in one.unsure]
+    is_link = len(one.foreign) >= 2 and ends_in_key
+    own_key = None if one.key else _own_key(one)
+    as_nodes = one
+    if own_key is not None:
+        doubt = f"key {own_key}: all values differ, and the name ends as that of an id"
+        as_nodes = replace(one, key=(own_key,), unsure=[*one.unsure, doubt])
     if not is_link:
-        for columns, name in ends:
-            to = _text(name)
-            if len(columns) > 1:
-                to = _text({"to": name, "columns": list(columns)})
-            lines.append(f"foreign.{_text('_'.join(columns))} = {to}")
-        if not ends and not any(one.name in other.foreign.values() for other in looks):
-            lines.append("# unsure: no edges, neither from here nor to here")
+        return "\n".join(_node_lines(as_nodes, looks)) + "\n"
+    lines = _link_lines(one)
+    if own_key is not None:
+        lines += [
+            f"# unsure: are rows edges, as here, or nodes of their own, with the key {own_key} and",
+            "# edges to what they refer to? Then take these lines instead:",
+            *(f"# {line.removeprefix('# ')}" for line in _node_lines(as_nodes, looks)),
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _own_key(one: _Look) -> str | None:
+    """Return a column that may be the key of a table, though it is not called as the table is."""
+    foreign = {column for columns in one.foreign for column in columns}
+    for column in one.columns:
+        if column in foreign or one.kinds[column] not in ("number", "other"):
+            continue
+        if _ID.fullmatch(column) and len(one.values[column]) > 1 and _is_unique(one, column):
+            return column
+    return None
+
+
+def _source_line(one: _Look) -> str:
+    source: Any = one.source.get("", one.source)
+    return f"from = {_text(source)}"
+
+
+def _link_lines(one: _Look) -> list[str]:
+    ends = list(one.foreign.items())
+    (source_key, source_type), (target_key, target_type) = ends[:2]
+    return [
+        f"[links.{_text(one.name)}]",
+        _source_line(one),
+        f"source = {_text(source_type)}",
+        f"source_key = {_names(source_key)}",
+        f"destination = {_text(target_type)}",
+        f"destination_key = {_names(target_key)}",
+        *(f"# unsure: {', '.join(key)} refers to {name} as well" for key, name in ends[2:]),
+        *_values(one, True),
+        *(f"# unsure: {text}" for text in one.unsure),
+    ]
+
+
+def _node_lines(one: _Look, looks: list[_Look]) -> list[str]:
+    ends = list(one.foreign.items())
+    lines = [f"[nodes.{_text(one.name)}]", _source_line(one)]
+    if one.key:
+        lines.append(f"key = {_names(one.key)}")
+    else:
+        lines.append("# no key: no column of names or ids has different values in all rows")
+    lines += _values(one, False)
+    lines += [f"# unsure: {text}" for text in one.unsure]
+    for columns, name in ends:
+        to = _text(name)
+        if len(columns) > 1:
+            to = _text({"to": name, "columns": list(columns)})
+        lines.append(f"foreign.{_text('_'.join(columns))} = {to}")
+    if not ends and not any(one.name in other.foreign.values() for other in looks):
+        lines.append("# unsure: no edges, neither from here nor to here")
+    return lines
 
 
 def _names(columns: tuple[str, ...]) -> str:

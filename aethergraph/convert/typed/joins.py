@@ -27,6 +27,7 @@ from aethergraph.convert.external import builder
 from aethergraph.convert.external.array_files import ColumnFiles
 from aethergraph.convert.readers.base import InputError, ProgressFn
 from aethergraph.convert.typed.columns import ColumnReader
+from aethergraph.convert.typed.problems import Problems
 from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table
 from aethergraph.ids import IdMap
@@ -162,6 +163,7 @@ class KeyJoin:
         memory: bytes that may be taken.
         record: called with the state to record, now and then and at the end.
         show: called with (rows read, rows in all).
+        problems: what is told of rows that are wrong.
     """
 
     def __init__(
@@ -173,7 +175,9 @@ class KeyJoin:
         memory: int,
         record: Callable[[dict[str, Any]], None],
         show: ProgressFn,
+        problems: Problems,
     ) -> None:
+        self._problems = problems
         self._spec = spec
         self._table = table
         self._ids = [ids[name] for name, _ in spec.ends()]
@@ -197,12 +201,7 @@ class KeyJoin:
         columns = list(dict.fromkeys(one for _, named in self._spec.ends() for one in named))
         done = self._ends.num_rows
         for batch in self._table.batches(columns, (file, number)):
-            try:
-                keys = [self._keys(batch, end) for end in range(len(self._ids))]
-            except InputError:
-                self._flush()  # an error of a row before comes first, whatever the memory
-                raise
-            self._held.append((replace(batch, rows=None), keys))
+            self._problems.read(self._table.name, batch, self._hold)
             done += batch.rows.num_rows
             if self._held_bytes >= self._room or not any(self._waits):
                 self._flush()
@@ -215,6 +214,15 @@ class KeyJoin:
             raise InputError(self._table.files[0], "holds no rows")
         self._ends.state["done"] = True
         self._record(self._ends.sync())
+
+    def _hold(self, batch: Batch) -> None:
+        """Read the keys of a batch, to be looked up with those of others."""
+        try:
+            keys = [self._keys(batch, end) for end in range(len(self._ids))]
+        except InputError:
+            self._flush()  # an error of a row before comes first, whatever the memory
+            raise
+        self._held.append((replace(batch, rows=None), keys))
 
     def _keys(self, batch: Batch, end: int) -> _Keys:
         ids, (_, columns) = self._ids[end], self._spec.ends()[end]
@@ -259,11 +267,11 @@ class KeyJoin:
             name, columns = self._spec.ends()[end]
             if not one.known.all():
                 if self._spec.null == "error":
-                    raise batch.bad(
-                        f"the key of a {name!r} is missing (null)",
-                        int(one.known.argmin()), columns[0],
-                    )  # fmt: skip
-                null += int((kept & ~one.known).sum())
+                    problem = f"the key of a {name!r} is missing (null)"
+                    error = batch.bad(problem, ~one.known, columns[0])
+                    self._problems.add(self._table.name, error, int((~one.known).sum()))
+                else:
+                    null += int((kept & ~one.known).sum())
                 kept &= one.known
             out = np.full(len(kept), -1, np.int64)
             assert one.found is not None
@@ -278,14 +286,16 @@ class KeyJoin:
                 key = self._ids[end].columns.show(one.block, at, fits)
                 problem = f"there is no {name!r} with the key {key}"
                 if self._spec.missing == "error":
-                    raise batch.bad(
+                    error = batch.bad(
                         f'{problem}; missing = "drop" leaves such edges out, "keep" makes nodes '
                         "of such keys",
-                        row,
+                        lost,
                         columns[0],
                     )
-                missing += int(lost.sum())
-                first = first or str(batch.bad(problem, row, columns[0]))
+                    self._problems.add(self._table.name, error, int(lost.sum()))
+                else:
+                    missing += int(lost.sum())
+                    first = first or str(batch.bad(problem, lost, columns[0]))
                 kept &= ~lost
             ends.append(out)
         for out in ends:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers.base import InputError, ProgressFn
 from aethergraph.convert.typed.columns import ColumnReader
 from aethergraph.convert.typed.features import ColumnParts, ColumnScan, column_of
+from aethergraph.convert.typed.problems import Problems
 from aethergraph.convert.typed.schema import EdgeSpec, NodeTable
-from aethergraph.convert.typed.sources import Table
+from aethergraph.convert.typed.sources import Batch, Table
 from aethergraph.ids import DuplicateKeyError, IdMapBuilder, KeyColumns
 
 __all__ = ["NodeFiles", "scan_nodes"]
@@ -73,6 +75,7 @@ def scan_nodes(
     unit: str | None,
     memory: int,
     show: ProgressFn,
+    problems: Problems,
 ) -> dict[str, Any]:
     """Read the nodes of a type; return their state for :class:`NodeFiles`.
 
@@ -86,6 +89,7 @@ def scan_nodes(
         unit: unit of all times.
         memory: bytes for buffers.
         show: called with (rows done, rows in all).
+        problems: what is told of rows that are wrong.
     """
     with ExitStack() as stack:
         builder = None
@@ -93,20 +97,21 @@ def scan_nodes(
         if keys is not None:
             builder = IdMapBuilder(f"{prefix}ids", keys.types, memory - names, f"{prefix}keys")
             stack.enter_context(builder)
-        scan = _Scan(spec, prefix, stack, names)
+        scan = _Scan(spec, prefix, stack, names, problems)
         if table is not None:
             scan.read(table, builder, unit, show)
         rows = scan.num_rows
         for edge, columns, other in keeps:
             assert builder is not None
-            _add_keys(builder, other, columns, edge)
+            _add_keys(builder, other, columns, edge, problems)
         count = rows
         if builder is not None:
             try:
                 count = builder.finish()
             except DuplicateKeyError as error:
                 raise scan.duplicate(error) from None
-        scan.finish(count)
+        if not problems.collects:  # else columns lack the rows that are wrong
+            scan.finish(count)
         if table is None and count == 0:
             raise InputError(keeps[0][2].files[0], f"names no node of type {name!r}")
     return {
@@ -118,7 +123,10 @@ def scan_nodes(
 class _Scan:
     """One pass over the table of a node type."""
 
-    def __init__(self, spec: NodeTable, prefix: str, stack: ExitStack, names: int) -> None:
+    def __init__(
+        self, spec: NodeTable, prefix: str, stack: ExitStack, names: int, problems: Problems
+    ) -> None:
+        self._problems = problems
         self.num_rows = 0
         self.file_rows: list[int] = []
         self.arrays: dict[str, str] = {}
@@ -161,35 +169,12 @@ class _Scan:
         self._files = table.files
         self.file_rows = [0] * len(table.files)
         columns = list(dict.fromkeys([*(key if builder else []), *named]))
+        steps = self._steps(reader, builder, unit, kinds)
         total = table.num_rows
         # Without any column a Parquet reader has no rows: one is enough to count them.
         for batch in table.batches(columns or [next(iter(table.types))]):
-            if builder is not None:
-                block, known, impossible = reader.keys(batch, key, builder.columns)
-                if not known.all():
-                    raise batch.bad(
-                        "the primary key is missing (null)", int(known.argmin()), key[0]
-                    )
-                if impossible is not None:
-                    row = int(impossible.argmax())
-                    raise batch.bad(f"does not fit in a key of type {builder.columns}", row, key[0])
-                try:
-                    builder.add_block(block)
-                except DuplicateKeyError as error:
-                    self.file_rows[batch.file] += batch.rows.num_rows
-                    raise self.duplicate(error) from None
-            if spec.time:
-                times = reader.times(batch, spec.time, unit)
-                self._append("time.npy", times.view(np.int64) if times.dtype.kind == "M" else times)
-            if spec.features:
-                found = [reader.feature(batch, one, spec.fill) for one in spec.features]
-                self._append("x.npy", np.stack(found, axis=1))
-            if self._columns is not None:
-                self._columns.add(batch)
-            for number, one in enumerate(labels):
-                missing = -1 if kinds[one] == "int64" else np.nan
-                values = reader.numbers(batch, one, kinds[one], "label", missing)
-                self._append(f"label-{number}.npy", values)
+            for step in steps:
+                self._problems.read(table.name, batch, step)
             self.file_rows[batch.file] += batch.rows.num_rows
             self.num_rows += batch.rows.num_rows
             show(self.num_rows, max(total, self.num_rows))
@@ -199,6 +184,59 @@ class _Scan:
             self.arrays["x"] = "x.npy"
         for number, one in enumerate(labels):
             self.arrays["y" if len(labels) == 1 else one] = f"label-{number}.npy"
+
+    def _steps(
+        self,
+        reader: ColumnReader,
+        builder: IdMapBuilder | None,
+        unit: str | None,
+        label_types: Mapping[str, str],
+    ) -> list[Callable[[Batch], Any]]:
+        """Return what is done with the rows of a batch, one after the other."""
+        spec = self._spec
+        key = list(spec.key)
+
+        def add_keys(batch: Batch) -> None:
+            assert builder is not None
+            block, known, impossible = reader.keys(batch, key, builder.columns)
+            if not known.all():
+                raise batch.bad("the primary key is missing (null)", ~known, key[0])
+            if impossible is not None:
+                problem = f"does not fit in a key of type {builder.columns}"
+                raise batch.bad(problem, impossible, key[0])
+            try:
+                builder.add_block(block)
+            except DuplicateKeyError as error:
+                self.file_rows[batch.file] += batch.rows.num_rows
+                raise self.duplicate(error) from None
+
+        def add_times(batch: Batch) -> None:
+            assert spec.time is not None
+            times = reader.times(batch, spec.time, unit)
+            self._append("time.npy", times.view(np.int64) if times.dtype.kind == "M" else times)
+
+        def add_features(batch: Batch) -> None:
+            found = [reader.feature(batch, one, spec.fill) for one in spec.features]
+            self._append("x.npy", np.stack(found, axis=1))
+
+        def add_label(number: int, column: str, batch: Batch) -> None:
+            kind = label_types[column]
+            missing = -1 if kind == "int64" else np.nan
+            values = reader.numbers(batch, column, kind, "label", missing)
+            self._append(f"label-{number}.npy", values)
+
+        steps: list[Callable[[Batch], Any]] = []
+        if builder is not None:
+            steps.append(add_keys)
+        if spec.time:
+            steps.append(add_times)
+        if spec.features and not self._problems.collects:
+            steps.append(add_features)
+        elif spec.features:  # each by itself: a row may have a problem in several
+            steps += [partial(reader.feature, column=one, fill=spec.fill) for one in spec.features]
+        if self._columns is not None:
+            steps.append(self._columns.add)
+        return steps + [partial(add_label, n, one) for n, one in enumerate(spec.label)]
 
     @property
     def has_columns(self) -> bool:
@@ -242,16 +280,22 @@ def _label_type(reader: ColumnReader, column: str) -> str:
 
 
 def _add_keys(
-    builder: IdMapBuilder, table: Table, columns: tuple[str, ...], edge: EdgeSpec
+    builder: IdMapBuilder,
+    table: Table,
+    columns: tuple[str, ...],
+    edge: EdgeSpec,
+    problems: Problems,
 ) -> None:
     """Add the keys of the ends of edges that become nodes where they are new."""
     reader = ColumnReader(table)
     others = [c for _, end in edge.ends() if end != columns for c in end]
-    for batch in table.batches(list(dict.fromkeys([*columns, *others]))):
+
+    def add(batch: Batch) -> None:
         block, known, impossible = reader.keys(batch, columns, builder.columns)
         if impossible is not None:
-            row = int(np.flatnonzero(known)[int(impossible.argmax())])
-            raise batch.bad(f"does not fit in a key of type {builder.columns}", row, columns[0])
+            wrong = np.zeros(len(known), np.bool_)
+            wrong[np.flatnonzero(known)[impossible]] = True
+            raise batch.bad(f"does not fit in a key of type {builder.columns}", wrong, columns[0])
         if others:  # an end of an edge that is left out for the null at its other end
             complete = np.ones(len(known), np.bool_)
             for column in others:
@@ -259,3 +303,6 @@ def _add_keys(
             kept = np.flatnonzero(complete[known])
             block = block.take(kept.astype(np.uint64))
         builder.add_block(block, unique=False)
+
+    for batch in table.batches(list(dict.fromkeys([*columns, *others]))):
+        problems.read(table.name, batch, add)

@@ -43,9 +43,12 @@ from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.ids.columns import check_types
 
 __all__ = [
-    "EdgeSpec", "ForeignKey", "LinkTable", "Missing", "NodeTable", "Nulls", "Schema", "load_schema",
+    "Duplicates", "EdgeSpec", "ForeignKey", "LinkTable", "Missing", "NodeTable", "Nulls", "Schema",
+    "load_schema",
 ]  # fmt: skip
 
+#: What becomes of rows whose key comes more than once.
+Duplicates = Literal["error", "first", "last"]
 Missing = Literal["error", "drop", "keep"]
 Nulls = Literal["drop", "error"]
 
@@ -97,8 +100,9 @@ class NodeTable:
     Attributes:
         source: file, pattern, folder or URL of Parquet, CSV, TSV or Arrow files; a data frame of
             pandas or Polars, a table of Arrow, a mapping of names to arrays; or a database: a
-            mapping with "duckdb" or "sqlite" (path or connection) and "table" or "query". None:
-            the nodes are the keys that edges name.
+            mapping with "duckdb" or "sqlite" (path or connection) and "table" or "query"; with
+            "query" alone DuckDB without a database, over files. Queries only read, of files those
+            in the folder of the schema. None: the nodes are the keys that edges name.
         key: primary key: a column, or several.
         key_type: type of the key (``"int64"``, ``"uint64"``, ``"uuid"``, ``"str"`` or ``"bytes"``),
             of several columns a list; default: by the type of the columns.
@@ -114,6 +118,9 @@ class NodeTable:
             mapping of names to kinds ("number", "bool", "time", "category", "text"), or "all": all
             but keys, foreign keys, labels and columns that Arrow gives the type null, as they have
             no value. See :class:`aethergraph.columns.ColumnStore`.
+        duplicates: what becomes of rows whose key comes more than once. "error": nothing is
+            written, and the error names both rows; "first": the first of them stays, "last": the
+            last, and the others are left out, with their edges, and counted.
     """
 
     source: Any = None
@@ -125,6 +132,7 @@ class NodeTable:
     label: str | Sequence[str] = ()
     foreign: Mapping[str, ForeignKey | str] = field(default_factory=dict)
     columns: str | Sequence[str] | Mapping[str, str] = ()
+    duplicates: Duplicates = "error"
 
     def chosen_columns(self, names: Sequence[str]) -> dict[str, Kind | None]:
         """Return the columns to keep and their kinds (None: by type), of a table's columns."""
@@ -386,6 +394,8 @@ def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
         key or table.time or table.features or table.label or table.columns
     ):
         raise InvalidArgumentError(f"{where} has columns, but no table (from)")
+    if table.duplicates != "error" and not key:
+        raise InvalidArgumentError(f"{where}.duplicates is about keys, but there is no key")
     if table.fill is not None and not isinstance(table.fill, (int, float)):
         raise InvalidArgumentError(f"{where}.fill is a number, got {shown(table.fill)}")
     if not isinstance(table.foreign, Mapping):
@@ -395,6 +405,7 @@ def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
         _columns(table.features, f"{where}.features"), table.fill,
         _columns(table.label, f"{where}.label"), dict(table.foreign),
         _kept(table.columns, f"{where}.columns"),
+        as_choice(table.duplicates, get_args(Duplicates), f"{where}.duplicates"),
     )  # fmt: skip
 
 

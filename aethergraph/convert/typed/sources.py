@@ -12,10 +12,9 @@ A query may give its rows in another order the next time; a file does not.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph.convert.arguments import as_file
@@ -35,18 +35,20 @@ from aethergraph.convert.readers.base import (
     require_pyarrow,
 )
 from aethergraph.convert.typed.parts import are_maybe_whole, are_one_type, are_whole, as_first
+from aethergraph.convert.typed.queries import duckdb_batches, sqlite_batches
 from aethergraph.convert.typed.text_files import TextForm, open_text, without_compression
-from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
+from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.storage.scratch import storage_error
 
 __all__ = [
-    "Batch", "Table", "is_comparable", "is_table_name", "kind_of", "needs_spool", "open_table",
-    "source_state", "spool", "table_files",
+    "Batch", "RowError", "Table", "failing_rows", "is_comparable", "is_table_name", "kind_of",
+    "needs_spool", "open_table", "source_state", "spool", "table_files",
 ]  # fmt: skip
 
 _ROWS = 1 << 16  # rows of a batch
 _TABLE_NAMES = (".parquet", ".pq", ".csv", ".tsv", ".tab", ".arrow", ".feather", ".ipc")
 _BLOCK = 1 << 20
+_IN_MEMORY = ":memory:"  # DuckDB without a file
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,68 @@ class Batch:
         places = np.flatnonzero(kept) if self.places is None else self.places[kept]
         return replace(self, rows=self.rows.filter(pa.array(kept)), places=places)
 
-    def bad(self, problem: str, row: int, column: str | None = None) -> InputError:
-        """Return the error about a row of this batch."""
-        what = "" if column is None else f"column {column!r}: "
+    def bad(
+        self,
+        problem: str,
+        rows: int | NDArray[np.bool_],
+        column: str | None = None,
+        fails: Callable[[int, int], bool] | None = None,
+    ) -> RowError:
+        """Return the error about rows of this batch, which names the first of them.
+
+        Args:
+            problem: the problem, of the first row.
+            rows: the first row, or the mask of all rows that have the problem.
+            column: the column, for the message.
+            fails: returns whether some row of a range has the problem, if ``rows`` is the first.
+        """
+        row = int(rows) if isinstance(rows, (int, np.integer)) else int(rows.argmax())
         place = row if self.places is None else int(self.places[row])
-        return InputError(self.path, what + problem, line=self.first_row + place + 1, unit="row")
+        error = RowError(
+            self.path, problem if column is None else f"column {column!r}: {problem}",
+            line=self.first_row + place + 1, unit="row",
+        )  # fmt: skip
+        error.problem, error.of_column = problem, column
+
+        def find_rows() -> NDArray[np.bool_]:
+            if not isinstance(rows, (int, np.integer)):
+                return rows
+            found = np.zeros(self.rows.num_rows, np.bool_)
+            found[row] = True
+            return found if fails is None else found | failing_rows(self.rows.num_rows, fails)
+
+        error.find_rows = find_rows
+        return error
+
+
+class RowError(InputError):
+    """Error of some rows of a batch with a problem, which names the first of them.
+
+    Attributes:
+        problem: the problem, without its place.
+        of_column: the column, or None.
+        find_rows: returns the mask of all rows of the batch that have the problem.
+    """
+
+    problem: str
+    of_column: str | None
+    find_rows: Callable[[], NDArray[np.bool_]]
+
+
+def failing_rows(count: int, fails: Callable[[int, int], bool]) -> NDArray[np.bool_]:
+    """Return which of some rows fail, where a range fails if one of its rows does."""
+    found = np.zeros(count, np.bool_)
+    ranges = [(0, count)]
+    while ranges:
+        begin, end = ranges.pop()
+        if begin == end or not fails(begin, end):
+            continue
+        if end - begin == 1:
+            found[begin] = True
+        else:
+            middle = (begin + end) // 2
+            ranges += [(begin, middle), (middle, end)]
+    return found
 
 
 class Table:
@@ -110,6 +169,8 @@ class Table:
         self._whole: dict[str, bool] = {}  # by column, whether all its floats are integers
         self._kinds = kinds
         self._data = data
+        self._kept: Any = None  # by row of all files, whether it is there
+        self._first_rows: list[int] = []
         if self.is_text and set(kinds) != {"text"}:
             raise InvalidArgumentError(
                 f"{name}: text files and others cannot be one table: their types differ"
@@ -158,6 +219,16 @@ class Table:
             if name in self._twice:
                 raise InputError(self.files[0], f"several columns are called {name!r} ({role})")
 
+    def keep_only(self, kept: Any, file_rows: Sequence[int]) -> None:
+        """Leave rows out of all batches from now on, as if the files did not have them.
+
+        Args:
+            kept: mask of all rows.
+            file_rows: number of rows by file.
+        """
+        self._kept = kept
+        self._first_rows = np.cumsum([0, *file_rows]).tolist()
+
     def batches(self, columns: Sequence[str], start: tuple[int, int] = (0, 0)) -> Iterator[Batch]:
         """Yield the rows of all files, from a file and a batch in it on.
 
@@ -166,7 +237,7 @@ class Table:
         """
         for file in range(start[0], len(self.files)):
             path = self.files[file]
-            row = 0
+            row = left_out = 0
             with _named_errors(path):
                 reader = self._open(file, columns)
                 types = {field.name: field.type for field in reader.schema}
@@ -175,10 +246,21 @@ class Table:
                     self._check_type(path, name, types[name])
                 changed = {name for name in columns if types[name] != self.types[name]}
                 for number, rows in enumerate(reader):
-                    if (file, number) >= start:
-                        batch = Batch(file, path, row, number, rows)
-                        yield self._as_first(batch, changed) if changed else batch
+                    batch = Batch(file, path, row, number, rows)
                     row += rows.num_rows
+                    if self._kept is not None:
+                        batch = self._kept_rows(batch, left_out)
+                        left_out += rows.num_rows - batch.rows.num_rows
+                    if (file, number) >= start and (batch.rows.num_rows or not rows.num_rows):
+                        yield self._as_first(batch, changed) if changed else batch
+
+    def _kept_rows(self, batch: Batch, left_out: int) -> Batch:
+        """Return the rows of a batch that are kept, after so many of its file that are not."""
+        first = self._first_rows[batch.file] + batch.first_row
+        kept = np.asarray(self._kept[first : first + batch.rows.num_rows])
+        some = batch.only(kept)
+        # Rows are counted without those left out, and named by where they were.
+        return replace(some, first_row=batch.first_row - left_out, places=some.places + left_out)
 
     def _check_type(self, path: str, column: str, kind: Any) -> None:
         """Refuse a type that holds other values than the first file's type does."""
@@ -421,21 +503,31 @@ def _frame(source: Any, name: str) -> Any:
 
 
 def needs_spool(source: Any) -> bool:
-    """Return whether a source is a database."""
-    return isinstance(source, Mapping) and bool({"duckdb", "sqlite"} & source.keys())
+    """Return whether a source is a database, or a query over files."""
+    if not isinstance(source, Mapping):
+        return False
+    return bool({"duckdb", "sqlite"} & source.keys()) or isinstance(source.get("query"), str)
+
+
+def _database(source: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the kind of a database, and its path or connection; DuckDB needs none."""
+    kind = "sqlite" if "sqlite" in source and "duckdb" not in source else "duckdb"
+    return kind, source.get(kind, _IN_MEMORY)
 
 
 def is_comparable(source: Any) -> bool:
     """Return whether a later call can tell that the source is still the same."""
     if needs_spool(source):
-        return isinstance(source.get("duckdb", source.get("sqlite")), (str, os.PathLike))
+        _, database = _database(source)
+        return isinstance(database, (str, os.PathLike)) and database != _IN_MEMORY
     return source is None or isinstance(source, (str, os.PathLike))
 
 
 def _place(source: Mapping[str, Any], name: str) -> str:
     """Return the name of a table or query in a database, for messages."""
-    database = source.get("duckdb", source.get("sqlite"))
-    of = f" of {os.fspath(database)}" if isinstance(database, (str, os.PathLike)) else ""
+    _, database = _database(source)
+    is_file = isinstance(database, (str, os.PathLike)) and database != _IN_MEMORY
+    of = f" of {os.fspath(database)}" if is_file else ""
     return f"{name} (query{of})" if "query" in source else f"{name} ({source['table']}{of})"
 
 
@@ -455,13 +547,14 @@ def _check_kind(path: str, kind: str) -> None:
 
 
 def _check_database(source: Mapping[str, Any]) -> None:
-    kind = "duckdb" if "duckdb" in source else "sqlite"
+    kind, database = _database(source)
     unknown = sorted(set(source) - {kind, "table", "query"})
     if unknown or ("table" in source) == ("query" in source):
         raise InvalidArgumentError(
             f"a database is given as {kind}, and table or query, got: {', '.join(source)}"
         )
-    database = source[kind]
+    if database == _IN_MEMORY and "query" not in source:
+        raise InvalidArgumentError("DuckDB without a file has no tables: give a query over files")
     if not isinstance(database, (str, os.PathLike)) and not hasattr(database, "execute"):
         raise InvalidArgumentError(
             f"{kind} is the path of a database, or a connection, got {shown(database)}"
@@ -472,8 +565,8 @@ def source_state(source: Any, folder: str | None) -> list[dict[str, Any]]:
     """Return what tells the files of a source from changed ones."""
     if needs_spool(source):
         _check_database(source)
-        path = source.get("duckdb", source.get("sqlite"))
-        if not isinstance(path, (str, os.PathLike)):
+        _, path = _database(source)
+        if not isinstance(path, (str, os.PathLike)) or path == _IN_MEMORY:
             return []
         path = os.path.join(folder or "", os.fspath(path))
         check_readable(path)
@@ -519,9 +612,8 @@ def spool(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kind = "duckdb" if "duckdb" in source else "sqlite"
-    database = source[kind]
-    if isinstance(database, (str, os.PathLike)):
+    kind, database = _database(source)
+    if isinstance(database, (str, os.PathLike)) and database != _IN_MEMORY:
         database = os.path.join(folder or "", os.fspath(database))
         check_readable(database)
         _check_kind(database, kind)
@@ -529,8 +621,11 @@ def spool(
     if query is None:
         quoted = '"' + str(source["table"]).replace('"', '""') + '"'
         query = f"SELECT * FROM {quoted}"
-    read = _duckdb_batches if kind == "duckdb" else _sqlite_batches
-    schema, batches = read(database, str(query), name)
+    if kind == "duckdb":
+        scratch = os.path.dirname(os.path.abspath(path))
+        schema, batches = duckdb_batches(database, str(query), name, folder, scratch)
+    else:
+        schema, batches = sqlite_batches(database, str(query), name)
     odd = [number for number, field in enumerate(schema) if not _is_storable(field)]
     for field in (schema.field(number) for number in odd):
         if needed is None or field.name in needed:
@@ -565,78 +660,3 @@ def _is_storable(field: Any) -> bool:
     except pa.ArrowNotImplementedError:
         return False
     return True
-
-
-def _duckdb_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[Any]]:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{name}: a DuckDB file needs duckdb, which cannot be imported ({error}): "
-            "pip install duckdb"
-        ) from None
-    try:
-        connection = database
-        if isinstance(database, str):
-            connection = duckdb.connect(database, read_only=True)
-        found = connection.cursor().sql(query)
-        if found is None:
-            raise InputError(name, f"the query gives no rows: {query}")
-        make = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
-        reader = make(_ROWS)
-    except duckdb.Error as error:
-        raise InputError(name, f"DuckDB: {error}") from None
-    return reader.schema, iter(reader)
-
-
-def _sqlite_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[Any]]:
-    import pyarrow as pa
-
-    try:
-        connection = database
-        if isinstance(database, str):
-            connection = sqlite3.connect(f"{Path(database).absolute().as_uri()}?mode=ro", uri=True)
-        query = _single(query)
-        cursor = connection.execute(query)
-        names = [one[0] for one in cursor.description]
-        cursor.close()
-        types = [_sqlite_type(connection, query, one, name) for one in names]
-        schema = pa.schema(list(zip(names, types, strict=True)))
-        cursor = connection.execute(query)
-    except sqlite3.Error as error:
-        raise InputError(name, f"SQLite: {error}") from None
-
-    def batches() -> Iterator[Any]:
-        while rows := cursor.fetchmany(_ROWS):
-            columns = list(zip(*rows, strict=True))
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-            yield pa.record_batch(arrays, schema=schema)
-
-    return schema, batches()
-
-
-def _single(query: str) -> str:
-    """Return a statement without the semicolon at its end, and comments behind that."""
-    end = re.search(r";\s*(--[^\n]*\s*|/\*.*?\*/\s*)*$", query, re.DOTALL)
-    if end is not None and sqlite3.complete_statement(query[: end.start() + 1]):
-        return query[: end.start()]
-    return query
-
-
-def _sqlite_type(connection: Any, query: str, column: str, name: str) -> Any:
-    """Return the type of a column, whose values SQLite lets be of any types."""
-    import pyarrow as pa
-
-    quoted = '"' + column.replace('"', '""') + '"'
-    found = {
-        row[0] for row in connection.execute(f"SELECT DISTINCT typeof({quoted}) FROM ({query}\n)")
-    } - {"null"}
-    if found <= {"integer"}:
-        return pa.int64() if found else pa.null()
-    if found <= {"integer", "real"}:
-        return pa.float64()
-    if len(found) == 1:
-        return pa.string() if found == {"text"} else pa.binary()
-    raise InputError(
-        name, f"column {column!r} holds values of several types: {', '.join(sorted(found))}"
-    )
