@@ -346,6 +346,7 @@ class ColumnReader:
             counts = self._as_int64(batch, numbers, column)
             return counts if unit is None else self._stamps(batch, counts, column, unit)
         assert unit is not None
+        own = form.unit
         if pa.types.is_date32(array.type):
             array = array.cast(pa.int32())
         counts = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -354,7 +355,7 @@ class ColumnReader:
             raise batch.bad(
                 f"the time {array[wrong].as_py() if form.unit != 'ns' else counts[wrong]} cannot "
                 f"be given in {unit!r} (time_unit)", wrong, column,
-                lambda begin, end: convert_times(counts[begin:end], form.unit, unit)[1] is not None,
+                lambda begin, end: convert_times(counts[begin:end], own, unit)[1] is not None,
             )  # fmt: skip
         return self._stamps(batch, found, column, unit)
 
