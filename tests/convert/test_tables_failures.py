@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -411,6 +412,14 @@ def test_a_database_with_a_log_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InputError, match=r"a\.db: changed while it was read"):
         tables(schema, tmp_path / "h.aeg")
     writer.close()
+
+
+def test_an_error_about_a_row_comes_out_of_another_process(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        tables(two({"k": [1, None], "b": [1, 1]}, {"k": [1]}), tmp_path / "g.aeg")
+    again = pickle.loads(pickle.dumps(error.value))
+    assert str(again) == str(error.value) and again.line == 2
+    assert "row 2: column 'k': the primary key is missing" in str(again)
 
 
 def test_values_of_several_types_in_sqlite_are_named(tmp_path: Path) -> None:

@@ -118,12 +118,17 @@ class RowError(InputError):
     Attributes:
         problem: the problem, without its place.
         of_column: the column, or None.
-        find_rows: returns the mask of all rows of the batch that have the problem.
+        find_rows: returns the mask of all rows of the batch that have the problem; an error that
+            comes from another process has none.
     """
 
     problem: str
     of_column: str | None
     find_rows: Callable[[], NDArray[np.bool_]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made, args, *_ = super().__reduce__()
+        return made, args, {k: v for k, v in vars(self).items() if k != "find_rows"}
 
 
 def failing_rows(count: int, fails: Callable[[int, int], bool]) -> NDArray[np.bool_]:
