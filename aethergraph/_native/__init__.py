@@ -93,7 +93,7 @@ from aethergraph._native.groups import (
 )
 from aethergraph._native.guards import reading
 from aethergraph._native.io import IO_TIERS, FileReader, IoStats, io_problem
-from aethergraph._native.keys import KeyBlock, KeyIndex, first_keys, hash_keys
+from aethergraph._native.keys import KeyBlock, KeyIndex, first_keys, hash_keys, key_order
 from aethergraph._native.lists import (
     NativeRows,
     build_lists,
@@ -328,6 +328,7 @@ __all__ = [
     "new_error",
     "hash_items",
     "hash_keys",
+    "key_order",
     "hash_parts",
     "order_records",
     "pack_records",

@@ -131,11 +131,36 @@ def hash_keys(keys: KeyBlock) -> Hashes:
     return hashes
 
 
-def first_keys(keys: KeyBlock, hashes: Hashes) -> Hashes:
-    """Return the first position of a key equal to each key; hashes ascend.
+def key_order(keys: KeyBlock, hashes: Hashes, *, stable: bool) -> tuple[Hashes, Hashes]:
+    """Return the places of keys by hash, and these hashes.
 
-    Raises:
-        LimitError: more than a thousand different keys have the same hash.
+    Keys of one hash are by their bytes, as ``aether_keys_order`` says, and equal ones by place.
+
+    Args:
+        keys: the keys.
+        hashes: hash of each.
+        stable: equal hashes are expected: sort in a way that is faster then.
+    """
+    by_hash = np.argsort(hashes, kind="stable" if stable else None)
+    order, ascending = by_hash.astype(np.uint64), hashes[by_hash]
+    err = new_error()
+    code = lib.aether_keys_order(
+        keys.lent(),
+        ffi.from_buffer("uint64_t[]", ascending),
+        ffi.from_buffer("uint64_t[]", order),
+        err,
+    )
+    if code:
+        raise_error(code, err)
+    return order, ascending
+
+
+def first_keys(keys: KeyBlock, hashes: Hashes) -> Hashes:
+    """Return the first position of a key equal to each key.
+
+    Args:
+        keys: the keys, in the order of :func:`key_order`.
+        hashes: hash of each.
     """
     first = np.empty(len(keys), np.uint64)
     err = new_error()
@@ -154,13 +179,21 @@ class KeyIndex:
     """Map from keys to ids over arrays of a file, by position in ascending order of hashes.
 
     Keeps the arrays, and with them the mapping, alive.
+
+    Args:
+        keys: the keys.
+        hashes: hash of each.
+        buckets: first position by the upper bits of a hash.
+        ids: id of each key.
+        guard: of the file.
+        by_bytes: keys are in the order of :func:`key_order`; else those of one hash in any.
     """
 
     __slots__ = ("_arrays", "_guard", "_keys", "_map")
 
     def __init__(
         self, keys: KeyBlock, hashes: Hashes, buckets: Hashes, ids: NDArray[Any],
-        guard: FileGuard | None,
+        guard: FileGuard | None, *, by_bytes: bool,
     ) -> None:  # fmt: skip
         self._keys = keys
         self._arrays = (hashes, buckets, ids)
@@ -172,6 +205,7 @@ class KeyIndex:
         self._map.ids = ffi.cast("void *", address_of(ids))
         self._map.bits = (len(buckets) - 1).bit_length() - 1
         self._map.id_bytes = ids.dtype.itemsize
+        self._map.by_bytes = by_bytes
 
     def find(
         self, queries: KeyBlock, task: Task | None = None, hashes: Hashes | None = None

@@ -65,7 +65,7 @@ class DuplicateKeyError(InvalidArgumentError):
 
 @dataclass(frozen=True)
 class _Run:
-    """Keys in ascending order of hash, and then of the rows that they came in."""
+    """Keys in the order of ``key_order``: by hash, and then by their bytes."""
 
     hashes: NDArray[np.uint64]
     rows: NDArray[np.uint64]
@@ -111,6 +111,7 @@ class IdMapBuilder:
         self._runs: list[_Run] = []
         self._unique_end = 0
         self._total = 0
+        self._has_equal_hashes = False
         self._lock = _locked_folder(scratch)
 
     def __enter__(self) -> IdMapBuilder:
@@ -173,11 +174,8 @@ class IdMapBuilder:
 
     def _in_order(self, some: _Run) -> _Run:
         """Return keys in order, without those that equal an earlier one."""
-        by_hash = np.argsort(some.hashes)
-        if (np.diff(some.hashes[by_hash]) == 0).any():  # rarely; else any sort is stable
-            by_hash = np.argsort(some.hashes, kind="stable")
-        order = by_hash.astype(np.uint64)
-        found = _Run(some.hashes[order], some.rows[order], some.keys.take(order))
+        order, hashes = native.key_order(some.keys, some.hashes, stable=False)
+        found = _Run(hashes, some.rows[order], some.keys.take(order))
         first = native.first_keys(found.keys, found.hashes)
         new = first == np.arange(len(first), dtype=np.uint64)
         if new.all():
@@ -249,6 +247,7 @@ class IdMapBuilder:
                 low, end = (part << 64) // parts, ((part + 1) << 64) // parts
                 some = self._merged([run.between(low, end) for run in self._runs])
                 hashes.append(some.hashes)
+                self._has_equal_hashes |= bool((some.hashes[1:] == some.hashes[:-1]).any())
                 rows.append(some.rows)
                 keys.append(some.keys.data)
                 if some.keys.offsets is not None:
@@ -325,7 +324,7 @@ class IdMapBuilder:
     # ---- write -------------------------------------------------------------------------
 
     def _write(self, count: int, size: int, ids: np.dtype[Any]) -> None:
-        meta = FileMeta(keys=KeysMeta(self.columns.types, count, 0))
+        meta = FileMeta(keys=KeysMeta(self.columns.types, count, 0, self._has_equal_hashes))
         sections: list[tuple[int, str, np.dtype[Any]]] = [
             (native.SECTION_KEY_HASHES, "hashes", _U64),
             (native.SECTION_KEY_BUCKETS, "", _U64),

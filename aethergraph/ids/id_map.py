@@ -102,7 +102,9 @@ class IdMap:
         if number < 1 or number & (number - 1):
             raise CorruptFileError(f"{self.path}: {number} buckets of keys are not a power of two")
         self._keys = native.KeyBlock(data, offsets, width)
-        self._index = native.KeyIndex(self._keys, hashes, buckets, ids, self._guard)
+        self._index = native.KeyIndex(
+            self._keys, hashes, buckets, ids, self._guard, by_bytes=self._meta.by_bytes
+        )
 
     def _section(
         self, kind: int, length: int | None, dtypes: tuple[str, ...], what: str

@@ -41,17 +41,16 @@ def bucket_bits(count: int) -> int:
 
 def first_of_each(block: native.KeyBlock, hashes: Hashes) -> NDArray[np.intp]:
     """Return, for each key, the place of the first one that equals it."""
-    order = np.argsort(hashes, kind="stable")
-    places = order.astype(np.uint64)
-    first = native.first_keys(block.take(places), hashes[order])
+    order, ascending = native.key_order(block, hashes, stable=True)
+    first = native.first_keys(block.take(order), ascending)
     found = np.empty(len(order), np.intp)
-    found[order] = order[first.view(np.int64)]
+    found[order.view(np.int64)] = order[first.view(np.int64)]
     return found
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Keys in ascending order of their hashes, with the id of each less that of the tier."""
+    """Keys in the order of ``key_order``, with the id of each less that of the tier."""
 
     hashes: Hashes
     keys: native.KeyBlock
@@ -67,23 +66,23 @@ class _Tier:
         tops = part.hashes >> np.uint64(64 - bits) if bits else np.zeros(count, np.uint64)
         numbers = np.arange((1 << bits) + 1, dtype=np.uint64)
         buckets = np.searchsorted(tops, numbers).astype(np.uint64)
-        self._index = native.KeyIndex(part.keys, part.hashes, buckets, part.ids, None)
+        self._index = native.KeyIndex(part.keys, part.hashes, buckets, part.ids, None, by_bytes=True)
 
     @classmethod
     def of(cls, begin: int, block: native.KeyBlock, hashes: Hashes) -> _Tier:
-        order = np.argsort(hashes).astype(np.uint64)
-        return cls(begin, _Part(hashes[order], block.take(order), order))
+        order, ascending = native.key_order(block, hashes, stable=False)
+        return cls(begin, _Part(ascending, block.take(order), order))
 
     @classmethod
     def merged(cls, tiers: list[_Tier]) -> _Tier:
         """Return one tier of several that follow each other."""
         begin, parts = tiers[0].begin, [one.part for one in tiers]
         hashes = np.concatenate([one.hashes for one in parts])
-        order = np.argsort(hashes, kind="stable")  # of sorted parts: they are merged
         shifts = [np.uint64(one.begin - begin) for one in tiers]
         ids = np.concatenate([one.ids + by for one, by in zip(parts, shifts, strict=True)])
         keys = native.KeyBlock.joined([one.keys for one in parts])
-        return cls(begin, _Part(hashes[order], keys.take(order.astype(np.uint64)), ids[order]))
+        order, ascending = native.key_order(keys, hashes, stable=True)  # merges sorted parts
+        return cls(begin, _Part(ascending, keys.take(order), ids[order]))
 
     def find(self, block: native.KeyBlock, hashes: Hashes) -> Ids:
         """Return the id of each key, -1 where it is not here."""

@@ -92,6 +92,8 @@ class KeysMeta:
     types: tuple[str, ...]
     count: int
     first_id: int
+    #: Some keys have the same hash, and are by their bytes.
+    by_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ class FileMeta:
         if self.keys is not None:
             one = self.keys
             content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
+            if one.by_bytes:
+                content["keys"]["equal_hashes"] = "by bytes"
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8")
 
@@ -231,7 +235,7 @@ class _Decoder:
         self.require(proper, "has keys of unknown types")
         count, first = (self.integer(entry, name, "keys") for name in ("count", "first_id"))
         self.require(count + first < 1 << 62, "has too many keys")
-        return KeysMeta(tuple(types), count, first)
+        return KeysMeta(tuple(types), count, first, entry.get("equal_hashes") == "by bytes")
 
     def array(self, entry: dict[str, Any], num_node_types: int, num_edge_types: int) -> ArrayMeta:
         of = self.text(entry, "of", "array")

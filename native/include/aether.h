@@ -365,7 +365,8 @@ typedef struct aether_keys {
     uint32_t reserved;
 } aether_keys;
 
-/* A map from keys to ids; the arrays go by position, in ascending order of hashes. */
+/* A map from keys to ids; the arrays go by position, in ascending order of hashes. Positions of one hash are
+ * in the order of aether_keys_order, or (by_bytes 0, in files from before that) in any. */
 typedef struct aether_key_map {
     aether_keys keys;
     const uint64_t *hashes;    /* [n] */
@@ -373,12 +374,17 @@ typedef struct aether_key_map {
     const void *ids;           /* [n], of id_bytes */
     uint32_t bits;
     uint32_t id_bytes; /* 4 or 8 */
+    uint32_t by_bytes; /* 1: keys of one hash are in order */
+    uint32_t reserved;
 } aether_key_map;
 
 /* Hash n keys with XXH3-64. AETHER_E_CORRUPT: offsets are not within the keys. */
 int aether_keys_hash(const aether_keys *keys, uint64_t *hashes, aether_error *err);
-/* Set first[i] to the first position of a key equal to key i; keys are in ascending order of hashes.
- * AETHER_E_LIMIT: too many keys of one hash. */
+/* Put places of one hash in the order of their keys: shorter ones first, then by bytes, equal ones by place.
+ * order[n] are places in ascending order of hashes, and hashes[i] is that of key order[i]. However many keys
+ * were made to have one hash, this takes n log n comparisons. AETHER_E_RANGE: there is no such place. */
+int aether_keys_order(const aether_keys *keys, const uint64_t *hashes, uint64_t *order, aether_error *err);
+/* Set first[i] to the first position of a key equal to key i; keys are as aether_keys_order has put them. */
 int aether_keys_first(const aether_keys *keys, const uint64_t *hashes, uint64_t *first, aether_error *err);
 /* Copy the keys at n places to `out` of `size` bytes; out_offsets[n + 1] (NULL for keys of one width)
  * say where. AETHER_E_RANGE: there is no such place. */

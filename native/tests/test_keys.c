@@ -119,12 +119,12 @@ TEST(every_key_is_found_and_no_other) {
 }
 
 TEST(keys_of_one_hash_are_told_apart) {
-    aether_keys keys = {.bytes = "aabbaacc", .size = 8, .n = 4, .width = 2};
+    aether_keys keys = {.bytes = "bbaaaacc", .size = 8, .n = 4, .width = 2};
     uint64_t hashes[] = {5, 5, 5, 6}, first[4], directory[] = {0, 4}, wanted[] = {5, 5, 6};
     aether_error err;
     CHECK_OK(aether_keys_first(&keys, hashes, first, &err), err);
     CHECK_EQ(first[1], 1);
-    CHECK_EQ(first[2], 0);
+    CHECK_EQ(first[2], 1);
     CHECK_EQ(first[3], 3);
     uint64_t ids[] = {2, 0, 1, 3};
     aether_key_map map = {
@@ -132,21 +132,83 @@ TEST(keys_of_one_hash_are_told_apart) {
     aether_keys queries = {.bytes = "bbddcc", .size = 6, .n = 3, .width = 2};
     int64_t found[3];
     CHECK_OK(aether_keys_find(&map, &queries, wanted, found, NULL, &err), err);
-    CHECK_EQ(found[0], 0);
+    CHECK_EQ(found[0], 2);
     CHECK_EQ(found[1], -1);
     CHECK_EQ(found[2], 3);
     uint64_t falling[] = {5, 4, 5, 6};
     CHECK_EQ(aether_keys_first(&keys, falling, first, &err), AETHER_E_INVALID);
 }
 
-TEST(too_many_keys_of_one_hash_are_refused) {
-    some_keys *made = make_keys(true);
-    static uint64_t first[N];
+/* All keys have one hash, and each is there twice: in order they are found, in few steps, as others are. */
+TEST(any_number_of_keys_may_have_one_hash) {
+    static uint64_t order[2 * N], hashes[2 * N], first[2 * N], offsets[2 * N + 1], places[2 * N + 1];
+    static uint32_t ids[N];
+    static int64_t found[N];
+    static char bytes[2 * N * 10], sorted[2 * N * 10];
+    for (int fixed = 0; fixed < 2; fixed++) {
+        some_keys *made = make_keys(fixed);
+        const uint64_t size = made->keys.size;
+        uint64_t at = 0, wrong = 0, seed = 1;
+        aether_error err;
+        aether_keys twice = made->keys;
+        twice.bytes = bytes, twice.size = 2 * size, twice.n = 2 * N;
+        memcpy(bytes, made->bytes, size);
+        memcpy(bytes + size, made->bytes, size);
+        for (uint64_t i = 0; !fixed && i <= 2 * N; i++)
+            offsets[i] = i < N ? made->offsets[i] : size + made->offsets[i - N];
+        twice.offsets = fixed ? NULL : offsets;
+        memset(hashes, 0, sizeof hashes);
+        for (uint64_t i = 0; i < 2 * N; i++) {
+            uint64_t other = test_random(&seed) % (i + 1);
+            order[i] = order[other];
+            order[other] = i;
+        }
+        CHECK_OK(aether_keys_order(&twice, hashes, order, &err), err);
+        for (uint64_t i = 0; i < 2 * N; i += 2)
+            wrong += order[i] >= N || order[i + 1] != order[i] + N;
+        CHECK_EQ(wrong, 0);
+        for (uint64_t i = 0; i < 2 * N; i++) {
+            places[i] = at;
+            at += fixed ? 8 : offsets[order[i] + 1] - offsets[order[i]];
+        }
+        places[2 * N] = at;
+        CHECK_OK(aether_keys_gather(&twice, order, 2 * N, fixed ? NULL : places, sorted, at, &err), err);
+        twice.bytes = sorted;
+        twice.offsets = fixed ? NULL : places;
+        CHECK_OK(aether_keys_first(&twice, hashes, first, &err), err);
+        for (uint64_t i = 0; i < 2 * N; i++)
+            wrong += first[i] != i - i % 2;
+        CHECK_EQ(wrong, 0);
+
+        /* A map of the first of each. */
+        for (uint64_t i = at = 0; i < N; i++) {
+            ids[i] = (uint32_t)order[2 * i];
+            order[i] = 2 * i;
+            offsets[i] = at;
+            at += fixed ? 8 : places[2 * i + 1] - places[2 * i];
+        }
+        offsets[N] = at;
+        CHECK_OK(aether_keys_gather(&twice, order, N, fixed ? NULL : offsets, bytes, at, &err), err);
+        const uint64_t directory[] = {0, N};
+        aether_key_map map = {.keys = made->keys, .hashes = hashes, .directory = directory, .ids = ids};
+        map.keys.bytes = bytes;
+        map.keys.offsets = fixed ? NULL : offsets;
+        map.id_bytes = 4;
+        map.by_bytes = 1;
+        CHECK_OK(aether_keys_find(&map, &made->keys, hashes, found, NULL, &err), err);
+        for (uint64_t i = 0; i < N; i++)
+            wrong += found[i] != (int64_t)i;
+        aether_keys other = {.bytes = "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8", .size = 8, .n = 1, .width = 8};
+        CHECK_OK(aether_keys_find(&map, &other, hashes, found, NULL, &err), err);
+        CHECK_EQ(found[0], -1);
+        CHECK_EQ(wrong, 0);
+        free(made);
+    }
+    aether_keys keys = {.bytes = "aabb", .size = 4, .n = 2, .width = 2};
+    uint64_t outside[] = {0, 2}, falling[] = {1, 0};
     aether_error err;
-    memset(made->hashes, 0, sizeof made->hashes);
-    CHECK_EQ(aether_keys_first(&made->keys, made->hashes, first, &err), AETHER_E_LIMIT);
-    CHECK_EQ(err.position, 1024); /* there is room for so many */
-    free(made);
+    CHECK_EQ(aether_keys_order(&keys, hashes, outside, &err), AETHER_E_RANGE);
+    CHECK_EQ(aether_keys_order(&keys, falling, outside, &err), AETHER_E_INVALID);
 }
 
 TEST(gather_checks_places_and_offsets) {

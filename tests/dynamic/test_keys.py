@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.crafted_keys import same_hash
 from support.ingesting import run_killed
 from support.processes import talking
 from support.strategies import examples
@@ -79,6 +80,25 @@ def test_the_first_of_equal_keys(keys: list[str]) -> None:
     assert found.tolist() == [keys.index(key) for key in keys]
 
 
+@examples(40)
+@given(st.lists(st.lists(st.integers(0, 60), max_size=30), max_size=8))
+def test_tiers_find_keys_of_one_hash(batches: list[list[int]]) -> None:
+    columns, crafted = KeyColumns("bytes"), same_hash(61)
+    tiers, model = KeyTiers(), dict[bytes, int]()
+    for numbers in batches:
+        keys = [crafted[number] for number in numbers]
+        block = columns.encode_exactly(keys)
+        first = first_of_each(block, native.hash_keys(block))
+        assert first.tolist() == [keys.index(key) for key in keys]
+        fresh = columns.encode_exactly([key for key in dict.fromkeys(keys) if key not in model])
+        for key in keys:
+            model.setdefault(key, len(model))
+        tiers = tiers.appended(fresh, native.hash_keys(fresh))
+        block = columns.encode_exactly(crafted)
+        found = tiers.find(block, native.hash_keys(block)).tolist()
+        assert found == [model.get(key, -1) for key in crafted]
+
+
 # ---- graphs --------------------------------------------------------------------------------------
 
 steps = st.lists(
@@ -93,6 +113,23 @@ steps = st.lists(
     ),
     max_size=8,
 )
+
+
+@pytest.mark.parametrize("batch", [5000, 300], ids=["one batch", "small batches"])
+def test_keys_that_were_made_to_have_one_hash(tmp_path: Path, batch: int) -> None:
+    keys, ids = same_hash(5000), np.arange(5000)
+    graph = make(tmp_path / "g", "bytes", durability="none")
+    for begin in range(0, 5000, batch):
+        added = graph.ids.add(keys[max(0, begin - 100) : begin + batch])  # some came before
+        assert added.tolist() == list(range(max(0, begin - 100), min(begin + batch, 5000)))
+    assert graph.ids.lookup(keys).tolist() == ids.tolist()
+    graph.merge()
+    assert graph.ids.add([*same_hash(5400)[5000:], keys[7]]).tolist() == [*range(5000, 5400), 7]
+    graph.merge()
+    graph.close()
+    with make(tmp_path / "g", "bytes") as again:
+        assert again.ids.lookup(same_hash(5400)).tolist() == list(range(5400))
+        assert again.ids.lookup([b"", b"other"], missing="mark").tolist() == [-1, -1]
 
 
 class _Failure(Exception):

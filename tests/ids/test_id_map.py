@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.crafted_keys import same_hash
 from support.damage import damages, fuzz
 
 from aethergraph import FeatureStore, Graph
@@ -335,6 +336,39 @@ def test_other_files_are_refused_by_kind(tmp_path: Path) -> None:
         FeatureStore.load(tmp_path / "m")
     with pytest.raises(FormatError, match="this is a graph file"):
         IdMap.load(tmp_path / "g")
+
+
+# ---- keys that were made to have one hash --------------------------------------------------------
+
+
+def test_any_number_of_keys_may_have_one_hash(tmp_path: Path) -> None:
+    keys, orders = same_hash(5000), np.random.default_rng(1)
+    files = []
+    for pieces, memory in ((1, "1G"), (9, "64K")):
+        path = tmp_path / str(pieces)
+        chunks = [keys[part[0] : part[-1] + 1] for part in np.array_split(np.arange(5000), pieces)]
+        found = IdMap.build(path, [*chunks, keys[:10]], "bytes", unique=False, memory_budget=memory)
+        found.verify()
+        files.append(path.read_bytes())
+    assert files[0] == files[1]
+    assert b'"equal_hashes":"by bytes"' in files[0]
+    asked = orders.permutation(5000)
+    assert found.lookup([keys[at] for at in asked.tolist()]).tolist() == asked.tolist()
+    assert found.lookup(same_hash(5010)[5000:], missing="mark").tolist() == [-1] * 10
+    assert found.keys(asked[:5]) == [keys[at] for at in asked[:5].tolist()]
+    with pytest.raises(DuplicateKeyError, match="as key 17 and 5000"):
+        IdMap.build(tmp_path / "m", [keys, [keys[17]]], "bytes")
+
+
+def test_keys_of_one_hash_in_the_order_of_their_ids_are_found(tmp_path: Path) -> None:
+    """As they are in files of before, which do not say that keys of one hash are by bytes."""
+    path = GOLDEN / "keys-of-one-hash-v1.ids"
+    assert b"equal_hashes" not in path.read_bytes()
+    found = IdMap.load(path)
+    found.verify()
+    keys = same_hash(40)[::-1]
+    assert found.lookup(keys).tolist() == list(range(40))
+    assert found.lookup(same_hash(41)[40:], missing="mark").tolist() == [-1]
 
 
 # ---- files that are not what we wrote -----------------------------------------------------------

@@ -37,7 +37,32 @@ static int id_at(const aether_key_map *map, uint64_t place, int64_t *out, aether
     return AETHER_OK;
 }
 
-/* Compare the query with all keys of its hash, from `place` on. */
+static int bad_offsets(uint64_t place, aether_error *err) {
+    return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)place, 0,
+                       "the offsets of key %" PRIu64 " are not within the keys", place);
+}
+
+/* Set `place` to the first place of [place, end) whose key is not before `wanted` among those of its hash. */
+static int bisect(const aether_key_map *map, uint64_t hash, ae_key wanted, uint64_t *place, uint64_t end,
+                  aether_error *err) {
+    while (*place < end) {
+        uint64_t middle = *place + (end - *place) / 2;
+        ae_key key;
+        if (map->hashes[middle] > hash) {
+            end = middle;
+            continue;
+        }
+        if (!ae_key_at(&map->keys, middle, &key))
+            return bad_offsets(middle, err);
+        if (ae_key_compare(key, wanted) < 0)
+            *place = middle + 1;
+        else
+            end = middle;
+    }
+    return AETHER_OK;
+}
+
+/* Compare the query with the keys of its hash, from `place` on. */
 static int match(const finding *f, uint64_t query, uint64_t place, uint64_t end, aether_error *err) {
     const aether_key_map *map = f->map;
     ae_key wanted, found;
@@ -45,12 +70,19 @@ static int match(const finding *f, uint64_t query, uint64_t place, uint64_t end,
     if (!ae_key_at(f->queries, query, &wanted))
         return ae_error_at(err, AETHER_E_INVALID, (int64_t)query, 0,
                            "the offsets of query %" PRIu64 " are not within the keys", query);
-    for (; place < end && map->hashes[place] == f->hashes[query]; place++) {
+    const uint64_t hash = f->hashes[query];
+    if (map->by_bytes && place + 1 < end && map->hashes[place + 1] == hash) {
+        int rc = bisect(map, hash, wanted, &place, end, err);
+        if (rc)
+            return rc;
+    }
+    for (; place < end && map->hashes[place] == hash; place++) {
         if (!ae_key_at(&map->keys, place, &found))
-            return ae_error_at(err, AETHER_E_CORRUPT, (int64_t)place, 0,
-                               "the offsets of key %" PRIu64 " are not within the keys", place);
+            return bad_offsets(place, err);
         if (ae_key_equal(found, wanted))
             return id_at(map, place, &f->ids[query], err);
+        if (map->by_bytes)
+            break;
     }
     return AETHER_OK;
 }

@@ -9,8 +9,7 @@
 #include "core/pool.h"
 #include "format/hash.h"
 
-#define CHUNK       16384u
-#define MAX_COLLIDE 1024u /* different keys of one hash: more are made to collide */
+#define CHUNK 16384u
 
 int ae_keys_check(const aether_keys *keys, aether_error *err) {
     if (!keys || (keys->n && !keys->bytes && keys->size) || (!keys->offsets && !keys->width))
@@ -59,37 +58,81 @@ int aether_keys_hash(const aether_keys *keys, uint64_t *hashes, aether_error *er
     return ae_failure_take(&h.failure, err);
 }
 
-/* ---- first of equal keys -------------------------------------------------------------- */
+/* ---- order, and the first of equal keys ------------------------------------------------ */
+
+/* Compare the keys at two places, which were checked; equal ones by place. */
+static bool is_before(const aether_keys *keys, uint64_t a, uint64_t b) {
+    ae_key x = {NULL, 0}, y = {NULL, 0};
+    ae_key_at(keys, a, &x);
+    ae_key_at(keys, b, &y);
+    int order = ae_key_compare(x, y);
+    return order < 0 || (order == 0 && a < b);
+}
+
+static void sift(const aether_keys *keys, uint64_t *heap, uint64_t n, uint64_t at) {
+    const uint64_t place = heap[at];
+    for (uint64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && is_before(keys, heap[child], heap[child + 1]))
+            child++;
+        if (!is_before(keys, place, heap[child]))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = place;
+}
+
+/* Heapsort: needs no memory, and no input makes it slow. */
+static void sort(const aether_keys *keys, uint64_t *order, uint64_t n) {
+    for (uint64_t at = n / 2; at-- > 0;)
+        sift(keys, order, n, at);
+    for (uint64_t end = n; end-- > 1;) {
+        uint64_t last = order[end];
+        order[end] = order[0];
+        order[0] = last;
+        sift(keys, order, end, 0);
+    }
+}
+
+static int not_ascending(uint64_t i, aether_error *err) {
+    return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, 0, "the hashes do not ascend at %" PRIu64, i);
+}
+
+int aether_keys_order(const aether_keys *keys, const uint64_t *hashes, uint64_t *order, aether_error *err) {
+    int rc = ae_keys_check(keys, err);
+    if (rc)
+        return rc;
+    for (uint64_t begin = 0, end; begin < keys->n; begin = end) {
+        bool sorted = true;
+        for (end = begin + 1; end < keys->n && hashes[end] <= hashes[begin]; end++)
+            if (hashes[end] != hashes[begin])
+                return not_ascending(end, err);
+        for (uint64_t i = begin; i < end && end - begin > 1; i++) {
+            ae_key key;
+            if (order[i] >= keys->n)
+                return ae_error_at(err, AETHER_E_RANGE, (int64_t)i, (int64_t)order[i],
+                                   "there is no key %" PRIu64, order[i]);
+            if (!ae_key_at(keys, order[i], &key))
+                return bad_offsets(order[i], err);
+            sorted = sorted && (i == begin || is_before(keys, order[i - 1], order[i]));
+        }
+        if (!sorted)
+            sort(keys, order + begin, end - begin);
+    }
+    return AETHER_OK;
+}
 
 int aether_keys_first(const aether_keys *keys, const uint64_t *hashes, uint64_t *first, aether_error *err) {
     int rc = ae_keys_check(keys, err);
     if (rc)
         return rc;
-    uint64_t run = 0;           /* where the keys of this hash begin */
-    uint64_t last[MAX_COLLIDE]; /* the first of each key of this hash */
-    uint32_t different = 0;
-    for (uint64_t i = 0; i < keys->n; i++) {
-        ae_key key, other;
+    ae_key key, before = {NULL, 0};
+    for (uint64_t i = 0; i < keys->n; i++, before = key) {
         if (!ae_key_at(keys, i, &key))
             return bad_offsets(i, err);
         if (i && hashes[i] < hashes[i - 1])
-            return ae_error_at(err, AETHER_E_INVALID, (int64_t)i, 0, "the hashes do not ascend at %" PRIu64,
-                               i);
-        if (!i || hashes[i] != hashes[run]) {
-            run = i;
-            different = 0;
-        }
-        first[i] = i;
-        for (uint32_t k = 0; k < different && first[i] == i; k++)
-            if (ae_key_at(keys, last[k], &other) && ae_key_equal(key, other))
-                first[i] = last[k];
-        if (first[i] != i)
-            continue;
-        if (different == MAX_COLLIDE)
-            return ae_error_at(err, AETHER_E_LIMIT, (int64_t)i, 0,
-                               "more than %u different keys have the same hash: they were made to",
-                               MAX_COLLIDE);
-        last[different++] = i;
+            return not_ascending(i, err);
+        bool again = i && hashes[i] == hashes[i - 1] && ae_key_equal(key, before);
+        first[i] = again ? first[i - 1] : i;
     }
     return AETHER_OK;
 }

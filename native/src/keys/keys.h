@@ -5,10 +5,14 @@
  *
  *     directory   bucket of the upper bits of a hash -> the first position in it
  *     hashes      ascending                             | h0 | h1 | h1 | h2 | ...
- *     keys        in the same order                     | k0 | k1 | k1'| k2 | ...
+ *     keys        in the same order, ties by bytes      | k0 | k1 | k1'| k2 | ...
  *     ids         of these keys                         | 17 |  4 |  9 |  0 | ...
  *
  *   find        hash -> bucket -> positions of this hash -> the key that is equal -> its id
+ *
+ * Keys can be made that all have one hash, so that nothing may take a step for every pair of these:
+ * they are in the order of their bytes, and found by bisection. A secret in the hash would not do: the
+ * same keys are to give the same file, and keys are known that collide under every seed.
  *
  * Queries are looked up some at a time, stage by stage, so that their cache misses are
  * under way together.
@@ -47,6 +51,13 @@ static inline bool ae_key_at(const aether_keys *keys, uint64_t i, ae_key *out) {
 /* Keys without bytes may point nowhere, which memcmp is not to see. */
 static inline bool ae_key_equal(ae_key a, ae_key b) {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* Compare keys of one hash: shorter ones come first, then it is by bytes. */
+static inline int ae_key_compare(ae_key a, ae_key b) {
+    if (a.size != b.size)
+        return a.size < b.size ? -1 : 1;
+    return a.size ? memcmp(a.data, b.data, a.size) : 0;
 }
 
 /* Check that keys have their arrays, and, if they are of one width, enough bytes. */
