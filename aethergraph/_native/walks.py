@@ -90,13 +90,14 @@ class NativeWalker:
         self._members = members
         self._options = (p, q, restart, pad, num_threads)
 
-    def walk(self, starts: Ids, length: int, key: int, task: Task | None = None) -> Ids:
-        """Return walks of ``length`` steps, int64 [n, length + 1]."""
+    def walk(self, starts: Ids, length: int, key: int, first: int, task: Task | None = None) -> Ids:
+        """Return walks of ``length`` steps, the first of number ``first``: int64 [n, length + 1]."""
         starts = starts.copy()  # they are read again once checked: no other thread may write there
         p, q, restart, pad, num_threads = self._options
         options = ffi.new("aether_walk_options *")
         options.key = key
         options.length = length
+        options.first = first
         options.p, options.q, options.restart = p, q, restart
         if self._alias is not None:
             options.alias = ffi.from_buffer("uint64_t[]", self._alias)

@@ -123,7 +123,9 @@ class RandomWalker:
 
         self._walker = walker
 
-    def walk(self, starts: ArrayLike, length: int, key: int | None = None) -> Ids:
+    def walk(
+        self, starts: ArrayLike, length: int, key: int | None = None, *, first: int = 0
+    ) -> Ids:
         """Return one walk of ``length`` steps from each of ``starts``.
 
         Args:
@@ -131,6 +133,9 @@ class RandomWalker:
             length: number of steps, >= 0.
             key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new key per
                 call, from ``seed`` and the number of the call on this copy of the walker.
+            first: number of the first of these walks among all of this key. ``walk(starts[a:b],
+                length, key, first=a)`` is rows ``a .. b - 1`` of ``walk(starts, length, key)``, so
+                that processes can share the walks.
 
         Returns:
             int64 [n, length + 1]; column 0 holds the starts.
@@ -142,13 +147,20 @@ class RandomWalker:
         """
         ids = as_ids(starts, "starts")
         steps = as_count(length, "length")
+        begin = as_count(first, "first")
+        if key is None and begin:
+            raise InvalidArgumentError(
+                f"first = {begin} needs the key that all walks have: give key="
+            )
         number = mix_key(self.seed, next(self._calls)) if key is None else _as_key(key)
         walker = self._walker()
         size = 8 * len(ids) * (steps + 1)
         if self.p != 1 or self.q != 1:
             size *= 16  # such steps take about 16 times as long: Ctrl-C must be checked sooner
         try:
-            return native.run_long(lambda task: walker.walk(ids, steps, number, task), None, size)
+            return native.run_long(
+                lambda task: walker.walk(ids, steps, number, begin, task), None, size
+            )
         except OutOfRangeError as error:
             raise name_id(error, "starts", self.graph.num_nodes) from None
 

@@ -139,6 +139,7 @@ def walks(
     restart: float = 0.0,
     weights: NDArray[Any] | None = None,
     pad: bool = False,
+    first: int = 0,
 ) -> Ids:
     """Walk as ``RandomWalker.walk`` does over these lists; ``weights`` are by position."""
     bounds = [int(v) for v in indptr]
@@ -149,7 +150,7 @@ def walks(
     back_to_start = math.ceil(restart / _UNIT)
     out = np.empty((len(starts), length + 1), np.int64)
     for walk, start in enumerate(int(v) for v in starts):
-        stream = stream_start(key, _WALK_HOP, walk, None)
+        stream = stream_start(key, _WALK_HOP, first + walk, None)
         row, before = [start], None
         while len(row) <= length:
             draw, node = stream_draw(stream, len(row) - 1), row[-1]

@@ -1597,7 +1597,7 @@ int aether_members_build(const aether_topology *t, void *members, uint64_t num_e
 
 /* Settings of random walks. */
 typedef struct aether_walk_options {
-    uint64_t key;          /* walk i is a pure function of key, i, starts[i] and graph */
+    uint64_t key;          /* walk i is a pure function of key, first + i, starts[i] and graph */
     uint64_t length;       /* steps */
     double p, q;           /* node2vec's return and in-out parameters; both 1: first order */
     double restart;        /* chance of going back to the start, at each step */
@@ -1605,6 +1605,7 @@ typedef struct aether_walk_options {
     const void *members;   /* of this topology; NULL: lists are searched (only if q is not 1) */
     uint32_t flags;        /* AETHER_WALK_* */
     uint32_t num_threads;  /* 0: the pool's; 1: the calling thread only */
+    uint64_t first;        /* number of the first walk, where a call makes some of many */
 } aether_walk_options;
 
 /* Walk along the lists from each of n starts: out[n][length + 1], the start first.

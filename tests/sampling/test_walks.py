@@ -54,12 +54,13 @@ def lists_of(graph: Graph, direction: str) -> tuple[Any, Any, Any]:
     pad=st.booleans(),
     edge_table=st.booleans(),
     threads=st.sampled_from([0, 1, 2, 8]),
+    first=st.sampled_from([0, 1, 255, 2**40]),
     data=st.data(),
 )
 def test_equal_to_the_oracle(
     edges: tuple[int, Ids, Ids], length: int, key: int, p: float, q: float, restart: float,
     weighting: str, direction: Any, layout: Any, pad: bool, edge_table: bool, threads: int,
-    data: st.DataObject,
+    first: int, data: st.DataObject,
 ) -> None:  # fmt: skip
     num_nodes, src, dst = edges
     starts = data.draw(
@@ -81,11 +82,17 @@ def test_equal_to_the_oracle(
     indptr, indices, by_position = lists_of(graph, direction)
     expected = walk_oracle.walks(
         indptr, indices, starts, length, key,
-        p=p, q=q, restart=restart, weights=by_position, pad=pad,
+        p=p, q=q, restart=restart, weights=by_position, pad=pad, first=first,
     )  # fmt: skip
-    found = walker.walk(starts, length, key)
+    found = walker.walk(starts, length, key, first=first)
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, expected)
+    cut = data.draw(st.integers(0, len(starts)))
+    parts = [
+        walker.walk(starts[:cut], length, key, first=first),
+        walker.walk(starts[cut:], length, key, first=first + cut),
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts), found)
 
 
 @examples(80)
@@ -387,6 +394,10 @@ def test_bad_starts() -> None:
         walker.walk([0], -1)
     with pytest.raises(errors.InvalidArgumentError, match="starts must hold integers"):
         walker.walk([0.5], 1)
+    with pytest.raises(errors.InvalidArgumentError, match="first = 3 needs the key"):
+        walker.walk([0], 3, first=3)
+    with pytest.raises(errors.InvalidArgumentError, match="first"):
+        walker.walk([0], 3, 1, first=-1)
     with pytest.raises(errors.InvalidArgumentError, match="walk_length"):
         line().batch_random_walk([0], -3)
     with pytest.raises((errors.LimitError, errors.OutOfMemoryError)):

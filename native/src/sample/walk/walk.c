@@ -191,7 +191,7 @@ static void begin_walks(const ae_walks *w, ae_walkers *l, uint64_t first) {
     l->n = w->num_walks - first < w->block ? w->num_walks - first : w->block;
     for (uint64_t i = 0; i < l->n; i++) {
         l->walk[i] = first + i;
-        l->stream[i] = ae_rng_stream(w->base, first + i, AE_RNG_NO_SEED);
+        l->stream[i] = ae_rng_stream(w->base, w->number + first + i, AE_RNG_NO_SEED);
         l->node[i] = (uint64_t)w->starts[first + i];
         l->before[i] = AE_WALK_NOWHERE;
         w->out[(first + i) * (w->length + 1)] = w->starts[first + i];
@@ -305,6 +305,7 @@ int aether_random_walk(const aether_topology *t, const int64_t *starts, uint64_t
         .starts = starts,
         .out = out,
         .num_walks = n,
+        .number = o->first,
         .length = o->length,
         .block = block_size(t, n, ae_pool_threads(o->num_threads)),
         .base = ae_rng_base(o->key, AE_WALK_HOP, 0),

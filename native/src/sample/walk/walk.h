@@ -1,8 +1,8 @@
 /*
  * sample/walk/walk.h - the draws of random walks, and node2vec's rule.
  *
- *   key ---> walk (its number in the call) ---> step ---> draws of that step
- *            stream                             x         draw 0 is x itself
+ *   key ---> walk (its number)  ---> step ---> draws of that step
+ *            stream                  x         draw 0 is x itself
  *
  *   attempt a of a step   draw 2a: which neighbour    draw 2a + 1: taken or not
  *   restart               draw AE_WALK_RESTART

@@ -29,6 +29,7 @@ typedef struct ae_walks {
     const int64_t *starts;
     int64_t *out;
     uint64_t num_walks, length, block, base;
+    uint64_t number; /* of the first walk */
     ae_walk_rule rule;
     uint64_t restart;
     bool pad, plain;
