@@ -66,7 +66,9 @@ class _Tier:
         tops = part.hashes >> np.uint64(64 - bits) if bits else np.zeros(count, np.uint64)
         numbers = np.arange((1 << bits) + 1, dtype=np.uint64)
         buckets = np.searchsorted(tops, numbers).astype(np.uint64)
-        self._index = native.KeyIndex(part.keys, part.hashes, buckets, part.ids, None, by_bytes=True)
+        self._index = native.KeyIndex(
+            part.keys, part.hashes, buckets, part.ids, None, by_bytes=True
+        )
 
     @classmethod
     def of(cls, begin: int, block: native.KeyBlock, hashes: Hashes) -> _Tier:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, SourceError
 from aethergraph.streaming.decode import Array, Decoder, Payloads, one_line
 
 __all__ = ["AvroDecoder"]
@@ -49,14 +49,17 @@ class AvroDecoder(Decoder):
 
     Args:
         schema: Avro schema that records were written with; None: the registry has it.
-        registry: returns the schema of a number; or the address of a registry. Payloads then
-            begin with a byte 0 and the number of their schema in four bytes.
+        registry: returns the schema of a number; or the address of a registry, or the settings
+            of its client. Payloads then begin with a byte 0 and the number of their schema in
+            four bytes.
     """
 
     is_typed = True
 
     def __init__(
-        self, schema: Any = None, registry: str | Callable[[int], Any] | None = None
+        self,
+        schema: Any = None,
+        registry: str | Mapping[str, Any] | Callable[[int], Any] | None = None,
     ) -> None:
         require("fastavro", "Avro records need", "stream")
         from fastavro import parse_schema
@@ -71,7 +74,13 @@ class AvroDecoder(Decoder):
                 self._schema = parse_schema(schema)
             except Exception as error:  # fastavro raises many kinds
                 raise InvalidArgumentError(f"avro: bad schema: {one_line(error)}") from None
-        self._look_up = _Registry(registry) if isinstance(registry, str) else registry
+        if isinstance(registry, str):
+            registry = {"url": registry}
+        if registry is not None and not isinstance(registry, Mapping) and not callable(registry):
+            raise InvalidArgumentError(
+                f"avro: registry = {shown(registry)} is no address, settings or function"
+            )
+        self._look_up = _Registry(registry) if isinstance(registry, Mapping) else registry
         self._known: dict[int, Any] = {}
         self._wanted: Sequence[str] = ()
         #: Fields of the last schema that was read by columns, None if it cannot be.
@@ -401,27 +410,36 @@ _KINDS: dict[str, Callable[[_Field, _Places, bytes], Callable[[], Array]]] = {
 # ---- registry ------------------------------------------------------------------------------------
 
 
-class _Registry:
-    """Schema registry that is asked by HTTP."""
+#: Settings of the client that hold unless others are given.
+_DEFAULTS: dict[str, Any] = {"timeout": 10}
 
-    def __init__(self, url: str) -> None:
-        if not url.startswith(("http://", "https://")):
+
+class _Registry:
+    """Schema registry, by Confluent's client, which asks again where that may help.
+
+    Args:
+        settings: those of ``SchemaRegistryClient``, such as ``url``.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        module = "confluent_kafka.schema_registry"
+        needs = "the address of a schema registry needs"
+        self._library = require(module, needs, "stream", "confluent-kafka[schemaregistry]")
+        url = settings.get("url")
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise InvalidArgumentError(f"avro: registry = {shown(url)} is no http(s) address")
-        self.url = url.rstrip("/")
+        self._url = url.split("://", 1)[1].rsplit("@", 1)[-1]  # no passwords in messages
+        try:
+            self._client = self._library.SchemaRegistryClient({**_DEFAULTS, **settings})
+        except Exception as error:  # the client raises many kinds
+            raise InvalidArgumentError(f"avro: bad settings of the registry: {error}") from None
 
     def __call__(self, number: int) -> Any:
-        from urllib.error import HTTPError, URLError
-        from urllib.request import urlopen
-
-        from aethergraph.errors import SourceError
-
-        address = f"{self.url}/schemas/ids/{number}"
         try:
-            with urlopen(address, timeout=10) as answer:
-                return json.loads(answer.read())["schema"]
-        except HTTPError as error:
-            if error.code == 404:
-                raise ValueError(f"the registry {self.url} has no schema {number}") from None
-            raise SourceError(f"{address}: {error}") from None
-        except (URLError, OSError, ValueError, KeyError) as error:
-            raise SourceError(f"{address}: {error}") from None
+            return json.loads(self._client.get_schema(number).schema_str)
+        except Exception as error:  # of the client, and of the library that it asks by
+            if getattr(error, "http_status_code", None) == 404:
+                raise ValueError(f"the registry {self._url} has no schema {number}") from None
+            raise SourceError(
+                f"the registry {self._url} does not give schema {number}: {one_line(error)}"
+            ) from None

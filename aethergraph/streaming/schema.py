@@ -140,15 +140,17 @@ class Schema:
         cls,
         *,
         schema: Any = None,
-        registry: str | Callable[[int], Any] | None = None,
+        registry: str | Mapping[str, Any] | Callable[[int], Any] | None = None,
         **fields: Any,
     ) -> Schema:
         """Return the schema of Avro records.
 
         Args:
             schema: Avro schema that they were written with, as a dict or as JSON.
-            registry: in place of it, the address of a schema registry, or a function from the
-                number of a schema to the schema. Records then begin with their schema's number.
+            registry: in place of it, the address of a schema registry, or the settings of
+                Confluent's ``SchemaRegistryClient``, such as ``{"url": "https://..",
+                "basic.auth.user.info": "user:password"}``, or a function from the number of a
+                schema to the schema. Records then begin with their schema's number.
             fields: the attributes above.
         """
         decoder = AvroDecoder(schema, registry)

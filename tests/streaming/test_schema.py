@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import struct
@@ -470,12 +471,18 @@ def test_avro_of_a_registry_says_which_schema_lacks_a_field() -> None:
 
 def test_avro_with_a_registry() -> None:
     pytest.importorskip("fastavro")
+    pytest.importorskip("authlib", reason="Confluent's client of a registry needs it")
     asked: list[str] = []
+    failing = [503]
     second = {**AVRO, "fields": [*AVRO["fields"], {"name": "x", "type": "string"}]}  # type: ignore
 
     class Registry(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
+            password = f"Basic {base64.b64encode(b'me:secret').decode()}"
+            if failing or self.headers["Authorization"] != password:
+                self.send_error(failing.pop() if failing else 401)
+                return
             known = {"/schemas/ids/7": AVRO, "/schemas/ids/8": second}.get(self.path)
             self.send_response(200 if known else 404)
             self.end_headers()
@@ -486,9 +493,10 @@ def test_avro_with_a_registry() -> None:
 
     server = HTTPServer(("127.0.0.1", 0), Registry)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/"
+    url, names = f"127.0.0.1:{server.server_port}", dict(src="u", dst="v", time="t", weight="w")
     try:
-        schema = Schema.avro(registry=url, src="u", dst="v", time="t", weight="w")
+        settings = {"url": f"http://{url}/", "basic.auth.user.info": "me:secret"}
+        schema = Schema.avro(registry={**settings, "retries.wait.ms": 1}, **names)
         record = {"u": 3, "v": 4, "t": MOMENT, "w": 2.5}
         payloads = [
             b"\0" + struct.pack(">I", 7) + avro(AVRO, record),
@@ -500,12 +508,41 @@ def test_avro_with_a_registry() -> None:
         rows, bad = read(schema, payloads, target(edge_attrs=None))
         assert [row[0] for row in rows] == [0, 1, 4]
         assert "no schema 9" in bad[2] and "header of a schema registry" in bad[3]
-        assert sorted(asked) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
+        # The first one twice: the registry could not answer for a moment.
+        assert sorted(asked) == [f"/schemas/ids/{number}" for number in (7, 7, 8, 9)]
+        schema = Schema.avro(registry=f"http://me:secret@{url}", **names)
+        assert [row[0] for row in read(schema, payloads[:1], target(edge_attrs=None))[0]] == [0]
+        schema = Schema.avro(registry=f"http://me:wrong@{url}", **names)
+        with pytest.raises(errors.SourceError, match="schema 7: .*401") as refused:
+            read(schema, payloads[:1])
+        assert "wrong" not in str(refused.value)
+        failing += [503] * 2
+        schema = Schema.avro(registry={**settings, "max.retries": 1, "retries.wait.ms": 1}, **names)
+        with pytest.raises(errors.SourceError, match="schema 7: .*503"):
+            read(schema, payloads[:1])
     finally:
         server.shutdown()
-    schema = Schema.avro(registry="http://127.0.0.1:1", src="u", dst="v", time="t", weight="w")
-    with pytest.raises(errors.SourceError, match="/schemas/ids/7"):
+        server.server_close()
+    schema = Schema.avro(registry={"url": f"http://{url}", "max.retries": 0}, **names)
+    with pytest.raises(errors.SourceError, match=f"the registry {url} does not give schema 7"):
         read(schema, payloads[:1])
+
+
+@pytest.mark.parametrize(
+    ("registry", "message"),
+    [
+        (5, "registry = 5 is no address, settings or function"),
+        ("localhost:8081", "registry = 'localhost:8081' is no http"),
+        ({}, "registry = None is no http"),
+        ({"url": "http://a", "basic.auth.user.info": "me"}, "bad settings of the registry: basic"),
+        ({"url": "http://a", "colour": "red"}, "bad settings of the registry: .*colour"),
+    ],
+)
+def test_settings_of_a_registry_that_are_none(registry: Any, message: str) -> None:
+    pytest.importorskip("fastavro")
+    pytest.importorskip("authlib", reason="Confluent's client of a registry needs it")
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        Schema.avro(registry=registry, src="u", dst="v")
 
 
 @pytest.mark.parametrize("form", ["struct", "arrow"])
