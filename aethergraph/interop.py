@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.exact import array_of
 from aethergraph._checks.options import as_choice, as_flag, as_list, is_hashable, shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph
@@ -230,7 +231,7 @@ def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDA
             raise InvalidArgumentError(f"{what} has no attribute {name!r}; it has: {known}")
         values.append(held[name])
     try:
-        return np.array(values)
+        return array_of(values)
     except ValueError as error:
         raise InvalidArgumentError(f"the attribute {name!r} is no array: {error}") from error
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from aethergraph._checks.exact import describe_change, first_changed
+from aethergraph._checks.exact import array_of, describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
 
@@ -31,6 +31,7 @@ __all__ = [
     "read_only",
     "refuse_masked",
     "reject_first",
+    "reject_large",
     "stretches",
 ]
 
@@ -61,10 +62,10 @@ def stretches(count: int, task: _Checked | None = None) -> Iterator[slice]:
 
 
 def to_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Call ``np.asarray``; raise an error with ``name`` for ragged, foreign or masked input."""
+    """Return an array; raise an error with ``name`` for ragged, foreign or masked input."""
     refuse_masked(values, name)
     try:
-        return np.asarray(values)
+        return array_of(values)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(f"{name} cannot be read as an array: {error}") from error
 
@@ -125,7 +126,7 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
         if array.dtype.kind == "O" or (
             array.dtype.kind == "f" and isinstance(values, (list, tuple))
         ):
-            _reject_large(values, name)  # which numpy takes for objects, or for floats
+            reject_large(values, name)  # which numpy takes for objects, or for floats
         hint = "; for a mask use np.flatnonzero(mask)" if array.dtype.kind == "b" else ""
         raise InvalidArgumentError(f"{name} must hold integers, got dtype {array.dtype}{hint}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
@@ -140,7 +141,7 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
     return as_vector(array, np.int64, f"{name} as int64")
 
 
-def _reject_large(values: Any, name: str) -> None:
+def reject_large(values: Any, name: str) -> None:
     """Raise for the first int among ``values`` that int64 does not hold, if any."""
     for at, value in enumerate(values):
         if isinstance(value, int) and not -_INT64_MAX <= value <= _INT64_MAX:

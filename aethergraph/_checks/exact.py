@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 __all__ = [
     "LARGEST_ID",
     "MANTISSA",
+    "array_of",
     "changed_integers",
     "describe_change",
     "first_changed",
@@ -52,6 +53,24 @@ def of_integers(values: Sequence[int]) -> NDArray[Any]:
     objects = np.empty(len(values), object)
     objects[:] = values
     return objects
+
+
+def array_of(values: Any) -> NDArray[Any]:
+    """Return ``np.asarray(values)``, where lists of integers do not become floats.
+
+    Those that no integer type holds together, such as -1 and 2^63, are objects.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind != "f" or not array.size or not isinstance(values, list | tuple):
+        return array
+    if not largest(array.reshape(-1)) >= 2.0**63:  # smaller integers are int64 together
+        return array
+    items = np.array(values, object)
+    flat = items.reshape(-1).tolist()
+    are_integers = all(
+        isinstance(item, int | np.integer) and not isinstance(item, bool) for item in flat
+    )
+    return of_integers(flat).reshape(items.shape) if are_integers else array
 
 
 def first_changed(array: NDArray[Any], dtype: str) -> int | None:

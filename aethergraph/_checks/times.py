@@ -21,6 +21,7 @@ from aethergraph._checks.arrays import (
     check_times,
     check_vector,
     reject_first,
+    reject_large,
     to_array,
 )
 from aethergraph._checks.exact import describe_change, first_changed
@@ -156,6 +157,8 @@ def as_times(
         check_times(times, name)
         return times, None
     if array.dtype.kind not in "iu":
+        if array.dtype.kind == "O":
+            reject_large(values, name)
         hint = ""
         if array.dtype.kind == "O" and isinstance(array[0], date):  # of Python
             hint = f" ({type(array[0]).__name__}): give np.array(..., 'datetime64[us]')"

@@ -91,7 +91,7 @@ class NativeWalker:
         self._options = (p, q, restart, pad, num_threads)
 
     def walk(self, starts: Ids, length: int, key: int, first: int, task: Task | None = None) -> Ids:
-        """Return walks of ``length`` steps, the first of number ``first``: int64 [n, length + 1]."""
+        """Return walks ``first``, ``first + 1``.. of ``length`` steps, int64 [n, length + 1]."""
         starts = starts.copy()  # they are read again once checked: no other thread may write there
         p, q, restart, pad, num_threads = self._options
         options = ffi.new("aether_walk_options *")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.exact import array_of
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
@@ -54,7 +55,7 @@ class _AtCommit:
         Raises:
             SnapshotExpiredError: the snapshot was held too long.
         """
-        numbers = np.asarray(ids)
+        numbers = array_of(ids)
         if out is None:
             out = np.empty((len(numbers), *self._rows.row_shape), self._rows.dtype)
         check = self._snapshot.check

@@ -216,12 +216,13 @@ class LiveGraph:
 
         Args:
             source: name of the stream.
-            time: in the unit of the graph.
+            time: in the unit of the graph. It may be below the one before: a stream that gets
+                another partition, with older records, goes back.
 
         Raises:
             InvalidArgumentError: it is no integer, or does not fit.
         """
-        number = as_integer(time, "time")
+        number = as_integer(time, "time", bools=False)
         if not is_kept(number):
             raise InvalidArgumentError(f"time = {number} is not in -2^62 + 1 .. 2^62 - 1")
         self._store.set_watermark(_stream_name(source), number)

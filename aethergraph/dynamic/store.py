@@ -39,6 +39,7 @@ from aethergraph.dynamic.watermarks import WATERMARK, packed, times_of
 from aethergraph.errors import (
     AetherError,
     InvalidArgumentError,
+    LimitError,
     OutOfRangeError,
     UnsupportedError,
 )
@@ -386,6 +387,11 @@ class LiveStore(LiveState):
         rows = {
             name: as_rows(values, tables.get(name), name, number) for name, values in attrs.items()
         }
+        end = self._count_now(node_type) + number
+        if end > self.max_nodes:  # before there is memory for their ids
+            raise LimitError(
+                f"node {end - 1} is above the last one there can be: max_nodes = {self.max_nodes}"
+            )
         ids = empty(number, np.int64, f"{number} ids")
         with self.writing(), self._changing() as opened:
             begin = self._count_now(node_type)

@@ -33,6 +33,7 @@ from aethergraph import _native as native
 from aethergraph.errors import InvalidArgumentError, LimitError, StorageError
 from aethergraph.ids.columns import KeyColumns
 from aethergraph.ids.tiers import bucket_bits
+from aethergraph.storage.memory import parse_size
 from aethergraph.storage.meta import FileMeta, KeysMeta, write_meta
 from aethergraph.storage.scratch import storage_error
 
@@ -86,7 +87,7 @@ class IdMapBuilder:
     Args:
         path: the file to write.
         types: types of the columns of a key (:data:`KEY_TYPES`).
-        memory: bytes for buffers.
+        memory: bytes for buffers, or a text such as ``"1G"``.
         scratch: folder for work files, which is made, and removed by :meth:`close`. One that a
             killed build has left is used again.
 
@@ -98,21 +99,22 @@ class IdMapBuilder:
     """
 
     def __init__(
-        self, path: native.Path, types: str | tuple[str, ...], memory: int, scratch: str
-    ) -> None:
+        self, path: native.Path, types: str | tuple[str, ...], memory: int | str,
+        scratch: native.Path,
+    ) -> None:  # fmt: skip
         self.columns = KeyColumns(types)
         self.num_added = 0
         self._path = path
-        self._memory = memory
-        self._room = max(memory // _SHARE, _LEAST)
-        self._scratch = scratch
+        self._memory = parse_size(memory, "memory")
+        self._room = max(self._memory // _SHARE, _LEAST)
+        self._scratch = native.encode_path(scratch)[0]
         self._held: list[native.KeyBlock] = []
         self._held_bytes = 0
         self._runs: list[_Run] = []
         self._unique_end = 0
         self._total = 0
         self._has_equal_hashes = False
-        self._lock = _locked_folder(scratch)
+        self._lock = _locked_folder(self._scratch)
 
     def __enter__(self) -> IdMapBuilder:
         return self

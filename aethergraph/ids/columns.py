@@ -141,7 +141,10 @@ class KeyColumns:
         block, impossible = self.encode(keys)
         if impossible is not None:
             at = int(impossible.argmax())
-            raise OutOfRangeError(f"key {at} does not fit in keys of type {self}", position=at)
+            value = f" = {self.show(block, at, fits=False)}" if len(self.types) == 1 else ""
+            raise OutOfRangeError(
+                f"key {at}{value} does not fit in keys of type {self}", position=at
+            )
         return block
 
     def decode(self, block: native.KeyBlock) -> Any:
@@ -268,17 +271,23 @@ def _as_array(column: Any) -> NDArray[Any]:
 
 
 def _of_large(values: list[int]) -> NDArray[Any]:
-    array = of_integers(values)
-    if array.dtype == object:
-        at = next(i for i, one in enumerate(values) if one < 0 or one >= 2**64)
-        raise OutOfRangeError(f"key {at} = {values[at]} does not fit in 64 bits", position=at)
-    return array
+    """Return integers; as objects where only both integer types together hold them."""
+    for at, value in enumerate(values):
+        if not -(2**63) <= value < 2**64:
+            raise OutOfRangeError(f"key {at} = {value} does not fit in 64 bits", position=at)
+    return of_integers(values)
 
 
 def _encode_integers(array: NDArray[Any], kind: str) -> tuple[native.KeyBlock, Mask | None]:
     if array.ndim != 1:
         raise InvalidArgumentError(f"keys are a vector, got shape {array.shape}")
-    if array.dtype.kind not in "iu" and array.size:
+    impossible = None
+    if array.dtype == object:  # signs and large ones: the bytes of those outside are not used
+        values = array.tolist()
+        low, high = (-(2**63), 2**63) if kind == "int64" else (0, 2**64)
+        impossible = np.array([not low <= value < high for value in values])
+        array = np.array([value % 2**64 for value in values], np.uint64)
+    elif array.dtype.kind not in "iu" and array.size:
         advice = ""
         if array.dtype.kind == "f":
             advice = (
@@ -286,8 +295,7 @@ def _encode_integers(array: NDArray[Any], kind: str) -> tuple[native.KeyBlock, M
                 "astype('int64')"
             )
         raise InvalidArgumentError(f"keys of type {kind} are integers, got {array.dtype}{advice}")
-    impossible = None
-    if kind == "int64" and array.dtype.newbyteorder("=") == np.uint64:
+    elif kind == "int64" and array.dtype.newbyteorder("=") == np.uint64:
         impossible = array > _INT64_MAX
     elif kind == "uint64" and array.dtype.kind == "i":
         impossible = array < 0

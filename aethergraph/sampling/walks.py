@@ -149,9 +149,7 @@ class RandomWalker:
         steps = as_count(length, "length")
         begin = as_count(first, "first")
         if key is None and begin:
-            raise InvalidArgumentError(
-                f"first = {begin} needs the key that all walks have: give key="
-            )
+            raise InvalidArgumentError(f"first = {begin} needs the key of all walks: give key=")
         number = mix_key(self.seed, next(self._calls)) if key is None else _as_key(key)
         walker = self._walker()
         size = 8 * len(ids) * (steps + 1)

@@ -9,6 +9,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.exact import array_of
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph._native import KeyBlock
@@ -308,7 +309,7 @@ def read_rows(
         label = column.records.fields.get(name, name)
         why = None
         try:
-            row = np.asarray(value)
+            row = array_of(value)
         except (ValueError, OverflowError):
             row = np.asarray(None)
         if value is None:

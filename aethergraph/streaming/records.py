@@ -75,6 +75,10 @@ class Records:
     time_unit: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping):
+            raise InvalidArgumentError(
+                f"columns must be {{role: values}}, got {shown(self.columns)}"
+            )
         unknown = [name for name in self.columns if name not in ROLES]
         if unknown:
             raise InvalidArgumentError(
@@ -82,6 +86,7 @@ class Records:
                 "into attrs="
             )
         self.partition = as_count(self.partition, "partition")
+        self.following = as_count(self.following, "following")
         if not isinstance(self.attrs, Mapping):
             raise InvalidArgumentError(
                 f"attrs must be {{attribute: values}}, got {shown(self.attrs)}"

@@ -63,6 +63,10 @@ def pack_datagram(stream: int, sequence: int, rows: NDArray[Any]) -> bytes:
     for name, value, bits in (("stream", stream, 32), ("sequence", sequence, 63)):
         if as_count(value, name) >= 1 << bits:
             raise InvalidArgumentError(f"{name} = {value} is not below 2^{bits}")
+    if not isinstance(rows, np.ndarray) or rows.dtype.names is None or rows.ndim != 1:
+        raise InvalidArgumentError(
+            f"rows must be a vector of a dtype with fields, got {shown(rows)}"
+        )
     content = np.ascontiguousarray(rows).tobytes()
     try:
         return datagrams.pack(stream, sequence, len(rows), content)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from aethergraph._checks.arrays import refuse_masked
+from aethergraph._checks.exact import array_of
 from aethergraph._torch.tensors import (
     allocate,
     as_numpy,
@@ -180,7 +181,7 @@ def _list_to_array(index: Any) -> NDArray[Any]:
             f"got {type(index).__name__}"
         )
     try:
-        array = np.asarray(index if isinstance(index, (list, tuple, range)) else list(index))
+        array = array_of(index if isinstance(index, (list, tuple, range)) else list(index))
     except ValueError as error:
         raise InvalidArgumentError(f"the index cannot be read as an array: {error}") from error
     return array.astype(np.int64) if array.size == 0 else array

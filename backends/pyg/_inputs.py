@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids, refuse_masked, to_array
+from aethergraph._checks.exact import array_of
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
@@ -253,7 +254,7 @@ def _to_tensor(values: Any, name: str) -> Tensor:
         return values.detach().cpu().as_subclass(Tensor)
     refuse_masked(values, name)
     try:
-        array = np.asarray(values)
+        array = array_of(values)
         if array.dtype == np.uint64 and array.ndim == 1:
             array = as_ids(array, name)  # refuses what would wrap
         elif array.dtype == np.uint64 and array.ndim:

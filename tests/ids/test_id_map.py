@@ -215,12 +215,31 @@ def test_chunks_are_iterable(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("memory", "scratch", "message"),
+    [
+        (None, "work", "memory must be bytes or a text"),
+        ("x", "work", "memory = 'x' is not a size"),
+        (1.5, "work", "memory must be bytes or a text"),
+        (-1, "work", "memory = -1 is negative"),
+        ("64K", None, "None is not a file name"),
+        ("64K", "a\0b", "is not a file name"),
+    ],
+)
+def test_bad_arguments_of_the_builder(
+    tmp_path: Path, memory: Any, scratch: Any, message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        IdMapBuilder(tmp_path / "m", "str", memory, scratch)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_numbers_outside_the_type(tmp_path: Path) -> None:
-    with pytest.raises(OutOfRangeError, match="key 1 does not fit in keys of type int64"):
+    with pytest.raises(OutOfRangeError, match=f"key 1 = {2**63} does not fit in keys"):
         IdMap.build(tmp_path / "m", [[1, 2**63]], "int64")
     with pytest.raises(OutOfRangeError, match="key 0 = "):
         IdMap.build(tmp_path / "m", [[2**64]], "int64")
-    with pytest.raises(OutOfRangeError, match="key 0 does not fit in keys of type uint64"):
+    with pytest.raises(OutOfRangeError, match="key 0 = -1 does not fit in keys of type uint64"):
         IdMap.build(tmp_path / "m", [[-1]], "uint64")
     with pytest.raises(OutOfRangeError, match=r"no key -1 \(position 1\)"):
         IdMap.build(tmp_path / "u", [[1]], "uint64").lookup([1, -1])
@@ -231,7 +250,7 @@ def test_numbers_outside_the_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_numbers_of_both_byte_orders(tmp_path: Path, order: str) -> None:
     large = np.array([3, 2**64 - 1], f"{order}u8")
-    with pytest.raises(OutOfRangeError, match="key 1 does not fit in keys of type int64"):
+    with pytest.raises(OutOfRangeError, match=f"key 1 = {2**64 - 1} does not fit"):
         IdMap.build(tmp_path / "i", [large], "int64")
     found = IdMap.build(tmp_path / "i", [np.array([-1, 3], f"{order}i8")], "int64")
     assert found.keys([0, 1]).tolist() == [-1, 3]

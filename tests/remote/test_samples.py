@@ -453,6 +453,8 @@ def test_plans(tmp_path: Path, graph: Graph) -> None:
         (tmp_path / "plan.toml").write_text(text)
         with pytest.raises((FormatError, InvalidArgumentError), match=words):
             SamplePlan.read(tmp_path / "plan.toml")
+    with pytest.raises(InvalidArgumentError, match=r"options must be \{name: value\}, got None"):
+        SamplePlan([1], options=None)  # type: ignore[arg-type]
     for wrong, words in (
         (SamplePlan([-2]), r"the plan: fanouts\[0\] = -2"),
         (SamplePlan([1], {"time_attr": "when"}), "when"),

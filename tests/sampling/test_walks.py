@@ -394,7 +394,7 @@ def test_bad_starts() -> None:
         walker.walk([0], -1)
     with pytest.raises(errors.InvalidArgumentError, match="starts must hold integers"):
         walker.walk([0.5], 1)
-    with pytest.raises(errors.InvalidArgumentError, match="first = 3 needs the key"):
+    with pytest.raises(errors.InvalidArgumentError, match="first = 3 needs the key of all walks"):
         walker.walk([0], 3, first=3)
     with pytest.raises(errors.InvalidArgumentError, match="first"):
         walker.walk([0], 3, 1, first=-1)

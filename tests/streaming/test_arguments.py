@@ -11,6 +11,7 @@ import pytest
 from aethergraph import DynamicGraph, errors
 from aethergraph.streaming import BadRecord, Ingestor, MemorySource, Records
 from aethergraph.streaming.arguments import as_latest, as_span
+from aethergraph.streaming.udp import pack_datagram
 
 
 def small(nodes: int = 100) -> DynamicGraph:
@@ -36,6 +37,26 @@ def small(nodes: int = 100) -> DynamicGraph:
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         Ingestor(small(), MemorySource("s"), **options)
+
+
+@pytest.mark.parametrize(
+    ("partition", "following", "columns", "message"),
+    [
+        (0, None, {"src": [1]}, "following must be an integer, got NoneType"),
+        (None, 1, {"src": [1]}, "partition must be an integer, got NoneType"),
+        (0, 1, None, r"columns must be \{role: values\}, got None"),
+        (0, 1, [1], r"columns must be \{role: values\}, got \[1\]"),
+    ],
+)
+def test_bad_records(partition: Any, following: Any, columns: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        Records(partition, following, columns)
+
+
+@pytest.mark.parametrize("rows", [None, 5, [1, 2], np.zeros(3), np.zeros((1, 2), "u4,u4")])
+def test_datagrams_of_what_has_no_fields(rows: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="rows must be a vector of a dtype with"):
+        pack_datagram(0, 0, rows)
 
 
 @pytest.mark.parametrize(

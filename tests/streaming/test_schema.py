@@ -493,7 +493,8 @@ def test_avro_with_a_registry() -> None:
 
     server = HTTPServer(("127.0.0.1", 0), Registry)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    url, names = f"127.0.0.1:{server.server_port}", dict(src="u", dst="v", time="t", weight="w")
+    url = f"127.0.0.1:{server.server_port}"
+    names = {"src": "u", "dst": "v", "time": "t", "weight": "w"}
     try:
         settings = {"url": f"http://{url}/", "basic.auth.user.info": "me:secret"}
         schema = Schema.avro(registry={**settings, "retries.wait.ms": 1}, **names)
@@ -513,12 +514,12 @@ def test_avro_with_a_registry() -> None:
         schema = Schema.avro(registry=f"http://me:secret@{url}", **names)
         assert [row[0] for row in read(schema, payloads[:1], target(edge_attrs=None))[0]] == [0]
         schema = Schema.avro(registry=f"http://me:wrong@{url}", **names)
-        with pytest.raises(errors.SourceError, match="schema 7: .*401") as refused:
+        with pytest.raises(errors.SourceError, match=r"schema 7: .*401") as refused:
             read(schema, payloads[:1])
         assert "wrong" not in str(refused.value)
         failing += [503] * 2
         schema = Schema.avro(registry={**settings, "max.retries": 1, "retries.wait.ms": 1}, **names)
-        with pytest.raises(errors.SourceError, match="schema 7: .*503"):
+        with pytest.raises(errors.SourceError, match=r"schema 7: .*503"):
             read(schema, payloads[:1])
     finally:
         server.shutdown()

@@ -53,6 +53,10 @@ class SamplePlan:
     edge_attrs: Sequence[str] | None = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.options, Mapping):
+            raise InvalidArgumentError(
+                f"options must be {{name: value}}, got {shown(self.options)}"
+            )
         for name in self.options:
             if name not in _OPTIONS:
                 raise InvalidArgumentError(
