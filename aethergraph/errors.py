@@ -34,6 +34,7 @@ __all__ = [
     "TruncatedFileError",
     "UnsupportedError",
     "VersionError",
+    "WriterGoneError",
 ]
 
 
@@ -91,6 +92,10 @@ class LimitError(AetherError, OverflowError):
 
 class SnapshotExpiredError(AetherError, RuntimeError):
     """A snapshot of a live graph was held too long, and its memory is in use again."""
+
+
+class WriterGoneError(AetherError, RuntimeError):
+    """The process that wrote what an attached reader has is gone, or another one writes now."""
 
 
 class TornRowError(AetherError, RuntimeError):

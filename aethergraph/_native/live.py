@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,10 @@ from aethergraph._native.weight_sums import NativeSums
 from aethergraph.errors import UnsupportedError
 
 T = TypeVar("T")
+#: What snapshots are of: see :class:`NativeLive`.
+LiveParts: TypeAlias = tuple[
+    Any, dict[tuple[int, str], LiveBase], Any, Callable[[], object]
+]
 
 #: Seconds between two looks of a reader for former memory that nobody reads any more.
 _LOOK_SECONDS = 1.0
@@ -58,7 +63,7 @@ class NativeLive:
 
     __slots__ = (
         "_err", "_following", "_former", "_handle", "_looked", "_number", "_numbers", "_state",
-        "follow", "plain", "relations",
+        "check_writer", "follow", "plain", "relations",
     )  # fmt: skip
 
     def __init__(
@@ -69,14 +74,18 @@ class NativeLive:
 
         self._handle = ffi.gc(handle, close)
         self.relations = tuple(relations)
-        #: Handle, by relation and layout the bases that it borrows, and :attr:`base_file`: what
-        #: snapshots are of. One object, since threads read it while a merge replaces it.
-        self._state: tuple[Any, dict[tuple[int, str], LiveBase], Any] = (self._handle, {}, None)
+        #: Handle, by relation and layout the bases that it borrows, :attr:`base_file`, and what
+        #: returns :attr:`store`: what snapshots are of. One object, since threads read it while a
+        #: merge replaces it.
+        self._state: LiveParts = (self._handle, {}, None, _nothing)
         #: Handles before :meth:`become`, while snapshots of theirs are held.
         self._former: list[Any] = []
         self._looked = 0.0  # when
         #: Of a reader: returns the graph that this one goes on in; None: it is not known.
         self.follow: Callable[[], NativeLive | None] | None = None
+        #: Of a reader: called before each look at the last commit; raises where nobody writes any
+        #: more, or lets :meth:`become` go on with the next writer. None: it is not known.
+        self.check_writer: Callable[[NativeLive], None] | None = None
         self._following = threading.Lock()
         # Of the writer, which is one thread at a time.
         self._err = new_error()
@@ -160,8 +169,16 @@ class NativeLive:
     def become(self, other: NativeLive) -> None:
         """Go on in the memory of another graph; snapshots that are held stay as they are."""
         self._former.append(self._handle)
-        self._handle, self.relations, self._state = other._handle, other.relations, other._state
+        *parts, find = other._state
+        self._handle, self.relations = other._handle, other.relations
+        self._state = (parts[0], parts[1], parts[2], self._state[3] if find is _nothing else find)
         self.plain = None if self._state[1] else (self._handle, self._err)
+
+    def become_next(self, other: NativeLive) -> None:
+        """Go on in the memory of the next writer, which numbers its commits anew."""
+        self.become(other)
+        self.follow = other.follow
+        self._former.clear()  # snapshots keep theirs; their numbers mean nothing here
 
     def retire(self, former: Any) -> None:
         """Tell readers in other processes that the graph goes on elsewhere.
@@ -177,6 +194,17 @@ class NativeLive:
 
     def _catch_up(self) -> None:
         """Let a reader go on where the graph does, and give up memory where it was."""
+        if self.check_writer is not None:
+            self.check_writer(self)
+        self._follow_merge()
+
+    def look(self) -> None:
+        """Let a reader go on where the graph does; see :attr:`check_writer`."""
+        if self.follow is not None:
+            self._catch_up()
+
+    def _follow_merge(self) -> None:
+        """Let a reader go on where a merge has put the graph, and give up memory where it was."""
         if self._former:
             self.drop_former(_LOOK_SECONDS)
         if self.follow is None or not lib.aether_live_is_retired(self._handle):
@@ -205,7 +233,7 @@ class NativeLive:
 
         The descriptors stay the graph's; a merge cannot close one meanwhile.
         """
-        handle, _, base_file = self._state
+        handle, _, base_file, _ = self._state
         out = ffi.new("int32_t[]", int(lib.aether_live_num_descriptors(handle)))
         lib.aether_live_descriptors(handle, out)
         return [describe(descriptor) for descriptor in out], base_file
@@ -217,7 +245,20 @@ class NativeLive:
 
     @base_file.setter
     def base_file(self, file: Any) -> None:
-        self._state = (*self._state[:2], file)
+        handle, bases, _, find = self._state
+        self._state = (handle, bases, file, find)
+
+    @property
+    def store(self) -> Any:
+        """Object that has what belongs to the edges, such as rows; None: nobody has given one.
+
+        It is not kept, but by snapshots.
+        """
+        return self._state[3]()
+
+    @store.setter
+    def store(self, store: Any) -> None:
+        self._state = (*self._state[:3], weakref.ref(store))
 
     def set_base(self, relation: int, layout: Literal["csc", "csr"], base: LiveBase) -> None:
         """Say where the lists of a relation's base are; before anything else, in every process."""
@@ -248,7 +289,7 @@ class NativeLive:
         Raises:
             InvalidArgumentError: a weight is negative or not finite.
         """
-        handle, bases, _ = self._state
+        handle, bases, _, _ = self._state
         base = bases.get((relation, layout))
         if base is None or base.weights is None or not base.is_near or base.sums is not None:
             return
@@ -456,8 +497,12 @@ class NativeLive:
     @property
     def lsn(self) -> int:
         """Number in the log of the last commit, also for readers; 0: it has none."""
-        if self.follow is not None:
-            self._catch_up()
+        self.look()
+        return self.last_lsn
+
+    @property
+    def last_lsn(self) -> int:
+        """Number in the log of the last commit of this handle's memory."""
         return int(lib.aether_live_lsn(self._handle))
 
     def reclaim(self) -> None:
@@ -499,16 +544,16 @@ class NativeLive:
         """True in a block of :meth:`reading`, for its thread or coroutine."""
         return held_snapshot(self) is not None
 
-    def state_to_take(self) -> tuple[Any, dict[tuple[int, str], LiveBase]]:
-        """Return what :meth:`take` would take a snapshot of: handle and bases.
+    def state_to_take(self) -> LiveParts:
+        """Return what :meth:`take` would take a snapshot of.
 
         The handle is None inside :meth:`reading`, where nothing is taken.
         """
         if self.is_reading:
-            return None, {}
+            return None, {}, None, _nothing
         if self.follow is not None:
             self._catch_up()
-        return self._state[:2]
+        return self._state
 
     def reading(self, snapshot: NativeSnapshot | None = None) -> Reading:
         """Let this thread, or coroutine, take the same snapshot throughout a ``with`` block.
@@ -539,9 +584,12 @@ class NativeLive:
         return snapshot.is_of(handle) and lib.aether_live_last_commit(handle) == snapshot.commit
 
     def count(self) -> LiveStats:
-        """Count what the graph holds, and who reads it, former memory included."""
+        """Count what the graph holds, and who reads it, former memory included.
+
+        Also where nobody writes any more: the last commit is counted.
+        """
         if self.follow is not None:
-            self._catch_up()
+            self._follow_merge()
         self.drop_former()
         now = _count(self._handle)
         for handle in self._former[:1]:  # those that follow are younger
@@ -563,6 +611,10 @@ class NativeLive:
                 with suppress(ValueError):  # another thread looks as well
                     self._former.remove(one)
             self._looked = time.monotonic()
+
+
+def _nothing() -> None:
+    """Return the store of a graph that nobody has given one."""
 
 
 def _count(handle: Any) -> LiveStats:

@@ -55,19 +55,22 @@ class NativeSnapshot:
 
     Attributes:
         watermark: a tuple of that of the graph before this was taken; None: nobody has noted it.
+        store: :attr:`NativeLive.store` of the memory that this is of; None while it rests.
     """
 
     __slots__ = (
-        "__weakref__", "_address", "_bases", "_handle", "_numbers", "_rests", "live", "watermark",
+        "__weakref__", "_address", "_bases", "_handle", "_numbers", "_rests", "live", "store",
+        "watermark",
     )  # fmt: skip
 
     def __init__(self, live: NativeLive) -> None:
         out, err = ffi.new("aether_snapshot **"), new_error()
-        handle, self._bases, _ = live._state
+        handle, self._bases, _, find = live._state
         code = lib.aether_snapshot_take(handle, out, err)
         if code:
             raise_error(code, err)
         self.live = live
+        self.store: Any = find()
         self.watermark: tuple[int | None] | None = None
         self._numbers: dict[int, LiveCommit] = {}
         self._address = int(ffi.cast("uintptr_t", out[0]))
@@ -91,7 +94,7 @@ class NativeSnapshot:
         Nobody may be reading it or its topologies.
         """
         lib.aether_snapshot_rest(self._handle)
-        self._bases, self.watermark = {}, None
+        self._bases, self.watermark, self.store = {}, None, None
         self._numbers.clear()
         self._rests = weakref.ref(_handles.pop(self._address))
 
@@ -101,7 +104,7 @@ class NativeSnapshot:
         That is so where the graph goes on in other memory, and in a block of
         :meth:`NativeLive.reading`.
         """
-        handle, bases = self.live.state_to_take()
+        handle, bases, _, find = self.live.state_to_take()
         if handle is None or self._rests is None or self._rests() is not handle:
             return False
         err = new_error()
@@ -112,7 +115,7 @@ class NativeSnapshot:
             lib.aether_snapshot_rest(self._handle)
             return False
         _handles[self._address] = handle
-        self._bases, self._rests = bases, None
+        self._bases, self._rests, self.store = bases, None, find()
         return True
 
     @property
@@ -140,7 +143,9 @@ class NativeSnapshot:
 
     def check(self) -> None:
         """Raise SnapshotExpiredError if what it shows may have been overwritten."""
-        if self.live.count().oldest_commit > self.commit:
+        out = ffi.new("aether_live_stats *")
+        lib.aether_live_count(_handles[self._address], out)
+        if out.oldest_epoch > self.commit:
             raise SnapshotExpiredError(
                 f"the snapshot of commit {self.commit} was held too long, and its memory is in use "
                 "again: take a new one, or raise max_snapshot_age="

@@ -103,6 +103,7 @@ class LiveStats(NamedTuple):
     oldest_commit: int
     oldest_age: float
     oldest_pid: int | None
+    is_current: bool = True  # of a reader's: False: nobody writes any more
 
 
 #: What the core calls options -> what Python does.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -98,18 +98,46 @@ class SnapshotRows(SourceRows):
         return "live"
 
 
+class LiveTable(NamedTuple):
+    """What attributes of one type of nodes or edges have in common, in the store of any writer.
+
+    Attributes:
+        rows: returns the rows by name of a store.
+        take: takes a snapshot of a store, and returns it with the number of rows.
+    """
+
+    rows: Callable[[LiveStore], Mapping[str, GrowingRows]]
+    take: Callable[[LiveStore], tuple[native.NativeSnapshot, int]]
+
+
 class LiveRows(RowSource):
     """Rows of one attribute as of the last commit at each call.
 
     Args:
-        rows: the rows with their versions.
-        take: takes a snapshot and returns it with the number of rows.
+        name: name of the attribute.
+        store: the store that has it now; a reader may go on with that of the next writer.
+        table: where stores have it.
     """
 
-    def __init__(
-        self, rows: GrowingRows, take: Callable[[], tuple[native.NativeSnapshot, int]]
-    ) -> None:
-        self._rows, self._take = rows, take
+    def __init__(self, name: str, store: LiveStore, table: LiveTable) -> None:
+        self._name, self._table = name, table
+        self._now = store, table.rows(store)[name]
+
+    @property
+    def _rows(self) -> GrowingRows:
+        return self._now[1]
+
+    def _take(self) -> tuple[native.NativeSnapshot, int]:
+        """Take a snapshot, and turn to the rows of its store."""
+        snapshot, count = self._table.take(self._now[0])
+        if snapshot.store is not self._now[0]:
+            rows = self._table.rows(snapshot.store).get(self._name)
+            if rows is None:
+                raise InvalidArgumentError(
+                    f"the process that writes the live graph now has no attribute {self._name!r}"
+                )
+            self._now = snapshot.store, rows
+        return snapshot, count
 
     @property
     def is_live(self) -> bool:
@@ -242,8 +270,8 @@ class LiveAttributes(AttributeTable):
 
     Args:
         kind: ``"node"`` or ``"edge"``.
-        rows: the attributes' rows by name; the table reads what is in there.
-        take: as in :class:`LiveRows`.
+        store: the store of the graph.
+        table: where it has the attributes; they are what is in there.
         begin: begins an attribute, given its name and value; None: the table is fixed.
         sources: rows that change by themselves, by name.
     """
@@ -251,22 +279,23 @@ class LiveAttributes(AttributeTable):
     def __init__(
         self,
         kind: Owner,
-        rows: Mapping[str, GrowingRows],
-        take: Callable[[], tuple[native.NativeSnapshot, int]],
+        store: LiveStore,
+        table: LiveTable,
         begin: Callable[[str, FeatureSource | ArrayLike | None], None],
         sources: Mapping[str, RowSource] | None = None,
     ) -> None:
         super().__init__(kind, 0)
-        self._growing, self._take, self._begin = rows, take, begin
+        self._growing, self._begin = table.rows(store), begin
+        self._store, self._table = store, table
         self._sources = {} if sources is None else sources
 
     def __getitem__(self, name: str) -> RowSource:
         if isinstance(name, str) and name in self._sources:
-            return NodesOfSource(self._sources[name], lambda: self._take()[1])
+            return NodesOfSource(self._sources[name], lambda: self._table.take(self._store)[1])
         if not isinstance(name, str) or name not in self._growing:
             known = ", ".join(map(repr, self)) or "none"
             raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
-        return LiveRows(self._growing[name], self._take)
+        return LiveRows(name, self._store, self._table)
 
     def __setitem__(self, name: str, value: FeatureSource | ArrayLike) -> None:
         self._begin(name, value)
@@ -294,8 +323,8 @@ def node_table(store: LiveStore, name: str) -> LiveAttributes:
     """Return the attributes of the nodes of a type."""
     return LiveAttributes(
         "node",
-        store.node_rows[name],
-        lambda: store.take_nodes(name),
+        store,
+        LiveTable(lambda now: now.node_rows[name], lambda now: now.take_nodes(name)),
         lambda attr, value: store.begin_rows(name, attr, value),
         store.node_sources[name],
     )
@@ -310,10 +339,11 @@ def edge_table(store: LiveStore, kind: EdgeKind) -> LiveAttributes:
             "edge_attrs= when the graph is made"
         )
 
-    return LiveAttributes("edge", kind.attrs, lambda: store.take_edges(kind), begin)
+    table = LiveTable(lambda now: now.kinds[kind.name].attrs, lambda now: now.take_edges(kind))
+    return LiveAttributes("edge", store, table, begin)
 
 
 def live_values(store: LiveStore, kind: EdgeKind) -> dict[str, RowSource]:
     """Return the weights and times of the edges of a type, if they have any, by name."""
-    rows = kind.values.items()
-    return {name: LiveRows(one, lambda: store.take_edges(kind)) for name, one in rows}
+    table = LiveTable(lambda now: now.kinds[kind.name].values, lambda now: now.take_edges(kind))
+    return {name: LiveRows(name, store, table) for name in kind.values}

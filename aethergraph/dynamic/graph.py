@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice
+from aethergraph._checks.options import as_choice, as_flag
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import LiveAttributes, edge_table, live_values, node_table
 from aethergraph.dynamic.base_graph import Base
@@ -269,25 +269,43 @@ class DynamicGraph(LiveGraph, StoredGraph):
         return graph
 
     @classmethod
-    def attach(cls, path: native.Path) -> DynamicGraph:
+    def attach(cls, path: native.Path, *, follow: bool = False) -> DynamicGraph:
         """Open the live graph that another process of this user has open, to read it as it changes.
 
-        Nothing is copied. The memory stays until the last process has closed it.
+        Nothing is copied. The memory stays until the last process has closed it, so a snapshot that
+        is held can be read whatever becomes of the writer.
+
+        Where the writer has closed the graph, has ended, or was followed by another one, whatever
+        asks for the last commit raises WriterGoneError: the next batch, snapshot or number. It
+        is looked for at most every hundredth of a second, with one stat of a file, and for a
+        process that was killed every tenth. :attr:`is_current` asks without an error.
+
+        Args:
+            path: the directory.
+            follow: go on with the next writer instead, at the first batch, snapshot or number after
+                it has opened the graph; until then the last commit stays as it is. Samplers and
+                loaders over the graph stay good. Numbers of commits are the writer's own: ``lsn``
+                goes on. Attributes that begin later are seen, too.
 
         Raises:
             ClosedError: nobody has it open.
         """
+        follow = as_flag(follow, "follow")
         store = attach(path)
         if list(store.kinds) != [_KIND]:
             raise InvalidArgumentError(
                 f"{LiveDirectory(path).path} holds a graph of many types: attach it with "
                 "DynamicHeteroGraph.attach(path)"
             )
-        return _wrap(store)
+        return _wrap(store, follow)
+
+    def go_on(self, store: LiveStore) -> None:
+        """Be the graph of another store, that of the next writer."""
+        super().go_on(store)
+        self._kind: EdgeKind = store.kinds[_KIND]
 
     def _set_store(self, store: LiveStore) -> None:
-        self._store = store
-        self._kind: EdgeKind = store.kinds[_KIND]
+        self.go_on(store)
         self._path, self._storage, self._paging = None, "live", None
         made(self)
 
@@ -628,11 +646,13 @@ class DynamicGraph(LiveGraph, StoredGraph):
         return live_values(self._store, self._kind) if of == "edge" else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _wrap, (self._store,)
+        return _wrap, (self._store, self.follows)
 
     def __repr__(self) -> str:
         if self.closed:
             return "DynamicGraph(closed)"
+        if not self.is_current:
+            return f"DynamicGraph({self._store.path}, without a writer)"
         now = self.snapshot()
         return (
             f"DynamicGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
@@ -671,8 +691,9 @@ def _form_over(base: Base, order: Any, progress: native.Progress | None) -> Edge
     return form
 
 
-def _wrap(store: LiveStore) -> DynamicGraph:
+def _wrap(store: LiveStore, follow: bool = False) -> DynamicGraph:
     """Return the graph of a store, perhaps one of another process."""
     graph = DynamicGraph.__new__(DynamicGraph)
     graph._set_store(store)
+    graph.watch_writer(follow)
     return graph

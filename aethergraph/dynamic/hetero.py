@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice, as_items, as_list, is_hashable, is_name, shown
+from aethergraph._checks.options import (
+    as_choice,
+    as_flag,
+    as_items,
+    as_list,
+    is_hashable,
+    is_name,
+    shown,
+)
 from aethergraph._tracepoints import made
 from aethergraph.dynamic.attrs import edge_table, live_values, node_table
 from aethergraph.dynamic.base_graph import Base
@@ -254,12 +262,13 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         return graph
 
     @classmethod
-    def attach(cls, path: native.Path) -> DynamicHeteroGraph:
+    def attach(cls, path: native.Path, *, follow: bool = False) -> DynamicHeteroGraph:
         """Open the live graph that another process has open; see :meth:`DynamicGraph.attach`."""
-        return _wrap(attach(path))
+        follow = as_flag(follow, "follow")
+        return _wrap(attach(path), follow)
 
     def _set_store(self, store: LiveStore) -> None:
-        self._store = store
+        self.go_on(store)
         self._path, self._storage, self._reader = None, "live", None
         made(self)
 
@@ -353,6 +362,8 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
     def __repr__(self) -> str:
         if self._closed:
             return "DynamicHeteroGraph(closed)"
+        if not self.is_current:
+            return f"DynamicHeteroGraph({self._store.path}, without a writer)"
         now = self.snapshot()
         return (
             f"DynamicHeteroGraph(num_nodes={now.num_nodes}, num_edges={now.num_edges}, "
@@ -360,13 +371,14 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _wrap, (self._store,)
+        return _wrap, (self._store, self.follows)
 
 
-def _wrap(store: LiveStore) -> DynamicHeteroGraph:
+def _wrap(store: LiveStore, follow: bool = False) -> DynamicHeteroGraph:
     """Return the graph of a store, perhaps one of another process."""
     graph = DynamicHeteroGraph.__new__(DynamicHeteroGraph)
     graph._set_store(store)
+    graph.watch_writer(follow)
     return graph
 
 

@@ -39,7 +39,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        taken, self._watermark = take_commit(store, snapshot)
+        store, taken, self._watermark = take_commit(store, snapshot)
         self._store, self._taken = store, taken
         self._commit = taken.commit
         nodes = {name: NodeParts(store.count_nodes(name, taken)) for name in store.node_rows}

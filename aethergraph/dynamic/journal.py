@@ -244,7 +244,7 @@ class Journal(LogReader):
         }
         self.directory.publish(
             {
-                "owner": list(Owner.here()),
+                "owner": list(Owner.here()), "memory": store.memory_name,
                 "descriptors": files,
                 "num_nodes": store.first_nodes, "rows": rows, "edges": edges,
                 "base": None if base is None else base.to_json(),
@@ -542,7 +542,7 @@ def attach(path: native.Path) -> LiveStore:
 
 def _attach(directory: LiveDirectory) -> LiveStore:
     """Return the live graph that is published at the moment."""
-    address = directory.address()
+    version, address = directory.published(), directory.address()
     owner = Owner(*address["owner"])
     if not address["descriptors"]:
         raise UnsupportedError(
@@ -570,7 +570,7 @@ def _attach(directory: LiveDirectory) -> LiveStore:
         for name, form, fds in address["edges"]
     }
     rows_base = address["rows_base"]
-    return LiveStore.attached(
+    store = LiveStore.attached(
         owner, address["descriptors"], address["num_nodes"], rows, edges,
         None if rows_base is None else Base.from_json(rows_base), address["base"],
         str(directory.path),
@@ -579,8 +579,10 @@ def _attach(directory: LiveDirectory) -> LiveStore:
             for name, (kind, room, path, fd) in address.get("ids", {}).items()
         },
         watermark=address.get("watermark"),
-        uuid=directory.uuid.hex(),
+        memory_name=address.get("memory", ""), uuid=directory.uuid.hex(), writer=owner,
     )  # fmt: skip
+    store.publication = version
+    return store
 
 
 def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: int) -> None:

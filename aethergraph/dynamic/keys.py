@@ -272,11 +272,11 @@ class NodeIds:
         self._store, self._type, self._count = store, node_type, count
 
     def _keys(self) -> tuple[GrowingKeys, int]:
-        keys = self._store.keys_of(self._type)
         if self._count is not None:
-            return keys, self._count
+            return self._store.keys_of(self._type), self._count
         self._store.check_open()
-        return keys, self._store.take_nodes(self._type)[1]
+        snapshot, count = self._store.take_nodes(self._type)
+        return snapshot.store.keys_of(self._type), count
 
     def __len__(self) -> int:
         return self._keys()[1]

@@ -12,6 +12,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_text, shown
 from aethergraph._tracepoints import stage
+from aethergraph.dynamic.following import Following
 from aethergraph.dynamic.merge import MEMORY
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.transaction import undoing
@@ -25,6 +26,8 @@ class LiveGraph:
     """Transactions and commits of a live graph; base of those of one type and of many."""
 
     _store: LiveStore
+    #: Of a reader: what it knows of the writer; None: it is the writer, or a child of its.
+    _following: Following | None = None
     #: True: edges come and go.
     is_live = True
 
@@ -101,8 +104,44 @@ class LiveGraph:
         return self._store.live.take().commit
 
     def stats(self) -> native.LiveStats:
-        """Return the numbers of edges, bytes and readers, as of the last commit."""
-        return self._store.live.count()
+        """Return the numbers of edges, bytes and readers, as of the last commit.
+
+        Also where the writer is gone; ``is_current`` says so.
+        """
+        is_current = self.is_current  # first: a reader may go on with the next writer
+        return self._store.live.count()._replace(is_current=is_current)
+
+    # ---- the writer, for readers -------------------------------------------------------------
+
+    @property
+    def is_current(self) -> bool:
+        """True while the process that writes what this graph has lives, and no other one does.
+
+        False: the last commit that this graph has will stay the last; see :meth:`attach`. Of a
+        graph in memory it is so once the process that made it has ended.
+        """
+        store = self._store
+        if store.closed or store.is_writer:
+            return not store.closed
+        if store.path is None:
+            return store.writer is None or store.writer.is_alive
+        following = self._following or Following(self, goes_on=False)
+        return following.look(store.live) is None
+
+    def go_on(self, store: LiveStore) -> None:
+        """Be the graph of another store, that of the next writer."""
+        self._store = store
+
+    @property
+    def follows(self) -> bool:
+        """True: it was attached with ``follow=True``."""
+        return self._following is not None and self._following.goes_on
+
+    def watch_writer(self, goes_on: bool) -> None:
+        """Let a reader in another process look at the writer before each commit that it takes."""
+        if not self._store.is_writer and self._store.path is not None:
+            self._following = Following(self, goes_on)
+            self._store.live.check_writer = self._following.check
 
     def reclaim(self) -> None:
         """Free now what no snapshot needs any more, which otherwise happens when there is need."""
@@ -235,7 +274,7 @@ class LiveGraph:
         processes know it, too. A snapshot that is taken after asking has all edges up to it; where
         it is taken before, ask the snapshot.
         """
-        self._store.check_open()
+        self.store.live.look()
         return self._store.watermark.time
 
     def cap(self, times: ArrayLike) -> NDArray[Any]:

@@ -106,21 +106,30 @@ def commit_before(since: Any, now: native.NativeSnapshot) -> int:
         return as_count(since, "since")
     if taken.live is not now.live:
         raise InvalidArgumentError("since is a snapshot of another graph")
+    if taken.store.memory_name != now.store.memory_name:
+        raise InvalidArgumentError(
+            "since is a snapshot of what another process wrote before; the one that writes now "
+            "counts its commits anew: take all nodes for changed"
+        )
     return int(taken.commit)
 
 
 def take_commit(
     store: LiveStore, snapshot: native.NativeSnapshot | None
-) -> tuple[native.NativeSnapshot, int | None]:
-    """Return a native snapshot, that which is given or one of now, and its watermark.
+) -> tuple[LiveStore, native.NativeSnapshot, int | None]:
+    """Return a native snapshot, that which is given or one of now, its store and its watermark.
 
     One that was taken earlier, perhaps by a block of ``reading()``, keeps the watermark of then.
     """
-    now = store.watermark.time  # before the commit, which has what it speaks of
-    taken = store.live.take() if snapshot is None else snapshot
+    while True:
+        now = store.watermark.time  # before the commit, which has what it speaks of
+        taken = store.live.take() if snapshot is None else snapshot
+        if taken.store is store or snapshot is not None:
+            break
+        store = taken.store  # a reader went on with the next writer, or is in a block from before
     if taken.watermark is None:
         taken.watermark = (now,)
-    return taken, taken.watermark[0]
+    return taken.store, taken, taken.watermark[0]
 
 
 class OneCommit:
@@ -248,7 +257,7 @@ class Snapshot(OneCommit, StoredGraph):
     _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        taken, self._watermark = take_commit(store, snapshot)
+        store, taken, self._watermark = take_commit(store, snapshot)
         (kind,) = store.kinds.values()
         numbers = taken.describe(kind.number)
         self._store, self._kind = store, kind

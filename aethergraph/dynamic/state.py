@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
@@ -72,16 +72,18 @@ def _attach_lists(owner: Owner, files: Sequence[OpenFile], base: Mapping[str, An
             os.close(descriptor)
 
 
-def _published_lists(path: str) -> Lists:
+def _published_lists(path: str, memory_name: str) -> Lists:
     """Return the lists, and their base, that a graph in a directory goes on with.
 
     Raises:
-        ClosedError: nobody has it open.
+        ClosedError: the process that had ``memory_name`` has it open no more.
     """
     directory = LiveDirectory(path)
 
     def attach() -> Lists:
         address = directory.address()
+        if address.get("memory", memory_name) != memory_name:
+            raise ClosedError(f"{path}: another process writes it now")
         return _attach_lists(Owner(*address["owner"]), address["descriptors"], address["base"])
 
     return directory.while_published(attach)
@@ -235,9 +237,17 @@ class LiveState:
         memory_name: str | None = None,
     ) -> None:  # fmt: skip
         self._native: native.NativeLive | None = live
+        live.store = self
         self.is_writer = is_writer
         #: Name of what is in memory, in all processes that read it; the next graph has another.
         self.memory_name = memory_name or uuid4().hex
+        #: Version of LIVE that a reader has read; None: none.
+        self.publication: tuple[int, int] | None = None
+        #: Process that writes it, or has; None: that is not known.
+        self.writer: Owner | None = None
+        if is_writer:
+            with suppress(OSError):  # no /proc
+                self.writer = Owner.here()
         #: Held while :attr:`_turn` is. An RLock can be left only by the thread that took it, and
         #: a transaction in a generator or a pool of threads may end in another one.
         self._lock = threading.Lock()
@@ -295,7 +305,7 @@ class LiveState:
         bases = (self.rows_base, None if base is None else base.to_json())
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
         rest = (self.path, keys, sources, self.watermark.file, self.memory_name, self.uuid)
-        return _attach, (type(self), *where, rows, edges, *bases, *rest)
+        return _attach, (type(self), *where, rows, edges, *bases, *rest, self.writer)
 
     @classmethod
     def attached(
@@ -311,8 +321,9 @@ class LiveState:
         keys: Mapping[str, tuple[str, int, IdMap | None, OpenFile]] | None = None,
         sources: Mapping[str, Mapping[str, RowSource]] | None = None,
         watermark: OpenFile | None = None,
-        memory_name: str | None = None,
+        memory_name: str = "",
         uuid: str | None = None,
+        writer: Owner | None = None,
     ) -> Own:
         """Open the store of another process, for reading.
 
@@ -331,6 +342,7 @@ class LiveState:
             watermark: its file of the watermark; None: it has none.
             memory_name: its :attr:`memory_name`.
             uuid: its :attr:`uuid`.
+            writer: its :attr:`writer`.
         """
         self = cls.__new__(cls)
         try:
@@ -338,7 +350,7 @@ class LiveState:
         except (ClosedError, MissingFileError):
             if path is None:
                 raise
-            live, below = _published_lists(path)
+            live, below = _published_lists(path, memory_name)
         self.rows_base, self.path = rows_base, path
         self.max_nodes, self.first_nodes = _MOST_NODES, num_nodes
         self.node_rows = {
@@ -360,7 +372,7 @@ class LiveState:
             watermark=None if watermark is None else open_descriptors(owner, [watermark])[0],
             memory_name=memory_name,
         )  # fmt: skip
-        self.uuid = uuid
+        self.uuid, self.writer = uuid, writer
         self.keys = {
             name: GrowingKeys(kind, room, first_ids, open_descriptors(owner, [fd])[0])
             for name, (kind, room, first_ids, fd) in (keys or {}).items()
@@ -368,12 +380,24 @@ class LiveState:
         live.follow = _follower(self)
         return self
 
+    def succeed(self, live: native.NativeLive) -> None:
+        """Take the place of the store of a former writer, whose readers go on in ``live``."""
+        former = live.store
+        assert self._native is not None
+        if former is not None:
+            _stores.discard(former)
+            self._weighted = former._weighted
+            for number, layout in self._weighted:
+                self._native.sum_weights(number, layout)
+        live.become_next(self._native)
+        self._native = live
+
     def follow(self) -> native.NativeLive | None:
         """Return the lists that a reader goes on with after a merge; None: nobody has them."""
         if self.path is None:
             return None
         try:
-            live, base = _published_lists(self.path)
+            live, base = _published_lists(self.path, self.memory_name)
         except (ClosedError, StorageError):
             return None  # the writer has closed it: there are no more commits
         if base is not None:
@@ -520,7 +544,7 @@ class LiveState:
     def take_nodes(self, node_type: str) -> tuple[native.NativeSnapshot, int]:
         """Take a snapshot; return it with the number of nodes of a type."""
         snapshot = self.live.take()
-        return snapshot, self.count_nodes(node_type, snapshot)
+        return snapshot, snapshot.store.count_nodes(node_type, snapshot)
 
     def take_edges(self, kind: EdgeKind) -> tuple[native.NativeSnapshot, int]:
         """Take a snapshot; return it with the number that edge ids of a type are below."""

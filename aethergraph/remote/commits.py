@@ -18,6 +18,7 @@ from aethergraph import _native as native
 from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory
+from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.snapshot import OneCommit
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
@@ -226,10 +227,12 @@ class _Directory:
 
     def _attach(self) -> bool:
         """Hold the graph of the process that writes; return whether there is one."""
+        if isinstance(self._held, LiveGraph):
+            return self._held.is_current  # it follows
         typed = list(self._directory.description()["num_nodes"]) != ["node"]
         kind: Any = DynamicHeteroGraph if typed else DynamicGraph
         try:
-            self._held = kind.attach(self._directory.path)
+            self._held = kind.attach(self._directory.path, follow=True)
         except ClosedError:
             return False
         return True

@@ -28,6 +28,14 @@ class Owner(NamedTuple):
         pid = os.getpid()
         return cls(pid, _started(pid))
 
+    @property
+    def is_alive(self) -> bool:
+        """True until the process has ended."""
+        try:
+            return _started(self.pid) == self.started
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
 
 def _started(pid: int) -> int:
     """Return when a process started; see proc(5), field 22 of stat.
