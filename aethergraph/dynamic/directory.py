@@ -32,6 +32,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -111,6 +112,30 @@ def _named(call: Call) -> Call:
             raise StorageError(error.errno or errno.EIO, text, path) from None
 
     return wrapped  # type: ignore[return-value]
+
+
+#: Seconds to wait for a lock that a living process has; ten times as long for one that has ended.
+_WAIT_SECONDS = 0.2
+
+
+def _locks(descriptor: int) -> bool:
+    """Return whether this process could lock a file."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    """Return False if a process has ended."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 _locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()
@@ -322,11 +347,17 @@ class LiveDirectory:
 
     @_named
     def writer(self) -> int | None:
-        """Return the pid of the process that has the graph open for writing; None: nobody."""
+        """Return the pid of the process that has the graph open for writing; None: nobody.
+
+        -1: it is not known. Of another user's graph that is all there is to know while ``LIVE`` is
+        there, which a process that was killed leaves.
+        """
         try:
             descriptor = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        except PermissionError:
+            return None if self.published() is None else -1
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -378,21 +409,42 @@ class LiveDirectory:
                 descriptor = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return
+            except PermissionError:
+                if self.published() is None:
+                    return
+                raise UnsupportedError(
+                    f"{self.path} is being written by a process of another user, or was left by "
+                    "one that was killed: its user can tell, by opening and closing it"
+                ) from None
         self._take_lock(descriptor)
 
     def _open_lock(self) -> int:
-        return os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """Open the file of the lock, which nobody else can open: who can may lock it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.path / "LOCK", flags, 0o600)
+        with suppress(OSError):  # it is another user's
+            if os.fstat(descriptor).st_mode & 0o077:  # an older build made it
+                os.fchmod(descriptor, 0o600)
+        return descriptor
 
     def _take_lock(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "?"
+        """Take the lock, which may be held for a moment where nobody writes.
+
+        By a child that a killed process was forking, or by a look at :meth:`writer`.
+        """
+        begun = monotonic()
+        while not _locks(descriptor):
+            text = os.pread(descriptor, 32, 0).strip()
+            is_alive = text.isdigit() and _is_alive(int(text))
+            if monotonic() - begun < (_WAIT_SECONDS if is_alive else 10 * _WAIT_SECONDS):
+                sleep(_WAIT_SECONDS / 10)
+                continue
+            holder = text.decode("ascii", "replace") or "?"
             os.close(descriptor)
             raise UnsupportedError(
                 f"{self.path} is being written by process {holder}: a live graph has one writer; "
                 "DynamicGraph.attach(path) reads it"
-            ) from None
+            )
         self._lock = descriptor
         _locked.add(self)
 

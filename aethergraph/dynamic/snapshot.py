@@ -129,6 +129,7 @@ def take_commit(
         store = taken.store  # a reader went on with the next writer, or is in a block from before
     if taken.watermark is None:
         taken.watermark = (now,)
+    store.warn_of_end(taken.commit)
     return taken.store, taken, taken.watermark[0]
 
 

@@ -496,7 +496,8 @@ int aether_table_check(const aether_table *t, aether_error *err);
  * there is left alone. `versions` NULL: the time now, or one more than before. *written counts rows. Nothing
  * is written if an id or version is bad. AETHER_E_FILE_CHANGED, _DISK_FULL: the file was cut, or has a hole
  * that the disk has no room for; some rows may be written, and one left torn, and no later put of this handle
- * is taken. `task` counts rows. */
+ * is taken. AETHER_E_TORN: one living process, such as a stopped one, has kept a row from others for seconds;
+ * those before it are written. `task` counts rows. */
 int aether_table_put(aether_table *t, const int64_t *ids, uint64_t n, const void *rows, uint64_t size,
                      const int64_t *versions, uint64_t *written, aether_task *task, aether_error *err);
 /* Read n rows. Errors name the first row: AETHER_E_RANGE; _MISSING_ROW; _TORN: its writer has died, or has
@@ -1077,12 +1078,13 @@ int aether_live_reap(aether_live *g, aether_error *err);
 typedef struct aether_snapshot aether_snapshot;
 
 /* Take a snapshot of the last commit, from any thread. AETHER_E_LIMIT: all 256 are taken; names the
- * processes that have them. */
+ * processes that have them. AETHER_E_EXPIRED: a thousand commits in a row were replaced by 63 others of one
+ * relation before they could be read, which damaged memory makes likelier than a fast writer. */
 int aether_snapshot_take(const aether_live *g, aether_snapshot **out, aether_error *err);
 /* Go on to the last commit, without allocating anything; an expired snapshot is good again, and one that
  * rests. Its topologies then show that commit, so nobody may be using them, and samplers of them are
  * retargeted, unless only edges have changed. AETHER_E_UNSUPPORTED: another process took it (this one is its
- * child). AETHER_E_LIMIT: it rested, and all 256 are taken. */
+ * child). AETHER_E_LIMIT: it rested, and all 256 are taken. AETHER_E_EXPIRED: as aether_snapshot_take(). */
 int aether_snapshot_renew(aether_snapshot *s, aether_error *err);
 /* Keep nothing from being reused until aether_snapshot_renew(), in this process or in a child: for whoever
  * needs a snapshot again and again. Until then every use of it fails with AETHER_E_EXPIRED, and its

@@ -1,12 +1,15 @@
 /* Live graphs of several relations, in both layouts: all of it changes in one commit, whatever
  * happens in between. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "live/handle.h"
 #include "live_model.h"
 #include "os/shared.h"
 
-enum { RELATIONS = 4, NODES = 48, HELD = 4 };
+enum { RELATIONS = 4, NODES = 48, HELD = 4, CROWD = 1500 };
 
 static const aether_live_relation relations[RELATIONS] = {
     {.num_src = NODES,
@@ -538,6 +541,73 @@ TEST(a_reader_sees_one_commit_of_all_relations) {
     atomic_store(&r.done, true);
     pthread_join(reader, NULL);
     aether_live_close(r.g);
+}
+
+/* A writer that is always faster leaves the slot of the last commit with the number of a later one. */
+TEST(a_snapshot_whose_numbers_are_always_gone_is_given_up) {
+    aether_live *g = make(relations, RELATIONS, 1 << 20, 0);
+    aether_error err = {0};
+    aether_live_relation_stats numbers;
+    aether_live_stats stats;
+    int64_t id;
+    REQUIRE_OK(aether_live_insert_one(g, 3, 1, 2, 0, 0, &id, NULL, &err), err);
+    aether_snapshot *s = live_pin(g), *none;
+    const uint64_t last = aether_live_last_commit(g);
+    const ae_counts counts = {.num_src = NODES, .num_dst = NODES, .num_edges = 1};
+    alarm(60); /* ends a reader that tries for ever */
+    for (uint64_t i = 1; i <= 64; i++)
+        ae_control_put_counts(&g->graph.control, 2, last + i, &counts);
+    CHECK_CODE(aether_snapshot_renew(s, &err), AETHER_E_EXPIRED);
+    CHECK_EQ(err.value, (int64_t)last);
+    CHECK_CODE(aether_snapshot_take(g, &none, &err), AETHER_E_EXPIRED);
+    CHECK(!none);
+    CHECK_CODE(aether_live_count_relation(g, 2, &numbers, &err), AETHER_E_EXPIRED);
+    aether_live_count(g, &stats);
+    CHECK_EQ(stats.num_edges, 1); /* of the relation that can be read */
+    CHECK_EQ(stats.snapshots, 1); /* that which could not be taken has let go */
+    ae_control_put_lsn(&g->graph.control, last + 64, 7);
+    CHECK_EQ(aether_live_lsn(g), 0);
+    alarm(0);
+    aether_snapshot_release(s);
+    aether_live_close(g);
+}
+
+/* The relation that changes is the last of many: it is read first as soon as it was missed once. */
+static void *insert_on(void *arg) {
+    race *r = arg;
+    aether_error err = {0};
+    int64_t id;
+    for (uint64_t i = 0; !atomic_load(&r->done); i++)
+        CHECK_OK(aether_live_insert_one(r->g, CROWD - 1, (int64_t)(i % NODES), (int64_t)(i / NODES % NODES), 0, 0,
+                                        &id, NULL, &err),
+                 err);
+    return NULL;
+}
+
+TEST(readers_of_many_relations_win_over_a_fast_writer) {
+    aether_live_relation *all = calloc(CROWD, sizeof *all);
+    REQUIRE(all);
+    for (uint32_t i = 0; i < CROWD; i++)
+        all[i] = (aether_live_relation){.num_src = NODES,
+                                        .num_dst = NODES,
+                                        .max_src = NODES,
+                                        .max_dst = NODES,
+                                        .layouts = AETHER_LIVE_CSC,
+                                        .order = AETHER_ORDER_ID};
+    race r = {.g = make(all, CROWD, 1 << 20, 0)};
+    aether_snapshot *s = live_pin(r.g);
+    aether_error err = {0};
+    pthread_t writer;
+    CHECK_EQ(pthread_create(&writer, NULL, insert_on, &r), 0);
+    alarm(120);
+    for (int i = 0; i < 200; i++)
+        CHECK_OK(aether_snapshot_renew(s, &err), err);
+    alarm(0);
+    atomic_store(&r.done, true);
+    pthread_join(writer, NULL);
+    aether_snapshot_release(s);
+    aether_live_close(r.g);
+    free(all);
 }
 
 TEST_MAIN()

@@ -544,6 +544,9 @@ TEST(a_stopped_writer_is_not_taken_for_a_dead_one) {
     uint64_t written; /* row 0 has the same lock */
     CHECK_CODE(aether_table_put(t, ids, 1, data, sizeof data[0], NULL, &written, &impatient, &err),
                AETHER_E_CANCELLED);
+    snprintf(name, sizeof name, "process %d has", (int)child);
+    CHECK_CODE(aether_table_put(t, ids, 1, data, sizeof data[0], NULL, &written, NULL, &err), AETHER_E_TORN);
+    CHECK(err.position == 0 && err.value == 0 && strstr(err.message, name));
     const time_t before = time(NULL);
     CHECK_CODE(aether_table_gather(t, ids, 40, data, sizeof data, NULL, NULL, &err), AETHER_E_TORN);
     CHECK(time(NULL) - before < 60); /* not for each of the twenty anew */

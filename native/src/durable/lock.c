@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -59,14 +60,17 @@ static int write_pid(int fd) {
 /* Open the file and lock it; *fd is -1 if there is none to lock. */
 static int lock_file(const char *path, const char *directory, bool writes, int *fd, aether_error *err) {
     int rc = AETHER_OK;
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* who can open it may lock it */
     if (*fd < 0 && !writes && (errno == EROFS || errno == EACCES)) {
         *fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (*fd < 0 && errno == ENOENT)
+        if (*fd < 0 && (errno == ENOENT || errno == EACCES)) /* EACCES: another user's */
             return AETHER_OK;
     }
     if (*fd < 0)
         return ae_error_os(err, errno, "cannot open '%s'", path);
+    struct stat st;
+    if (fstat(*fd, &st) == 0 && st.st_mode & 077 && fchmod(*fd, 0600) != 0)
+        (void)0; /* of an older build, and another user's */
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
         rc = errno == EWOULDBLOCK ? taken(*fd, directory, err)
                                   : ae_error_os(err, errno, "cannot lock '%s'", path);

@@ -26,6 +26,7 @@
 #define AE_CONTROL_RELATIONS  4096u      /* at most */
 #define AE_CONTROL_MAX_NODES  UINT32_MAX /* ids have 32 bits */
 #define AE_CONTROL_LAST_EPOCH (UINT32_MAX - 1)
+#define AE_CONTROL_TRIES      1000u /* of a reader, to read the numbers of a commit before they are gone */
 
 /* Numbers of a relation that belong to a commit. */
 typedef struct ae_counts {

@@ -107,8 +107,8 @@ uint64_t aether_live_last_commit(const aether_live *g) {
 
 uint64_t aether_live_lsn(const aether_live *g) {
     const ae_control *c = &g->graph.control;
-    uint64_t lsn;
-    while (!ae_control_lsn(c, aether_live_last_commit(g), &lsn))
+    uint64_t lsn = 0;
+    for (uint32_t i = 0; i < AE_CONTROL_TRIES && !ae_control_lsn(c, aether_live_last_commit(g), &lsn); i++)
         continue;
     return lsn;
 }
@@ -298,14 +298,23 @@ int aether_snapshot_has_edges(const aether_snapshot *s, uint32_t relation, const
     return rc;
 }
 
-/* Read the numbers of all relations at one commit. */
-static bool add_counts(const ae_control *c, uint64_t epoch, aether_live_stats *out) {
+/* Read the numbers of a relation as of the last commit. */
+static bool last_counts(const ae_control *c, uint32_t r, ae_counts *out) {
+    for (uint32_t i = 0; i < AE_CONTROL_TRIES; i++)
+        if (ae_control_counts(c, r, atomic_load_explicit(c->committed, memory_order_acquire), out))
+            return true;
+    return false;
+}
+
+/* Add up the numbers of all relations, at one commit unless the writer is too fast for that. */
+static bool add_counts(const ae_control *c, uint64_t epoch, bool any, aether_live_stats *out) {
     bool good = true;
     for (uint32_t r = 0; good && r < c->num_relations; r++) {
-        ae_counts counts;
+        ae_counts counts = {0};
         const ae_usage usage = ae_control_usage(c, r);
-        good = ae_control_counts(c, r, epoch, &counts);
+        good = ae_control_counts(c, r, epoch, &counts) || (any && last_counts(c, r, &counts));
         out->num_edges += good ? counts.num_edges : 0;
+        good = good || any; /* damaged memory: count what can be counted */
         out->touched_nodes += usage.touched;
         out->used_bytes += usage.used;
         out->retired_bytes += usage.retired;
@@ -313,11 +322,14 @@ static bool add_counts(const ae_control *c, uint64_t epoch, aether_live_stats *o
     return good;
 }
 
+#define COUNT_TRIES 16
+
 void aether_live_count(const aether_live *g, aether_live_stats *out) {
     const ae_control *c = &g->graph.control;
+    uint32_t tries = 0;
     do
         *out = (aether_live_stats){.epoch = atomic_load_explicit(c->committed, memory_order_acquire)};
-    while (!add_counts(c, out->epoch, out));
+    while (!add_counts(c, out->epoch, ++tries == COUNT_TRIES, out));
     if (g->owner == ae_process_self()) {
         if (ae_control_is_retired(c)) /* nobody writes here any more, who would see to it */
             ae_pins_reap(&g->graph.pins, UINT64_MAX, g->transaction.writers.max_age);
@@ -339,8 +351,11 @@ int aether_live_count_relation(const aether_live *g, uint32_t relation, aether_l
     const int rc = ae_graph_check_relation(&g->graph, relation, err);
     if (rc)
         return rc;
-    while (!ae_control_counts(c, relation, atomic_load_explicit(c->committed, memory_order_acquire), &counts))
-        continue;
+    if (!last_counts(c, relation, &counts))
+        return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)relation,
+                           "the numbers of relation %" PRIu32 " cannot be read: the writer is too fast, or "
+                           "the memory of the live graph is damaged",
+                           relation);
     const ae_usage usage = ae_control_usage(c, relation);
     *out = (aether_live_relation_stats){.num_src = counts.num_src,
                                         .num_dst = counts.num_dst,

@@ -3,6 +3,7 @@
 #endif
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -167,21 +168,38 @@ static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t 
 
 /* ---- snapshots ---- */
 
+/* A relation whose numbers were gone when its turn came is read first from then on. So those that change fast
+ * get to the front, and there the writer, who needs 63 changes of one of them, is too slow. */
 static bool read_counts(aether_snapshot *s) {
-    bool good = ae_control_lsn(&s->graph->control, s->epoch, &s->lsn);
-    for (uint32_t r = 0; good && r < s->graph->control.num_relations; r++)
-        good = ae_control_counts(&s->graph->control, r, s->epoch, &s->counts[r]);
-    return good;
+    if (!ae_control_lsn(&s->graph->control, s->epoch, &s->lsn))
+        return false;
+    for (uint32_t i = 0; i < s->graph->control.num_relations; i++) {
+        const uint32_t r = s->order[i];
+        if (ae_control_counts(&s->graph->control, r, s->epoch, &s->counts[r]))
+            continue;
+        memmove(s->order + 1, s->order, i * sizeof *s->order);
+        s->order[0] = r;
+        return false;
+    }
+    return true;
 }
 
 /* Show the commit that is pinned. Where the writer was so fast that its numbers are gone, show a later
- * one. */
-static void show_all(aether_snapshot *s) {
+ * one; after AE_CONTROL_TRIES of these give up. */
+static int show_all(aether_snapshot *s, aether_error *err) {
     const ae_graph *g = s->graph;
-    while (!read_counts(s))
+    for (uint32_t tries = 1; !read_counts(s); tries++) {
+        if (tries == AE_CONTROL_TRIES)
+            return ae_error_at(err, AETHER_E_EXPIRED, -1, (int64_t)s->epoch,
+                               "the numbers of commit %" PRIu64 " were gone before they could be read, as "
+                               "those of %" PRIu32 " commits before: the writer is too fast, or the memory "
+                               "of the live graph is damaged",
+                               s->epoch, tries - 1);
         s->epoch = ae_pin_renew(s->pin, g->control.committed, g->control.fences);
+    }
     for (uint32_t i = 0; i < g->num_lists; i++)
         show(&s->views[i], g->lists[i].layout, &s->counts[g->lists[i].relation], s->epoch);
+    return AETHER_OK;
 }
 
 int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_error *err) {
@@ -190,13 +208,17 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
     int rc = ae_graph_check_bases(graph, err);
     if (rc)
         return rc;
-    aether_snapshot *s = calloc(1, views + graph->control.num_relations * sizeof(ae_counts));
+    const uint32_t n = graph->control.num_relations;
+    aether_snapshot *s = calloc(1, views + n * (sizeof(ae_counts) + sizeof(uint32_t)));
     if (!s)
         return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a snapshot");
     s->graph = graph;
     s->owner = ae_process_self();
     s->num_views = graph->num_lists;
     s->counts = (ae_counts *)(void *)((uint8_t *)s + views);
+    s->order = (uint32_t *)(void *)(s->counts + n);
+    for (uint32_t r = 0; r < n; r++)
+        s->order[r] = r;
     rc = ae_pin_take(&graph->pins, graph->control.committed, graph->control.fences, &s->pin, &s->epoch, err);
     if (rc) {
         free(s);
@@ -204,9 +226,12 @@ int ae_snapshot_create(const ae_graph *graph, aether_snapshot **out, aether_erro
     }
     for (uint32_t i = 0; i < graph->num_lists; i++)
         init_view(&s->views[i], &graph->lists[i], s->pin);
-    show_all(s);
-    *out = s;
-    return AETHER_OK;
+    rc = show_all(s, err);
+    if (rc)
+        aether_snapshot_release(s);
+    else
+        *out = s;
+    return rc;
 }
 
 /* What views that rest have for a pin: it is never held. */
@@ -235,8 +260,7 @@ int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
             return rc;
         s->owner = ae_process_self();
         set_pin(s, pin, pin);
-        show_all(s);
-        return AETHER_OK;
+        return show_all(s, err);
     }
     const ae_control *c = &s->graph->control;
     if (!has_pin(s))
@@ -244,8 +268,7 @@ int aether_snapshot_renew(aether_snapshot *s, aether_error *err) {
             err, AETHER_E_UNSUPPORTED,
             "the snapshot was taken by another process, the parent of this one: take one here");
     s->epoch = ae_pin_renew(s->pin, c->committed, c->fences);
-    show_all(s);
-    return AETHER_OK;
+    return show_all(s, err);
 }
 
 void aether_snapshot_release(aether_snapshot *s) {

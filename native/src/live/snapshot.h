@@ -45,6 +45,7 @@ struct aether_snapshot {
     uint64_t lsn; /* of that commit in the log */
     uint32_t num_views;
     ae_counts *counts; /* [num_relations], behind the views */
+    uint32_t *order;   /* [num_relations]: in which they are read, behind the counts */
     ae_view views[];   /* [num_views]: those of the graph's lists */
 };
 

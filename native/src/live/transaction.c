@@ -35,8 +35,9 @@ int ae_transaction_begin(ae_transaction *t, aether_error *err) {
     if (t->epoch > AE_CONTROL_LAST_EPOCH)
         return ae_error_set(
             err, AETHER_E_LIMIT,
-            "the graph has had 2^32 commits, the most there can be: copy it into a new one, and "
-            "put more changes into a commit");
+            "the graph has had 2^32 commits since it was opened, the most there can be: a graph in a "
+            "directory goes on after close and open, another one is copied into a new one; put more changes "
+            "into a commit");
     t->open = true;
     t->num_opened = 0;
     return AETHER_OK;

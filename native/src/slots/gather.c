@@ -32,7 +32,6 @@
 #define AHEAD_BYTES (16u << 10)  /* in flight */
 #define AHEAD_MAX   64u          /* rows */
 #define LONG_ROW    128u         /* bytes */
-#define PATIENCE    5            /* seconds for a row that a living writer has in work */
 #define NONE        UINT64_MAX
 
 /* What a slot was found to be. BUSY: a living writer had it in work all the time. LEFT: given up, since the
@@ -65,7 +64,7 @@ static void describe_writer(const aether_table *t, int64_t row, char *out, size_
         out, size,
         "has been in work for %d s by %s, which lives (stopped, or writing this row all the time): let it "
         "go on, or end it and write the row again",
-        PATIENCE, name);
+        AE_SHARD_PATIENCE, name);
 }
 
 /* Report what the slot at a position was found to be; READ: that there is no such row. */
@@ -142,12 +141,6 @@ static bool is_left(const aether_table *t, uint64_t row, const ae_slot *slot) {
     return atomic_load_explicit(&slot->seq, memory_order_relaxed) == seq;
 }
 
-static time_t seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec;
-}
-
 /* How long a row has been waited for; zeros: not yet. */
 typedef struct wait {
     uint32_t tries;
@@ -163,9 +156,9 @@ static int wait_for_writer(const aether_table *t, uint64_t row, const ae_slot *s
         return TORN;
     if (ae_task_cancelled(task))
         return LEFT;
-    const time_t now = seconds_now();
+    const time_t now = ae_shard_now();
     if (!w->until)
-        w->until = now + PATIENCE + 1; /* of a second that has begun */
+        w->until = now + AE_SHARD_PATIENCE + 1; /* of a second that has begun */
     return now < w->until ? AGAIN : BUSY;
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/minmax.h"
 #include "core/task.h"
+#include "os/process.h"
 #include "slots/shard.h"
 #include "slots/sum.h"
 #include "slots/table.h"
@@ -80,7 +81,16 @@ static inline __attribute__((always_inline)) void prefetch(const put *p, uint64_
         ae_slot_prefetch(ae_table_slot_writable(p->t, (uint64_t)p->ids[i]), p->t->info.stride, true);
 }
 
-static bool write_group(put *p, uint64_t begin, uint32_t count, aether_task *task) {
+/* Say that a living process keeps others from a row. */
+static int refuse_busy(const put *p, uint64_t at, const ae_shard *shard, aether_error *err) {
+    const uint32_t pid = ae_process_pid(atomic_load_explicit(&shard->owner, memory_order_relaxed));
+    return ae_error_at(err, AETHER_E_TORN, (int64_t)at, p->ids[at],
+                       "row %" PRId64 " (ids[%" PRIu64 "]) of '%s' could not be written for %d s: process %" PRIu32
+                       " has the lock of its shard, and lives (stopped, say): let it go on, or end it",
+                       p->ids[at], at, p->t->name, AE_SHARD_PATIENCE, pid);
+}
+
+static int write_group(put *p, uint64_t begin, uint32_t count, aether_task *task, aether_error *err) {
     uint64_t rows[AE_SLOT_SUMS];
     const uint8_t *data[AE_SLOT_SUMS];
     uint32_t sums[AE_SLOT_SUMS];
@@ -96,14 +106,15 @@ static bool write_group(put *p, uint64_t begin, uint32_t count, aether_task *tas
             continue; /* the caller has changed its ids since they were checked */
         ae_table_take_huge(p->t, rows[k]);
         ae_shard *shard = &header->shards[ae_shard_of(rows[k])];
-        if (!ae_shard_lock(shard, task))
-            return false;
+        const int rc = ae_shard_lock(shard, task);
+        if (rc)
+            return rc == AETHER_E_TORN ? refuse_busy(p, begin + k, shard, err) : rc;
         p->written += write_row(p, begin + k, rows[k], shard, sums[k]);
         ae_shard_unlock(shard);
         if (ae_table_lost_stores(p->t))
             break; /* so that no more rows are left torn */
     }
-    return true;
+    return AETHER_OK;
 }
 
 static int write_all(put *p, aether_task *task, aether_error *err) {
@@ -112,7 +123,10 @@ static int write_all(put *p, aether_task *task, aether_error *err) {
         prefetch(p, i);
     for (uint64_t i = 0; i < p->n; i += AE_SLOT_SUMS) {
         const uint32_t count = (uint32_t)ae_min_u64(AE_SLOT_SUMS, p->n - i);
-        const bool stop = !write_group(p, i, count, task) || (i % LOOK == 0 && i && ae_task_cancelled(task));
+        const int rc = write_group(p, i, count, task, err);
+        if (rc == AETHER_E_TORN)
+            return rc;
+        const bool stop = rc || (i % LOOK == 0 && i && ae_task_cancelled(task));
         ae_task_add(task, count);
         if (stop)
             return ae_error_set(err, AETHER_E_CANCELLED, "writing rows was cancelled");

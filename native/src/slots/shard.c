@@ -26,17 +26,31 @@ static bool take(ae_shard *shard, uint64_t from) {
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
-bool ae_shard_lock(ae_shard *shard, aether_task *task) {
+time_t ae_shard_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+int ae_shard_lock(ae_shard *shard, aether_task *task) {
+    uint64_t last = 0;
+    time_t until = 0;
     for (uint32_t tries = 0; !take(shard, 0); tries++) {
         if (!ae_shard_wait(tries))
             continue;
         if (ae_task_cancelled(task))
-            return false;
+            return AETHER_E_CANCELLED;
         const uint64_t owner = atomic_load_explicit(&shard->owner, memory_order_relaxed);
         if (owner && !ae_process_alive(owner) && take(shard, owner))
             break;
+        const time_t now = ae_shard_now();
+        if (!owner || owner != last)
+            until = now + AE_SHARD_PATIENCE + 1; /* of a second that has begun */
+        else if (now >= until)
+            return AETHER_E_TORN;
+        last = owner;
     }
-    return true;
+    return AETHER_OK;
 }
 
 bool ae_shard_is_writing(const ae_shard *shard, uint64_t row) {

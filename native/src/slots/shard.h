@@ -8,18 +8,26 @@
  * same word, so one that is killed alone (no system does that) would keep the lock.
  *
  * Caveats: owners are known by their numbers in this pid namespace (os/process.h): let all writers of a table
- * be in one. A stopped owner (SIGSTOP) keeps others waiting.
+ * be in one. A stopped owner (SIGSTOP) keeps others waiting, for some seconds; so does whatever other word of
+ * a living process is there, as in a file that somebody else has made.
  */
 #ifndef AE_SLOTS_SHARD_H
 #define AE_SLOTS_SHARD_H
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "core/task.h"
 #include "slots/layout.h"
 
-/* Take the lock; false: the task was cancelled first. */
-bool ae_shard_lock(ae_shard *shard, aether_task *task);
+#define AE_SHARD_PATIENCE 5 /* seconds for what one living process has all the time */
+
+/* Take the lock. AETHER_E_CANCELLED: the task was cancelled first. AETHER_E_TORN: one living process had it
+ * for AE_SHARD_PATIENCE seconds. */
+int ae_shard_lock(ae_shard *shard, aether_task *task);
+
+/* Return CLOCK_MONOTONIC in seconds. */
+time_t ae_shard_now(void);
 
 static inline void ae_shard_unlock(ae_shard *shard) {
     atomic_store_explicit(&shard->owner, 0, memory_order_release);
