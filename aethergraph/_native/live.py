@@ -44,9 +44,7 @@ from aethergraph.errors import UnsupportedError
 
 T = TypeVar("T")
 #: What snapshots are of: see :class:`NativeLive`.
-LiveParts: TypeAlias = tuple[
-    Any, dict[tuple[int, str], LiveBase], Any, Callable[[], object]
-]
+LiveParts: TypeAlias = tuple[Any, dict[tuple[int, str], LiveBase], Any, Callable[[], object]]
 
 #: Seconds between two looks of a reader for former memory that nobody reads any more.
 _LOOK_SECONDS = 1.0

@@ -133,8 +133,10 @@ def _live(all_of: _Between) -> Section:
     part, rows = "aethergraph_live", []
     for labels in all_of.names(f"{part}_commits_total"):
         age = all_of.value(f"{part}_oldest_snapshot_age_seconds", labels)
+        gone = all_of.value(f"{part}_is_current", labels) == 0
         rows.append((
-            dict(labels)["name"], _rate(all_of.rate(f"{part}_commits_total", labels)),
+            dict(labels)["name"] + ", its writer is gone" * gone,
+            _rate(all_of.rate(f"{part}_commits_total", labels)),
             _count(all_of.value(f"{part}_edges", labels)),
             _budget(all_of, f"{part}_used_bytes", f"{part}_arena_bytes", labels),
             _count(all_of.value(f"{part}_snapshots", labels)),

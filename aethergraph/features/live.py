@@ -388,6 +388,8 @@ class LiveFeatureTable(RowTable):
                 may be, and one be left torn. No later put of this handle is taken.
             DiskFullError: the file has a hole, say of a copy that left zeros out, and the disk no
                 room for it; the same holds, so make room and :meth:`open` the table again.
+            TornRowError: one living process, such as a stopped one, has kept a row from others for
+                seconds; the rows before ``position`` are written.
         """
         values, code = self._as_rows(rows)
         return self._put(as_ids(ids, "ids"), values, code, version)

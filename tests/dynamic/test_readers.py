@@ -18,7 +18,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, NeighborSampler, errors
+from aethergraph import (
+    DynamicGraph,
+    DynamicHeteroGraph,
+    HeteroNeighborSampler,
+    NeighborSampler,
+    errors,
+)
 from aethergraph.dynamic import following, state
 from aethergraph.dynamic.history import History
 from aethergraph.loading import SubgraphLoader
@@ -95,7 +101,7 @@ def test_a_reader_says_that_its_writer_is_gone(tmp_path: Path, how: str) -> None
         reader = DynamicGraph.attach(path)
         copy = pickle.loads(pickle.dumps(reader))
         sampler, rows = NeighborSampler(reader, [10]), reader.features
-        loader = SubgraphLoader(reader, [10], input_nodes=np.array([5]), batch_size=1)
+        loader = SubgraphLoader(reader, [10], [5])
         held = reader.snapshot()
         assert reader.is_current and copy.is_current and reader.stats().is_current
         assert rows is not None and reader.num_edges == 3 and len(list(loader)) == 1
@@ -105,7 +111,7 @@ def test_a_reader_says_that_its_writer_is_gone(tmp_path: Path, how: str) -> None
             kill(first)
         with writing(path, 1) if how == "followed" else writing(tmp_path / "other"):
             reason = {"closed": "has closed it", "killed": "has ended", "followed": "followed by"}
-            match = f"{path}: process {first.pid}, .*{reason[how]}.* lsn {held.lsn}.*follow=True"
+            match = f"{path}: process {first.pid}, .*{reason[how]}.*lsn {held.lsn}.*follow=True"
             for call in (
                 lambda: reader.num_edges,
                 lambda: copy.num_edges,
@@ -126,7 +132,7 @@ def test_a_reader_says_that_its_writer_is_gone(tmp_path: Path, how: str) -> None
             assert held.in_neighbors(5).tolist() == [0, 1, 2]
             assert held.node_attrs["x"].gather([5]).tolist() == [[100]]
             with reader.reading(held):
-                assert sampler.sample([5], key=1).num_edges == 3
+                assert len(sampler.sample([5], key=1).row) == 3
                 assert rows.gather([5]).tolist() == [[100]]
             if how == "followed":  # what the message advises
                 assert DynamicGraph.attach(path).num_edges == 6
@@ -140,9 +146,9 @@ def test_a_reader_that_follows_goes_on_with_the_next_writer(tmp_path: Path, type
         reader = kind.attach(path, follow=True)
         lists, nodes = (reader[LIKES], reader["post"]) if typed else (reader, reader)
         rows = nodes.attrs["x"] if typed else reader.features
-        loader = SubgraphLoader(
-            reader, [10], input_nodes=("post", np.array([5])) if typed else np.array([5]), batch_size=1
-        )
+        sampler = HeteroNeighborSampler(reader, [10]) if typed else NeighborSampler(reader, [10])
+        seeds = {"post": [5]} if typed else [5]
+        loader = None if typed else SubgraphLoader(reader, [10], [5])
         held = reader.snapshot()
         held_lists = held[LIKES] if typed else held
         assert lists.in_neighbors(5).tolist() == [0, 1, 2]
@@ -155,8 +161,12 @@ def test_a_reader_that_follows_goes_on_with_the_next_writer(tmp_path: Path, type
             assert lists.in_neighbors(5).tolist() == expected
             assert reader.is_current and reader.stats().is_current
             assert rows.gather([5]).tolist() == [[100 + number]]
-            (batch,) = loader
-            assert (batch.num_edges[LIKES] if typed else batch.num_edges) == len(expected)
+            sample = sampler.sample(seeds, key=1)
+            assert len(sample.row[LIKES] if typed else sample.row) == len(expected)
+            if loader is not None:
+                (batch,) = loader
+                assert len(batch.subgraph.row) == len(expected)
+                assert batch.node_attrs["x"][0] == 100 + number
             assert held_lists.in_neighbors(5).tolist() == [0, 1, 2]
             held_rows = held["post"].attrs["x"] if typed else held.node_attrs["x"]
             assert held_rows.gather([5, 6]).tolist() == [[100], [6]]
@@ -172,7 +182,10 @@ def test_another_graph_in_the_directory_is_not_followed(tmp_path: Path) -> None:
         reader = DynamicGraph.attach(tmp_path / "g", follow=True)
         kill(first)
     shutil.rmtree(tmp_path / "g")
-    with writing(tmp_path / "g"), pytest.raises(errors.FileChangedError, match="another live graph"):
+    with (
+        writing(tmp_path / "g"),
+        pytest.raises(errors.FileChangedError, match="another live graph"),
+    ):
         reader.snapshot()
 
 
