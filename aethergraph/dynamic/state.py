@@ -391,8 +391,8 @@ class LiveState:
         self._has_warned = True
         warnings.warn(
             f"the live graph has had {commit:,} commits since it was opened, of 2^32 that there "
-            "can be: close it and open it again before they end, which numbers them anew (merge() does "
-            "not), and put more changes into a commit",
+            "can be: close it and open it again before they end, which numbers them anew (merge() "
+            "does not), and put more changes into a commit",
             RuntimeWarning,
             stacklevel=4,
         )
