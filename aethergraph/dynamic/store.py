@@ -127,8 +127,9 @@ class LiveStore(LiveState):
             with self._undoing(self._open):
                 yield self._open
             return
-        opened = self._open = Transaction(self.live.last_commit)
-        self.warn_of_end(opened.begun)
+        last = self.live.last_commit
+        self.warn_of_end(last)
+        opened = self._open = Transaction(last)
         try:
             with stage("transaction"), self._undoing(opened):
                 self.live.begin()

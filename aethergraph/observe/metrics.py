@@ -151,7 +151,7 @@ METRICS: tuple[Metric, ...] = (
         ("oldest_commit", "oldest_commit", "1", "Oldest commit that a snapshot holds."),
         ("oldest_age", "oldest_snapshot_age_seconds", "seconds", "Age of the oldest snapshot."),
         ("oldest_pid", "oldest_snapshot_pid", "1", "Process that holds the oldest snapshot."),
-        ("is_current", "is_current", "1", "1; of a reader whose writer is gone 0."),
+        ("is_current", "is_current", "1", "1 for a graph that has a writer; a reader may not."),
     ),
     *_part(
         "server", "ServerStats",

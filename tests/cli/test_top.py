@@ -168,6 +168,22 @@ def test_watermarks_are_dates_and_lag_has_its_unit(
     assert (found["lag"], found["watermark"]) == (left, shown)
 
 
+def test_a_reader_whose_writer_is_gone_is_shown_as_one(tmp_path: Path) -> None:
+    observe.enable()
+    writer = DynamicGraph.open(tmp_path / "g.aegd", 10, 8, huge_pages=False)
+    reader = DynamicGraph.attach(tmp_path / "g.aegd")
+
+    def names() -> list[str]:
+        (live,) = (one for one in sections(observe.snapshot()) if one.title == "live graphs")
+        return [row[0] for row in live.rows if "gone" in row[0]]
+
+    assert names() == []
+    writer.close()
+    (name,) = names()
+    assert name.endswith(", its writer is gone")
+    reader.close()
+
+
 def test_every_section(tmp_path: Path) -> None:
     observe.enable()
     rng = np.random.default_rng(0)
