@@ -578,8 +578,8 @@ static void *insert_on(void *arg) {
     aether_error err = {0};
     int64_t id;
     for (uint64_t i = 0; !atomic_load(&r->done); i++)
-        CHECK_OK(aether_live_insert_one(r->g, CROWD - 1, (int64_t)(i % NODES), (int64_t)(i / NODES % NODES), 0, 0,
-                                        &id, NULL, &err),
+        CHECK_OK(aether_live_insert_one(r->g, CROWD - 1, (int64_t)(i % NODES), (int64_t)(i / NODES % NODES),
+                                        0, 0, &id, NULL, &err),
                  err);
     return NULL;
 }

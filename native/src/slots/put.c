@@ -85,8 +85,9 @@ static inline __attribute__((always_inline)) void prefetch(const put *p, uint64_
 static int refuse_busy(const put *p, uint64_t at, const ae_shard *shard, aether_error *err) {
     const uint32_t pid = ae_process_pid(atomic_load_explicit(&shard->owner, memory_order_relaxed));
     return ae_error_at(err, AETHER_E_TORN, (int64_t)at, p->ids[at],
-                       "row %" PRId64 " (ids[%" PRIu64 "]) of '%s' could not be written for %d s: process %" PRIu32
-                       " has the lock of its shard, and lives (stopped, say): let it go on, or end it",
+                       "row %" PRId64 " (ids[%" PRIu64 "]) of '%s' could not be written for %d s: process "
+                       "%" PRIu32 " has the lock of its shard, and lives (stopped, say): let it go on, or end "
+                       "it",
                        p->ids[at], at, p->t->name, AE_SHARD_PATIENCE, pid);
 }
 
