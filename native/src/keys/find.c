@@ -43,8 +43,8 @@ static int bad_offsets(uint64_t place, aether_error *err) {
 }
 
 /* Set `place` to the first place of [place, end) whose key is not before `wanted` among those of its hash. */
-static int bisect(const aether_key_map *map, uint64_t hash, ae_key wanted, uint64_t *place, uint64_t end,
-                  aether_error *err) {
+__attribute__((noinline)) static int bisect(const aether_key_map *map, uint64_t hash, ae_key wanted,
+                                            uint64_t *place, uint64_t end, aether_error *err) {
     while (*place < end) {
         uint64_t middle = *place + (end - *place) / 2;
         ae_key key;
@@ -71,18 +71,20 @@ static int match(const finding *f, uint64_t query, uint64_t place, uint64_t end,
         return ae_error_at(err, AETHER_E_INVALID, (int64_t)query, 0,
                            "the offsets of query %" PRIu64 " are not within the keys", query);
     const uint64_t hash = f->hashes[query];
-    if (map->by_bytes && place + 1 < end && map->hashes[place + 1] == hash) {
-        int rc = bisect(map, hash, wanted, &place, end, err);
-        if (rc)
-            return rc;
-    }
-    for (; place < end && map->hashes[place] == hash; place++) {
+    for (bool is_last = false; place < end && map->hashes[place] == hash; place++) {
         if (!ae_key_at(&map->keys, place, &found))
             return bad_offsets(place, err);
         if (ae_key_equal(found, wanted))
             return id_at(map, place, &f->ids[query], err);
-        if (map->by_bytes)
+        if (!map->by_bytes)
+            continue;
+        if (is_last || place + 1 == end || map->hashes[place + 1] != hash)
             break;
+        is_last = true;
+        int rc = bisect(map, hash, wanted, &place, end, err);
+        if (rc)
+            return rc;
+        place--; /* the loop goes on with it */
     }
     return AETHER_OK;
 }
