@@ -421,7 +421,8 @@ def _refuse_repeated(seeds: Mapping[str, NDArray[np.int64]], why: str) -> None:
 def _named(rows: dict[str, RowSource], name: Any, what: str) -> RowSource:
     if not isinstance(name, str) or name not in rows:
         known = ", ".join(sorted(map(repr, rows))) or "none"
-        hint = ": names come in a list, not as one text" if len(str(name)) == 1 else ""
+        is_letter = isinstance(name, str) and len(name) == 1
+        hint = ": names come in a list, not as one text" if is_letter else ""
         raise InvalidArgumentError(f"{shown(name)} is no {what}; there are: {known}{hint}")
     return rows[name]
 
