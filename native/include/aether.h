@@ -1215,7 +1215,8 @@ int aether_journal_verify(const char *directory, const uint8_t *graph, uint64_t 
 int aether_journal_truncate(const char *directory, const uint8_t *graph, uint64_t from, uint64_t *last,
                             aether_error *err);
 /* Return the number in the journal of the last commit; 0: it has none. Numbers ascend; a large transaction
- * takes several. From any thread, also of a process that attached the graph. */
+ * takes several. From any thread, also of a process that attached the graph; 0, too, where the memory of the
+ * graph is damaged, which aether_snapshot_take() reports as AETHER_E_CORRUPT. */
 uint64_t aether_live_lsn(const aether_live *g);
 /* Return the same, or the number of the commit after it that was written and could not be synced: it was
  * undone, and may be found when the log is opened again. A copy of the graph as it is counts as of that

@@ -65,9 +65,10 @@ static inline void *ae_arena_at(const ae_arena *a, ae_ref ref) {
 }
 
 /* Return the bytes from its start that it has taken: every block that a commit has lies there from before it
- * was published. */
+ * was published. Never more than are mapped, whatever the word says. */
 static inline uint64_t ae_arena_taken(const ae_arena *a) {
-    return atomic_load_explicit(a->taken, memory_order_acquire);
+    const uint64_t taken = atomic_load_explicit(a->taken, memory_order_acquire);
+    return taken < a->memory.size ? taken : a->memory.size;
 }
 
 /* Return the units of a block that holds `bytes`. */

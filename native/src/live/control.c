@@ -1,6 +1,7 @@
 #include "live/control.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -111,19 +112,24 @@ int ae_control_check(const aether_live_relation *o, uint32_t r, aether_error *er
 
 /* ---- the block ---- */
 
-/* Set what is found through the header. */
-static void open_block(ae_control *c) {
+/* Set what is found through the header, each word of which is read once. */
+static int open_block(ae_control *c, uint32_t num_relations, aether_error *err) {
     header *h = header_of(c);
     c->committed = &h->committed;
-    c->num_relations = h->num_relations;
-    c->fences = h->fences;
-    c->token = h->token;
+    c->num_relations = num_relations;
+    c->fences = __atomic_load_n(&h->fences, __ATOMIC_RELAXED);
+    c->token = __atomic_load_n(&h->token, __ATOMIC_RELAXED);
+    c->relations = malloc(num_relations * sizeof *c->relations);
+    if (!c->relations)
+        return ae_error_set(err, AETHER_E_NO_MEMORY, "no memory for a live graph");
+    for (uint32_t r = 0; r < num_relations; r++)
+        memcpy(&c->relations[r], &block_of(c, r)->relation, sizeof *c->relations);
+    return AETHER_OK;
 }
 
 int ae_control_create(const aether_live_options *options, ae_control *out, aether_error *err) {
     *out = (ae_control){0};
-    const int rc =
-        ae_shared_create("aether-live-control", size_for(options->num_relations), &out->memory, err);
+    int rc = ae_shared_create("aether-live-control", size_for(options->num_relations), &out->memory, err);
     if (rc)
         return rc;
     const uint64_t first = options->first_commit ? options->first_commit : 1;
@@ -135,10 +141,13 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
     h->token = ae_pins_now() ^ ae_process_self() << 20;
     h->arena_bytes = options->arena_bytes;
     h->first_commit = first;
-    open_block(out);
+    for (uint32_t r = 0; r < options->num_relations; r++)
+        block_of(out, r)->relation = options->relations[r];
+    rc = open_block(out, options->num_relations, err);
+    if (rc)
+        return rc; /* the caller closes it */
     for (uint32_t r = 0; r < options->num_relations; r++) {
         const aether_live_relation *relation = &options->relations[r];
-        block_of(out, r)->relation = *relation;
         ae_control_put_counts(out, r, first,
                               &(ae_counts){.num_src = relation->num_src,
                                            .num_dst = relation->num_dst,
@@ -150,37 +159,37 @@ int ae_control_create(const aether_live_options *options, ae_control *out, aethe
     return AETHER_OK;
 }
 
-static bool looks_right(const ae_control *c) {
+/* Return the number of relations; 0: this is not the block of a graph. */
+static uint32_t count_relations(const ae_control *c) {
     const header *h = header_of(c);
-    if (c->memory.size < PAGE || h->magic != MAGIC || h->version != VERSION || !h->num_relations ||
-        h->num_relations > AE_CONTROL_RELATIONS || c->memory.size != size_for(h->num_relations))
-        return false;
-    bool good = true;
-    for (uint32_t r = 0; r < h->num_relations; r++)
-        good = good && ae_control_check(&block_of(c, r)->relation, r, NULL) == AETHER_OK;
-    return good;
+    if (c->memory.size < PAGE || h->magic != MAGIC || h->version != VERSION)
+        return 0;
+    const uint32_t n = __atomic_load_n(&h->num_relations, __ATOMIC_RELAXED);
+    return n <= AE_CONTROL_RELATIONS && c->memory.size == size_for(n) ? n : 0;
 }
 
 int ae_control_attach(int fd, ae_control *out, aether_error *err) {
     *out = (ae_control){0};
-    const int rc = ae_shared_attach(fd, false, "control block", &out->memory, err);
+    int rc = ae_shared_attach(fd, false, "control block", &out->memory, err);
     if (rc)
         return rc;
-    if (!looks_right(out)) {
+    const uint32_t n = count_relations(out);
+    bool good = n > 0;
+    rc = good ? open_block(out, n, err) : AETHER_OK;
+    for (uint32_t r = 0; good && !rc && r < n; r++)
+        good = ae_control_check(&out->relations[r], r, NULL) == AETHER_OK;
+    if (!rc && !good)
+        rc = ae_error_set(err, AETHER_E_INVALID,
+                          "descriptor %d is not the control block of a live graph of this version", fd);
+    if (rc)
         ae_control_close(out);
-        return ae_error_set(err, AETHER_E_INVALID,
-                            "descriptor %d is not the control block of a live graph of this version", fd);
-    }
-    open_block(out);
-    return AETHER_OK;
+    return rc;
 }
 
 void ae_control_close(ae_control *c) {
+    free(c->relations);
+    c->relations = NULL;
     ae_shared_close(&c->memory);
-}
-
-const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r) {
-    return &block_of(c, r)->relation;
 }
 
 uint64_t ae_control_arena_bytes(const ae_control *c) {
@@ -219,6 +228,13 @@ void ae_control_commit(ae_control *c, uint64_t epoch) {
     atomic_store_explicit(c->committed, epoch, memory_order_release);
 }
 
+/* Return whether there is room for so many nodes: lists of more would be read behind the table. */
+static bool fits(const ae_control *c, uint32_t r, const ae_counts *counts) {
+    const aether_live_relation *relation = ae_control_relation(c, r);
+    return counts->num_src <= ae_room_of(relation->max_src) &&
+           counts->num_dst <= ae_room_of(relation->max_dst);
+}
+
 /* A slot that is replaced meanwhile shows a later commit, so it is passed over; the look at `changes`
  * then tells that the one which was wanted may have been it. */
 bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_counts *out) {
@@ -231,7 +247,8 @@ bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_count
         uint64_t *words = (uint64_t *)out;
         for (uint32_t k = 0; k < COUNT_WORDS; k++)
             words[k] = atomic_load_explicit(&slot[1 + k], memory_order_acquire);
-        return atomic_load_explicit(&b->changes, memory_order_acquire) < change + SLOTS - 1;
+        return atomic_load_explicit(&b->changes, memory_order_acquire) < change + SLOTS - 1 &&
+               fits(c, r, out);
     }
     return false;
 }

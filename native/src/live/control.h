@@ -16,7 +16,8 @@
  *
  * touched, used and retired are for statistics: they belong to no commit.
  *
- * Caveats: only the writer's process can write the block.
+ * Caveats: only the writer's process can write the block, and it may do so wrongly, or at any moment: what
+ * the relations are is copied once, and numbers of nodes are checked against them.
  */
 #ifndef AE_LIVE_CONTROL_H
 #define AE_LIVE_CONTROL_H
@@ -45,6 +46,7 @@ typedef struct ae_usage {
 typedef struct ae_control {
     ae_shared memory;
     ae_word *committed;
+    aether_live_relation *relations; /* [num_relations], a copy that was checked */
     uint32_t num_relations;
     bool fences; /* the writer has no membarrier */
     uint64_t token;
@@ -60,7 +62,9 @@ int ae_control_attach(int fd, ae_control *out, aether_error *err);
 void ae_control_close(ae_control *c);
 
 /* Return what a relation was created as. */
-const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r);
+static inline const aether_live_relation *ae_control_relation(const ae_control *c, uint32_t r) {
+    return &c->relations[r];
+}
 uint64_t ae_control_arena_bytes(const ae_control *c);
 /* Return the number of the commit that the graph began with. */
 uint64_t ae_control_first_commit(const ae_control *c);
@@ -72,7 +76,7 @@ bool ae_control_is_retired(const ae_control *c);
 void ae_control_put_counts(ae_control *c, uint32_t r, uint64_t epoch, const ae_counts *counts);
 /* Publish a commit. */
 void ae_control_commit(ae_control *c, uint64_t epoch);
-/* Read the numbers of a relation at a commit; return false if they are gone. */
+/* Read the numbers of a relation at a commit; return false if they are gone, or cannot be. */
 bool ae_control_counts(const ae_control *c, uint32_t r, uint64_t epoch, ae_counts *out);
 
 /* Write the number that commit `epoch` has in a log: that of the last commit there; 0: there is none. */

@@ -15,8 +15,7 @@
 
 /* Return the root of a node for reading: where there is none, one of line 0, which is empty. */
 static inline const ae_root *root_to_read(const ae_table *t, uint64_t node) {
-    const uint64_t line = atomic_load_explicit(&t->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
-    return &t->roots[line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE];
+    return &t->roots[ae_table_line(t, node) * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE];
 }
 
 /* Return the head of a list. Without a past it never changed: its root is the neighbour of one that has. The
@@ -51,7 +50,7 @@ static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_l
     ae_list lists[SOME];
     uint16_t marked[SOME], places[SOME];
     const uint64_t m = divide(table, nodes, n, marked, places);
-    uint64_t k = n - m;
+    uint64_t k = n - m, longest = 0;
     if (!m)
         return ae_base_locate(s->below, nodes, n, out, err);
     for (uint64_t i = 0; i < k; i++)
@@ -62,11 +61,15 @@ static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_l
         if (i + NEAR < m)
             __builtin_prefetch(root_to_read(table, nodes[marked[i + NEAR]]));
         const uint64_t node = nodes[marked[i]], head = head_of(s, root_to_read(table, node));
-        out[marked[i]] = (ae_list){ae_view_start(head), ae_head_length(head)};
+        const uint64_t length = head == AE_HEAD_BASE ? 0 : ae_head_length(head);
+        out[marked[i]] = (ae_list){ae_view_start(head), length};
+        longest = length > longest ? length : longest;
         base_nodes[k] = node;
         places[k] = marked[i];
         k += head == AE_HEAD_BASE;
     }
+    if (__builtin_expect(longest > s->longest, 0))
+        return ae_view_bad_length(s, longest, err);
     const int rc = k ? ae_base_locate(s->below, base_nodes, k, lists, err) : AETHER_OK;
     for (uint64_t i = 0; !rc && i < k; i++)
         out[places[i]] = lists[i];

@@ -21,13 +21,15 @@ static int locate(const aether_topology *t, const uint64_t *nodes, uint64_t n, a
                   aether_error *err) {
     const ae_view *s = ae_view_of(t);
     const ae_root *roots = s->table->roots;
+    uint64_t longest = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             __builtin_prefetch(&roots[nodes[i + AHEAD]]);
-        const uint64_t head = ae_view_head(s, &roots[nodes[i]]);
-        out[i] = (ae_list){ae_view_start(head), ae_head_length(head)};
+        const uint64_t head = ae_view_head(s, &roots[nodes[i]]), length = ae_head_length(head);
+        out[i] = (ae_list){ae_view_start(head), length};
+        longest = length > longest ? length : longest;
     }
-    return ae_view_check(s, err);
+    return ae_view_check_length(s, longest, err);
 }
 
 /* ---- entries ---- */
@@ -160,6 +162,7 @@ static void init_view(ae_view *v, const ae_lists *lists, const ae_pin *pin) {
 static void show(ae_view *v, uint32_t layout, const ae_counts *counts, uint64_t epoch) {
     v->epoch = epoch;
     v->end = ae_arena_taken(v->arena);
+    v->longest = v->end / sizeof(uint32_t) + (v->below ? v->below->given.lists->num_edges : 0);
     v->base.num_major = layout == AETHER_LIVE_CSC ? counts->num_dst : counts->num_src;
     v->base.num_minor = layout == AETHER_LIVE_CSC ? counts->num_src : counts->num_dst;
     v->base.num_edges = counts->num_edges;
@@ -324,9 +327,10 @@ static uint64_t epoch_at(const ae_view *s, const ae_root *root) {
     uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
     while ((uint32_t)past > s->epoch) {
         const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
-        if (!(past >> 32) || !h || h->epoch >= (uint32_t)past)
+        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : UINT32_MAX;
+        if (!(past >> 32) || epoch >= (uint32_t)past)
             return 0;
-        past = ae_past(h->epoch, h->next);
+        past = ae_past(epoch, h->next);
     }
     return (uint32_t)past;
 }

@@ -34,7 +34,8 @@ typedef struct ae_view {
     const uint32_t *near; /* ids of the base by position, where they are an array in memory, else NULL */
     const ae_pin *pin;
     uint64_t epoch;
-    uint64_t end; /* of the arena as it was then, in bytes: positions lead nowhere behind it */
+    uint64_t end;     /* of the arena as it was then, in bytes: positions lead nowhere behind it */
+    uint64_t longest; /* entries that a list can have */
 } ae_view;
 
 struct aether_snapshot {

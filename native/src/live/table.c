@@ -23,10 +23,14 @@ static uint64_t changed_bytes(const aether_live_relation *relation, uint64_t roo
     return relation->base_edges ? whole_pages((room + 63) / 64 * sizeof(uint64_t)) : 0;
 }
 
+/* Return the entries of the index. */
+static uint64_t count_lines(uint64_t room) {
+    return (room + AE_ROOTS_OF_LINE - 1) / AE_ROOTS_OF_LINE;
+}
+
 /* Return the bytes of the index of lines, which is there, too. */
 static uint64_t index_bytes(const aether_live_relation *relation, uint64_t room) {
-    const uint64_t lines = (room + AE_ROOTS_OF_LINE - 1) / AE_ROOTS_OF_LINE;
-    return relation->base_edges ? whole_pages(lines * sizeof(uint32_t)) : 0;
+    return relation->base_edges ? whole_pages(count_lines(room) * sizeof(uint32_t)) : 0;
 }
 
 /* A table that is not small ends with a huge page. */
@@ -44,6 +48,7 @@ static void open_table(const aether_live_relation *relation, uint64_t room, ae_t
     t->order = relation->order;
     t->changed = changed ? (ae_word *)(void *)(t->memory.data + PAGE) : NULL;
     t->lines = index ? (_Atomic uint32_t *)(void *)(t->memory.data + PAGE + changed) : NULL;
+    t->end_lines = index ? (uint32_t)count_lines(room) + 1 : 0; /* line 0 is nobody's */
     t->roots = (ae_root *)(void *)(t->memory.data + PAGE + changed + index);
 }
 

@@ -61,6 +61,7 @@ typedef struct ae_table {
     ae_word *changed;        /* bits of nodes; NULL: there is no base */
     _Atomic uint32_t *lines; /* the index; NULL: roots are by node */
     uint32_t num_lines;      /* of roots, as the writer knows */
+    uint32_t end_lines;      /* of the index's numbers: there is no room for more lines */
 } ae_table;
 
 /* Create an empty table for `room` nodes. `name` is a number that only this list of this graph has. */
@@ -74,12 +75,18 @@ void ae_table_close(ae_table *t);
 /* Return where the writer notes how much the arena of the list has taken. */
 ae_word *ae_table_taken(const ae_table *t);
 
+/* Return the line of the root of a node over a base; 0: there is none. */
+static inline uint64_t ae_table_line(const ae_table *t, uint64_t node) {
+    const uint32_t line = atomic_load_explicit(&t->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
+    return line < t->end_lines ? line : 0;
+}
+
 /* Return the root of a node, or NULL if there is none, as its list never changed. */
 static inline ae_root *ae_table_root(const ae_table *t, uint64_t node) {
     if (!t->lines)
         return &t->roots[node];
-    const uint32_t line = atomic_load_explicit(&t->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
-    return line ? &t->roots[(uint64_t)line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE] : NULL;
+    const uint64_t line = ae_table_line(t, node);
+    return line ? &t->roots[line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE] : NULL;
 }
 
 /* Return the root of a node, which gets one. */

@@ -29,16 +29,25 @@ int ae_view_bad_id(const ae_view *s, uint64_t position, uint64_t id, aether_erro
                             position, id, s->base.num_minor);
 }
 
-/* Epochs descend from history to
- * history, so the walk ends, whatever an expired pin reads. */
+int ae_view_bad_length(const ae_view *s, uint64_t length, aether_error *err) {
+    const int rc = ae_view_check(s, err);
+    return rc ? rc
+              : ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)length,
+                            "the memory of this live graph is damaged: a list of %" PRIu64
+                            " entries, where there is room for %" PRIu64,
+                            length, s->longest);
+}
+
+/* Epochs descend from history to history, each read once, so the walk ends, whatever an expired pin reads. */
 uint64_t ae_view_older(const ae_view *s, uint64_t past) {
     for (;;) {
         const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
-        if (!(past >> 32) || !h || h->epoch >= (uint32_t)past)
+        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : UINT32_MAX;
+        if (!(past >> 32) || epoch >= (uint32_t)past)
             return s->below ? AE_HEAD_BASE : 0;
-        if (h->epoch <= s->epoch)
+        if (epoch <= s->epoch)
             return h->head;
-        past = ae_past(h->epoch, h->next);
+        past = ae_past(epoch, h->next);
     }
 }
 

@@ -30,6 +30,15 @@ static inline int ae_view_check(const ae_view *s, aether_error *err) {
     return __builtin_expect(ae_pin_held(s->pin, s->epoch), 1) ? AETHER_OK : ae_view_expired(s, err);
 }
 
+/* Fail with AETHER_E_CORRUPT: a list has more entries than there is room for. */
+int ae_view_bad_length(const ae_view *s, uint64_t length, aether_error *err);
+
+/* End an operation that has read the lengths of lists. */
+static inline int ae_view_check_length(const ae_view *s, uint64_t longest, aether_error *err) {
+    return __builtin_expect(longest <= s->longest, 1) ? ae_view_check(s, err)
+                                                      : ae_view_bad_length(s, longest, err);
+}
+
 /* ---- lists ---- */
 
 /* Return `bytes` of the arena from unit `ref` on, or NULL if they have not been taken by now. */

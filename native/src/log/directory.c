@@ -129,7 +129,13 @@ int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, bool wr
     *fd = ae_os_calls.open(dir->fd, name, (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0);
     if (*fd < 0)
         return ae_error_os(err, errno, "cannot open log segment '%s/%s'", dir->path, name);
-    return AETHER_OK;
+    struct stat st;
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
+        return AETHER_OK;
+    close(*fd);
+    *fd = -1;
+    return ae_error_set(err, AETHER_E_IO, "cannot open log segment '%s/%s': it is not a regular file",
+                        dir->path, name);
 }
 
 /* ---- the newest segment ------------------------------------------------------------ */

@@ -94,12 +94,13 @@ int ae_shared_seal(const ae_shared *s, bool all_write, aether_error *err) {
 int ae_shared_attach(int fd, bool writable, const char *what, ae_shared *out, aether_error *err) {
     struct stat status;
     *out = (ae_shared){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    /* Before the size, which is final then. */
+    const int seals = out->fd < 0 ? -1 : fcntl(out->fd, F_GET_SEALS);
     if (out->fd < 0 || fstat(out->fd, &status) != 0) {
         const int failed = errno;
         ae_shared_close(out);
         return ae_error_os(err, failed, "cannot use descriptor %d as the %s of a live graph", fd, what);
     }
-    const int seals = fcntl(out->fd, F_GET_SEALS);
     if (seals < 0 || (seals & FIXED_SIZE) != FIXED_SIZE || status.st_size == 0) {
         ae_shared_close(out);
         return ae_error_set(err, AETHER_E_INVALID,

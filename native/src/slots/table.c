@@ -189,6 +189,7 @@ static int map_memory(aether_table *t, int fd, bool writable, aether_error *err)
 static int use(aether_table *t, int fd, bool writable, aether_error *err) {
     struct stat status;
     ae_table_header h;
+    const bool sealed = is_sealed(fd); /* before the size, which is final then */
     if (fstat(fd, &status) != 0)
         return ae_error_os(err, errno, "cannot examine '%s'", t->name);
     if (!S_ISREG(status.st_mode))
@@ -203,8 +204,8 @@ static int use(aether_table *t, int fd, bool writable, aether_error *err) {
     const int rc = examine(&h, (uint64_t)status.st_size, t->name, &t->info, err);
     if (rc)
         return rc;
-    return is_sealed(fd) ? map_memory(t, fd, writable, err)
-                         : map_file(t, fd, (uint64_t)status.st_size, writable, err);
+    return sealed ? map_memory(t, fd, writable, err)
+                  : map_file(t, fd, (uint64_t)status.st_size, writable, err);
 }
 
 static int make(int fd, const char *name, bool writable, aether_table **out, aether_error *err) {
