@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import is_unit
-from aethergraph.columns.layout import Column, Kind, RowLayout
+from aethergraph.columns.layout import KINDS, Column, RowLayout
 from aethergraph.columns.statistics import column_statistics
 from aethergraph.errors import CorruptFileError, FormatError, VersionError
+from aethergraph.storage.described import Fields, is_count, is_integer, read_fields
 from aethergraph.storage.meta import ArrayMeta, FileMeta, SectionTable, write_meta
 from aethergraph.storage.opening import open_container
 
@@ -35,6 +36,7 @@ __all__ = ["ColumnFile", "encode_texts", "is_column_file", "write_columns"]
 
 Array = NDArray[Any]
 _VERSION = 1
+_NUMBERS = tuple(name for name in native.DTYPE_CODES if name != "bfloat16")
 _PIECE = 4 << 20  # bytes that are written at once
 
 
@@ -162,34 +164,45 @@ class ColumnFile:
         file.check()
 
     def _decode(self, data: bytes) -> list[Column]:
-        try:
-            content = json.loads(data.decode("utf-8"))
-            version = content["version"]
-            if isinstance(version, int) and version > _VERSION:
-                raise VersionError(
-                    f"{self.path}: its columns have version {version}, this AetherGraph reads up "
-                    f"to {_VERSION}; install a newer one"
-                )
-            columns = [self._column(entry) for entry in content["columns"]]
-            if len({one.name for one in columns}) != len(columns) or not columns:
-                raise ValueError("a name comes twice, or there is none")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise CorruptFileError(
-                f"{self.path}: what its columns are cannot be read: {error}"
-            ) from error
+        fields = read_fields(
+            data,
+            lambda text: CorruptFileError(
+                f"{self.path}: what its columns are cannot be read: {text}"
+            ),
+        )
+        version = fields.count("version")
+        if version > _VERSION:
+            raise VersionError(
+                f"{self.path}: its columns have version {version}, this AetherGraph reads up "
+                f"to {_VERSION}; install a newer one"
+            )
+        columns = [self._column(one) for one in fields.objects("columns", "a column")]
+        fields.require(len(columns) > 0, "there is none")
+        names = {one.name for one in columns}
+        fields.require(len(names) == len(columns), "a name comes twice")
         return columns
 
-    def _column(self, entry: dict[str, Any]) -> Column:
-        name, kind, dtype, unit = (entry[key] for key in ("name", "kind", "dtype", "unit"))
-        proper = isinstance(name, str) and name and kind in get_args(Kind)
-        proper = proper and (kind != "number" or dtype in native.DTYPE_CODES)
-        proper = proper and dtype not in ("bfloat16",) and (kind == "time") == (unit is not None)
-        if not proper or (unit is not None and not is_unit(unit)):
-            raise ValueError(f"a column is {shown(entry)}")
-        statistics = entry["statistics"]
-        if not isinstance(statistics, dict):
-            raise ValueError(f"the statistics of {name!r} are {shown(statistics)}")
-        return Column(name, kind, dtype, unit, statistics)
+    def _column(self, one: Fields) -> Column:
+        kind = one.choice("kind", KINDS)
+        dtype = one.choice("dtype", _NUMBERS) if kind == "number" else ""
+        unit = one.text("unit") if kind == "time" else None
+        one.require(unit is None or is_unit(unit), f"unit = {shown(unit)} is unknown")
+        one.need("statistics")
+        statistics = Fields(one.found["statistics"], one.complaint, f"statistics of a {kind}")
+        if kind in ("bool", "category"):
+            statistics.items("counts", is_count)
+        elif kind != "text":
+            statistics.need("quantiles")
+            quantiles = statistics.items("quantiles", _is_number, None)
+            one.require(not quantiles or len(quantiles) == 5, "there are five quantiles")
+            whole = kind == "number" or all(map(is_integer, quantiles or ()))
+            one.require(whole, f"quantiles = {shown(quantiles)} of times are no integers")
+        if kind == "number":
+            statistics.need("mean", "std")
+            for name in ("mean", "std"):
+                value = statistics.found[name]
+                one.require(value is None or _is_number(value), f"{name} = {shown(value)}")
+        return Column(one.text("name"), kind, dtype, unit, statistics.found)
 
     def _texts(self, number: int, name: str, count: int | None) -> native.KeyBlock:
         arrays = []
@@ -213,8 +226,18 @@ class ColumnFile:
         assert taken.offsets is not None
         ends, data = taken.offsets.tolist(), taken.data.tobytes()
         try:
-            return tuple(data[begin:end].decode("utf-8") for begin, end in pairwise(ends))
+            names = tuple(data[begin:end].decode("utf-8") for begin, end in pairwise(ends))
         except UnicodeDecodeError as error:
             raise CorruptFileError(
                 f"{self.path}: a category of {column.name!r} is not UTF-8: {error}"
             ) from None
+        counts = column.statistics["counts"]
+        if len(counts) != len(names):
+            raise CorruptFileError(
+                f"{self.path}: {column.name!r} has {len(names)} categories and {len(counts)} counts"
+            )
+        return names
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)

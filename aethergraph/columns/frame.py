@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aethergraph._checks.optional import how_to_get
 from aethergraph._checks.options import shown
 from aethergraph.columns.layout import Column
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from aethergraph.columns.batch import ColumnBatch
@@ -62,6 +62,11 @@ def make_frame(batch: ColumnBatch, encoders: Mapping[str, Callable[[list[str]], 
             codes = np.empty_like(order)
             codes[order] = np.arange(len(order))
             given = batch[name].astype(np.int64)
+            if len(given) and (code := int(given.max())) >= len(order) > 0:
+                raise CorruptFileError(
+                    f"a row of the column {name!r} has category {code} of {len(order)}: its file "
+                    "is damaged"
+                )
             codes = codes[np.maximum(given, 0)] if len(order) else given
             value = torch.from_numpy(codes if null is None else np.where(null, -1, codes))
         names.setdefault(kind, []).append(name)

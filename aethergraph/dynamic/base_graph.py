@@ -13,17 +13,22 @@ file from elsewhere, edges keep the ids of the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.options import as_choice
+from aethergraph._checks.options import as_choice, shown
 from aethergraph.dynamic.forms import EDGE_ID, EdgeForm, RowForm
 from aethergraph.dynamic.places import PlacedRows, find_places
-from aethergraph.errors import FileChangedError, InvalidArgumentError, UnsupportedError
+from aethergraph.errors import (
+    CorruptFileError,
+    FileChangedError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 from aethergraph.features import FeatureStore
 from aethergraph.features.sources import SourceRows
 from aethergraph.graph.hetero import HeteroGraph
@@ -91,6 +96,11 @@ class Base:
                 )
         parts = [self.graph.edge_parts(name) for name in self.graph.edge_types]
         self._ends = [part.num_edges for part in parts] if ends is None else ends
+        if len(self._ends) != len(parts):
+            raise CorruptFileError(
+                f"{self.path} has {len(parts)} edge types, but the live graph over it "
+                f"{len(self._ends)}: it is another graph's base"
+            )
         self.edges = [
             BaseEdges(self.graph, self.path, own_ids, number, part, end, keep_places)
             for number, (part, end) in enumerate(zip(parts, self._ends, strict=True))
@@ -110,6 +120,22 @@ class Base:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Base.from_json, (self.to_json(),)
+
+    def check_forms(self, num_nodes: Iterable[int], forms: Iterable[EdgeForm]) -> None:
+        """Raise unless the file has what a live graph of these forms has of nodes and edges.
+
+        Raises:
+            CorruptFileError: it is another graph's base; names what differs.
+        """
+        pairs = [("nodes by type", self.num_nodes, list(num_nodes))]
+        for edges, form in zip(self.edges, forms, strict=True):
+            pairs.append((f"edges of type {edges.number}", *edges.compare(form)))
+        for name, has, needs in pairs:
+            if has != needs:
+                raise CorruptFileError(
+                    f"{self.path} has {name} {shown(has)}, but the live graph over it "
+                    f"{shown(needs)}: it is another graph's base"
+                )
 
     @property
     def num_nodes(self) -> list[int]:
@@ -192,6 +218,24 @@ class BaseEdges:
         return EdgeForm(
             parts.layout, order, has_time, parts.time_unit if has_time else None,
             parts.edge_weight is not None, attrs,
+        )  # fmt: skip
+
+    def compare(self, form: EdgeForm) -> tuple[Any, Any]:
+        """Return what the file has of a form, and all of the form."""
+        parts = self._parts
+        times, weights = (
+            None if array is None else array.dtype.name
+            for array in (parts.edge_time, parts.edge_weight)
+        )
+        attrs = {
+            name: RowForm(tuple(rows.row_shape), rows.dtype_name)
+            for name, rows in parts.edge_attrs.items()
+            if name in form.attrs
+        }
+        layout = form.layout if parts.layout == "both" else parts.layout
+        return (layout, times, weights, attrs), (
+            form.layout, "int64" if form.has_time else None,
+            "float32" if form.has_weight else None, dict(form.attrs),
         )  # fmt: skip
 
     def check_sorted(self, progress: native.Progress | None = None) -> None:

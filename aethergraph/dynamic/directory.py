@@ -33,22 +33,29 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from types import NoneType
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
 from aethergraph._checks.options import is_name, shown
+from aethergraph._checks.regular import open_descriptor
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
-    FormatError,
     InvalidArgumentError,
     MissingFileError,
     StorageError,
     UnsupportedError,
     VersionError,
 )
+from aethergraph.storage.described import (
+    Fields,
+    is_count,
+    is_integer,
+    read_fields,
+    read_regular,
+)
+from aethergraph.storage.meta import KEY_TYPES
 
 __all__ = ["LiveDirectory", "commits"]
 
@@ -68,23 +75,67 @@ _OURS = re.compile(_FILE)
 _LEFTOVER = re.compile(rf"{_FILE}\.building|\.{_FILE}\.[0-9a-f]{{16}}\.aether-tmp")
 
 
-#: Types of the fields that every description has, and of those of ``CURRENT``.
-_DESCRIPTION = {"uuid": str, "num_nodes": dict, "edge_types": list, "max_nodes": (int, NoneType)}
-_CURRENT = {"lsn": int, "base": (str, NoneType)}
-_CURRENT_WITH_BASE = {"nodes": dict, "edge_ids": list}
+#: Bytes of a description in JSON; anything larger is not one of ours.
+_MOST_BYTES = 64 << 20
+_MOST_NODES = 1 << 32  # numbers of nodes are below
 
 
-def _check_fields(found: dict[str, Any], types: dict[str, Any]) -> None:
-    """Raise ValueError unless fields are there and of their types, counts not negative."""
-    for name, kind in types.items():
-        if name not in found:
-            raise ValueError(f"{name!r} is missing")
-        value = found[name]
-        counts = value.values() if isinstance(value, dict) else [value]
-        if not isinstance(value, kind) or any(
-            isinstance(count, bool) or (isinstance(count, int) and count < 0) for count in counts
-        ):
-            raise ValueError(f"{name} = {shown(value)}")
+def _is_nodes(value: Any) -> bool:
+    return is_count(value, _MOST_NODES)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_time(value: Any) -> bool:
+    return value is None or is_integer(value)
+
+
+def _is_kind(value: Any) -> bool:
+    """Return whether a value is an edge type: three texts."""
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_text, value))
+
+
+def _is_edge_type(value: Any) -> bool:
+    """Return whether a value is an edge type with the form of its edges."""
+    return (
+        isinstance(value, list) and len(value) == 2 and _is_kind(value[0])
+        and isinstance(value[1], dict)
+    )  # fmt: skip
+
+
+def _is_offset(value: Any) -> bool:
+    """Return whether a value is the place of a stream with the number of its next record."""
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], list):
+        return False
+    place, following = value
+    return (
+        len(place) == 2 and isinstance(place[0], str) and all(map(is_count, (place[1], following)))
+    )
+
+
+def _check_edge_types(fields: Fields, nodes: Mapping[str, int]) -> None:
+    """Raise unless edge types and their forms go together with each other and the node types."""
+    kinds = fields.items("edge_types", _is_edge_type)
+    fields.require(len(kinds) > 0, "there are no edge types")
+    names = {tuple(kind) for kind, _ in kinds}
+    fields.require(len(names) == len(kinds), "an edge type comes twice")
+    for kind, form in kinds:
+        proper = {kind[0], kind[2]} <= set(nodes) and is_name(kind[1])
+        fields.require(proper, f"edge type {shown(tuple(kind))} cannot be")
+        try:
+            EdgeForm.from_json(form)
+        except (KeyError, TypeError, ValueError) as error:
+            fields.require(False, f"edge type {shown(tuple(kind))}: {error}")
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def commits(first: int, last: int) -> str:
@@ -227,24 +278,22 @@ class LiveDirectory:
             VersionError: a later version of AetherGraph made it.
             CorruptFileError: the file is damaged.
         """
-        found = self.read_json("graph.json")
-        version = found.get("version")
-        if not isinstance(version, int) or version > _VERSION:
+        fields = self._read("graph.json")
+        version = fields.count("version")
+        if version > _VERSION:
             raise VersionError(
-                f"{self.path / 'graph.json'} has version {shown(version)}: this build reads "
+                f"{self.path / 'graph.json'} has version {version}: this build reads "
                 f"versions up to {_VERSION}"
             )
-        try:
-            _check_fields(found, _DESCRIPTION)
-            if not found["edge_types"]:
-                raise ValueError("there are no edge types")
-            for (source, relation, destination), form in found["edge_types"]:
-                EdgeForm.from_json(form)
-                if not {source, destination} <= set(found["num_nodes"]) or not is_name(relation):
-                    raise ValueError(f"edge type {shown((source, relation, destination))}")
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptFileError(f"{self.path / 'graph.json'} is damaged: {error}") from None
-        return found
+        text = fields.text("uuid")
+        fields.require(_is_uuid(text), f"uuid = {shown(text)} is none")
+        nodes = fields.table("num_nodes", _is_nodes)
+        _check_edge_types(fields, nodes)
+        fields.need("max_nodes")
+        fields.count("max_nodes", _MOST_NODES, default=None)
+        keys = fields.table("ids", lambda value: value in KEY_TYPES, {})
+        fields.require(set(keys) <= set(nodes), f"ids = {shown(keys)} names other node types")
+        return fields.found
 
     def current(self) -> dict[str, Any]:
         """Read which base counts, and what belongs to its commit.
@@ -252,39 +301,54 @@ class LiveDirectory:
         Raises:
             CorruptFileError: the file is damaged.
         """
-        found = self.read_json("CURRENT")
-        try:
-            _check_fields(found, _CURRENT)
-            if found["base"] is not None:
-                _check_fields(found, _CURRENT_WITH_BASE)
-        except ValueError as error:
-            raise CorruptFileError(f"{self.path / 'CURRENT'} is damaged: {error}") from None
-        return found
+        fields = self._read("CURRENT")
+        fields.count("lsn")
+        fields.count("closed", default=0)
+        fields.need("base")
+        if fields.text("base", None) is not None:
+            fields.need("nodes", "edge_ids")
+        description = self.description()
+        nodes = fields.table("nodes", _is_nodes, None)
+        names = list(description["num_nodes"])
+        proper = nodes is None or list(nodes) == names
+        fields.require(proper, f"nodes = {shown(nodes)} has other types than graph.json")
+        kinds = len(description["edge_types"])
+        ends = fields.items("edge_ids", is_count, None)
+        proper = ends is None or len(ends) == kinds
+        fields.require(proper, f"edge_ids = {shown(ends)} where graph.json has {kinds} edge types")
+        fields.flag("own_ids", False)
+        fields.text("fingerprint", None)
+        fields.items("last_times", _is_time, [])
+        fields.items("offsets", _is_offset, [])
+        files = fields.table("ids", _is_text, {})
+        fields.require(set(files) <= set(description.get("ids", {})), f"ids = {shown(files)}")
+        return fields.found
 
     @_named
-    def read_json(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str) -> Fields:
         """Read a file of the directory, whose checksum must be right if it has one.
 
         Raises:
             CorruptFileError: the file is damaged.
         """
         path = self.path / name
+
+        def damaged(text: str) -> CorruptFileError:
+            return CorruptFileError(f"{path} is damaged: {text}")
+
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            content = read_regular(path, _MOST_BYTES)
         except FileNotFoundError:
             message = f"{path} does not exist: there is no live graph"
             raise MissingFileError(errno.ENOENT, message, str(path)) from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise CorruptFileError(f"{path} is damaged: {error}") from None
-        if not isinstance(found, dict):
-            raise CorruptFileError(f"{path} is damaged: it holds no object")
-        checksum = found.pop("checksum", None)  # older builds wrote none
-        if checksum is not None and checksum != _checksum(found):
-            raise CorruptFileError(
-                f"{path} is damaged: its checksum is not that of its fields (after a change by "
-                "hand leave the field checksum out)"
+        fields = read_fields(content, damaged)
+        checksum = fields.found.pop("checksum", None)  # older builds wrote none
+        if checksum is not None and checksum != _checksum(fields.found):
+            raise damaged(
+                "its checksum is not that of its fields (after a change by hand leave the field "
+                "checksum out)"
             )
-        return found
+        return fields
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Replace a file of the directory, which survives a crash of the system."""
@@ -295,7 +359,8 @@ class LiveDirectory:
     def write(self, name: str, content: bytes) -> None:
         """Replace a file of the directory by ``content``, which only this user can read."""
         fresh = self.path / f"{name}.new"
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        fresh.unlink(missing_ok=True)  # whatever it is
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -311,6 +376,7 @@ class LiveDirectory:
         finally:
             os.close(folder)
 
+    @_named
     def info(self) -> dict[str, Any]:
         """Describe the directory without opening the graph: numbers are those of its base."""
         found, current = self.description(), self.current()
@@ -353,7 +419,7 @@ class LiveDirectory:
         there, which a process that was killed leaves.
         """
         try:
-            descriptor = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_descriptor(self.path / "LOCK")
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -406,7 +472,7 @@ class LiveDirectory:
             if error.errno not in (errno.EROFS, errno.EACCES):
                 raise
             try:
-                descriptor = os.open(self.path / "LOCK", os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = open_descriptor(self.path / "LOCK")
             except FileNotFoundError:
                 return
             except PermissionError:
@@ -420,8 +486,7 @@ class LiveDirectory:
 
     def _open_lock(self) -> int:
         """Open the file of the lock, which nobody else can open: who can may lock it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path / "LOCK", flags, 0o600)
+        descriptor = open_descriptor(self.path / "LOCK", os.O_RDWR | os.O_CREAT)
         with suppress(OSError):  # it is another user's
             if os.fstat(descriptor).st_mode & 0o077:  # an older build made it
                 os.fchmod(descriptor, 0o600)
@@ -480,7 +545,7 @@ class LiveDirectory:
                 f"{path} belongs to another user, or others may write to it: a live graph is "
                 "attached by its own user"
             )
-        return self.read_json("LIVE")
+        return self._read("LIVE").found
 
     def published(self) -> tuple[int, int] | None:
         """Return what differs after each :meth:`publish`; None: nobody has the graph open."""
@@ -548,8 +613,4 @@ class LiveDirectory:
     @property
     def uuid(self) -> bytes:
         """Identity of the graph, 16 bytes."""
-        text = self.description().get("uuid")
-        try:
-            return uuid.UUID(text).bytes
-        except (TypeError, ValueError, AttributeError):
-            raise FormatError(f"{self.path / 'graph.json'}: uuid = {shown(text)} is none") from None
+        return uuid.UUID(self.description()["uuid"]).bytes

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.options import shown
 from aethergraph.dynamic.base_graph import Base
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.edge_types import EdgeKind, rows_room
@@ -38,11 +39,14 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureStore
+from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
 from aethergraph.protocols import RowSource
 from aethergraph.storage.choice import Storage, log
+from aethergraph.storage.described import Fields, is_count, read_fields
+from aethergraph.storage.meta import check_fingerprint
 from aethergraph.storage.other_process import OpenFile, Owner
 from aethergraph.storage.scratch import storage_error
 
@@ -66,9 +70,9 @@ def _pack(header: dict[str, Any], *arrays: NDArray[Any]) -> bytes:
     return b"".join(parts)
 
 
-def _unpack(content: bytes) -> tuple[dict[str, Any], int]:
+def _unpack(content: bytes) -> tuple[Fields, int]:
     size = int.from_bytes(content[:_HEADER_BYTES], "little")
-    header: dict[str, Any] = json.loads(content[_HEADER_BYTES : _HEADER_BYTES + size])
+    header = read_fields(content[_HEADER_BYTES : _HEADER_BYTES + size], ValueError)
     return header, _HEADER_BYTES + size
 
 
@@ -107,35 +111,45 @@ class LogReader:
         try:
             header, at = _unpack(content)
             self._apply(kind, header, content, at)
-        except (KeyError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError) as error:
+            if isinstance(error, AetherError):
+                raise  # of a file that the note names
             raise CorruptFileError(
                 f"{self.directory.path}: commit {lsn} of the log has a note of kind {kind} that "
                 f"cannot be read: {error!r}"
             ) from error
 
-    def _apply(self, kind: int, header: dict[str, Any], content: bytes, at: int) -> None:
+    def _apply(self, kind: int, header: Fields, content: bytes, at: int) -> None:
         store = self._store
         if kind == _OFFSET:
-            store.offsets[header["source"], header["partition"]] = header["next"]
+            header.need("source")
+            place = header.text("source", ""), header.count("partition")
+            store.offsets[place] = header.count("next")
         elif kind == _KEYS:
-            _take_keys(store.keys[header["type"]], header, content, at)
+            _take_keys(store.keys[header.text("type")], header, content, at)
         elif kind == _EDGE_ROWS:
-            table = list(store.kinds.values())[header["kind"]].attrs[header["name"]]
-            table.put(header["begin"], _rows_in(content, at, table))
+            kinds = list(store.kinds.values())
+            table = kinds[header.count("kind", len(kinds))].attrs[header.text("name")]
+            _put_rows(table, header, content, at)
         elif kind == _ROWS_BEGIN:
-            path = self.directory.path / header["file"]
-            origin = {"file": header["file"]}
-            self._begin(header["type"], header["name"], FeatureStore.load(path), origin)
-            self._row_files.add(header["file"])
+            file, node_type = header.text("file"), header.text("type")
+            path = str(self.directory.path / file)
+            rows, fingerprint = FeatureStore.load(path), header.text("fingerprint", None)
+            if fingerprint is not None:  # else an older build wrote the note
+                check_fingerprint(path, fingerprint, fingerprint_of(path))
+            self._begin(node_type, header.text("name"), rows, {"file": file})
+            self._row_files.add(file)
         elif kind == _ROWS_END:
-            del store.node_rows[header["type"]][header["name"]]
+            del store.node_rows[header.text("type")][header.text("name")]
         else:
-            table = store.node_rows[header["type"]][header["name"]]
+            table = store.node_rows[header.text("type")][header.text("name")]
             if kind == _NODE_ROWS:
-                table.put(header["begin"], _rows_in(content, at, table))
+                _put_rows(table, header, content, at)
             elif kind == _CHANGED_ROWS:
-                count = header["count"]
+                count = header.count("count", len(content))
                 ids = np.frombuffer(content, np.int64, count, at)
+                if count and not 0 <= ids.min() <= ids.max() < table.room:
+                    raise ValueError(f"rows {ids.min()} to {ids.max()} of {table.room}")
                 if table.num_free < count:
                     table.reclaim(0)  # nobody reads while a log is replayed
                 table.change(ids, _rows_in(content, at + 8 * count, table, count), 0, [])
@@ -325,7 +339,9 @@ class Journal(LogReader):
         base.save(self.directory.path / file)
         self.directory.sync()
         rows.origin = {"file": file}
-        self._note(_ROWS_BEGIN, {"type": node_type, "name": name, "file": file})
+        fingerprint = fingerprint_of(str(self.directory.path / file))
+        header = {"type": node_type, "name": name, "file": file, "fingerprint": fingerprint}
+        self._note(_ROWS_BEGIN, header)
         self._row_files.add(file)
 
     def log_rows_end(self, node_type: str, name: str) -> None:
@@ -543,6 +559,19 @@ def attach(path: native.Path) -> LiveStore:
 def _attach(directory: LiveDirectory) -> LiveStore:
     """Return the live graph that is published at the moment."""
     version, address = directory.published(), directory.address()
+    try:
+        store = _attach_to(directory, address)
+    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        if isinstance(error, AetherError):
+            raise
+        path = directory.path / "LIVE"
+        raise CorruptFileError(f"{path} is damaged: it cannot be read: {error!r}") from error
+    store.publication = version
+    return store
+
+
+def _attach_to(directory: LiveDirectory, address: Mapping[str, Any]) -> LiveStore:
+    """Return the live graph that an address describes."""
     owner = Owner(*address["owner"])
     if not address["descriptors"]:
         raise UnsupportedError(
@@ -558,9 +587,15 @@ def _attach(directory: LiveDirectory) -> LiveStore:
             return FeatureStore.load(file)
         return HeteroGraph.load(file)[origin["type"]].attrs[origin["attr"]]
 
+    def row_form(shape: Any, dtype: str, room: Any) -> tuple[tuple[int, ...], str, int]:
+        proper = isinstance(shape, list) and all(map(is_count, shape)) and is_count(room)
+        if not proper or dtype not in native.DTYPE_CODES:
+            raise ValueError(f"{shown(room)} rows {shown(shape)} of {shown(dtype)}")
+        return tuple(shape), dtype, room
+
     rows = {
         kind: {
-            name: (tuple(shape), dtype, room, base_of(origin), fd)
+            name: (*row_form(shape, dtype, room), base_of(origin), fd)
             for name, (shape, dtype, room, origin, fd) in table.items()
         }
         for kind, table in address["rows"].items()
@@ -570,7 +605,7 @@ def _attach(directory: LiveDirectory) -> LiveStore:
         for name, form, fds in address["edges"]
     }
     rows_base = address["rows_base"]
-    store = LiveStore.attached(
+    return LiveStore.attached(
         owner, address["descriptors"], address["num_nodes"], rows, edges,
         None if rows_base is None else Base.from_json(rows_base), address["base"],
         str(directory.path),
@@ -581,12 +616,11 @@ def _attach(directory: LiveDirectory) -> LiveStore:
         watermark=address.get("watermark"),
         memory_name=address.get("memory", ""), uuid=directory.uuid.hex(), writer=owner,
     )  # fmt: skip
-    store.publication = version
-    return store
 
 
-def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: int) -> None:
-    begin, count, width = header["begin"], header["count"], keys.columns.width
+def _take_keys(keys: GrowingKeys, header: Fields, content: bytes, at: int) -> None:
+    begin, count = header.count("begin"), header.count("count", len(content))
+    width = keys.columns.width
     if begin != keys.end:
         raise ValueError(f"keys from {begin} on, where the next one is {keys.end}")
     if width:
@@ -598,6 +632,13 @@ def _take_keys(keys: GrowingKeys, header: dict[str, Any], content: bytes, at: in
     at += -(-4 * count // 8) * 8
     data = np.frombuffer(content, np.uint8, int(offsets[-1]), at)
     keys.put(begin, native.KeyBlock(data, offsets))
+
+
+def _put_rows(table: GrowingRows, header: Fields, content: bytes, at: int) -> None:
+    begin = header.count("begin")
+    if begin < table.num_base:
+        raise ValueError(f"rows from {begin} on, where {table.num_base} are in the base")
+    table.put(begin, _rows_in(content, at, table))
 
 
 def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = None) -> NDArray[Any]:

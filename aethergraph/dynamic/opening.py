@@ -215,6 +215,11 @@ def open_base_of(
         ends=current["edge_ids"], fingerprint=current.get("fingerprint"),
         keep_places=is_writer,
     )  # fmt: skip
+    description = directory.description()
+    names = current.get("nodes", description["num_nodes"])
+    base.check_forms(
+        names.values(), [EdgeForm.from_json(form) for _, form in description["edge_types"]]
+    )
     for edges, last in zip(base.edges, current.get("last_times", []), strict=False):
         edges.last_time = last
     return base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import mmap
 import os
@@ -31,6 +32,14 @@ class Region(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+def _keeps_its_size(fd: int) -> bool:
+    """Return whether nobody can shrink a file, where reading would end the process."""
+    try:
+        return bool(fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
+    except OSError:  # no memory of this kind
+        return False
+
+
 class SharedArrays:
     """Arrays of zeros in one anonymous file; a page takes memory once it is written to.
 
@@ -48,10 +57,18 @@ class SharedArrays:
             end += -(-max(1, region.nbytes) // _PAGE) * _PAGE
         if fd is None and not hasattr(os, "memfd_create"):
             raise UnsupportedError("live graphs need memfd_create, which this system does not have")
-        self.fd = os.memfd_create("aether-live-rows") if fd is None else fd
+        flags = 0 if fd is not None else os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        self.fd = os.memfd_create("aether-live-rows", flags) if fd is None else fd
+        if fd is not None and not _keeps_its_size(fd):
+            self._close()
+            raise UnsupportedError(
+                "the rows of another process are in memory that it could cut while it is read: "
+                "use the same version of AetherGraph in both"
+            )
         try:
             if fd is None:
                 os.ftruncate(self.fd, end)
+                fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
             self._map = mmap.mmap(self.fd, end)
         except (OSError, OverflowError, ValueError) as error:
             self._close()

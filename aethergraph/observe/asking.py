@@ -52,7 +52,7 @@ def ask(pid: int) -> dict[str, Any]:
         raise StorageError(f"process {pid} does not answer: {error}") from None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("metrics"), dict):
         raise FormatError(f"process {pid}: its answer is no snapshot")

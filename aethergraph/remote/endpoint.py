@@ -255,7 +255,7 @@ class Connection:
                 tuple(map(str, found["names"])), str(found.get("content", "")),
             )  # fmt: skip
             size = table.shape[0]
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             raise wire.WireError("a description that cannot be read") from None
         known = table.dtype in native.DTYPE_CODES
         if not known or min(shape) < 0 or not 0 <= table.begin <= table.end <= size:

@@ -125,7 +125,7 @@ class GraphTypes(NamedTuple):
                 told["time_zone"],
                 told["time_attr"],
             )
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise FormatError(f"{label}: types of a graph that cannot be read") from None
         ends = {name for kind in edges for name in (kind[0], kind[2])}
         known = set(found.weighted) | set(found.timed) | set(found.edge_attrs)

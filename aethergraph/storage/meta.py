@@ -34,10 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
+from aethergraph._checks.options import shown
 from aethergraph._checks.times import is_unit
 from aethergraph.errors import CorruptFileError, FileChangedError, FormatError, VersionError
+from aethergraph.storage.described import Fields, is_count, read_fields
 
 __all__ = [
+    "KEY_TYPES",
     "ArrayMeta",
     "EdgeType",
     "FileMeta",
@@ -53,7 +56,7 @@ META_VERSION = 1
 MAX_META_BYTES = 64 << 20
 
 Owner = Literal["node", "edge", "row"]
-_KEY_TYPES = ("int64", "uint64", "uuid", "str", "bytes")
+KEY_TYPES = ("int64", "uint64", "uuid", "str", "bytes")
 
 
 @dataclass(frozen=True)
@@ -165,123 +168,64 @@ class FileMeta:
             VersionError: META was written by a newer version.
             FormatError: META is not the JSON described above.
         """
-        try:
-            content = json.loads(data.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"{path}: the description (META) is not JSON: {error}") from error
-        return _Decoder(path).decode(content)
-
-
-class _Decoder:
-    """Parser of JSON into FileMeta; every deviation is a FormatError that names the entry."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def decode(self, content: Any) -> FileMeta:
-        self.require(isinstance(content, dict), "is not an object")
-        version = self.integer(content, "version", "META")
+        fields = read_fields(
+            data, lambda text: FormatError(f"{path}: its description (META) is wrong: {text}")
+        )
+        version = fields.count("version")
         if version > META_VERSION:
             raise VersionError(
-                f"{self.path}: its description has version {version}, this AetherGraph reads up "
+                f"{path}: its description has version {version}, this AetherGraph reads up "
                 f"to {META_VERSION}; install a newer one"
             )
-        node_types = tuple(
-            NodeType(self.text(n, "name", "node type"), self.integer(n, "num_nodes", "node type"))
-            for n in self.objects(content, "node_types")
+        return _decode(fields)
+
+
+def _decode(fields: Fields) -> FileMeta:
+    """Return the meaning of the fields of META."""
+    node_types = tuple(
+        NodeType(one.text("name"), one.count("num_nodes"))
+        for one in fields.objects("node_types", "a node type")
+    )
+    edge_types = tuple(
+        EdgeType(
+            one.count("source", len(node_types)),
+            one.text("name"),
+            one.count("destination", len(node_types)),
+            one.count("num_edges"),
         )
-        edge_types = tuple(
-            EdgeType(
-                self.integer(e, "source", "edge type", below=len(node_types)),
-                self.text(e, "name", "edge type"),
-                self.integer(e, "destination", "edge type", below=len(node_types)),
-                self.integer(e, "num_edges", "edge type"),
-            )
-            for e in self.objects(content, "edge_types")
-        )
-        arrays = tuple(
-            self.array(a, len(node_types), len(edge_types)) for a in self.objects(content, "arrays")
-        )
-        keys = [(a.of, a.type, a.name) for a in arrays]
-        self.require(len(set(keys)) == len(keys), "names an array twice")
-        unit = content.get("time_unit")
-        if unit is not None:
-            self.require(is_unit(unit), f"has the unknown time_unit {unit!r}")
-        zone = content.get("time_zone")
-        self.require(zone is None or isinstance(zone, str), "has no proper 'time_zone'")
-        time_attr = content.get("time_attr")
-        self.require(time_attr in (None, "edge_time"), "has no proper 'time_attr'")
-        beside: Any = content.get("beside", {})
-        proper = isinstance(beside, dict) and all(isinstance(one, str) for one in beside.values())
-        self.require(proper, "has no proper 'beside'")
-        by, commit = self.keys(content), self.commit(content)
-        return FileMeta(node_types, edge_types, arrays, unit, by, zone, time_attr, beside, commit)
-
-    def commit(self, content: dict[str, Any]) -> tuple[str, int] | None:
-        entry: Any = content.get("commit")
-        if entry is None:
-            return None
-        self.require(isinstance(entry, dict), "has no proper 'commit'")
-        return self.text(entry, "graph", "commit"), self.integer(entry, "lsn", "commit")
-
-    def keys(self, content: dict[str, Any]) -> KeysMeta | None:
-        entry: Any = content.get("keys")
-        if entry is None:
-            return None
-        self.require(isinstance(entry, dict), "has no proper 'keys'")
-        types = entry.get("types")
-        proper = isinstance(types, list) and 1 <= len(types) <= 64
-        proper = proper and all(one in _KEY_TYPES for one in types)
-        self.require(proper, "has keys of unknown types")
-        count, first = (self.integer(entry, name, "keys") for name in ("count", "first_id"))
-        self.require(count + first < 1 << 62, "has too many keys")
-        return KeysMeta(tuple(types), count, first, entry.get("equal_hashes") == "by bytes")
-
-    def array(self, entry: dict[str, Any], num_node_types: int, num_edge_types: int) -> ArrayMeta:
-        of = self.text(entry, "of", "array")
-        limits = {"node": num_node_types, "edge": num_edge_types, "row": 1}
-        self.require(of in limits, f"has an array of unknown owner {of!r}")
-        dtype = self.text(entry, "dtype", "array")
-        self.require(dtype in native.DTYPE_CODES, f"has an array of unknown dtype {dtype!r}")
-        shape: Any = entry.get("shape")
-        self.require(
-            isinstance(shape, list) and 1 <= len(shape) <= 32 and all(map(_is_count, shape)),
-            "has an array without a proper shape",
-        )
-        return ArrayMeta(
-            self.text(entry, "name", "array"),
-            of,  # type: ignore[arg-type]
-            self.integer(entry, "type", "array", below=limits[of]),
-            dtype,
-            tuple(shape),
-        )
-
-    def require(self, condition: bool, complaint: str) -> None:
-        if not condition:
-            raise FormatError(f"{self.path}: its description (META) {complaint}")
-
-    def objects(self, content: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        entries = content.get(key, [])
-        proper = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
-        self.require(proper, f"has no proper list {key!r}")
-        return list(entries)
-
-    def integer(
-        self, entry: dict[str, Any], key: str, what: str, below: int | None = None
-    ) -> int:  # fmt: skip
-        value: Any = entry.get(key)
-        proper = _is_count(value) and (below is None or value < below)
-        self.require(proper, f"has no proper {key!r} in {what}")
-        return int(value)
-
-    def text(self, entry: dict[str, Any], key: str, what: str) -> str:
-        value = entry.get(key)
-        self.require(isinstance(value, str) and value != "", f"has no proper {key!r} in {what}")
-        return str(value)
+        for one in fields.objects("edge_types", "an edge type")
+    )
+    limits: dict[Owner, int] = {"node": len(node_types), "edge": len(edge_types), "row": 1}
+    arrays = tuple(_decode_array(one, limits) for one in fields.objects("arrays", "an array"))
+    names = [(a.of, a.type, a.name) for a in arrays]
+    fields.require(len(set(names)) == len(names), "it names an array twice")
+    unit = fields.text("time_unit", None)
+    fields.require(unit is None or is_unit(unit), f"time_unit = {shown(unit)} is unknown")
+    commit, keys = fields.object("commit"), fields.object("keys")
+    return FileMeta(
+        node_types, edge_types, arrays, unit,
+        None if keys is None else _decode_keys(keys),
+        fields.text("time_zone", None),
+        fields.choice("time_attr", ("edge_time",), None),
+        fields.table("beside", lambda value: isinstance(value, str), {}),
+        None if commit is None else (commit.text("graph"), commit.count("lsn")),
+    )  # fmt: skip
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+def _decode_array(one: Fields, limits: Mapping[Owner, int]) -> ArrayMeta:
+    name, of = one.text("name"), one.choice("of", tuple(limits))
+    shape = one.items("shape", is_count)
+    one.require(1 <= len(shape) <= 32, f"the array {shown(name)} has {len(shape)} dimensions")
+    dtype = one.choice("dtype", tuple(native.DTYPE_CODES))
+    return ArrayMeta(name, of, one.count("type", limits[of]), dtype, tuple(shape))
+
+
+def _decode_keys(one: Fields) -> KeysMeta:
+    types = one.items("types", lambda value: value in KEY_TYPES)
+    one.require(1 <= len(types) <= 64, f"there are keys of {len(types)} columns")
+    count, first = one.count("count"), one.count("first_id")
+    one.require(count + first < 1 << 62, f"there are too many keys, {count}")
+    return KeysMeta(tuple(types), count, first, one.found.get("equal_hashes") == "by bytes")
 
 
 class SectionTable:

@@ -213,7 +213,7 @@ class Schema:
                 options = json.loads(content)
             else:
                 options = _toml().loads(content.decode())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{place} cannot be read: {error}") from None
         try:
             return cls.from_options(options)

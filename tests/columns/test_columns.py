@@ -17,9 +17,11 @@ from support.strategies import examples
 from aethergraph import FeatureStore
 from aethergraph import _native as native
 from aethergraph.columns import ColumnStore
+from aethergraph.columns import file as columns_file
 from aethergraph.errors import (
     AetherError,
     ClosedError,
+    CorruptFileError,
     FileChangedError,
     FormatError,
     InvalidArgumentError,
@@ -209,6 +211,33 @@ def test_damaged_sections_raise(
             assert len(list(values)) == batch.num_rows
     except AetherError:
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "wrong"),
+    [
+        ("age", "mean", "x"), ("age", "std", [1]), ("age", "quantiles", [1, 2]),
+        ("age", "quantiles", 5), ("since", "quantiles", [1.5] * 5), ("premium", "counts", None),
+        ("country", "counts", [1]), ("country", "counts", [-1, 2]), ("country", "counts", ["a", 2]),
+        ("age", "mean", ...), ("since", "quantiles", ...), ("country", "counts", ...),
+    ],
+)  # fmt: skip
+def test_wrong_statistics_with_right_checksums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str, wrong: Any
+) -> None:
+    """What encoders are made of; ``...``: the field is missing."""
+    right = columns_file.column_statistics
+
+    def damaged(*args: Any) -> dict[str, dict[str, Any]]:
+        found = right(*args)
+        found[name] = {k: v for k, v in found[name].items() if k != field}
+        if wrong is not ...:
+            found[name][field] = wrong
+        return found
+
+    monkeypatch.setattr(columns_file, "column_statistics", damaged)
+    with pytest.raises(CorruptFileError, match=field):
+        golden(tmp_path / "c")
 
 
 def test_pickles_by_path(tmp_path: Path) -> None:

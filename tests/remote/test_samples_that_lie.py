@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,22 @@ def test_places_that_the_sample_has_not(form: Form, name: str, value: int) -> No
     content[at : at + 8] = np.frombuffer(np.int64(value).tobytes(), np.uint8)
     with pytest.raises(errors.FormatError, match=rf"{name}\[1\] = {value} is not in 0\.\."):
         form.unpack(content)
+
+
+def test_forms_without_the_arrays_of_a_sample() -> None:
+    for form in (PLAIN, TYPED):
+        assert Form.of(form.told()) == form
+        for number, one in enumerate(form.fields):
+            fields = form.fields[:number] + form.fields[number + 1 :]
+            wrong = [
+                (*form.fields, one), (*fields, one._replace(name="other")),
+                (*fields, one._replace(dtype="float32")), (*fields, one._replace(shape=(2,))),
+            ]  # fmt: skip
+            if not one.name.startswith("num_"):
+                wrong.append(fields)
+            for some in wrong:
+                with pytest.raises(ValueError, match="a form"):
+                    Form.of(replace(form, fields=some).told())
 
 
 def test_counts_by_hop_that_are_none() -> None:

@@ -126,7 +126,7 @@ def _describe(connection: Connection, name: str) -> _Service:
         form = Form.of(found["form"])
         SamplePlan.of(found["plan"])
         return _Service(int(found["service"]), found, form, str(found["generation"]))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise wire.WireError("a description that cannot be read") from None
 
 

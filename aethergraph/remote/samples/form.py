@@ -171,9 +171,28 @@ class Form:
                 raise ValueError("a form with an array that is none")
             if not 0 <= one.type < len(types):
                 raise ValueError("a form with an array of no type")
+        made._check_structure()
         if not made.typed and (len(made.node_types), len(made.edge_types)) != (1, 1):
             raise ValueError("a form of one type with several")
         return made
+
+    def _check_structure(self) -> None:
+        """Raise ValueError unless each type has the arrays of a sample, once."""
+        names: dict[tuple[bool, int], list[str]] = {
+            (of_edges, number): []
+            for of_edges, types in ((False, self.node_types), (True, self.edge_types))
+            for number in range(len(types))
+        }
+        for one in self.fields:
+            if not one.is_attr:
+                names[one.of_edges, one.type].append(one.name)
+                if (one.dtype, one.shape) != ("int64", ()):
+                    raise ValueError(f"a form whose {one.name} has other values than int64")
+        for (of_edges, _), own in names.items():
+            needed = {"row", "col", "edge"} if of_edges else {"node"}
+            known = set(_EDGE_ARRAYS if of_edges else _NODE_ARRAYS)
+            if len(set(own)) != len(own) or not needed <= set(own) <= known:
+                raise ValueError(f"a form of a sample with the arrays {own[:9]}")
 
     def type_of(self, field: Field) -> Any:
         """Return the node type or edge type that an array is of."""

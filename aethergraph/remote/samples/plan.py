@@ -106,7 +106,7 @@ class SamplePlan:
             raise FormatError(f"{name}: {error}") from None
         try:
             found = json.loads(text) if Path(name).suffix == ".json" else load_toml().loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{name}: {error}") from None
         return cls.of(found, name)
 

@@ -13,9 +13,25 @@
 
 /* ---- lists ---- */
 
+/* The roots of a table, by value: in the table they would be loaded again after each list that is written. */
+typedef struct sight {
+    const ae_root *roots;
+    _Atomic uint32_t *lines;
+    uint64_t end_lines;
+} sight;
+
+static inline uint64_t line_of(const sight *s, uint64_t node) {
+    return atomic_load_explicit(&s->lines[node / AE_ROOTS_OF_LINE], memory_order_acquire);
+}
+
+static inline const ae_root *root_in(const sight *s, uint64_t line, uint64_t node) {
+    return &s->roots[line * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE];
+}
+
 /* Return the root of a node for reading: where there is none, one of line 0, which is empty. */
-static inline const ae_root *root_to_read(const ae_table *t, uint64_t node) {
-    return &t->roots[ae_table_line(t, node) * AE_ROOTS_OF_LINE + node % AE_ROOTS_OF_LINE];
+static inline const ae_root *root_to_read(const sight *s, uint64_t node) {
+    const uint64_t line = line_of(s, node);
+    return root_in(s, __builtin_expect(line < s->end_lines, 1) ? line : 0, node);
 }
 
 /* Return the head of a list. Without a past it never changed: its root is the neighbour of one that has. The
@@ -46,6 +62,7 @@ static uint64_t divide(const ae_table *table, const uint64_t *nodes, uint64_t n,
 
 static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_list *out, aether_error *err) {
     const ae_table *table = s->table;
+    const sight roots = {table->roots, table->lines, table->end_lines};
     uint64_t base_nodes[SOME];
     ae_list lists[SOME];
     uint16_t marked[SOME], places[SOME];
@@ -57,16 +74,19 @@ static int locate_some(const ae_view *s, const uint64_t *nodes, uint64_t n, ae_l
         base_nodes[i] = nodes[places[i]];
     for (uint64_t i = 0; i < m; i++) {
         if (i + FAR < m)
-            __builtin_prefetch(&table->lines[nodes[marked[i + FAR]] / AE_ROOTS_OF_LINE]);
-        if (i + NEAR < m)
-            __builtin_prefetch(root_to_read(table, nodes[marked[i + NEAR]]));
-        const uint64_t node = nodes[marked[i]], head = head_of(s, root_to_read(table, node));
-        const uint64_t length = head == AE_HEAD_BASE ? 0 : ae_head_length(head);
+            __builtin_prefetch(&roots.lines[nodes[marked[i + FAR]] / AE_ROOTS_OF_LINE]);
+        if (i + NEAR < m) {
+            const uint64_t coming = nodes[marked[i + NEAR]];
+            __builtin_prefetch(root_in(&roots, line_of(&roots, coming), coming));
+        }
+        const uint64_t node = nodes[marked[i]], head = head_of(s, root_to_read(&roots, node));
+        const bool is_base = head == AE_HEAD_BASE;
+        const uint64_t length = ae_head_length(head) & ((uint64_t)is_base - 1);
         out[marked[i]] = (ae_list){ae_view_start(head), length};
         longest = length > longest ? length : longest;
         base_nodes[k] = node;
         places[k] = marked[i];
-        k += head == AE_HEAD_BASE;
+        k += is_base;
     }
     if (__builtin_expect(longest > s->longest, 0))
         return ae_view_bad_length(s, longest, err);

@@ -12,7 +12,8 @@
 
 /* A pipe in the place of a file is not waited for, and a link to somebody else's file is not written to. */
 static int system_open(int dir, const char *name, int flags, mode_t mode) {
-    return openat(dir, name, flags | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW, mode);
+    const int follow = (flags & O_ACCMODE) == O_RDONLY ? 0 : O_NOFOLLOW;
+    return openat(dir, name, flags | O_NONBLOCK | O_NOCTTY | follow, mode);
 }
 
 static int system_rename(int dir, const char *from, const char *to) {
