@@ -61,7 +61,7 @@ static int write_pid(int fd) {
 static int lock_file(const char *path, const char *directory, bool writes, int *fd, aether_error *err) {
     int rc = AETHER_OK;
     const int wary = O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW; /* it may be anything */
-    *fd = open(path, O_RDWR | O_CREAT | wary, 0600); /* who can open it may lock it */
+    *fd = open(path, O_RDWR | O_CREAT | wary, 0600);                 /* who can open it may lock it */
     if (*fd < 0 && !writes && (errno == EROFS || errno == EACCES)) {
         *fd = open(path, O_RDONLY | wary);
         if (*fd < 0 && (errno == ENOENT || errno == EACCES)) /* EACCES: another user's */

@@ -86,7 +86,8 @@ static int refuse_busy(const put *p, uint64_t at, const ae_shard *shard, aether_
     const uint32_t pid = ae_process_pid(atomic_load_explicit(&shard->owner, memory_order_relaxed));
     return ae_error_at(err, AETHER_E_TORN, (int64_t)at, p->ids[at],
                        "row %" PRId64 " (ids[%" PRIu64 "]) of '%s' could not be written for %d s: process "
-                       "%" PRIu32 " has the lock of its shard, and lives (stopped, say): let it go on, or end "
+                       "%" PRIu32
+                       " has the lock of its shard, and lives (stopped, say): let it go on, or end "
                        "it",
                        p->ids[at], at, p->t->name, AE_SHARD_PATIENCE, pid);
 }
