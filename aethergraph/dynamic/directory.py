@@ -306,7 +306,11 @@ class LiveDirectory:
         fields.count("closed", default=0)
         fields.need("base")
         if fields.text("base", None) is not None:
-            fields.need("nodes", "edge_ids")
+            for name in ("nodes", "edge_ids"):
+                fields.need(name)
+                fields.require(
+                    fields.found[name] is not None, f"{name} = None, but there is a base"
+                )
         description = self.description()
         nodes = fields.table("nodes", _is_nodes, None)
         names = list(description["num_nodes"])

@@ -352,6 +352,8 @@ def test_wrong_descriptions(laid: Laid, name: str) -> None:
     rng = random.Random(5)
     directory = LiveDirectory(laid.path)
     for path in places(found):
+        if path[0] == "edge_types" and path[2:] == (0, 1):
+            continue  # the name of a relation, which nothing else has
         values = WRONG if ALL else rng.sample(WRONG, 4)
         for missing, wrong in [(True, None), *((False, value) for value in values)]:
             content = changed(found, path, wrong, missing=missing)
