@@ -102,7 +102,8 @@ needs() {
     python-whole | soak) echo build extras ;;
     versions) echo versions-install ;;
     dgl) echo dgl-install ;;
-    peers | faults | python | smoke | interpreted | python-asan | docs | wheel | install | *-install | benchmarks | hostile* | asan-all | flink) echo build ;;
+    peers) echo build ${DGL_TESTS:+dgl-install} ;;
+    faults | python | smoke | interpreted | python-asan | docs | wheel | install | *-install | benchmarks | hostile* | asan-all | flink) echo build ;;
     esac
 }
 
