@@ -39,6 +39,7 @@ from aethergraph import _native as native
 from aethergraph._checks.options import is_name, shown
 from aethergraph._checks.regular import open_descriptor
 from aethergraph.dynamic.forms import EdgeForm
+from aethergraph.dynamic.watermarks import WATERMARK
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -111,7 +112,10 @@ def _is_offset(value: Any) -> bool:
         return False
     place, following = value
     return (
-        len(place) == 2 and isinstance(place[0], str) and all(map(is_count, (place[1], following)))
+        len(place) == 2
+        and isinstance(place[0], str)
+        and is_count(place[1], least=WATERMARK)
+        and is_count(following)
     )
 
 

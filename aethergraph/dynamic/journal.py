@@ -31,6 +31,7 @@ from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.merge import MEMORY, write_base
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
+from aethergraph.dynamic.watermarks import WATERMARK
 from aethergraph.errors import (
     AetherError,
     CorruptFileError,
@@ -123,7 +124,7 @@ class LogReader:
         store = self._store
         if kind == _OFFSET:
             header.need("source")
-            place = header.text("source", ""), header.count("partition")
+            place = header.text("source", ""), header.count("partition", least=WATERMARK)
             store.offsets[place] = header.count("next")
         elif kind == _KEYS:
             _take_keys(store.keys[header.text("type")], header, content, at)

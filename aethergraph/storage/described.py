@@ -4,7 +4,7 @@
 
     data = read_regular("g.aegd/CURRENT", 1 << 20)    a pipe is refused, and not waited for
     fields = read_fields(data, complaint)
-    fields.count("lsn")                               raises complaint("lsn = -3 cannot be")
+    fields.count("lsn")                               raises complaint("lsn = -3 is no ..")
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def read_fields(data: bytes, complaint: Complaint) -> Fields:
     return Fields(found, complaint)
 
 
-def is_count(value: Any, below: int = _MOST) -> bool:
-    """Return whether a value is an integer from 0 on, and below a limit."""
-    return is_integer(value) and 0 <= value < below
+def is_count(value: Any, below: int = _MOST, least: int = 0) -> bool:
+    """Return whether a value is an integer from 0 (or another one) on, and below a limit."""
+    return type(value) is int and least <= value < below
 
 
 def is_integer(value: Any) -> bool:
@@ -91,40 +91,63 @@ class Fields:
         for name in names:
             self.require(name in self.found, f"{name!r} is missing")
 
-    def _get(self, name: str, fits: Callable[[Any], bool], default: Any) -> Any:
+    def _get(self, name: str, fits: Callable[[Any], bool], default: Any, problem: str) -> Any:
         value = self.found.get(name, default)
         where = f" in {self._place}" if self._place else ""
         self.require(value is not _REQUIRED, f"{name!r} is missing{where}")
         proper = value is default or fits(value)
-        self.require(proper, f"{name} = {shown(value)}{where} cannot be")
+        self.require(proper, f"{name} = {shown(value)}{where} {problem}")
         return value
 
-    def count(self, name: str, below: int = _MOST, *, default: Any = _REQUIRED) -> Any:
-        """Return an integer from 0 on and below a limit."""
-        return self._get(name, lambda value: is_count(value, below), default)
+    def count(
+        self, name: str, below: int = _MOST, *, least: int = 0, default: Any = _REQUIRED
+    ) -> Any:
+        """Return an integer from 0 (or another one) on and below a limit."""
+        limit = "" if below == _MOST else f", below {below}"
+        return self._get(
+            name,
+            lambda value: is_count(value, below, least),
+            default,
+            f"is no integer from {least} on{limit}",
+        )
 
     def text(self, name: str, default: Any = _REQUIRED) -> Any:
         """Return a text that is not empty."""
-        return self._get(name, lambda value: isinstance(value, str) and value != "", default)
+        return self._get(
+            name, lambda value: isinstance(value, str) and value != "", default, "is no text"
+        )
 
     def choice(self, name: str, words: tuple[str, ...], default: Any = _REQUIRED) -> Any:
         """Return a text that is one of several."""
-        return self._get(name, lambda value: isinstance(value, str) and value in words, default)
+        return self._get(
+            name,
+            lambda value: isinstance(value, str) and value in words,
+            default,
+            f"is none of {', '.join(map(repr, words))}",
+        )
 
     def flag(self, name: str, default: Any = _REQUIRED) -> Any:
         """Return True or False."""
-        return self._get(name, lambda value: isinstance(value, bool), default)
+        return self._get(
+            name, lambda value: isinstance(value, bool), default, "is neither true nor false"
+        )
 
     def items(self, name: str, fits: Callable[[Any], bool], default: Any = _REQUIRED) -> Any:
         """Return a list whose items all fit."""
         return self._get(
-            name, lambda value: isinstance(value, list) and all(map(fits, value)), default
+            name,
+            lambda value: isinstance(value, list) and all(map(fits, value)),
+            default,
+            "is no list of what belongs there",
         )
 
     def table(self, name: str, fits: Callable[[Any], bool], default: Any = _REQUIRED) -> Any:
         """Return an object whose values all fit."""
         return self._get(
-            name, lambda value: isinstance(value, dict) and all(map(fits, value.values())), default
+            name,
+            lambda value: isinstance(value, dict) and all(map(fits, value.values())),
+            default,
+            "is no object of what belongs there",
         )
 
     def object(self, name: str) -> Fields | None:

@@ -433,7 +433,7 @@ def test_damaged_ids_and_weights_are_named() -> None:
     for p in (1.0, 2.0):
         walker = native.NativeWalker(topology, p=p, q=1.0, restart=0.0, **options)
         with pytest.raises(errors.CorruptFileError, match="neighbour 9"):
-            walker.walk(np.zeros(50, np.int64), 3, 1)
+            walker.walk(np.zeros(50, np.int64), 3, 1, 0)
     with pytest.raises(errors.CorruptFileError, match="neighbour 9"):
         native.build_members(topology)
     with pytest.raises(errors.InvalidArgumentError, match="edge 1 is -2") as caught:
