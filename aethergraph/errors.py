@@ -95,7 +95,7 @@ class SnapshotExpiredError(AetherError, RuntimeError):
 
 
 class WriterGoneError(AetherError, RuntimeError):
-    """The process that wrote what an attached reader has is gone, or another one writes now."""
+    """What a reader has changes no more: its writer, or its file, is gone or has a successor."""
 
 
 class TornRowError(AetherError, RuntimeError):

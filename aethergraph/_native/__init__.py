@@ -107,7 +107,13 @@ from aethergraph._native.lists import (
 from aethergraph._native.live import NativeLive, insert_plain
 from aethergraph._native.live_journal import truncate_journal, verify_journal
 from aethergraph._native.live_reading import Reading
-from aethergraph._native.live_rows import MISSING, MOST_DIMENSIONS, LiveSlots, SlotLayout
+from aethergraph._native.live_rows import (
+    LOOK_SECONDS,
+    MISSING,
+    MOST_DIMENSIONS,
+    LiveSlots,
+    SlotLayout,
+)
 from aethergraph._native.live_snapshots import (
     LiveTopology,
     NativeSnapshot,
@@ -359,6 +365,7 @@ __all__ = [
     "LiveRelation",
     "LiveStats",
     "LiveTopology",
+    "LOOK_SECONDS",
     "LiveSlots",
     "MISSING",
     "MOST_DIMENSIONS",

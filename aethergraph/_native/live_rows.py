@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from aethergraph._native.core import Ids, Path, ffi, lib, new_error, raise_error
 from aethergraph._native.files import encode_path
 from aethergraph._native.memory import view_memory
 from aethergraph._native.tasks import Task, lend
+from aethergraph.errors import WriterGoneError
 
 #: Word for what a row is that nobody has written -> the number of the core.
 MISSING: Final[dict[str, int]] = {
@@ -21,6 +23,8 @@ MISSING: Final[dict[str, int]] = {
     "nan": lib.AETHER_MISSING_NAN,
 }
 MOST_DIMENSIONS: Final[int] = lib.AETHER_TABLE_DIMS
+#: Seconds between two looks of a reader at whether what it reads is still there.
+LOOK_SECONDS = 0.01
 
 
 class SlotLayout(NamedTuple):
@@ -62,10 +66,20 @@ class LiveSlots:
         check: True: a gather compares checksums, too.
     """
 
-    __slots__ = ("_handle", "_options", "check", "code", "layout", "missing", "path", "writable")
+    __slots__ = (
+        "_file", "_handle", "_next_look", "_options", "check", "code", "layout", "missing", "path",
+        "writable",
+    )  # fmt: skip
 
-    def __init__(self, handle: Any, path: str | None, writable: bool) -> None:
+    def __init__(
+        self, handle: Any, path: str | None, writable: bool, *, is_made: bool = False
+    ) -> None:
         self._handle = ffi.gc(handle, lib.aether_table_close)
+        status = os.fstat(self.descriptor)
+        # Who made it has what it made, and memory has no name that could be taken away.
+        is_followed = not is_made and status.st_nlink > 0
+        self._file = (status.st_dev, status.st_ino) if is_followed else None
+        self._next_look = 0.0
         info = ffi.new("aether_table_info *")
         lib.aether_table_describe(handle, info)
         scaled = bool(info.flags & lib.AETHER_TABLE_SCALED)
@@ -100,7 +114,7 @@ class LiveSlots:
         code = lib.aether_table_create(encoded, info, out, err)
         if code:
             raise_error(code, err, text)
-        return cls(out[0], None if text is None else os.path.abspath(text), True)
+        return cls(out[0], None if text is None else os.path.abspath(text), True, is_made=True)
 
     @classmethod
     def open(cls, path: Path, writable: bool) -> LiveSlots:
@@ -130,6 +144,32 @@ class LiveSlots:
         """Descriptor of the file or memory; it stays the table's."""
         return int(lib.aether_table_descriptor(self._handle))
 
+    def look(self) -> str | None:
+        """Return what became of the file that was opened, for a message; None: it is there."""
+        if self._file is None:
+            return None
+        try:
+            status = os.fstat(self.descriptor) if self.path is None else os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "was deleted"
+        if not status.st_nlink:
+            return "was deleted"
+        return None if (status.st_dev, status.st_ino) == self._file else "was replaced by another"
+
+    def _check_file(self) -> None:
+        """Raise WriterGoneError unless the file that was opened is there."""
+        if self._file is None or monotonic() < self._next_look:
+            return
+        gone = self.look()
+        if gone is not None:
+            place = "" if self.path is None else f"{self.path}: "
+            raise WriterGoneError(
+                f"{place}the file of this live feature table {gone}, so no put of others is seen "
+                "here any more: once a table is in its place, LiveFeatureTable.open(path) or "
+                ".attach(descriptor) reads that one"
+            )
+        self._next_look = monotonic() + LOOK_SECONDS
+
     @property
     def slots(self) -> NDArray[np.uint8]:
         """All slots as they are in memory, read-only ``[num_rows, stride]``."""
@@ -141,6 +181,7 @@ class LiveSlots:
         self, ids: Ids, rows: NDArray[Any], versions: Ids | None, task: Task | None = None
     ) -> int:
         """Write rows, which are contiguous and as they are stored; return how many were written."""
+        self._check_file()
         written, err = ffi.new("uint64_t *"), new_error()
         code = lib.aether_table_put(
             self._handle, ffi.from_buffer("int64_t[]", ids), len(ids), ffi.from_buffer(rows),
@@ -155,6 +196,7 @@ class LiveSlots:
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: Task | None = None
     ) -> None:
         """Set ``out[i]`` to row ``ids[i]``, in the dtype of code ``out_code``."""
+        self._check_file()
         err, wanted = new_error(), (out_code, self.missing, self.check)
         options = self._options.get(wanted)
         if options is None:  # made once: nobody writes to it
@@ -172,6 +214,7 @@ class LiveSlots:
 
     def versions(self, ids: Ids, task: Task | None = None) -> Ids:
         """Return the versions of rows; -1: never written."""
+        self._check_file()
         out, err = np.empty(len(ids), np.int64), new_error()
         code = lib.aether_table_versions(
             self._handle, ffi.from_buffer("int64_t[]", ids), len(ids),

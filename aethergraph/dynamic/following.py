@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Following"]
 
-#: Seconds between two looks at LIVE, and at the process, which a file of /proc tells of.
-_LOOK_SECONDS, _PROCESS_SECONDS = 0.01, 0.1
+#: Seconds between two looks at the process, which a file of /proc tells of.
+_PROCESS_SECONDS = 0.1
 
 
 class Following:
@@ -67,7 +67,7 @@ class Following:
         gone = self.look(live)
         if gone is not None and not self.goes_on:
             self._fail(live, gone)
-        self._next_look = monotonic() + _LOOK_SECONDS
+        self._next_look = monotonic() + native.LOOK_SECONDS
 
     def look(self, live: native.NativeLive) -> str | None:
         """Return what became of the writer, for a message; None: it writes.

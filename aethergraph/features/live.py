@@ -72,6 +72,10 @@ class LiveFeatureTable(RowTable):
     A writer that is killed in the middle of a row leaves that row torn: gathers of it raise
     :class:`~aethergraph.errors.TornRowError` until anybody writes it again, with any version. They
     wait some seconds for one that is only stopped, and then raise the same class, which names it.
+
+    Rows in a file stay when their writer has ended. If the file is deleted or replaced by another,
+    whoever opened it gets :class:`~aethergraph.errors.WriterGoneError` a hundredth of a second
+    later at the latest; :attr:`is_current` asks without an error.
     """
 
     _rows: native.LiveSlots | None
@@ -241,6 +245,15 @@ class LiveFeatureTable(RowTable):
         return True
 
     @property
+    def is_current(self) -> bool:
+        """False if the file was deleted, or replaced by another, since it was opened.
+
+        Then :meth:`gather`, :meth:`put` and :meth:`versions` raise WriterGoneError. Always True for
+        shared memory, and for the handle that :meth:`create` returned and its forked copies.
+        """
+        return self.native_slots().look() is None
+
+    @property
     def is_writable(self) -> bool:
         """True if rows can be put through this handle."""
         return self.native_slots().writable
@@ -390,6 +403,7 @@ class LiveFeatureTable(RowTable):
                 room for it; the same holds, so make room and :meth:`open` the table again.
             TornRowError: one living process, such as a stopped one, has kept a row from others for
                 seconds; the rows before ``position`` are written.
+            WriterGoneError: the file was deleted or replaced since it was opened.
         """
         values, code = self._as_rows(rows)
         return self._put(as_ids(ids, "ids"), values, code, version)
@@ -464,6 +478,7 @@ class LiveFeatureTable(RowTable):
             OutOfRangeError: a row does not exist.
             TornRowError: a row's writer ended in the middle of it, or has had it in work for
                 seconds.
+            WriterGoneError: the file was deleted or replaced since it was opened.
         """
         return self.native_slots().versions(as_ids(ids, "ids"))
 
@@ -477,6 +492,7 @@ class LiveFeatureTable(RowTable):
             OutOfRangeError: a row does not exist.
             TornRowError: a row's writer ended in the middle of it, or has had it in work for
                 seconds.
+            WriterGoneError: the file was deleted or replaced since it was opened.
         """
         tick = self.layout.tick
         if not tick:

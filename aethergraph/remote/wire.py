@@ -409,6 +409,9 @@ def advise_client(text: str) -> str:
     return text.replace(
         "read with another `missing`",
         "let the server say what it is: aethergraph serve --missing zero, or nan",
+    ).replace(
+        "LiveFeatureTable.open(path) or .attach(descriptor) reads that one",
+        "start the server anew, and open the rows again",
     )
 
 

@@ -62,7 +62,7 @@ pytestmark = pytest.mark.any_python
 
 @pytest.fixture(autouse=True)
 def _look_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("aethergraph._native.LOOK_SECONDS", 0.0)
     monkeypatch.setattr(following, "_PROCESS_SECONDS", 0.0)
 
 

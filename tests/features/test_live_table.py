@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.disks import small_disk
+from support.processes import in_fork
 from support.strategies import examples
 
 from aethergraph import DynamicGraph, Graph, LiveFeatureTable, errors
+from aethergraph import _native as native
 from aethergraph.features.bfloat16 import bfloat16_to_float32
 from aethergraph.loading import SubgraphLoader
 from aethergraph.streaming import Ingestor, MemorySource
@@ -270,6 +275,121 @@ def test_another_table_at_the_path_is_noticed(tmp_path: Path) -> None:
     LiveFeatureTable.create(path, ROWS, ITEMS)
     with pytest.raises(errors.FileChangedError, match="another table"):
         pickle.loads(pickled)
+
+
+WRITE = """
+import sys
+from aethergraph import LiveFeatureTable
+table = LiveFeatureTable.create(sys.argv[1], 40, 5)
+for value, line in enumerate(sys.stdin, 1):
+    table.put(1, [value] * 5)
+    print(table.generation, flush=True)
+"""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
+    """Let a process make a table; yield it and what lets it put row 1 and say which table it is."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITE, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+
+        def put() -> str:
+            assert process.stdin is not None and process.stdout is not None
+            print(file=process.stdin, flush=True)
+            return process.stdout.readline().strip()
+
+        try:
+            yield process, put
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("how", ["deleted", "made anew", "replaced"])
+def test_a_reader_says_that_its_file_is_gone(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aethergraph._native.live_rows.LOOK_SECONDS", 0.0)
+    path, fresh = tmp_path / "t.aet", tmp_path / "fresh.aet"
+    with writing(path) as (process, put):
+        assert put()
+        by_path = LiveFeatureTable.open(path, missing="zero")
+        descriptor = os.open(path, os.O_RDWR)
+        copy, attached = pickle.loads(pickle.dumps(by_path)), LiveFeatureTable.attach(descriptor)
+        os.close(descriptor)
+        graph = Graph.from_edges(ROWS, [0], [1])
+        graph.node_attrs["x"] = by_path
+        [batch] = SubgraphLoader(graph, [1], [1])
+        assert batch.node_attrs["x"][:, 0].tolist() == [1, 0]
+        put()
+        process.kill()
+        process.wait()
+    for reader in (by_path, copy, attached):  # the rows outlive whoever wrote them
+        assert reader.is_current and reader.gather([1])[0, 0] == 2
+    if how != "replaced":
+        path.unlink()
+    if how != "deleted":
+        with writing(path if how == "made anew" else fresh) as (_, put):
+            generation = put()
+    if how == "replaced":
+        fresh.rename(path)
+    gone = "deleted" if how == "deleted" else "replaced by another"
+    for reader, match in (
+        (by_path, f"^{path}: the file .* was {gone}, .*: once .*"),
+        (copy, f"^{path}: the file .* was {gone}, .*: once .*"),
+        (attached, "^the file .* was deleted, .*: once .*"),
+    ):
+        match += r"LiveFeatureTable\.open\(path\) or \.attach\(descriptor\)"
+        assert not reader.is_current
+        for call in (reader.gather, reader.versions, partial(reader.put, rows=rows_of(5))):
+            with pytest.raises(errors.WriterGoneError, match=match):
+                call([1])
+        assert in_fork(partial(reader.gather, [1]))[0] == "WriterGoneError"
+    with pytest.raises(errors.WriterGoneError):
+        list(SubgraphLoader(graph, [1], [1]))
+    if how == "deleted":
+        with pytest.raises(errors.MissingFileError):
+            LiveFeatureTable.open(path)
+        return
+    again = LiveFeatureTable.open(path)  # what the message advises
+    assert again.generation == generation and again.is_current and again.gather([1])[0, 0] == 1
+
+
+def test_whoever_made_a_table_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aethergraph._native.live_rows.LOOK_SECONDS", 0.0)
+    table, memory = LiveFeatureTable.create(tmp_path / "t", ROWS, ITEMS), make()
+    (tmp_path / "t").unlink()
+    unnamed = LiveFeatureTable.attach(table.descriptor)  # had no name when it was attached
+    for one, other in ((table, unnamed), (memory, LiveFeatureTable.attach(memory.descriptor))):
+        one.put(1, rows_of(5)[0])
+        assert one.is_current and other.is_current
+        assert one.gather([1])[0, 0] == other.gather([1])[0, 0] == 5
+        assert in_fork(partial(one.gather, [1]))[0, 0] == 5
+    table.close()
+    with pytest.raises(errors.ClosedError):
+        _ = table.is_current
+
+
+def test_a_reader_looks_for_its_file_every_hundredth_of_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LiveFeatureTable.create(tmp_path / "t", ROWS, ITEMS, missing="zero")
+    table = LiveFeatureTable.open(tmp_path / "t", missing="zero")
+    now, looks = [100.0], [0]
+    look = native.LiveSlots.look
+
+    def count(slots: native.LiveSlots) -> str | None:
+        looks[0] += 1
+        return look(slots)
+
+    monkeypatch.setattr(native.LiveSlots, "look", count)
+    monkeypatch.setattr("aethergraph._native.live_rows.monotonic", lambda: now[0])
+    for _ in range(5):
+        for _ in range(20):
+            table.gather([1])
+        now[0] += 0.011
+    assert looks == [5]
 
 
 def test_foreign_and_cut_files_are_refused(tmp_path: Path) -> None:

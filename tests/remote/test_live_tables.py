@@ -98,3 +98,23 @@ def test_a_table_outlives_its_server(tmp_path: Path) -> None:
     with FeatureServer(open_tables(path), port=port):
         with pytest.raises(errors.FileChangedError, match="other rows than when"):
             source.gather([1])
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_a_server_says_that_the_file_of_its_table_is_gone(
+    tmp_path: Path, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients get the error, also those that have mapped the file."""
+    monkeypatch.setattr("aethergraph._native.live_rows.LOOK_SECONDS", 0.0)
+    path = tmp_path / "t.aet"
+    LiveFeatureTable.create(path, 10, 2).put(1, [5, 6])
+    where = {"port": 0} if transport == "tcp" else {"unix": tmp_path / "s"}
+    with FeatureServer(open_tables(path), **where) as server:  # type: ignore[arg-type]
+        source = open_source(f"{server.address}/t")
+        assert source.gather([1]).tolist() == [[5, 6]]
+        path.unlink()
+        LiveFeatureTable.create(path, 10, 2).put(1, [9, 9])
+        with pytest.raises(errors.WriterGoneError, match="start the server anew, and open the"):
+            source.gather([1])
+    with FeatureServer(open_tables(path), **where) as server:  # type: ignore[arg-type]
+        assert open_source(f"{server.address}/t").gather([1]).tolist() == [[9, 9]]
