@@ -60,6 +60,7 @@ class Base:
         storage: where its lists live; see :meth:`aethergraph.Graph.load`.
         memory_budget: of ``storage="uring"``.
         own_ids: True: edges keep the ids of the file.
+        renumbers_edges: True: the first ids are places in a file that was the base before.
         ends: number that the edge ids of each edge type are below; None: the numbers of edges.
         fingerprint: of the file; None: any.
         keep_places: True: write what the places of edges are beside the file, for others, too.
@@ -76,6 +77,7 @@ class Base:
         memory_budget: int | str | None = None,
         *,
         own_ids: bool = False,
+        renumbers_edges: bool = False,
         ends: list[int] | None = None,
         fingerprint: str | None = None,
         keep_places: bool = False,
@@ -83,6 +85,8 @@ class Base:
     ) -> None:
         self.path = os.path.abspath(native.encode_path(path)[0])
         self._storage, self._budget, self.own_ids = storage, memory_budget, own_ids
+        #: True: the first edge ids are places in a file, this one or the first base of all.
+        self.renumbers_edges = own_ids or renumbers_edges
         self.graph = HeteroGraph.load(
             self.path, storage=storage, memory_budget=memory_budget, progress=progress
         )
@@ -110,7 +114,8 @@ class Base:
         """Describe the base for another process, which opens it by :meth:`from_json`."""
         return {
             "path": self.path, "storage": self._storage, "memory_budget": self._budget,
-            "own_ids": self.own_ids, "ends": self._ends, "fingerprint": self.fingerprint,
+            "own_ids": self.own_ids, "renumbers_edges": self.renumbers_edges, "ends": self._ends,
+            "fingerprint": self.fingerprint,
         }  # fmt: skip
 
     @classmethod

@@ -325,6 +325,7 @@ class LiveDirectory:
         proper = ends is None or len(ends) == kinds
         fields.require(proper, f"edge_ids = {shown(ends)} where graph.json has {kinds} edge types")
         fields.flag("own_ids", False)
+        fields.flag("renumbers_edges", False)
         fields.text("fingerprint", None)
         fields.items("last_times", _is_time, [])
         fields.items("offsets", _is_offset, [])

@@ -410,6 +410,7 @@ class Journal(LogReader):
             snapshot = Snapshot(store, taken) if is_one else HeteroSnapshot(store, taken)
         counts = {name: store.count_nodes(name, taken) for name in store.node_rows}
         ends = [taken.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
+        renumbers = snapshot.renumbers_edges
         base = self.directory.next_base()
         path = self.directory.path / base
         write_base(snapshot.stored_parts(), path, memory=memory, progress=progress)
@@ -417,7 +418,7 @@ class Journal(LogReader):
         try:
             for name, file in ids.items():
                 store.keys[name].save(str(self.directory.path / file), counts[name], memory)
-            below = Base(path, self._storage, self._budget, ends=ends)
+            below = Base(path, self._storage, self._budget, ends=ends, renumbers_edges=renumbers)
         except BaseException:
             for file in (base, *ids.values()):
                 (self.directory.path / file).unlink(missing_ok=True)
@@ -426,6 +427,8 @@ class Journal(LogReader):
             "lsn": lsn, "fingerprint": below.fingerprint, "nodes": counts, "edge_ids": ends,
             "offsets": offsets,
         }  # fmt: skip
+        if renumbers:  # else as older builds wrote it
+            state["renumbers_edges"] = True
         self._make_current(base, {**state, "ids": ids} if ids else state)
         self._replace_base(base)
         store.sum_weights(below)  # which reads them: not while others wait

@@ -212,8 +212,8 @@ def open_base_of(
         return None
     base = _open_base(
         how, directory.path / current["base"], own_ids=current.get("own_ids", False),
-        ends=current["edge_ids"], fingerprint=current.get("fingerprint"),
-        keep_places=is_writer,
+        renumbers_edges=current.get("renumbers_edges", False), ends=current["edge_ids"],
+        fingerprint=current.get("fingerprint"), keep_places=is_writer,
     )  # fmt: skip
     description = directory.description()
     names = current.get("nodes", description["num_nodes"])

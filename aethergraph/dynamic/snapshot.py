@@ -142,9 +142,12 @@ class OneCommit:
 
     @property
     def renumbers_edges(self) -> bool:
-        """True over a file whose edges keep its ids; else edges have their number of insertion."""
+        """True if the first edges have the ids of the file that the graph was made over.
+
+        Else each edge has the number of its insertion.
+        """
         base = self._store.base
-        return base is not None and base.own_ids
+        return base is not None and base.renumbers_edges
 
     @property
     def commit(self) -> int:

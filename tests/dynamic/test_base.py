@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import pickle
 import shutil
@@ -26,6 +27,7 @@ from aethergraph import (
     NeighborSampler,
     errors,
 )
+from aethergraph.dynamic.history import History
 from aethergraph.loading import SubgraphLoader
 
 pytestmark = pytest.mark.any_python
@@ -167,6 +169,37 @@ def test_it_is_what_the_same_edges_in_memory_are(
         assert live.node.tolist() == copy.node.tolist()
         assert live.row.tolist() == copy.row.tolist()
     graph.close()
+
+
+def test_a_directory_remembers_that_its_first_edges_have_the_ids_of_a_file(tmp_path: Path) -> None:
+    base_graph("plain").save(tmp_path / "base.aeg")
+    graph = over_base(tmp_path)
+    begun = DynamicGraph.open(tmp_path / "empty", NODES, arena_mb=16, huge_pages=False)
+    for then in ("", "merge", "merge", "reopen", "merge"):
+        for each in (graph, begun):
+            each.insert_edges([1], [2])
+            if then == "merge":
+                each.merge()
+        if then == "reopen":
+            graph.close()
+            graph = DynamicGraph.open(tmp_path / "g", arena_mb=16, huge_pages=False)
+        assert graph.renumbers_edges and graph.snapshot().renumbers_edges
+        for reader in (DynamicGraph.attach(tmp_path / "g"), pickle.loads(pickle.dumps(graph))):
+            assert reader.renumbers_edges
+            reader.close()
+        with History(tmp_path / "g", 16) as history:
+            assert history.last().renumbers_edges
+        assert not begun.renumbers_edges and not begun.snapshot().renumbers_edges
+    current = json.loads((tmp_path / "g" / "CURRENT").read_text())
+    assert current["renumbers_edges"] is True
+    assert "renumbers_edges" not in json.loads((tmp_path / "empty" / "CURRENT").read_text())
+    begun.close()
+    graph.close()
+    # As an older build has left it.
+    del current["renumbers_edges"], current["checksum"]
+    (tmp_path / "g" / "CURRENT").write_text(json.dumps(current))
+    with DynamicGraph.open(tmp_path / "g", arena_mb=16, huge_pages=False) as old:
+        assert not old.renumbers_edges
 
 
 @pytest.mark.parametrize("where", STORAGES[::2], ids=lambda w: w["storage"])

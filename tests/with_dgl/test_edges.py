@@ -130,11 +130,16 @@ def _graph_of(form: str, folder: Path, close: ExitStack) -> Any:
     graph.edge_attrs["e"] = torch.arange(90)
     if form == "of another library":
         return as_graph(InArrays(30, src, dst))
-    if form == "live over a file":
+    if form.startswith("live over a file"):
         graph.save(folder / "g.aeg")
-        return close.enter_context(
-            DynamicGraph.open(folder / "live", base=folder / "g.aeg", arena_mb=16)
-        )
+        live = DynamicGraph.open(folder / "live", base=folder / "g.aeg", arena_mb=16)
+        if "merged" in form:
+            live.merge()
+        if "twice" in form:
+            live.close()
+            live = DynamicGraph.open(folder / "live", arena_mb=16)
+            live.merge()
+        return close.enter_context(live)
     if form == "served":
         server = close.enter_context(FeatureServer(graph_tables(graph), port=0))
         return close.enter_context(open_graph(server.address))
@@ -179,7 +184,13 @@ def _storage_of(graph: Any, edge_ids: Any = None) -> tuple[GraphStorage, Any]:
     return storage, {storage.canonical_etypes[0]: torch.tensor([5, 0, 7])}
 
 
-@pytest.mark.parametrize("form", ["memory", "typed", "file", "live over a file", "served"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "memory", "typed", "file", "live over a file", "live over a file, merged",
+        "live over a file, merged twice", "served",
+    ],
+)  # fmt: skip
 def test_edges_that_nobody_can_tell_are_refused(form: str, tmp_path: Path) -> None:
     """Without the order of the input its third edge is not the third of the lists."""
     with ExitStack() as close:
@@ -204,6 +215,7 @@ def test_edges_that_nobody_can_tell_are_refused(form: str, tmp_path: Path) -> No
         ("memory", "graph"), ("typed", "graph"), ("file", "graph"), ("kept", None),
         ("kept", "input"), ("kept", "graph"), ("typed, kept", None), ("live", None),
         ("snapshot", None), ("of another library", None), ("live over a file", "graph"),
+        ("live over a file, merged twice", "graph"),
     ],
 )  # fmt: skip
 def test_edges_that_are_clear_are_taken(form: str, edge_ids: Any, tmp_path: Path) -> None:
