@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "AbsentError",
     "AccessDeniedError",
     "AetherError",
     "CancelledError",
@@ -108,6 +109,10 @@ class MissingRowError(AetherError, LookupError):
 
 class UnsupportedError(AetherError, NotImplementedError):
     """The operation is not available for this dtype, layout or storage."""
+
+
+class AbsentError(InvalidArgumentError, UnsupportedError, AttributeError):
+    """The object has nothing of that name; so ``hasattr`` returns False."""
 
 
 class LayoutError(UnsupportedError):

@@ -607,7 +607,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
         A key is in the commit of its node: after a crash both are there, or none.
 
         Raises:
-            UnsupportedError: its nodes have no keys.
+            AbsentError: its nodes have no keys.
         """
         self._store.keys_of("node")
         return LiveIds(self._store, "node")

@@ -284,7 +284,7 @@ class Snapshot(OneCommit, StoredGraph):
         """Ids of nodes by their keys, and the way back, as of this commit.
 
         Raises:
-            UnsupportedError: the nodes have no keys; see :attr:`DynamicGraph.ids`.
+            AbsentError: the nodes have no keys; see :attr:`DynamicGraph.ids`.
         """
         self._live()
         node_type = self._kind.name[0]

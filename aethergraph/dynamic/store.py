@@ -37,6 +37,7 @@ from aethergraph.dynamic.state import LiveState
 from aethergraph.dynamic.transaction import Transaction, undoing
 from aethergraph.dynamic.watermarks import WATERMARK, packed, times_of
 from aethergraph.errors import (
+    AbsentError,
     AetherError,
     InvalidArgumentError,
     LimitError,
@@ -414,12 +415,12 @@ class LiveStore(LiveState):
         """Return the keys of the nodes of a type.
 
         Raises:
-            UnsupportedError: they have none.
+            AbsentError: they have none.
         """
         if node_type not in self.keys:
             is_typed = list(self.node_rows) != ["node"]
             wanted = {node_type: "str"} if is_typed else "str"
-            raise UnsupportedError(
+            raise AbsentError(
                 f"nodes of type {node_type!r} have no keys: a graph has them from its beginning, "
                 f"make another one by open(path, ids={wanted!r})"
             )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
+from aethergraph._checks.attributes import read_property
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.files import (
@@ -80,6 +81,7 @@ class FeatureStore(RowTable):
     if not TYPE_CHECKING:  # a type checker would take every name to exist
 
         def __getattr__(self, name: str) -> Any:
+            read_property(self, name)
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _ASKED_BY_PYG:
                 message += (

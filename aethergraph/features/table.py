@@ -13,6 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, describe_range, empty, to_array
 from aethergraph._checks.options import as_list
 from aethergraph.errors import (
+    AbsentError,
     ClosedError,
     InvalidArgumentError,
     OutOfRangeError,
@@ -174,17 +175,17 @@ class RowTable(RowSource):
         FileChangedError instead.
 
         Raises:
-            UnsupportedError: the rows are read with ``storage="uring"`` or converted when they are
+            AbsentError: the rows are read with ``storage="uring"`` or converted when they are
                 gathered, so there is no array.
         """
         self.native_rows()
         if self._converts:
-            raise UnsupportedError(
+            raise AbsentError(
                 f"{self!r} converts rows when they are gathered and has no array of them all: use "
                 "gather(), or the store without astype()"
             )
         if self._array is None:
-            raise UnsupportedError(
+            raise AbsentError(
                 f"{self!r} reads rows when they are gathered and has no array of them all: use "
                 "gather(), or to_memory() if they fit, or load the file with storage='mmap'"
             )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, as_node, empty, stretches
+from aethergraph._checks.attributes import read_property
 from aethergraph._checks.options import as_choice
 from aethergraph.errors import (
     CorruptFileError,
@@ -57,6 +58,7 @@ class NoStrayAttributes:
     if not TYPE_CHECKING:  # a type checker would take every name to exist
 
         def __getattr__(self, name: str) -> Any:
+            read_property(self, name)
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _WRAPPERS:
                 message += f": {_WRAPPERS[name]}"

@@ -12,9 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph._checks.options import as_choice, as_flag
-from aethergraph.errors import (
-    InvalidArgumentError,
-)
+from aethergraph.errors import AbsentError, InvalidArgumentError, MissingFileError
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import EdgeInput, build_edges, read_node_time, share_unit
@@ -358,11 +356,16 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         """Map between keys and ids, of the file beside that of the graph.
 
         ``convert(ids="string")`` and ``convert.tables`` write it: ``graph.ids.lookup(["u17"])``.
-        A graph that was not loaded from a file has none, which is an InvalidArgumentError.
+
+        Raises:
+            AbsentError: there is none, as of a graph that was not loaded from a file.
         """
         if self._ids is None:
             self._ids = IdFiles(self._path, {self._names[0]: self._num_nodes}, self._beside)
-        return self._ids[self._names[0]]
+        try:
+            return self._ids[self._names[0]]
+        except (InvalidArgumentError, MissingFileError) as error:
+            raise AbsentError(str(error)) from None
 
     def info(self) -> dict[str, Any]:
         """Return facts for people and tools: counts, layout, dtypes, attributes, bytes."""

@@ -89,6 +89,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     _closed: bool
     _ids: IdFiles | None = None
     _columns: ColumnFiles | None = None
+    _time_attr: str | None = None  # of a graph that changes none says it
     _beside: Mapping[str, str] = MappingProxyType({})
 
     @classmethod

@@ -307,14 +307,12 @@ def _count(graph: AnyGraph, end: End) -> int:
 def _map(graph: AnyGraph, name: str | None) -> Any:
     """Return the ids by key of a node type: an ``IdMap``, or those of a live graph."""
     try:
-        found = getattr(graph, "ids", None)
-        if found is not None and name is not None:
-            found = found[name]
+        return graph.ids if name is None else graph.ids[name]
     except UnsupportedError as error:
         raise InvalidArgumentError(f"{error}; or name nodes by ids: entity_is='id'") from None
-    if found is None:
-        raise InvalidArgumentError("the nodes of the graph have no keys: give ids, entity_is='id'")
-    return found
+    except AttributeError:
+        message = "the nodes of the graph have no keys: give ids, entity_is='id'"
+        raise InvalidArgumentError(message) from None
 
 
 def _flat(batch: Batch, columns: Sequence[str]) -> tuple[Batch, Ids]:

@@ -23,7 +23,7 @@ from aethergraph import Graph, HeteroGraph
 from aethergraph.cli.app import app
 from aethergraph.convert import InputError, convert
 from aethergraph.convert.external.builder import BoundedBuild
-from aethergraph.errors import FileChangedError, InvalidArgumentError, MissingFileError
+from aethergraph.errors import AbsentError, FileChangedError, InvalidArgumentError
 
 
 def numbered(src: Sequence[Any], dst: Sequence[Any]) -> dict[Any, int]:
@@ -160,7 +160,7 @@ def test_other_graphs_have_no_keys(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="was not loaded from one"):
         graph.ids
     graph.save(tmp_path / "g.aeg")
-    with pytest.raises(MissingFileError, match=r"g\.node\.ids"):
+    with pytest.raises(AbsentError, match=r"g\.node\.ids"):
         Graph.load(tmp_path / "g.aeg").ids
     (tmp_path / "e.csv").write_text("src,dst\na,b\nb,c\n")
     convert(tmp_path / "e.csv", tmp_path / "k.aeg", ids="string")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import Ids, edge_lists, examples
 
-from aethergraph import FeatureStore, Graph, errors, protocols
+from aethergraph import (
+    DynamicGraph,
+    DynamicHeteroGraph,
+    FeatureStore,
+    Graph,
+    HeteroGraph,
+    errors,
+    protocols,
+)
 from aethergraph.sampling import NeighborSampler
 
 
@@ -114,6 +124,50 @@ def test_a_closed_graph_says_so(graph: Graph) -> None:
             call()
     assert graph.num_nodes == 200 and len(indptr) == 201 and indices.sum() > 0
     np.testing.assert_array_equal(sampler.sample([1], key=1).node, expected.node)
+
+
+def things(path: Path) -> Iterator[Any]:
+    """Yield graphs, views and rows of every kind that have nothing but their edges, or rows."""
+    likes = ("user", "likes", "post")
+    for layout in ("csc", "csr", "both"):
+        graph = Graph.from_edges(5, [0, 1], [1, 2], layout=layout)
+        typed = HeteroGraph.from_edges(
+            {likes: ([0, 1], [1, 2])}, {"user": 3, "post": 3}, layout=layout
+        )
+        live = DynamicGraph(5, arena_mb=8, layout=layout)
+        live_typed = DynamicHeteroGraph({"user": 3, "post": 3}, [likes], arena_mb=8, layout=layout)
+        yield from (graph, live, live.snapshot())
+        for each in (typed, live_typed, live_typed.snapshot()):
+            yield from (each, each[likes], each["user"])
+        graph.save(path / "g.aeg")
+        typed.save(path / "h.aeg")
+        for how in ({"storage": "mmap"}, {"storage": "uring", "memory_budget": "64M"}):
+            yield Graph.load(path / "g.aeg", **how)
+            yield HeteroGraph.load(path / "h.aeg", **how)
+    rows = FeatureStore.from_array(np.zeros((3, 2), np.float32))
+    rows.save(path / "x.aef")
+    yield from (rows, rows.astype("float64"), FeatureStore.load(path / "x.aef"))
+    yield FeatureStore.load(path / "x.aef", storage="uring", memory_budget="64M")
+
+
+def test_whoever_asks_for_what_is_not_there_is_told_so(tmp_path: Path) -> None:
+    absent = set()
+    for thing in things(tmp_path):
+        kind = type(thing)
+        for name in dir(kind):
+            if name.startswith("_") or not isinstance(getattr(kind, name), property):
+                continue
+            if not hasattr(thing, name):  # which raises whatever is no AttributeError
+                absent.add((kind.__name__, name))
+                with pytest.raises(errors.AbsentError, match=r"ids|no keys|no array of them all"):
+                    getattr(thing, name)
+    assert absent == {
+        ("Graph", "ids"), ("DynamicGraph", "ids"), ("Snapshot", "ids"), ("FeatureStore", "array"),
+    }  # fmt: skip
+    graph = Graph.from_edges(2, [0], [1])
+    assert not hasattr(graph, "nothing") and getattr(graph, "ids", None) is None
+    assert issubclass(errors.AbsentError, errors.InvalidArgumentError)
+    assert issubclass(errors.AbsentError, errors.UnsupportedError)
 
 
 def test_the_protocols_describe_the_classes(full_graph: Graph) -> None:
