@@ -59,7 +59,7 @@ static int measure(const aether_sampler *s, const aether_packing *p, const aethe
 }
 
 static int packed_size(const aether_sampler *s, const aether_packing *p, uint64_t *size, aether_error *err) {
-    uint64_t last = 0, length, bytes;
+    uint64_t last = 0, length = 0, bytes = 0;
     *size = HEAD + 8 * (uint64_t)p->num_parts;
     for (uint32_t i = 0; i < p->num_parts; i++) {
         int rc = measure(s, p, &p->parts[i], &last, &length, &bytes, err);
@@ -174,7 +174,7 @@ static int put_part(const aether_sampler *s, const aether_packing *p, const aeth
 static int put_all(const aether_sampler *s, uint64_t key, const aether_packing *p, char *out,
                    aether_error *err) {
     const uint32_t tail[2] = {p->num_parts, 0};
-    uint64_t at = HEAD + 8 * (uint64_t)p->num_parts, last = 0, length, bytes;
+    uint64_t at = HEAD + 8 * (uint64_t)p->num_parts, last = 0, length = 0, bytes = 0;
     named of = {NULL, 0};
     memcpy(out, &key, 8);
     memcpy(out + 8, &p->commit, 8);
