@@ -75,15 +75,15 @@ class LiveSlots:
         self, handle: Any, path: str | None, writable: bool, *, is_made: bool = False
     ) -> None:
         self._handle = ffi.gc(handle, lib.aether_table_close)
+        self.path, self.writable = path, writable
         status = os.fstat(self.descriptor)
         # Who made it has what it made, and memory has no name that could be taken away.
-        is_followed = not is_made and status.st_nlink > 0
+        is_followed = not is_made and (path is not None or status.st_nlink > 0)
         self._file = (status.st_dev, status.st_ino) if is_followed else None
         self._next_look = 0.0
         info = ffi.new("aether_table_info *")
         lib.aether_table_describe(handle, info)
         scaled = bool(info.flags & lib.AETHER_TABLE_SCALED)
-        self.path, self.writable = path, writable
         self.layout = SlotLayout(
             info.num_rows, tuple(info.shape[0 : info.num_dims]), info.dtype, scaled, info.tick,
             info.row_bytes, info.stride, bytes(info.generation),
@@ -152,6 +152,8 @@ class LiveSlots:
             status = os.fstat(self.descriptor) if self.path is None else os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return "was deleted"
+        except OSError:  # nobody can tell, as after a change of user
+            return None
         if not status.st_nlink:
             return "was deleted"
         return None if (status.st_dev, status.st_ino) == self._file else "was replaced by another"

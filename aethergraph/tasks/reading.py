@@ -304,7 +304,7 @@ def _count(graph: AnyGraph, end: End) -> int:
     return int(graph[end.name].num_nodes)
 
 
-def _map(graph: AnyGraph, name: str | None) -> Any:
+def _map(graph: Any, name: str | None) -> Any:
     """Return the ids by key of a node type: an ``IdMap``, or those of a live graph."""
     try:
         return graph.ids if name is None else graph.ids[name]

@@ -5,6 +5,7 @@ Rows of every dtype and shape: contracts/test_feature_sources.py.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import subprocess
@@ -369,6 +370,20 @@ def test_whoever_made_a_table_keeps_it(tmp_path: Path, monkeypatch: pytest.Monke
     table.close()
     with pytest.raises(errors.ClosedError):
         _ = table.is_current
+
+
+def test_a_file_that_cannot_be_looked_for_is_taken_to_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LiveFeatureTable.create(tmp_path / "t", ROWS, ITEMS).put(1, rows_of(5)[0])
+    table = LiveFeatureTable.open(tmp_path / "t")
+    with monkeypatch.context() as patch:
+        patch.setattr("aethergraph._native.live_rows.os.stat", refuse)
+        assert table.is_current and table.gather([1])[0, 0] == 5
+
+
+def refuse(path: str) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
 def test_a_reader_looks_for_its_file_every_hundredth_of_a_second(
