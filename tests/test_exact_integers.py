@@ -5,6 +5,8 @@ numpy makes floats of lists with integers below 0 or below 2^63 beside one of 2^
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import DynamicGraph, FeatureStore, Graph, NeighborSampler, RandomWalker, errors
+from aethergraph import (
+    DynamicGraph,
+    FeatureStore,
+    Graph,
+    HeteroGraph,
+    NeighborSampler,
+    RandomWalker,
+    errors,
+)
 from aethergraph._checks.exact import array_of
+from aethergraph.convert import NodeTable, Schema, convert, tables
 from aethergraph.ids import IdMap
+from aethergraph.streaming import FileSource, Ingestor, MemorySource
+from aethergraph.streaming import Schema as StreamSchema
 
 #: The first is no float64; the last two make float64 of lists that they are in.
 LARGE = [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1]
@@ -95,3 +108,167 @@ def test_a_missing_value_beside_them_is_no_other_number(tmp_path: Path, null: An
         Graph.from_edges(4, [2**53 + 1, null], [0, 1])
     with pytest.raises(errors.InvalidArgumentError):
         Graph.from_edges(4, [0, 1], [1, 2], edge_time=[2**53 + 1, null])
+
+
+# ---- tables, files and streams -------------------------------------------------------------------
+
+
+def in_arrow(values: list[Any], kind: str) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    return pa.table({"id": pa.array(values, getattr(pa, kind)())})
+
+
+def in_parquet(folder: Path, values: list[Any], kind: str) -> Path:
+    table = in_arrow(values, kind)
+    from pyarrow import parquet
+
+    parquet.write_table(table, folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def in_pandas(values: list[Any], kind: str) -> Any:
+    pd = pytest.importorskip("pandas")
+    return pd.DataFrame({"id": pd.Series(values, dtype=kind)})
+
+
+def in_sqlite(folder: Path, values: list[Any]) -> dict[str, str]:
+    (folder / "a.db").unlink(missing_ok=True)
+    connection = sqlite3.connect(folder / "a.db")
+    connection.execute("CREATE TABLE a (id)")
+    connection.executemany("INSERT INTO a VALUES (?)", [(value,) for value in values])
+    connection.commit()
+    connection.close()
+    return {"sqlite": str(folder / "a.db"), "table": "a"}
+
+
+def in_csv(folder: Path, values: list[Any]) -> Path:
+    lines = ["id,name", *(f"{'' if value is None else value},x" for value in values)]
+    (folder / "a.csv").write_text("\n".join(lines) + "\n")
+    return folder / "a.csv"
+
+
+SIGNS, NO_SIGN = [2**53 + 1, 2**63 - 1, -1, 2**53], [2**63, 2**53 + 1, 2**64 - 1, 2**53]
+#: Tables with a column of integers, which keys are and foreign keys are, and whose values it has.
+TABLES: dict[str, tuple[list[int], Callable[[Path, list[Any]], Any]]] = {
+    "list": (SIGNS, lambda _, values: {"id": values}),
+    "list without a sign": (NO_SIGN, lambda _, values: {"id": values}),
+    "objects": (NO_SIGN, lambda _, values: {"id": np.array(values, object)}),
+    "pandas Int64": (SIGNS, lambda _, values: in_pandas(values, "Int64")),
+    "pandas objects": (NO_SIGN, lambda _, values: in_pandas(values, "object")),
+    "Arrow int64": (SIGNS, lambda _, values: in_arrow(values, "int64")),
+    "Arrow uint64": (NO_SIGN, lambda _, values: in_arrow(values, "uint64")),
+    "Parquet int64": (SIGNS, lambda folder, values: in_parquet(folder, values, "int64")),
+    "Parquet uint64": (NO_SIGN, lambda folder, values: in_parquet(folder, values, "uint64")),
+    "SQLite": (SIGNS, in_sqlite),
+    "CSV": ([2**53 + 1, 10**18 - 1, -1, 2**53], in_csv),
+}
+
+
+@pytest.mark.parametrize("source", TABLES)
+def test_tables_keep_keys(tmp_path: Path, source: str) -> None:
+    pytest.importorskip("pyarrow")
+    values, make = TABLES[source]
+    keys = NodeTable(make(tmp_path, values), key="id")
+    tables(Schema({"a": keys, "b": NodeTable({"a": values}, foreign={"a": "a"})}), tmp_path / "g")
+    graph = HeteroGraph.load(tmp_path / "g")
+    assert [int(key) for key in graph.ids["a"].keys(range(4))] == values
+    named: dict[str, Any] = {"b": {"id": [*values, None]}, "a": {"id": values}}
+    named["b"] = make(tmp_path, named["b"]["id"])
+    schema = {"a": NodeTable(named["a"], key="id"), "b": NodeTable(named["b"], foreign={"id": "a"})}
+    tables(Schema(schema), tmp_path / "h")
+    src, dst, _ = HeteroGraph.load(tmp_path / "h")["b", "id", "a"].edge_list()
+    assert (src.tolist(), dst.tolist()) == ([0, 1, 2, 3], [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "values, row, problem",
+    [
+        ([1, -1, 2**63], 3, "9223372036854775808 does not fit in int64"),
+        ([1, 2**63, 2**64, None], 3, "18446744073709551616 does not fit in uint64"),
+        ([1.5, 2**53, 2**53 + 1], 3, "float64 would make 9007199254740992 of 9007199254740993"),
+        ([2**63, 1.5], 1, "9223372036854775808 does not fit in int64"),
+    ],
+)
+def test_tables_name_integers_that_no_type_holds(
+    tmp_path: Path, values: list[Any], row: int, problem: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    sources: list[Any] = [{"id": values}, {"id": np.array(values, object)}]
+    sources.append(in_pandas(values, "object"))
+    if 2**53 + 1 in values:
+        sources.append(in_sqlite(tmp_path, values))
+    for source in sources:
+        other = NodeTable({"b": [1]}, foreign={"b": "b"})
+        nodes = {"a": NodeTable(source, columns="id"), "b": NodeTable({"b": [1]}, key="b")}
+        with pytest.raises(errors.AetherError, match=f"row {row}: column 'id': {problem}"):
+            tables(Schema({**nodes, "c": other}), tmp_path / "g")
+
+
+def test_a_float_that_may_have_been_another_integer_is_no_key(tmp_path: Path) -> None:
+    keys = NodeTable({"id": [2**53, 2**53 + 1]}, key="id")
+    frame = in_pandas([2**53 + 1, None], "float64")  # as pandas makes of it: 2**53
+    with pytest.raises(errors.AetherError, match=r"row 1: column 'id': the key 9007199254740992"):
+        tables(Schema({"a": keys, "b": NodeTable(frame, foreign={"id": "a"})}), tmp_path / "g")
+
+
+def test_a_file_of_edges(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for kind, keys in (("int64", SIGNS), ("uint64", NO_SIGN)):
+        path = tmp_path / f"{kind}.csv"
+        path.write_text("src,dst,at\n{},{},1\n{},{},-1\n".format(*keys))
+        convert(path, tmp_path / kind, ids=kind)  # type: ignore[arg-type]
+        assert [int(key) for key in Graph.load(tmp_path / kind).ids.keys(range(4))] == keys
+        path.write_text(f"src,dst\n0,{keys[0]}\n{-(2**63) - 1},2\n")
+        with pytest.raises(
+            errors.AetherError, match=r"row 2.* '-9223372036854775809' does not fit"
+        ):
+            convert(path, tmp_path / kind, ids=kind, force=True)  # type: ignore[arg-type]
+    path.write_text(f"src,dst,at\n0,1,{2**53 + 1}\n1,2,{2**63 - 1}\n2,3,-1\n")
+    convert(path, tmp_path / "timed", time_column="at")
+    times = Graph.load(tmp_path / "timed").edge_time
+    assert times is not None
+    assert sorted(np.asarray(times).tolist()) == [-1, 2**53 + 1, 2**63 - 1]
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "memory"])
+@pytest.mark.parametrize("others", [[], [1.5], [None], [-1], [1e16], [2**64], [1.5] * 30])
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_streams_keep_keys(tmp_path: Path, form: str, others: list[Any], kind: str) -> None:
+    values = [*LARGE, *others, 2**53]
+    source: Any = MemorySource("m")
+    if form == "memory":
+        source.append(src=values, dst=values)
+        source.end()
+    elif form == "json":
+        lines = [json.dumps({"u": value, "v": value}) for value in values]
+    else:
+        lines = ["u,v", *(f"{value},{value}".replace("None", "") for value in values)]
+    if form != "memory":
+        (tmp_path / "s").write_text("\n".join(lines) + "\n")
+        ends: dict[str, Any] = {"src": "u", "dst": "v", "ids": kind}
+        schema = StreamSchema.json(**ends) if form == "json" else StreamSchema.csv(**ends)
+        source = FileSource(tmp_path / "s", schema, follow=False)
+    low, end = (-(2**63), 2**63) if kind == "int64" else (0, 2**64)
+    wanted = [value for value in values if isinstance(value, int) and low <= value < end]
+    graph = DynamicGraph.open(tmp_path / "g", ids=kind, arena_mb=4, max_nodes=100, huge_pages=False)
+    Ingestor(graph, source, dead_letter=tmp_path / "bad", max_bad=100).run()
+    assert [int(key) for key in graph.ids.keys(range(len(wanted)))] == wanted
+    refused = (tmp_path / "bad").read_text() if len(wanted) < len(values) else ""
+    assert len(refused.splitlines()) == len(values) - len(wanted)
+    assert all(str(value) in refused for value in values if value not in (None, *wanted))
+    graph.close()
+
+
+@pytest.mark.parametrize("other", [[2**63], [1.5], [-1], [None]])
+def test_rows_beside_a_row(tmp_path: Path, other: list[Any]) -> None:
+    """What becomes of a record does not depend on those beside it."""
+    graph = DynamicGraph(
+        4, 8, order="time", edge_time="int64", huge_pages=False, edge_attrs={"a": ((1,), "int64")}
+    )
+    source = MemorySource("m")
+    source.append(src=[0, 0], dst=[1, 2], time=[1, 2], attrs={"a": [[2**53 + 1], other]})
+    source.end()
+    Ingestor(graph, source, dead_letter=tmp_path / "bad").run()
+    wanted = [2**53 + 1, -1] if other == [-1] else [2**53 + 1]
+    rows = graph.to_graph().edge_attrs["a"].gather(range(graph.num_edges))
+    assert rows.reshape(-1).tolist() == wanted

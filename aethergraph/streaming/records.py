@@ -146,7 +146,10 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
         return np.array(items)
     try:
         array = np.array(items)
-        if array.ndim > 1 and array.dtype.kind in "iuf":
+        if array.ndim > 1 and array.dtype.kind in "iu":
+            return array
+        # Else a row would become floats because of another one.
+        if array.ndim > 1 and set(map(type, np.array(items, object).flat)) == {float}:
             return array
     except (ValueError, OverflowError):
         pass

@@ -19,6 +19,7 @@ from aethergraph._checks.exact import describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.convert.readers.base import InputError
+from aethergraph.convert.typed.parts import WHOLE
 from aethergraph.convert.typed.sources import Batch, Table, failing_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.ids.columns import KeyColumns
@@ -29,7 +30,6 @@ Array = NDArray[Any]
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LOGICAL = frozenset({"true", "false", "True", "False", "TRUE", "FALSE"})
 _SAMPLE = 10_000  # values of a text column that decide what it holds
-_WHOLE = 2.0**53  # floats below it tell all integers apart
 _FILL = "; leave the row out, or fill it"
 
 
@@ -243,7 +243,7 @@ class ColumnReader:
         numbers = array.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
         known = ~np.isnan(numbers)
         with np.errstate(invalid="ignore"):
-            wrong = known & ((np.trunc(numbers) != numbers) | (np.abs(numbers) > _WHOLE))
+            wrong = known & ((np.trunc(numbers) != numbers) | (np.abs(numbers) >= WHOLE))
         if wrong.any():
             row = int(wrong.argmax())
             raise batch.bad(f"the key {numbers[row]} is not an integer below 2**53", wrong, column)
@@ -613,7 +613,7 @@ def _as_floats(batch: Batch, array: Any, column: str, what: str) -> Any:
 
     floats = array.cast(pa.float64())
     sizes = np.abs(floats.fill_null(0).to_numpy(zero_copy_only=False))
-    for row in map(int, np.flatnonzero(sizes >= _WHOLE)):
+    for row in map(int, np.flatnonzero(sizes >= WHOLE)):
         if array[row].as_py() != floats[row].as_py():
             problem = describe_change(array[row].as_py(), "float64", f"{what} ")
             raise batch.bad(f"{problem}; cast it to an integer or a string", row, column)

@@ -19,9 +19,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_first", "are_maybe_whole", "are_one_type", "are_whole"]
+from aethergraph._checks.exact import describe_change, is_kept
+from aethergraph.convert.readers.base import InputError
 
-_WHOLE = 2.0**53  # floats up to it tell all integers apart
+__all__ = ["WHOLE", "as_arrow", "as_first", "are_maybe_whole", "are_one_type", "are_whole"]
+
+WHOLE = 2.0**53  # floats below it tell all integers apart: it may have been 2**53 + 1
 
 
 def are_one_type(one: Any, other: Any) -> bool:
@@ -63,7 +66,7 @@ def are_whole(array: Any) -> bool:
     numbers = array.fill_null(np.nan).to_numpy(zero_copy_only=False)
     numbers = numbers[~np.isnan(numbers)]
     with np.errstate(invalid="ignore"):
-        return bool(((np.trunc(numbers) == numbers) & (np.abs(numbers) <= _WHOLE)).all())
+        return bool(((np.trunc(numbers) == numbers) & (np.abs(numbers) < WHOLE)).all())
 
 
 def as_first(array: Any, kind: Any, bad: Callable[[str, int], Exception]) -> Any:
@@ -93,6 +96,47 @@ def as_first(array: Any, kind: Any, bad: Callable[[str, int], Exception]) -> Any
     except pa.ArrowInvalid:
         row = next(row for row in range(len(array)) if not _is_castable(array.slice(row, 1), kind))
         raise bad(f"{array[row]} cannot be given as {kind} exactly", row) from None
+
+
+def as_arrow(values: Any, kind: Any, source: str, column: Any, first_row: int = 0) -> Any:
+    """Return values as an array of Arrow, integers as uint64 where int64 does not hold them.
+
+    Args:
+        values: a list, an array or a column of a data frame.
+        kind: type of Arrow; None: that of the values.
+        source: name of the table, for messages.
+        column: name of the column.
+        first_row: number of rows before these.
+
+    Raises:
+        InputError: the others do not leave an integer as it is; names it and its row.
+    """
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except (OverflowError, pa.ArrowInvalid):
+        items = [item.item() if isinstance(item, np.generic) else item for item in values]
+        items = [None if type(item) is float and np.isnan(item) else item for item in items]
+        integers = {row: item for row, item in enumerate(items) if type(item) is int}
+        kinds = set(map(type, items)) - {type(None), int}
+        if not integers or not kinds <= {float}:
+            raise
+        fraction = next((item for item in items if type(item) is float), None)
+        is_signed = min(integers.values()) < 0 or fraction is not None
+        dtype, end = ("int64", 2**63) if is_signed else ("uint64", 2**64)
+        for row, item in integers.items():
+            problem = None
+            if not -(2**63) <= item < end:
+                problem = f"{item} does not fit in {dtype}"
+            elif fraction is not None and not is_kept(item, "float64"):
+                problem = f"{describe_change(item, 'float64', '')}, beside {fraction}"
+            if problem is not None:
+                problem = f"column {column!r}: {problem}"
+                raise InputError(source, problem, line=first_row + row + 1, unit="row") from None
+        if fraction is not None or kind is not None:
+            raise
+        return pa.array(items, dtype)
 
 
 def _is_castable(array: Any, kind: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from aethergraph.convert.inputs import is_url
 from aethergraph.convert.readers.base import InputError
+from aethergraph.convert.typed.parts import as_arrow
 from aethergraph.errors import UnsupportedError
 
 __all__ = ["duckdb_batches", "sqlite_batches"]
@@ -214,10 +215,12 @@ def sqlite_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[
         raise InputError(name, f"SQLite: {error}") from None
 
     def batches() -> Iterator[Any]:
+        begin = 0
         while rows := cursor.fetchmany(_ROWS):
-            columns = list(zip(*rows, strict=True))
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+            columns = zip(zip(*rows, strict=True), types, names, strict=True)
+            arrays = [as_arrow(values, kind, name, at, begin) for values, kind, at in columns]
             yield pa.record_batch(arrays, schema=schema)
+            begin += len(rows)
 
     return schema, batches()
 

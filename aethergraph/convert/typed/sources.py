@@ -34,7 +34,13 @@ from aethergraph.convert.readers.base import (
     reading_error,
     require_pyarrow,
 )
-from aethergraph.convert.typed.parts import are_maybe_whole, are_one_type, are_whole, as_first
+from aethergraph.convert.typed.parts import (
+    are_maybe_whole,
+    are_one_type,
+    are_whole,
+    as_arrow,
+    as_first,
+)
 from aethergraph.convert.typed.queries import duckdb_batches, sqlite_batches
 from aethergraph.convert.typed.text_files import TextForm, open_text, without_compression
 from aethergraph.errors import AetherError, InvalidArgumentError
@@ -492,16 +498,26 @@ def _frame(source: Any, name: str) -> Any:
         if package == "polars":
             return (source.collect() if hasattr(source, "collect") else source).to_arrow()
         if package == "pandas":
-            return pa.Table.from_pandas(source, preserve_index=False)
-        if isinstance(source, Mapping):
-            return pa.table(dict(source))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError) as error:
+            with suppress(OverflowError, pa.ArrowInvalid):  # an integer, which is named below
+                return pa.Table.from_pandas(source, preserve_index=False)
+        if package == "pandas" or isinstance(source, Mapping):
+            return pa.table({key: _column(source[key], key, name) for key in source})
+    except InputError:
+        raise
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{name}: Arrow cannot take this table: {error}") from None
     raise InvalidArgumentError(
         f"{name}: a table is a path, a data frame of pandas or Polars, a table of Arrow, a mapping "
         f"of names to arrays, or a database (duckdb or sqlite, with table or query), got "
         f"{shown(source)}"
     )
+
+
+def _column(values: Any, column: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    is_array = isinstance(values, pa.Array | pa.ChunkedArray)
+    return values if is_array else as_arrow(values, None, name, column)
 
 
 # ---- databases ----------------------------------------------------------------------------------
