@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph.dynamic.shared import Region, SharedArrays
-from aethergraph.errors import LimitError, SnapshotExpiredError
+from aethergraph.errors import CorruptFileError, LimitError, SnapshotExpiredError
 from aethergraph.features.table import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.storage.other_process import OpenFile
@@ -131,6 +131,7 @@ class GrowingRows:
 
         Raises:
             SnapshotExpiredError: it was found out in time; else call ``check`` afterwards.
+            CorruptFileError: the memory of another process is damaged.
         """
         if self.base is None:
             self._added_table.gather(ids, out, self._code)
@@ -152,6 +153,13 @@ class GrowingRows:
     ) -> None:
         slots = self._slot[ids]
         for step in itertools.count(1):
+            wrong = np.flatnonzero(slots >= len(self._rows))
+            if len(wrong):
+                at = int(wrong[0])
+                raise CorruptFileError(
+                    f"row {ids[at]} has a version that does not exist",
+                    position=at, value=int(ids[at]),
+                )  # fmt: skip
             (places,) = np.nonzero(slots)
             later = places[self._commit[slots[places]] > commit]
             if not len(later):

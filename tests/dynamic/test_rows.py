@@ -59,6 +59,19 @@ def test_versions_are_those_of_each_commit(data: st.DataObject) -> None:
             assert read(rows, count, commit) == expected
 
 
+def test_a_version_that_does_not_exist_is_named() -> None:
+    count = 4
+    for damage in ("_slot", "_before"):
+        rows = GrowingRows((), "float64", count, as_row_source(np.arange(float(count)), "x"))
+        for commit in (1, 2):
+            rows.change(np.array([2]), np.array([7.0 + commit]), commit, [])
+        array = getattr(rows, damage)
+        array[2] = len(rows._rows) if damage == "_slot" else 2**32 - 1
+        with pytest.raises(errors.CorruptFileError, match="row 2 has a version that does") as got:
+            read(rows, count, 0)
+        assert got.value.value == 2
+
+
 @pytest.mark.any_python
 def test_versions_are_used_again() -> None:
     count = 2000
