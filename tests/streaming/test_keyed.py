@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.crafted_keys import same_hash
 from support.ingesting import kills_timeout, letters, run_killed
 from support.strategies import examples
 
@@ -151,6 +152,31 @@ records = st.lists(
     ),
     max_size=5,
 )
+
+
+@pytest.mark.parametrize("chunk", [5000, 300], ids=["one poll", "small polls"])
+def test_keys_that_were_made_to_have_one_hash(tmp_path: Path, chunk: int) -> None:
+    keys = same_hash(5400)
+    pairs = [(keys[n], keys[n * 7 % (n + 1)]) for n in range(5000)]
+    path = tmp_path / "g"
+    graph = DynamicGraph.open(path, ids="bytes", durability="none", **SMALL)
+    source = MemorySource("m", most=chunk)
+    source.append(src=[u for u, _ in pairs], dst=[v for _, v in pairs])
+    source.end()
+    stats = Ingestor(graph, source, batch=chunk).run()
+    assert (stats.records, stats.edges, stats.nodes) == (5000, 5000, 5000)
+    graph.merge()
+    pairs += [(keys[n], keys[7]) for n in range(5000, 5400)]
+    more = MemorySource("n", most=chunk)
+    more.append(src=[u for u, _ in pairs[5000:]], dst=[keys[7]] * 400)
+    more.end()
+    assert Ingestor(graph, more).run().nodes == 400
+    graph.merge()
+    graph.close()
+    with DynamicGraph.open(path, ids="bytes", **SMALL) as again:
+        assert sorted(again.ids.lookup(keys).tolist()) == list(range(5400))
+        assert again.ids.keys(again.ids.lookup(keys)) == keys
+        assert by_keys(again) == sorted(pairs)
 
 
 @given(records, st.booleans())
