@@ -109,5 +109,8 @@ TorchBasedFeature = make_counted(ours.Feature, __name__, "TorchBasedFeature")
 gb.TorchBasedFeature = TorchBasedFeature
 dgl.graphbolt.impl.torch_based_feature_store.TorchBasedFeature = TorchBasedFeature
 
+# Workers pickle theirs, too, which pickle has to find by a name.
+StockSubgraph = gb.SampledSubgraphImpl
+StockSubgraph.__module__, StockSubgraph.__qualname__ = __name__, "StockSubgraph"
 SampledSubgraphImpl = make_counted(ours.SampledSubgraph, __name__, "SampledSubgraphImpl")
 dgl.graphbolt.impl.sampled_subgraph_impl.SampledSubgraphImpl = SampledSubgraphImpl
