@@ -336,6 +336,8 @@ main() {
         shift
     done
     [ ${#wanted[@]} != 0 ] || mapfile -t wanted < <(names "${DEFAULT[@]}")
+    [[ " ${wanted[*]} " != *" peers "* ]] || [ -n "${PYG_TESTS:-}${DGL_TESTS:-}" ] ||
+        die "peers needs --pyg-tests DIR or --dgl-tests DIR, a checkout of theirs"
     mkdir -p "$LOGS"
     local needed plan=()
     needed=" $(with_needs "${wanted[@]}" | tr '\n' ' ')" || exit 1

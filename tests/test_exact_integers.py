@@ -40,6 +40,12 @@ def test_lists_of_integers_become_no_floats(values: list[Any]) -> None:
     assert not len(values) or array.dtype.kind in "iuO"
 
 
+@pytest.mark.parametrize("values", [[-1, 2**53 + 1], [0, 1], [2**63], [-1, 2**64 - 1]])
+def test_scalars_of_two_types_become_no_floats(values: list[int]) -> None:
+    array = array_of([np.int64(v) if v < 2**53 else np.uint64(v) for v in values])
+    assert array.tolist() == values and array.dtype.kind in "iuO"
+
+
 def test_floats_stay_floats() -> None:
     for values in ([1.5, 2**63], [np.nan, 2.0**63], [2.0**63, 1], [True, 2.0**64]):
         assert array_of(values).dtype == np.float64

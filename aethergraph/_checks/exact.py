@@ -63,14 +63,21 @@ def array_of(values: Any) -> NDArray[Any]:
     array = np.asarray(values)
     if array.dtype.kind != "f" or not array.size or not isinstance(values, list | tuple):
         return array
-    if not largest(array.reshape(-1)) >= 2.0**63:  # smaller integers are int64 together
+    first = values
+    while isinstance(first, list | tuple):
+        first = first[0]
+    if not _is_integer(first):  # so are most lists of floats: no need to look at all of them
         return array
     items = np.array(values, object)
     flat = items.reshape(-1).tolist()
-    are_integers = all(
-        isinstance(item, int | np.integer) and not isinstance(item, bool) for item in flat
-    )
-    return of_integers(flat).reshape(items.shape) if are_integers else array
+    if not all(map(_is_integer, flat)):
+        return array
+    return of_integers([int(item) for item in flat]).reshape(items.shape)
+
+
+def _is_integer(value: Any) -> bool:
+    """Return whether a value is an integer of Python or a scalar of numpy, and no truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def first_changed(array: NDArray[Any], dtype: str) -> int | None:

@@ -7,7 +7,7 @@
       CURRENT          number of the commit that the base holds, and what else belongs to it (JSON)
       gen-000003.aeg   the base: an ordinary graph file, which Graph.load opens, too
       gen-000003.user.ids  keys of its nodes of a type, if they have any (an IdMap)
-      wal-1.log ...    the commits since (native/FORMAT.md, "Logs"), the last in wal.newest
+      wal-1.log ...    the commits since (native/FORMAT.md, "Logs"), the last in NEWEST
       rows-000001.aef  rows that an attribute of nodes began with
       LOCK             held by the process that writes, which is named in it
       LIVE             where readers in other processes find the memory
@@ -244,7 +244,7 @@ class LiveDirectory:
             raise InvalidArgumentError(f"{self.path} is a file: a live graph needs a directory")
         if self.path.is_dir():
             others = sorted(p.name for p in self.path.iterdir() if p.name not in _LEFT)
-            if any(_OURS.fullmatch(name) or name.startswith("wal") for name in others):
+            if any(_OURS.fullmatch(name) or name.startswith(("wal", "NEWEST")) for name in others):
                 raise CorruptFileError(
                     f"{self.path} holds {others[0]!r}, of a live graph, but not graph.json, which "
                     "says what the graph is: put it back; nothing was changed"

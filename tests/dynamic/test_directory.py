@@ -191,9 +191,9 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert {name for name in copies if (tmp_path / "g" / name).read_text() == "mine"} == copies
 
 
-@pytest.mark.parametrize("merges", [False, True])
+@pytest.mark.parametrize(("merges", "taken"), [(False, "wal*"), (True, "wal-*.log")])
 def test_a_log_that_is_gone_is_missed(
-    tmp_path: Path, run_python: Callable[..., Any], merges: bool
+    tmp_path: Path, run_python: Callable[..., Any], merges: bool, taken: str
 ) -> None:
     """Also behind a writer that was killed: a backup may leave out what is called *.log."""
     script = """
@@ -214,12 +214,13 @@ def test_a_log_that_is_gone_is_missed(
     run_python(script, str(path), str(merges))
     aside.mkdir()
     files = {file.name for file in path.iterdir()}
-    for log in path.glob("wal-*.log"):
+    for log in path.glob(taken):
         log.rename(aside / log.name)
     for reads in (DynamicGraph.open, verify_directory, lambda place: History(place).last()):
         with pytest.raises(errors.CorruptFileError, match="is missing: put it back"):
             reads(path)
-    assert files - {file.name for file in path.iterdir()} == set(os.listdir(aside))
+    here = {file.name for file in path.iterdir()}
+    assert files - here - {"wal.lock"} == set(os.listdir(aside)) - {"wal.lock"}
     for log in aside.iterdir():
         log.rename(path / log.name)
     graph = DynamicGraph.open(path)
@@ -535,7 +536,7 @@ def test_what_was_on_disk_when_it_was_closed_is_missed(tmp_path: Path) -> None:
         with pytest.raises(errors.CorruptFileError, match="is missing: put it back") as raised:
             reads(tmp_path / "g")
         assert "before commit 1: aethergraph verify --truncate" in str(raised.value)
-    (tmp_path / "g" / "wal.newest").unlink()  # as of older builds
+    (tmp_path / "g" / "NEWEST").unlink()  # as of older builds
     with pytest.raises(errors.CorruptFileError, match="files of it are missing") as raised:
         DynamicGraph.open(tmp_path / "g")
     assert "give up commits 1 to 50: aethergraph verify --truncate" in str(raised.value)

@@ -247,7 +247,7 @@ def test_the_graph_is_what_it_was(laid: Laid) -> None:
 def test_missing_files(laid: Laid) -> None:
     for name in laid.files:
         refused = read_all(laid, (laid.path / name).unlink, f"no {name}")
-        needed = not is_spare(name) and name != "wal.newest"
+        needed = not is_spare(name) and name != "NEWEST"
         assert ("open" in refused) == needed, (name, refused)
 
 

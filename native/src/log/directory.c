@@ -19,7 +19,7 @@
 
 #define NAME_ROOM   64
 #define NEW_NAME    "wal.new"
-#define NEWEST_NAME "wal.newest"
+#define NEWEST_NAME "NEWEST"
 #define SPARE_NAME  "wal.spare" /* while it is filled; then it has the name of no segment */
 #define BLOCK       ((uint64_t)4096)
 #define FILL_CHUNK  ((uint64_t)1 << 20)

@@ -4,18 +4,19 @@
  *   wal-<first lsn>.log    a segment; 16 hex digits
  *   wal-<first lsn>.free   one that is no longer needed, to be used again
  *   wal.new, wal.spare     one that is being filled with zeros
- *   wal.newest             the 16 hex digits of the newest segment that was begun and not recycled
+ *   NEWEST                 the 16 hex digits of the newest segment that was begun and not recycled
  *
  *   begin     take a .free, or fill wal.new and sync it; write the header, sync
- *             -> rename to .log -> sync the directory -> replace wal.newest, sync the directory
+ *             -> rename to .log -> sync the directory -> replace NEWEST, sync the directory
  *   cut       at the end of a session: what is behind the last frame becomes a hole
- *   recycle   of the newest: remove wal.newest, sync the directory; then rename .log to .free, or
+ *   recycle   of the newest: remove NEWEST, sync the directory; then rename .log to .free, or
  *             remove one with a hole -> sync the directory
  *
  * Writing over blocks that were written before changes no metadata: a sync waits for the data
  * alone, and the disk can only be full when a segment begins. A file has its name .log only once
- * it is whole and on disk. wal.newest tells a log whose files were taken away from one that never had
- * any: it names no segment before that is there, and none behind that has a commit.
+ * it is whole and on disk. NEWEST tells a log whose files were taken away from one that never had
+ * any: it names no segment before that is there, and none behind that has a commit. Its name is unlike
+ * theirs, since what takes segments away (`rm wal*`, cleaners of *.log) should not take it, too.
  *
  * Caveats: for one process at a time, which the owner of the directory sees to.
  */
