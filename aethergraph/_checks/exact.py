@@ -63,7 +63,7 @@ def array_of(values: Any) -> NDArray[Any]:
     array = np.asarray(values)
     if array.dtype.kind != "f" or not array.size or not isinstance(values, list | tuple):
         return array
-    first = values
+    first: Any = values
     while isinstance(first, list | tuple):
         first = first[0]
     if not _is_integer(first):  # so are most lists of floats: no need to look at all of them

@@ -81,7 +81,9 @@ class Schema:
         watermark_only: True: the time serves the watermark, and the graph keeps none.
         weight: field with the weight.
         delete: field that is true where the edge is deleted instead of inserted.
-        delete_values: values of that field that mean so, such as ``["d"]``; None: true and 1.
+        delete_values: values of that field that mean so, such as ``["d"]``; None: true and 1. Of
+            CSV all texts, which are compared as they are written (``"1"`` is not ``01``), or no
+            texts: then a field is read as a number or as true or false.
         relation: field with the edge type: the relation, or ``"user,votes,post"``.
         node: field with the node, of records that bring rows of nodes.
         attrs: field of each attribute of the edges, or of the nodes; or several fields, whose
@@ -298,7 +300,7 @@ class Schema:
             if role == "time":
                 given[role], values = values, self._as_times(values)
             elif role == "delete" and self.delete_values is not None:
-                values = np.array([one in self.delete_values for one in values.tolist()], bool)
+                values = self._are_deletes(values)
             columns[role] = values
         attrs = {}
         for name, own in self.attrs.items():
@@ -321,6 +323,15 @@ class Schema:
             given,
             self.time_unit,
         )
+
+    def _are_deletes(self, values: Array) -> Array:
+        """Return which values are among ``delete_values``; True is not 1 there."""
+        assert self.delete_values is not None
+        items = values.tolist()
+        if self.format == "csv":
+            items = [item.strip() if isinstance(item, str) else item for item in items]
+        deletes = [(type(value) is bool, value) for value in self.delete_values]
+        return np.array([(type(item) is bool, item) in deletes for item in items], bool)
 
     def _as_times(self, values: Array) -> Array:
         """Return integers as datetimes of the unit, and texts as datetimes.
@@ -455,6 +466,15 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
     roles = [role for role in _KEYED if role in given]
     given["ids"] = ids = read_key_types(given.get("ids", {}), roles, "field of the schema")
     decoder.texts = frozenset(given[role] for role, own in ids.items() if own in _TEXTS)
+    if kind == "csv" and given.get("delete_values"):
+        texts = [isinstance(value, str) for value in given["delete_values"]]
+        if all(texts):
+            decoder.texts |= {given["delete"]}
+        elif any(texts):
+            raise InvalidArgumentError(
+                f"schema: delete_values = {shown(list(given['delete_values']))} has texts and "
+                "others: give all as texts, as they are written"
+            )
     return Schema(kind, decoder, **given)
 
 

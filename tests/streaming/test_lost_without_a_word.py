@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.kafka import Broker, kafka_source, running_broker
 
@@ -84,8 +85,35 @@ def test_a_text_is_no_list_of_its_letters(option: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "deleted"),
+    [
+        (["1"], [0, 6]), (["01"], [1]), (["-1"], [2]), (["true"], [3]), (["True"], [4]),
+        (["1", "d"], [0, 5, 6]), ([1], [0, 1, 6]), ([True], [3, 4]), ([-1.0], [2]),
+    ],
+)  # fmt: skip
+def test_values_that_mean_a_deletion_are_those_that_are_written(
+    values: list[Any], deleted: list[int]
+) -> None:
+    texts = ["1", "01", "-1", "true", "True", "d", " 1"]
+    schema = Schema.csv(
+        src="u", dst="v", delete="op", delete_values=values, columns=["u", "v", "op"]
+    )
+    payloads = [f"{number},0,{text}".encode() for number, text in enumerate(texts)]
+    for more in ([], [b"x"]):  # beside a record that cannot be read, each is looked at by itself
+        given = [*payloads, *more]
+        records = schema.decode(0, len(given), given, np.arange(len(given)))
+        assert np.flatnonzero(records.columns["delete"]).tolist() == deleted
+        assert len(records.bad) == len(more)
+
+
+@pytest.mark.parametrize(
     ("make", "options", "message"),
     [
+        (
+            Schema.csv,
+            {"delete": "d", "columns": ["u", "v", "d"], "delete_values": ["1", 2]},
+            "has texts and others",
+        ),
         (Schema.json, {"delete": "d", "delete_values": 5}, "delete_values must be a sequence"),
         (Schema.csv, {"columns": 5}, "columns must be a sequence"),
         (Schema.csv, {"columns": [5]}, "5 is no name"),
