@@ -23,6 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from aethergraph._checks.arrays import as_integer
+from aethergraph._checks.options import as_flag
 from aethergraph._native.live_reading import held_snapshots, hold_snapshots
 from aethergraph._native.tasks import Task, cancel_with
 from aethergraph._parallel.threads import start_thread
@@ -165,7 +166,7 @@ class PrefetchIterator(Generic[T, R]):
         self._items: Iterator[T] | None = iter(items)
         self._num_threads = num_threads
         self._depth = depth
-        self._helping = helping
+        self._helping = as_flag(helping, "helping")
         self._slots: deque[_Slot] = deque()
         self._lock = threading.Lock()  # consumers in several threads take turns at ``items``
         self._closed = False
@@ -315,7 +316,8 @@ def prefetch_map(
             one that is busy is left alone. ``function`` must be safe to call in two threads.
 
     Raises:
-        InvalidArgumentError: ``num_threads`` is negative or ``depth`` is not positive.
+        InvalidArgumentError: ``num_threads`` is negative, ``depth`` is not positive, or ``helping``
+            is no flag.
     """
     threads, ahead = as_integer(num_threads, "num_threads"), as_integer(depth, "depth")
     if threads < 0:

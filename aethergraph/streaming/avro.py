@@ -93,7 +93,10 @@ class AvroDecoder(Decoder):
             InvalidArgumentError: it has not; names the first, and those that it has.
         """
         self._wanted = fields
-        missing = None if self._schema is None else _missing(self._schema, fields)
+        try:
+            missing = None if self._schema is None else _missing(self._schema, fields)
+        except RecursionError:
+            raise InvalidArgumentError("avro: bad schema: it is nested too deeply") from None
         if missing is not None:
             raise InvalidArgumentError(f"avro: the schema of the records {missing}")
 

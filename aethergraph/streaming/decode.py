@@ -406,7 +406,7 @@ class StructDecoder(Decoder):
             if isinstance(dtype, Sequence) and not isinstance(dtype, str):
                 dtype = [tuple(field) for field in dtype]  # as lists, where it comes from a file
             self.dtype = np.dtype(dtype)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"struct: dtype = {shown(dtype)}: {error}") from None
         if not self.dtype.names or self.dtype.hasobject:
             raise InvalidArgumentError(f"struct: dtype = {shown(dtype)} has no named fields")

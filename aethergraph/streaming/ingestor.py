@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_text, is_name, shown
 from aethergraph._tracepoints import made
@@ -129,7 +130,7 @@ class Ingestor(Loop):
         if not self._batch:
             raise InvalidArgumentError("batch = 0: commits have one record at least")
         self._linger = as_seconds(linger, "linger")
-        self._dead_letter = dead_letter
+        self._dead_letter = None if dead_letter is None else native.encode_path(dead_letter)[0]
         self._most_bad, self._bad_share = as_bound(max_bad)
         self._late = as_choice(late, ("insert", "dead_letter"), "late")
         if self._late == "dead_letter" and dead_letter is None:

@@ -61,7 +61,7 @@ class MemorySource:
     ) -> None:
         """Append records: ``append(src=[1, 2], dst=[3, 3])``; see :class:`Records`."""
         number = as_count(partition, "partition")
-        added = Records(0, 0, columns, attrs or {})
+        added = Records(0, 0, columns, {} if attrs is None else attrs)
         added.columns = {name: values.copy() for name, values in added.columns.items()}
         added.attrs = {name: values.copy() for name, values in added.attrs.items()}
         if not added.count and not columns:

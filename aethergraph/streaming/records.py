@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._checks.arrays import as_count
+from aethergraph._checks.arrays import as_count, to_array
 from aethergraph._checks.exact import of_integers
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_iterator, shown
 from aethergraph.errors import InvalidArgumentError
 
 __all__ = ["BadRecord", "IdMap", "Records", "Source", "one_value_each"]
@@ -129,7 +129,7 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
         InvalidArgumentError: it is not one value for each record.
     """
     if hasattr(values, "__array__"):  # also tensors, and columns of tables
-        values = np.asarray(values)
+        values = to_array(values, name)
     is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
     if is_one or (isinstance(values, np.ndarray) and not values.ndim):
         raise InvalidArgumentError(
@@ -138,7 +138,7 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
         )
     if isinstance(values, np.ndarray):
         return values
-    items = list(values)
+    items = list(as_iterator(values, name))
     kinds = {type(item) for item in items}
     if kinds == {int}:
         return of_integers(items)

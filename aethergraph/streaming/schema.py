@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph import _native as native
 from aethergraph._checks.options import as_choice, as_flag, as_list, is_name, shown
 from aethergraph._checks.regular import open_regular
 from aethergraph._checks.times import check_unit
@@ -201,7 +202,7 @@ class Schema:
             FormatError: it is no TOML or JSON.
             InvalidArgumentError: it has an option that does not exist.
         """
-        place = Path(path)
+        place = Path(native.encode_path(path)[0])
         try:
             with open_regular(place) as file:
                 content = file.read()

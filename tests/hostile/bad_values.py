@@ -21,6 +21,24 @@ class _NotAPath:
         return 3
 
 
+class _Index:
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __index__(self) -> int:
+        return self._number
+
+
+class _NoIndex:
+    def __index__(self) -> int:
+        raise RuntimeError("no index after all")
+
+
+class _NoTruth:
+    def __bool__(self) -> bool:
+        raise RuntimeError("neither true nor false")
+
+
 class _NegativeLength:
     def __len__(self) -> int:
         return -1
@@ -99,6 +117,11 @@ _PLAIN: dict[str, Callable[[], Any]] = {
     "1e308": lambda: 1e308,
     "complex": lambda: 1j,
     "int subclass": lambda: _Int(3),
+    "index": lambda: _Index(1),
+    "index of 2**70": lambda: _Index(2**70),
+    "no index": _NoIndex,
+    "no truth": _NoTruth,
+    "[index]": lambda: [_Index(0), _Index(1)],
     "date": lambda: dt.date(2020, 1, 1),
     # text and bytes
     "''": lambda: "",
@@ -220,6 +243,7 @@ def _tensors() -> dict[str, Callable[[], Any]]:
         "tensor on meta": lambda: torch.empty(2, dtype=torch.int64, device="meta"),
         "sparse tensor": lambda: torch.eye(3).to_sparse(),
         "bfloat16 tensor": lambda: torch.zeros(3, dtype=torch.bfloat16),
+        "0-d bfloat16 tensor": lambda: torch.tensor(1.0, dtype=torch.bfloat16),
         "complex tensor": lambda: torch.zeros(3, dtype=torch.complex64),
         "bool tensor": lambda: torch.tensor([True, False]),
         "0-d tensor": lambda: torch.tensor(1),

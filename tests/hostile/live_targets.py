@@ -189,7 +189,7 @@ def live_targets() -> Iterator[Target]:
     yield from methods("DynamicGraph.ids", lambda f: _keyed(f).ids, {"add": {"keys": ["a", "c"]}})
     yield Target(
         "DynamicGraph.attach",
-        lambda f: (ag.DynamicGraph.attach, {"path": _kept(f).directory}),
+        lambda f: (ag.DynamicGraph.attach, {"path": _kept(f).directory, "follow": False}),
     )
     for graph in (_plain, _live):
         yield Target(

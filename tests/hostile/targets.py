@@ -12,6 +12,7 @@ import numpy as np
 from live_targets import live_targets
 from observe_targets import observe_targets
 from remote_targets import remote_targets
+from stream_targets import stream_targets
 from target import QUERIES, Target, methods, some, then
 from task_targets import task_targets
 
@@ -336,7 +337,10 @@ def _core() -> Iterator[Target]:
     )
     yield Target(
         "RandomWalker.walk",
-        lambda f: (ag.RandomWalker(_graph(f)).walk, {"starts": [0, 1], "length": 3, "key": 1}),
+        lambda f: (
+            ag.RandomWalker(_graph(f)).walk,
+            {"starts": [0, 1], "length": 3, "key": 1, "first": 2},
+        ),
     )
     yield Target(
         "random_fanout",
@@ -399,7 +403,7 @@ def _around() -> Iterator[Target]:
     yield Target("BufferPool.empty", lambda _: (BufferPool("1M").empty, {"shape": 3}))
     yield Target(
         "prefetch_map",
-        lambda _: (then(prefetch_map, some), {"function": abs, "items": [1, 2]}),
+        lambda _: (then(prefetch_map, some), {"function": abs, "items": [1, 2], "helping": True}),
         (TypeError, ValueError, NotImplementedError),  # of abs(), and of what is no iterable
     )
     yield Target(
@@ -855,7 +859,7 @@ def _ondisk(folder: Path) -> Path:
 def targets() -> list[Target]:
     """Return all targets that can be called with the packages installed here."""
     found = [*_core(), *_around(), *live_targets(), *task_targets(), *observe_targets()]
-    found += remote_targets()
+    found += [*remote_targets(), *stream_targets()]
     for more in (_pyg, _dgl):
         try:
             found += list(more())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,6 +57,19 @@ def task_targets() -> Iterator[Target]:
             },
         ),
     )
+    nodes: dict[str, Any] = {
+        "source": _TABLE, "key": "who", "time": "at", "features": "label", "columns": "other",
+    }  # fmt: skip
+    for use in (convert.check_tables, _build):
+        yield Target(
+            f"{use.__name__.strip('_')} (NodeTable)",
+            lambda _, use=use: (then(convert.NodeTable, lambda own: use(_schema(own))), {**nodes}),
+        )
+    yield Target("check_tables", lambda _: (convert.check_tables, {"schema": _schema()}))
+    yield Target(
+        "tables",
+        lambda f: (convert.tables, {"schema": _schema(), "output": f / "t.aeg", "force": True}),
+    )
     yield Target(
         "TableTask",
         lambda f: (
@@ -86,6 +100,17 @@ def task_targets() -> Iterator[Target]:
         },
     )
     yield Target("check_no_leak", lambda f: (check_no_leak, _sampled(f)))
+
+
+def _schema(nodes: Any = None) -> Any:
+    other = convert.NodeTable({"who": ["a", "b"]}, foreign={"who": "a"})
+    nodes = convert.NodeTable(_TABLE, key="who") if nodes is None else nodes
+    return convert.Schema({"a": nodes, "b": other})
+
+
+def _build(schema: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        convert.tables(schema, Path(folder, "t.aeg"))
 
 
 def _sampled(folder: Path) -> dict[str, Any]:

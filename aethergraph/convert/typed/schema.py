@@ -390,22 +390,22 @@ def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
         raise InvalidArgumentError(
             f"{where}: {len(types)} key_type for a key of {len(key)} columns"
         )
-    if table.source is None and (
-        key or table.time or table.features or table.label or table.columns
-    ):
+    time = _column(table.time, f"{where}.time")
+    features = _columns(table.features, f"{where}.features")
+    label = _columns(table.label, f"{where}.label")
+    columns = _kept(table.columns, f"{where}.columns")
+    if table.source is None and (key or time or features or label or columns):
         raise InvalidArgumentError(f"{where} has columns, but no table (from)")
-    if table.duplicates != "error" and not key:
+    duplicates = as_choice(table.duplicates, get_args(Duplicates), f"{where}.duplicates")
+    if duplicates != "error" and not key:
         raise InvalidArgumentError(f"{where}.duplicates is about keys, but there is no key")
     if table.fill is not None and not isinstance(table.fill, (int, float)):
         raise InvalidArgumentError(f"{where}.fill is a number, got {shown(table.fill)}")
     if not isinstance(table.foreign, Mapping):
         raise InvalidArgumentError(f"{where}.foreign goes by relation, got {shown(table.foreign)}")
     return NodeTable(
-        table.source, key, types, _column(table.time, f"{where}.time"),
-        _columns(table.features, f"{where}.features"), table.fill,
-        _columns(table.label, f"{where}.label"), dict(table.foreign),
-        _kept(table.columns, f"{where}.columns"),
-        as_choice(table.duplicates, get_args(Duplicates), f"{where}.duplicates"),
+        table.source, key, types, time, features, table.fill, label, dict(table.foreign), columns,
+        duplicates,
     )  # fmt: skip
 
 
@@ -417,7 +417,7 @@ def _kept(
         return {
             name: as_choice(kind, KINDS, f"{where}.{name}") for name, kind in value.items()
         }  # fmt: skip
-    if value == "all":
+    if isinstance(value, str) and value == "all":
         return "all"
     return _columns(value, where)
 
