@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_flag, as_items, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.streaming.files import FileSource
 from aethergraph.streaming.flight import FlightSource
@@ -52,7 +52,10 @@ def open_source(
     Raises:
         InvalidArgumentError: it is no address of a source.
     """
-    given = dict(options or {})
+    if not isinstance(address, str):
+        raise InvalidArgumentError(f"address = {shown(address)} is no text")
+    given = {} if options is None else dict(as_items(options, "options"))
+    until_end = as_flag(until_end, "until_end")
     if address.startswith("kafka://"):
         parts = urlsplit(address)
         topic = unquote(parts.path.strip("/"))

@@ -71,6 +71,7 @@ class AvroDecoder(Decoder):
             try:
                 if isinstance(schema, str):
                     schema = json.loads(schema)
+                json.dumps(schema, default=str)  # refuses a cycle, which would end the process
                 self._schema = parse_schema(schema)
             except Exception as error:  # fastavro raises many kinds
                 raise InvalidArgumentError(f"avro: bad schema: {one_line(error)}") from None

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from aethergraph._checks.regular import open_regular
 from aethergraph.errors import MissingFileError, StorageError
 from aethergraph.streaming.records import BadRecord
 
@@ -42,7 +43,7 @@ class DeadLetters:
         """Return the records in the file that the graph has not passed by."""
         found: set[tuple[Any, Any, Any]] = set()
         try:
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
                 for line in file:
                     one = _parse(line)
                     if one is not None and one.get("source") == self._source:
@@ -53,7 +54,7 @@ class DeadLetters:
                             found.add((partition, offset, one.get("reason")))
         except FileNotFoundError:
             # It is made with the first bad record, which may come after days: said now.
-            if not self.path.parent.is_dir():
+            if not os.path.isdir(self.path.parent):
                 raise MissingFileError(
                     errno.ENOENT, f"{self.path}: dead letters: there is no such folder",
                     str(self.path),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from aethergraph import _native as native
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_flag, as_text, is_name, shown
 from aethergraph.errors import ClosedError, FormatError, InvalidArgumentError, SourceError
@@ -82,9 +83,7 @@ class FileSource(SchemaSource):
         pattern: str = "*",
         interval: float = 0.2,
     ) -> None:
-        if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
-            raise InvalidArgumentError(f"path = {shown(path)} is no path of a file or a folder")
-        self.path = Path(path)
+        self.path = Path(native.encode_path(path)[0])
         if not isinstance(schema, Schema):
             raise InvalidArgumentError(f"schema must be a Schema, got {type(schema).__name__}")
         if schema.format == "avro":
@@ -92,9 +91,9 @@ class FileSource(SchemaSource):
                 "files of Avro are not read: write Parquet, or take the records from Kafka"
             )
         self.schema = schema
-        self.name = as_text(name, "name") or os.path.basename(os.path.realpath(path))
+        self.name = as_text(name, "name") or os.path.basename(os.path.realpath(self.path))
         self._follow = as_flag(follow, "follow")
-        self._is_folder = self.path.is_dir()
+        self._is_folder = os.path.isdir(self.path)  # Path.is_dir() raises for long names
         self._growing = not self._is_folder if growing is None else as_flag(growing, "growing")
         #: A number between two records is not one, so that there is no commit at any number.
         self.counts_bytes = schema.format != "arrow"
@@ -116,9 +115,9 @@ class FileSource(SchemaSource):
 
     def open(self, offsets: Mapping[int, int]) -> None:
         """Begin to read at these places."""
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             raise SourceError(2, f"{self.path}: there is no such file or folder", str(self.path))
-        if not self.path.is_dir() and not self.path.is_file():
+        if not os.path.isdir(self.path) and not os.path.isfile(self.path):
             text = "is a pipe or a device, whose records cannot be read again: write them to a file"
             raise SourceError(22, f"{self.path}: {text}", str(self.path))
         self._offsets, self._paused, self._opened = dict(offsets), frozenset(), True
@@ -186,7 +185,7 @@ class FileSource(SchemaSource):
         """Look for files; return whether there are new ones."""
         self._scanned_at = time.monotonic()
         if not self._is_folder:
-            names = [self.path.name] if self.path.exists() else []
+            names = [self.path.name] if os.path.exists(self.path) else []
         else:
             names = sorted(self._names(self.path, ""))
         new = [name for name in names if name not in self._by_name]

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.optional import require
-from aethergraph._checks.options import as_choice, as_flag, as_number, is_name, shown
+from aethergraph._checks.options import (
+    as_choice,
+    as_flag,
+    as_items,
+    as_list,
+    as_number,
+    is_name,
+    shown,
+)
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
 from aethergraph.streaming.records import Records
 from aethergraph.streaming.schema import Schema, SchemaSource
@@ -22,6 +30,8 @@ Partitions: TypeAlias = Mapping[int, Any]
 
 #: Messages that one call takes at most.
 _AT_ONCE = 10_000
+#: Partitions of a topic at most, more than any broker has.
+_MOST_PARTITIONS = 1 << 20
 #: Seconds between two looks for new partitions.
 _REFRESH = 30.0
 #: Seconds between two looks for brokers that had gone, and most that one may take.
@@ -89,7 +99,8 @@ class KafkaSource(SchemaSource):
                 raise InvalidArgumentError(f"{what} = {shown(value)} is no text")
         if not isinstance(schema, Schema):
             raise InvalidArgumentError(f"schema must be a Schema, got {type(schema).__name__}")
-        for option in options or {}:
+        given = {} if options is None else dict(as_items(options, "options"))
+        for option in given:
             if option in _OURS:
                 raise InvalidArgumentError(f"options: {option} cannot be set, the graph sees to it")
         self.topic, self.bootstrap, self.schema = topic, bootstrap, schema
@@ -101,7 +112,7 @@ class KafkaSource(SchemaSource):
         self._on_gap = as_choice(on_gap, ("error", "earliest"), "on_gap")
         self._stops = as_flag(stop_at_end, "stop_at_end")
         self._timeout = as_number(timeout, "timeout")
-        self._options = dict(options or {})
+        self._options = given
         #: Most messages that a poll takes.
         self.at_once = _AT_ONCE
         self._consumer: Any = None
@@ -553,7 +564,8 @@ def _as_partitions(partitions: Any) -> set[int]:
             f"partitions = {shown(partitions)} is no list of partitions: give partitions=[0], or "
             "None for all there are"
         )
-    found = {as_count(one, f"partitions[{at}]") for at, one in enumerate(partitions)}
+    numbers = as_list(partitions, "partitions", "numbers", most=_MOST_PARTITIONS)
+    found = {as_count(one, f"partitions[{at}]") for at, one in enumerate(numbers)}
     if not found:
         raise InvalidArgumentError(
             "partitions = [] leaves nothing to read: give some, or None for all there are"

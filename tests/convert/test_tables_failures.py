@@ -185,6 +185,15 @@ def test_bad_text_is_named(
 
 
 STAMP = pa.array([1, 2], pa.timestamp("s"))
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+class NoPath:
+    """What says that it is a path, and has none."""
+
+    def __fspath__(self) -> Any:
+        return 3
 
 
 @pytest.mark.parametrize(
@@ -200,6 +209,8 @@ STAMP = pa.array([1, 2], pa.timestamp("s"))
         (lambda: two({"k": [1], "b": [1], "f": ["x"]}, {"k": [1]}, features="f"), "is a number"),
         (lambda: two({"k": [1], "b": [1]}, {"k": [1]}, features="f"), "no column 'f' .a feature"),
         (lambda: two(7, {"k": [1]}), "a table is a path"),
+        (lambda: two(CYCLE, {"k": [1]}), "a table is a path"),
+        (lambda: two(NoPath(), {"k": [1]}), "is not a file name"),
         (lambda: two({"duckdb": "x.duckdb"}, {"k": [1]}), "and table or query"),
     ],
 )  # fmt: skip

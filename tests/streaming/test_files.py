@@ -119,6 +119,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     graph = small()
     with pytest.raises(errors.SourceError, match="no such file or folder"):
         Ingestor(graph, FileSource(tmp_path / "none", JSON)).run()
+    with pytest.raises(errors.SourceError, match="no such file or folder"):
+        Ingestor(graph, FileSource(tmp_path / ("a" * 300), JSON)).run()
     (tmp_path / "e.csv").write_text("a,b\n1,2\n")
     with pytest.raises(errors.FormatError, match="there is no column 'u', but a, b"):
         source = FileSource(tmp_path / "e.csv", Schema.csv(src="u", dst="v"), follow=False)
@@ -134,11 +136,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "options", "message"),
     [
-        (None, {}, "path = None is no path of a file or a folder"),
-        (5, {}, "path = 5 is no path"),
-        ("", {}, "path = '' is no path"),
-        (b"e", {}, "path = b'e' is no path"),
-        ("a\0b", {}, "is no path"),
+        (None, {}, "None is not a file name"),
+        (5, {}, "5 is not a file name"),
+        ("", {}, "'' is not a file name"),
+        ("a\0b", {}, "is not a file name"),
+        ("\ud800", {}, "is not a file name"),
         ("e", {"pattern": 5}, r"pattern = 5 is no pattern of names, such as '\*.parquet'"),
         ("e", {"interval": "soon"}, "interval = 'soon' is no time"),
     ],

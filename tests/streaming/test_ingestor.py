@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,9 @@ def test_a_folder_for_dead_letters_that_is_not_there_is_named_at_the_start(tmp_p
     path = tmp_path / "no" / "bad.jsonl"
     with pytest.raises(FileNotFoundError, match=f"{path}: dead letters: there is no such folder"):
         Ingestor(small(), bad_source(src=[100]), dead_letter=path).start()
+    os.mkfifo(tmp_path / "pipe")  # to open it would wait for a writer
+    with pytest.raises(errors.StorageError, match="dead letters: is a pipe or a device"):
+        Ingestor(small(), bad_source(src=[100]), dead_letter=tmp_path / "pipe").start()
 
 
 def test_bad_records_go_to_the_dead_letter_file(tmp_path: Path) -> None:

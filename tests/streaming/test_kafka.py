@@ -246,6 +246,9 @@ def test_bad_arguments() -> None:
         ({"partitions": []}, "leaves nothing to read"),
         ({"partitions": [0, -1]}, r"partitions\[1\] = -1 is not in 0"),
         ({"partitions": [0, "a"]}, r"partitions\[1\] must be an integer"),
+        ({"partitions": np.array(0)}, "partitions must be a sequence of numbers"),
+        ({"options": 5}, "options must be a mapping"),
+        ({"options": np.zeros(2)}, "options must be a mapping"),
         ({"options": {"auto.offset.reset": "latest"}}, "cannot be set"),
         ({"options": {"metadata.broker.list": "h:2"}}, "metadata.broker.list cannot be set"),
     ):

@@ -658,7 +658,12 @@ class TypedBuild:
 
 def asdict_plain(one: Any) -> dict[str, Any]:
     """Return a dataclass as JSON's types; what a later call cannot compare becomes its type."""
-    return {key: _plain(value) for key, value in vars(one).items()}
+    return {
+        key: _plain(value)
+        if key not in ("source", "table") or is_comparable(value)
+        else type(value).__name__
+        for key, value in vars(one).items()
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -295,7 +295,8 @@ class Schema:
         if not all(ends):
             raise InvalidArgumentError(f"{where} needs the columns of both keys")
         kind = (link.source, relation, link.destination)
-        self.edges.append(self._edge(where, kind, link, None, link.table, *ends))
+        table = _checked_source(link.table)
+        self.edges.append(self._edge(where, kind, link, None, table, *ends))
 
     def _edge(
         self,
@@ -382,6 +383,11 @@ def _check_name(name: Any, what: str) -> None:
         raise InvalidArgumentError(f"{what} is a name, got {shown(name)}")
 
 
+def _checked_source(source: Any) -> Any:
+    """Return where a table comes from, a path as text."""
+    return as_file(source) if isinstance(source, os.PathLike) else source
+
+
 def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
     where = f"nodes.{name}"
     types = table.key_type if table.key_type is None else check_types(table.key_type)
@@ -404,8 +410,8 @@ def _checked_nodes(name: str, table: NodeTable) -> NodeTable:
     if not isinstance(table.foreign, Mapping):
         raise InvalidArgumentError(f"{where}.foreign goes by relation, got {shown(table.foreign)}")
     return NodeTable(
-        table.source, key, types, time, features, table.fill, label, dict(table.foreign), columns,
-        duplicates,
+        _checked_source(table.source), key, types, time, features, table.fill, label,
+        dict(table.foreign), columns, duplicates,
     )  # fmt: skip
 
 
