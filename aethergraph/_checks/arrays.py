@@ -212,7 +212,7 @@ def as_node(value: Any, num_nodes: int, name: str) -> int:
         raise InvalidArgumentError(f"{name} must be an integer node id, got a bool")
     try:
         node = operator.index(value)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # as in as_integer
         raise InvalidArgumentError(
             f"{name} must be an integer node id, got {type(value).__name__}"
         ) from None

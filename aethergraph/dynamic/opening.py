@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -106,8 +107,8 @@ def open_store(
         if found is None:
             directory.create(description, _describe_base(store))
         Journal(
-            store, directory, how.durability, how.interval_ms, how.storage, how.memory_budget,
-            how.progress,
+            store, directory, how.durability, operator.index(how.interval_ms), how.storage,
+            how.memory_budget, how.progress,
         )  # fmt: skip
         return wrap(store)
     except BaseException:

@@ -29,6 +29,13 @@ pytestmark = pytest.mark.any_python
 NODES = 6
 
 
+class IntegerLike:
+    """What ``range`` and ``list`` take as an integer, though it is none."""
+
+    def __index__(self) -> int:
+        return 7
+
+
 def lists_of(graph: Any) -> dict[str, Any]:
     """Everything that a graph shows, as plain lists."""
     now = graph.pinned()
@@ -305,6 +312,7 @@ def test_options_must_be_those_of_the_graph(tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidArgumentError):
             DynamicGraph.open(tmp_path / "g", **options)  # type: ignore[arg-type]
     DynamicGraph.open(tmp_path / "g").close()  # nobody has kept the lock
+    DynamicGraph.open(tmp_path / "g", interval_ms=IntegerLike()).close()  # type: ignore[arg-type]
 
 
 def test_options_of_many_types_must_be_those_of_the_graph(tmp_path: Path) -> None:

@@ -150,6 +150,19 @@ def things(path: Path) -> Iterator[Any]:
     yield FeatureStore.load(path / "x.aef", storage="uring", memory_budget="64M")
 
 
+class NoInteger:
+    """What has a method that makes it an integer, which fails."""
+
+    def __index__(self) -> int:
+        raise RuntimeError("no index after all")
+
+
+def test_a_node_whose_number_cannot_be_asked_for_is_refused() -> None:
+    graph = Graph.from_edges(2, [0], [1])
+    with pytest.raises(errors.InvalidArgumentError, match="node must be an integer node id"):
+        graph.in_edges(NoInteger())  # type: ignore[arg-type]
+
+
 def test_whoever_asks_for_what_is_not_there_is_told_so(tmp_path: Path) -> None:
     absent = set()
     for thing in things(tmp_path):
