@@ -198,7 +198,7 @@ def as_row(index: Any) -> int | None:
             raise InvalidArgumentError("an index must not be a single bool")
     try:
         return operator.index(index)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # whatever its method raises
         return None
 
 
