@@ -138,7 +138,9 @@ class _Kept:
 
     def last_of(self, graph: Any) -> Taken | None:
         """Return what is kept, if it is the last commit of a graph; else None."""
-        taken = self._taken
+        taken, watcher = self._taken, self._watcher
+        if watcher is None or not watcher.is_alive():  # in a forked child nobody gives it up
+            return None
         if taken is None or taken.graph is not graph or not taken.now.is_last:
             return None
         return taken if time.monotonic() - self._since < _KEPT_SECONDS else None

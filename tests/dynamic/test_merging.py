@@ -53,7 +53,9 @@ def check_edges(graph: Any, least: int) -> int:
 
 def files_of(path: Path) -> set[str]:
     """Names of the files but for the log and what tells of processes."""
-    return {p.name for p in path.iterdir() if not p.name.startswith(("wal", "LOCK", "LIVE"))}
+    return {
+        p.name for p in path.iterdir() if not p.name.startswith(("wal", "NEWEST", "LOCK", "LIVE"))
+    }
 
 
 def test_it_goes_on_beside_a_writer(tmp_path: Path) -> None:
