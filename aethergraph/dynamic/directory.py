@@ -36,10 +36,8 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.options import is_name, shown
 from aethergraph._checks.regular import open_descriptor
-from aethergraph.dynamic.forms import EdgeForm
-from aethergraph.dynamic.watermarks import WATERMARK
+from aethergraph.dynamic.descriptions import check_current, check_description
 from aethergraph.errors import (
     ClosedError,
     CorruptFileError,
@@ -49,14 +47,7 @@ from aethergraph.errors import (
     UnsupportedError,
     VersionError,
 )
-from aethergraph.storage.described import (
-    Fields,
-    is_count,
-    is_integer,
-    read_fields,
-    read_regular,
-)
-from aethergraph.storage.meta import KEY_TYPES
+from aethergraph.storage.described import Fields, read_fields, read_regular
 
 __all__ = ["LiveDirectory", "commits"]
 
@@ -74,72 +65,8 @@ _FILE = r"(?:gen-(\d{6,})\.(?:aeg(?:\.places-\d+\.(?:aef|npy))?|.+\.ids)|rows-(\
 _OURS = re.compile(_FILE)
 #: What a writer that was killed may have left of them.
 _LEFTOVER = re.compile(rf"{_FILE}\.building|\.{_FILE}\.[0-9a-f]{{16}}\.aether-tmp")
-
-
 #: Bytes of a description in JSON; anything larger is not one of ours.
 _MOST_BYTES = 64 << 20
-_MOST_NODES = 1 << 32  # numbers of nodes are below
-
-
-def _is_nodes(value: Any) -> bool:
-    return is_count(value, _MOST_NODES)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_time(value: Any) -> bool:
-    return value is None or is_integer(value)
-
-
-def _is_kind(value: Any) -> bool:
-    """Return whether a value is an edge type: three texts."""
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_text, value))
-
-
-def _is_edge_type(value: Any) -> bool:
-    """Return whether a value is an edge type with the form of its edges."""
-    return (
-        isinstance(value, list) and len(value) == 2 and _is_kind(value[0])
-        and isinstance(value[1], dict)
-    )  # fmt: skip
-
-
-def _is_offset(value: Any) -> bool:
-    """Return whether a value is the place of a stream with the number of its next record."""
-    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], list):
-        return False
-    place, following = value
-    return (
-        len(place) == 2
-        and isinstance(place[0], str)
-        and is_count(place[1], least=WATERMARK)
-        and is_count(following)
-    )
-
-
-def _check_edge_types(fields: Fields, nodes: Mapping[str, int]) -> None:
-    """Raise unless edge types and their forms go together with each other and the node types."""
-    kinds = fields.items("edge_types", _is_edge_type)
-    fields.require(len(kinds) > 0, "there are no edge types")
-    names = {tuple(kind) for kind, _ in kinds}
-    fields.require(len(names) == len(kinds), "an edge type comes twice")
-    for kind, form in kinds:
-        proper = {kind[0], kind[2]} <= set(nodes) and is_name(kind[1])
-        fields.require(proper, f"edge type {shown(tuple(kind))} cannot be")
-        try:
-            EdgeForm.from_json(form)
-        except (KeyError, TypeError, ValueError) as error:
-            fields.require(False, f"edge type {shown(tuple(kind))}: {error}")
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def commits(first: int, last: int) -> str:
@@ -289,14 +216,7 @@ class LiveDirectory:
                 f"{self.path / 'graph.json'} has version {version}: this build reads "
                 f"versions up to {_VERSION}"
             )
-        text = fields.text("uuid")
-        fields.require(_is_uuid(text), f"uuid = {shown(text)} is none")
-        nodes = fields.table("num_nodes", _is_nodes)
-        _check_edge_types(fields, nodes)
-        fields.need("max_nodes")
-        fields.count("max_nodes", _MOST_NODES, default=None)
-        keys = fields.table("ids", lambda value: value in KEY_TYPES, {})
-        fields.require(set(keys) <= set(nodes), f"ids = {shown(keys)} names other node types")
+        check_description(fields)
         return fields.found
 
     def current(self) -> dict[str, Any]:
@@ -306,31 +226,7 @@ class LiveDirectory:
             CorruptFileError: the file is damaged.
         """
         fields = self._read("CURRENT")
-        fields.count("lsn")
-        fields.count("closed", default=0)
-        fields.need("base")
-        if fields.text("base", None) is not None:
-            for name in ("nodes", "edge_ids"):
-                fields.need(name)
-                fields.require(
-                    fields.found[name] is not None, f"{name} = None, but there is a base"
-                )
-        description = self.description()
-        nodes = fields.table("nodes", _is_nodes, None)
-        names = list(description["num_nodes"])
-        proper = nodes is None or list(nodes) == names
-        fields.require(proper, f"nodes = {shown(nodes)} has other types than graph.json")
-        kinds = len(description["edge_types"])
-        ends = fields.items("edge_ids", is_count, None)
-        proper = ends is None or len(ends) == kinds
-        fields.require(proper, f"edge_ids = {shown(ends)} where graph.json has {kinds} edge types")
-        fields.flag("own_ids", False)
-        fields.flag("renumbers_edges", False)
-        fields.text("fingerprint", None)
-        fields.items("last_times", _is_time, [])
-        fields.items("offsets", _is_offset, [])
-        files = fields.table("ids", _is_text, {})
-        fields.require(set(files) <= set(description.get("ids", {})), f"ids = {shown(files)}")
+        check_current(fields, self.description())
         return fields.found
 
     @_named
