@@ -96,7 +96,7 @@ class SnapshotExpiredError(AetherError, RuntimeError):
 
 
 class WriterGoneError(AetherError, RuntimeError):
-    """What a reader has changes no more: its writer, or its file, is gone or has a successor."""
+    """The writer or the file of a reader is gone or has a successor: nothing new will come."""
 
 
 class TornRowError(AetherError, RuntimeError):

@@ -116,7 +116,7 @@ def _ingest(all_of: _Between) -> Section:
             for key in all_of.names(f"{part}_lag_records") if dict(key)["name"] == name
         )  # fmt: skip
         info = [dict(key) for key in all_of.names(f"{part}_info")]
-        units = next((one for one in info if one["name"] == name), {})
+        units = next((stream for stream in info if stream["name"] == name), {})
         rows.append((
             name, "".join(state), _rate(all_of.rate(f"{part}_records_total", labels)),
             _rate(all_of.rate(f"{part}_edges_inserted_total", labels)),

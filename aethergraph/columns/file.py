@@ -176,33 +176,33 @@ class ColumnFile:
                 f"{self.path}: its columns have version {version}, this AetherGraph reads up "
                 f"to {_VERSION}; install a newer one"
             )
-        columns = [self._column(one) for one in fields.objects("columns", "a column")]
+        columns = [self._column(entry) for entry in fields.objects("columns", "a column")]
         fields.require(len(columns) > 0, "there is none")
-        names = {one.name for one in columns}
+        names = {column.name for column in columns}
         fields.require(len(names) == len(columns), "a name comes twice")
         return columns
 
-    def _column(self, one: Fields) -> Column:
-        kind = one.choice("kind", KINDS)
-        dtype = one.choice("dtype", _NUMBERS) if kind == "number" else ""
-        unit = one.text("unit") if kind == "time" else None
-        one.require(unit is None or is_unit(unit), f"unit = {shown(unit)} is unknown")
-        one.need("statistics")
-        statistics = Fields(one.found["statistics"], one.complaint, f"statistics of a {kind}")
+    def _column(self, entry: Fields) -> Column:
+        kind = entry.choice("kind", KINDS)
+        dtype = entry.choice("dtype", _NUMBERS) if kind == "number" else ""
+        unit = entry.text("unit") if kind == "time" else None
+        entry.require(unit is None or is_unit(unit), f"unit = {shown(unit)} is unknown")
+        entry.need("statistics")
+        statistics = Fields(entry.found["statistics"], entry.complaint, f"statistics of a {kind}")
         if kind in ("bool", "category"):
             statistics.items("counts", is_count)
         elif kind != "text":
             statistics.need("quantiles")
             quantiles = statistics.items("quantiles", _is_number, None)
-            one.require(not quantiles or len(quantiles) == 5, "there are five quantiles")
+            entry.require(not quantiles or len(quantiles) == 5, "there are five quantiles")
             whole = kind == "number" or all(map(is_integer, quantiles or ()))
-            one.require(whole, f"quantiles = {shown(quantiles)} of times are no integers")
+            entry.require(whole, f"quantiles = {shown(quantiles)} of times are no integers")
         if kind == "number":
             statistics.need("mean", "std")
             for name in ("mean", "std"):
                 value = statistics.found[name]
-                one.require(value is None or _is_number(value), f"{name} = {shown(value)}")
-        return Column(one.text("name"), kind, dtype, unit, statistics.found)
+                entry.require(value is None or _is_number(value), f"{name} = {shown(value)}")
+        return Column(entry.text("name"), kind, dtype, unit, statistics.found)
 
     def _texts(self, number: int, name: str, count: int | None) -> native.KeyBlock:
         arrays = []

@@ -99,7 +99,7 @@ class SnapshotRows(SourceRows):
 
 
 class LiveTable(NamedTuple):
-    """What attributes of one type of nodes or edges have in common, in the store of any writer.
+    """Ways to the attributes of one type of nodes or edges, in the store of any writer.
 
     Attributes:
         rows: returns the rows by name of a store.

@@ -33,12 +33,8 @@ class LiveGraph:
 
     @property
     def renumbers_edges(self) -> bool:
-        """True if the first edges have the ids of the file that the graph was made over.
-
-        Else each edge has the number of its insertion.
-        """
-        base = self._store.base
-        return base is not None and base.renumbers_edges
+        """True if the first edges have ids of a file; see :attr:`LiveState.renumbers_edges`."""
+        return self._store.renumbers_edges
 
     @property
     def store(self) -> LiveStore:

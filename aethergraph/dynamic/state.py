@@ -440,6 +440,15 @@ class LiveState:
         return None if self._native is None else cast("Base | None", self._native.base_file)
 
     @property
+    def renumbers_edges(self) -> bool:
+        """True if the first edges have the ids of the file that the graph was made over.
+
+        Else each edge has the number of its insertion.
+        """
+        base = self.base
+        return base is not None and base.renumbers_edges
+
+    @property
     def live(self) -> native.NativeLive:
         """Native live graph.
 

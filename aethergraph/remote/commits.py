@@ -18,7 +18,6 @@ from aethergraph import _native as native
 from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.dynamic import DynamicGraph, DynamicHeteroGraph, History
 from aethergraph.dynamic.directory import LiveDirectory
-from aethergraph.dynamic.live import LiveGraph
 from aethergraph.dynamic.snapshot import OneCommit
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
@@ -229,8 +228,8 @@ class _Directory:
 
     def _attach(self) -> bool:
         """Hold the graph of the process that writes; return whether there is one."""
-        if isinstance(self._held, LiveGraph):
-            return self._held.is_current  # it follows
+        if self._held is not None and not isinstance(self._held, Taken):
+            return bool(self._held.is_current)  # it follows
         typed = list(self._directory.description()["num_nodes"]) != ["node"]
         kind: Any = DynamicHeteroGraph if typed else DynamicGraph
         try:

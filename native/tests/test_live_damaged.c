@@ -367,7 +367,7 @@ TEST(a_table_that_is_cut_and_sealed_meanwhile_is_not_taken_for_whole) {
         const int rc = aether_table_attach(fd, 0, &reader, &err);
         while (atomic_load(&cut_fd) >= 0)
             sched_yield();
-        /* What is sealed is read without a guard against a file that shrinks. */
+        /* Sealed memory is read without a guard against a file that shrinks. */
         wrong += rc == AETHER_OK && reader->memory.data && reader->memory.size < (uint64_t)size;
         aether_table_close(reader);
         close(fd);

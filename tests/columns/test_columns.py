@@ -225,7 +225,7 @@ def test_damaged_sections_raise(
 def test_wrong_statistics_with_right_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str, wrong: Any
 ) -> None:
-    """What encoders are made of; ``...``: the field is missing."""
+    """Statistics that encoders are made of are checked; ``...``: the field is missing."""
     right = columns_file.column_statistics
 
     def damaged(*args: Any) -> dict[str, dict[str, Any]]:

@@ -190,7 +190,7 @@ CYCLE.append(CYCLE)
 
 
 class NoPath:
-    """What says that it is a path, and has none."""
+    """An object that claims to be a path, and has none."""
 
     def __fspath__(self) -> Any:
         return 3

@@ -30,7 +30,7 @@ NODES = 6
 
 
 class IntegerLike:
-    """What ``range`` and ``list`` take as an integer, though it is none."""
+    """An object that ``range`` and ``list`` take as an integer, though it is none."""
 
     def __index__(self) -> int:
         return 7

@@ -267,7 +267,7 @@ def test_other_things_in_the_place_of_files(laid: Laid) -> None:
 
 
 def test_a_link_is_not_written_through(laid: Laid, tmp_path: Path) -> None:
-    """Of the locks, which have the number of a process, and of files on their way."""
+    """Links in the place of locks, and of files that are being written, stay as they are."""
     victim = tmp_path / "mine.txt"
     for name in ("LOCK", "wal.lock", "CURRENT.new", "LIVE.new", "wal.new"):
         laid.lay()
@@ -415,7 +415,7 @@ def test_text_that_is_no_description(laid: Laid, name: str, content: bytes) -> N
 
 
 def test_wrong_addresses_of_memory(laid: Laid) -> None:
-    """What is attached is the user's own, but may be of another build, or half a file's."""
+    """Addresses in LIVE are the user's own, but may be another build's, or half written."""
     laid.lay()
     kind: Any = DynamicHeteroGraph if laid.typed else DynamicGraph
     rng = random.Random(9)

@@ -212,9 +212,9 @@ class TypedBuild:
         self._unit = share_times(forms, self._schema.time_unit) if forms else None
         self._zone = zone_of(forms)
         keys = {name: self._keys(name) for name in self._mapped()}
-        for name, one in self._schema.nodes.items():
-            if one.duplicates != "error":
-                self._leave_out_duplicates(name, one, keys[name])
+        for name, table in self._schema.nodes.items():
+            if table.duplicates != "error":
+                self._leave_out_duplicates(name, table, keys[name])
         for name in self._names:
             self._make_nodes(name, keys.get(name))
         clock.lap("nodes")
@@ -275,9 +275,9 @@ class TypedBuild:
     # ---- tables ------------------------------------------------------------------------------
 
     def _sources(self) -> Iterator[tuple[str, Any]]:
-        for name, one in self._schema.nodes.items():
-            if one.source is not None:
-                yield f"nodes.{name}", one.source
+        for name, table in self._schema.nodes.items():
+            if table.source is not None:
+                yield f"nodes.{name}", table.source
         for spec in self._schema.edges:
             if spec.of_nodes is None:
                 yield f"links.{spec.kind}", spec.table
@@ -303,14 +303,14 @@ class TypedBuild:
 
     def _roles(self, part: str) -> Iterator[tuple[Sequence[str], str]]:
         """Yield the columns of a table that the schema names, and what for."""
-        for kind, one in self._schema.nodes.items():
+        for kind, nodes in self._schema.nodes.items():
             if part == f"nodes.{kind}":
-                yield one.key, f"the key of {part}"
-                yield [one.time] if one.time else [], f"the time of {part}"
-                yield one.features, f"a feature of {part}"
-                named = [] if one.columns == "all" else list(one.chosen_columns([]))
+                yield nodes.key, f"the key of {part}"
+                yield [nodes.time] if nodes.time else [], f"the time of {part}"
+                yield nodes.features, f"a feature of {part}"
+                named = [] if nodes.columns == "all" else list(nodes.chosen_columns([]))
                 yield named, f"a column of {part}"
-                yield one.label, f"the label of {part}"
+                yield nodes.label, f"the label of {part}"
         for spec in self._schema.edges:
             if part == self._part(spec):
                 yield spec.columns, f"of the edges {spec.kind}"
@@ -318,12 +318,12 @@ class TypedBuild:
     def _needed_columns(self, name: str) -> set[str] | None:
         """Return the columns of a table that the schema names; None: all."""
         found: set[str] = set()
-        for kind, one in self._schema.nodes.items():
+        for kind, nodes in self._schema.nodes.items():
             if name == f"nodes.{kind}":
-                if one.columns == "all":
+                if nodes.columns == "all":
                     return None
-                found.update(one.key, one.features, one.label, one.chosen_columns([]))
-                found.update([one.time] if one.time else [])
+                found.update(nodes.key, nodes.features, nodes.label, nodes.chosen_columns([]))
+                found.update([nodes.time] if nodes.time else [])
         for spec in self._schema.edges:
             if name == self._part(spec):
                 found.update(spec.columns)
@@ -346,7 +346,7 @@ class TypedBuild:
 
     def _time_columns(self, part: str) -> list[str]:
         """Return the columns of times of a table."""
-        nodes = [one.time for name, one in self._schema.nodes.items() if part == f"nodes.{name}"]
+        nodes = [t.time for name, t in self._schema.nodes.items() if part == f"nodes.{name}"]
         edges = [spec.time for spec in self._schema.edges if part == self._part(spec)]
         return [column for column in nodes + edges if column is not None]
 
@@ -378,20 +378,20 @@ class TypedBuild:
     def _node_files(self, name: str) -> NodeFiles:
         return NodeFiles(self._prefix(name), self._state["nodes"][name])
 
-    def _leave_out_duplicates(self, name: str, one: NodeTable, keys: KeyColumns) -> None:
+    def _leave_out_duplicates(self, name: str, nodes: NodeTable, keys: KeyColumns) -> None:
         table, prefix = self._tables[f"nodes.{name}"], self._prefix(name)
         states = self._state["kept"]
         if name not in states:
-            assert one.duplicates != "error"
+            assert nodes.duplicates != "error"
             states[name] = find_duplicates(
-                table, one.key, keys, one.duplicates, prefix, self._memory
+                table, nodes.key, keys, nodes.duplicates, prefix, self._memory
             )  # fmt: skip
             self._record()
         leave_out(table, states[name], prefix)
         if states[name]["left_out"]:
             self.result.notes.append(
                 f"{name}: {states[name]['left_out']:,} rows left out, whose key another row has "
-                f"(duplicates = {one.duplicates!r})"
+                f"(duplicates = {nodes.duplicates!r})"
             )
 
     def _make_nodes(self, name: str, keys: KeyColumns | None) -> None:
@@ -656,13 +656,13 @@ class TypedBuild:
                 journal.close()
 
 
-def asdict_plain(one: Any) -> dict[str, Any]:
+def asdict_plain(record: Any) -> dict[str, Any]:
     """Return a dataclass as JSON's types; what a later call cannot compare becomes its type."""
     return {
         key: _plain(value)
         if key not in ("source", "table") or is_comparable(value)
         else type(value).__name__
-        for key, value in vars(one).items()
+        for key, value in vars(record).items()
     }
 
 

@@ -107,17 +107,17 @@ class TablesCheck(TypedBuild):
         """Leave columns out of the schema that do not hold what they should, as problems."""
         schema = copy.copy(self._schema)
         schema.nodes = {}
-        for name, one in self._schema.nodes.items():
+        for name, nodes in self._schema.nodes.items():
             part = f"nodes.{name}"
 
-            def readable(column: str, what: str, part: str = part) -> bool:
-                return self._is_readable(part, column, what)
+            def readable(column: str, role: str, part: str = part) -> bool:
+                return self._is_readable(part, column, role)
 
             schema.nodes[name] = dataclasses.replace(
-                one,
-                time=one.time if one.time and readable(one.time, "time") else None,
-                features=tuple(c for c in one.features if readable(c, "feature")),
-                label=tuple(c for c in one.label if readable(c, "label")),
+                nodes,
+                time=nodes.time if nodes.time and readable(nodes.time, "time") else None,
+                features=tuple(c for c in nodes.features if readable(c, "feature")),
+                label=tuple(c for c in nodes.label if readable(c, "label")),
             )
         schema.edges = []
         for spec in self._schema.edges:
@@ -155,7 +155,7 @@ class TablesCheck(TypedBuild):
         """Add the texts that are no times or numbers, if there are; return whether there are."""
         import pyarrow as pa
 
-        table, found = self._tables[part], False
+        table, has_odd = self._tables[part], False
         if not (pa.types.is_string(kind := table.types[column]) or pa.types.is_large_string(kind)):
             return False
         kinds = (
@@ -163,20 +163,20 @@ class TablesCheck(TypedBuild):
         )
         for batch in table.batches([column]):
             texts = batch.rows.column(column)
-            odd = min((odd_texts(texts, one) for one in kinds), key=np.count_nonzero)
+            odd = min((odd_texts(texts, form) for form in kinds), key=np.count_nonzero)
             if odd.any():
                 text = texts[int(odd.argmax())].as_py()
                 name = "time" if what == "time" else "number"
                 error = batch.bad(f"the {what} {text!r} is no {name}", odd, column)
                 self._problems.add(part, error, int(odd.sum()))
-                found = True
-        return found
+                has_odd = True
+        return has_odd
 
     def _check_nodes(self, stack: ExitStack) -> None:
         self._nodes, self._ids = {}, {}
-        for name, one in list(self._schema.nodes.items()):
+        for name, nodes in list(self._schema.nodes.items()):
             part = f"nodes.{name}"
-            needed = {part} if one.source is not None else set()
+            needed = {part} if nodes.source is not None else set()
             needed |= {self._part(spec) for spec, _ in self._schema.keeps(name)}
             if needed & self._broken:
                 if part not in self._broken:
@@ -184,28 +184,28 @@ class TablesCheck(TypedBuild):
                 self._broken.add(part)
                 continue
             if "time_unit" in self._broken:
-                one = self._schema.nodes[name] = dataclasses.replace(one, time=None)
+                nodes = self._schema.nodes[name] = dataclasses.replace(nodes, time=None)
             with self._collecting(part):
                 keys = self._keys(name) if name in self._mapped() else None
-                left_out = self._check_duplicates(name, one, keys) if one.key and keys else 0
+                left_out = self._check_duplicates(name, nodes, keys) if nodes.key and keys else 0
                 self._make_nodes(name, keys)
                 self._nodes[name] = self._node_files(name)
                 self._report.rows[part] = sum(self._nodes[name].file_rows) + left_out
                 if keys is not None:
                     self._ids[name] = stack.enter_context(IdMap.load(self._nodes[name].ids_path))
 
-    def _check_duplicates(self, name: str, one: NodeTable, keys: KeyColumns) -> int:
+    def _check_duplicates(self, name: str, nodes: NodeTable, keys: KeyColumns) -> int:
         """Leave rows out whose key comes more than once, and return their number."""
-        if one.duplicates != "error":
-            self._leave_out_duplicates(name, one, keys)
+        if nodes.duplicates != "error":
+            self._leave_out_duplicates(name, nodes, keys)
             return int(self._state["kept"][name]["left_out"])
         part, prefix = f"nodes.{name}", self._prefix(name)
         table = self._tables[part]
-        state = find_duplicates(table, one.key, keys, "first", prefix, self._memory)
+        state = find_duplicates(table, nodes.key, keys, "first", prefix, self._memory)
         if state["left_out"]:
             file, row = first_left_out(table, state, prefix)
             error = InputError(
-                file, f"the key ({', '.join(one.key)}) is that of an earlier row; duplicates = "
+                file, f"the key ({', '.join(nodes.key)}) is that of an earlier row; duplicates = "
                 '"first" or "last" leaves all but one of them out', line=row + 1, unit="row",
             )  # fmt: skip
             self._problems.add(part, error, state["left_out"])
@@ -251,5 +251,5 @@ class TablesCheck(TypedBuild):
                 kept = joined.read(first, first + batch.rows.num_rows)[-1] >= 0
             else:
                 valid = [batch.rows.column(column).is_valid() for column in keys]
-                kept = np.all([one.to_numpy(zero_copy_only=False) for one in valid], axis=0)
+                kept = np.all([mask.to_numpy(zero_copy_only=False) for mask in valid], axis=0)
             self._problems.read(table.name, batch.only(kept), read)
