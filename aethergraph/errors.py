@@ -23,6 +23,7 @@ __all__ = [
     "LayoutError",
     "LimitError",
     "MissingFileError",
+    "MissingNameError",
     "MissingRowError",
     "OutOfMemoryError",
     "OutOfRangeError",
@@ -107,11 +108,19 @@ class MissingRowError(AetherError, LookupError):
     """A row of a live table was never written; ``value`` is the row."""
 
 
+class MissingNameError(InvalidArgumentError, KeyError):
+    """A mapping has nothing of that name; so ``get`` returns its default."""
+
+    def __str__(self) -> str:
+        # KeyError would show the text in quotation marks.
+        return Exception.__str__(self)
+
+
 class UnsupportedError(AetherError, NotImplementedError):
     """The operation is not available for this dtype, layout or storage."""
 
 
-class AbsentError(InvalidArgumentError, UnsupportedError, AttributeError):
+class AbsentError(MissingNameError, UnsupportedError, AttributeError):
     """The object has nothing of that name; so ``hasattr`` returns False."""
 
 

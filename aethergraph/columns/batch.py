@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.errors import CorruptFileError, InvalidArgumentError
+from aethergraph._checks.options import is_name, shown
+from aethergraph.errors import CorruptFileError, InvalidArgumentError, MissingNameError
 
 if TYPE_CHECKING:
     from aethergraph.columns.layout import Column
@@ -91,8 +92,9 @@ class ColumnBatch(Mapping[str, Any]):
         self._values = dict(values)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._values:
-            raise KeyError(f"there is no column {name!r}; there are: {', '.join(self._values)}")
+        if not is_name(name) or name not in self._values:
+            known = ", ".join(self._values)
+            raise MissingNameError(f"there is no column {shown(name)}; there are: {known}")
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ from aethergraph._checks.options import shown
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, MissingNameError
 from aethergraph.features.sources import SourceRows
 from aethergraph.features.table import check_rows
 from aethergraph.graph.attributes import AttributeTable
@@ -294,7 +294,7 @@ class LiveAttributes(AttributeTable):
             return NodesOfSource(self._sources[name], lambda: self._table.take(self._store)[1])
         if not isinstance(name, str) or name not in self._growing:
             known = ", ".join(map(repr, self)) or "none"
-            raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
+            raise MissingNameError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
         return LiveRows(name, self._store, self._table)
 
     def __setitem__(self, name: str, value: FeatureSource | ArrayLike) -> None:

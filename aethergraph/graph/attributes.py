@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from aethergraph._checks.options import is_name, shown
-from aethergraph.errors import InvalidArgumentError
+from aethergraph.errors import InvalidArgumentError, MissingNameError
 from aethergraph.features import attribute_store
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.meta import Owner
@@ -38,7 +38,7 @@ class AttributeTable(MutableMapping[str, RowSource]):
     def _require(self, name: str) -> None:
         if not isinstance(name, str) or name not in self._stores:
             known = ", ".join(map(repr, self._stores)) or "none"
-            raise KeyError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
+            raise MissingNameError(f"no {self.kind} attribute {shown(name)}; there are: {known}")
 
     def __setitem__(self, name: str, value: FeatureSource | ArrayLike) -> None:
         check_attr_name(name, self.kind)

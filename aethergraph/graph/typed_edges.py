@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph._checks.options import is_name, shown
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError, MissingNameError, OutOfRangeError
 from aethergraph.graph.adjacency import Layout
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import infer_num_nodes
@@ -41,10 +41,10 @@ def _check_type(kind: Any) -> EdgeType:
     return found
 
 
-def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> InvalidArgumentError:
+def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> MissingNameError:
     """Return the error for a type that is not among ``known``."""
     names = ", ".join(map(repr, known)) or "none"
-    return InvalidArgumentError(f"{what}: {shown(name)} is not in the graph; there are: {names}")
+    return MissingNameError(f"{what}: {shown(name)} is not in the graph; there are: {names}")
 
 
 def read_edges(

@@ -233,7 +233,6 @@ def live_targets() -> Iterator[Target]:
                 _get(lambda: getattr(_live(), name)),
                 {"name": "x" if name == "node_attrs" else "note"},
             ),
-            (KeyError,),
         )
     yield Target(
         "DynamicGraph.node_attrs[...].gather",
@@ -268,7 +267,7 @@ def _typed_targets() -> Iterator[Target]:
         "DynamicHeteroGraph.attach",
         lambda f: (ag.DynamicHeteroGraph.attach, {"path": _kept(f).directory}),
     )
-    yield Target("DynamicHeteroGraph[...]", lambda _: (_get(_typed), {"name": _TYPE}), (KeyError,))
+    yield Target("DynamicHeteroGraph[...]", lambda _: (_get(_typed), {"name": _TYPE}))
     yield from methods(
         "DynamicHeteroGraph[user]",
         lambda _: _typed()["user"],

@@ -239,7 +239,6 @@ def _core() -> Iterator[Target]:
     yield Target(
         "HeteroGraph[...]",
         lambda _: (lambda edge_type: _typed_graph()[edge_type], {"edge_type": _TYPE}),
-        (KeyError,),
     )
     for label, owner in (("FeatureStore", _store), ("FeatureStore (uring)", _paged_store)):
         yield from methods(

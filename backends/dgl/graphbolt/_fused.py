@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from aethergraph.dgl.graphbolt._forms import is_typed
+from aethergraph.errors import MissingNameError
 
 if TYPE_CHECKING:
     from aethergraph.dgl._schema import Schema
@@ -40,7 +41,7 @@ class _Elsewhere(Mapping[str, Tensor]):
         self._hint = hint
 
     def __getitem__(self, name: str) -> Tensor:
-        raise KeyError(f"{name!r} is not here, but in {self._hint}")
+        raise MissingNameError(f"{name!r} is not here, but in {self._hint}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
