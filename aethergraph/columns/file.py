@@ -55,6 +55,8 @@ def write_columns(
     texts: Mapping[str, tuple[Array, Array]],
     categories: Mapping[str, Sequence[str]],
     task: native.Task | None = None,
+    *,
+    of_graph: bool = False,
 ) -> None:
     """Write a file of columns.
 
@@ -65,6 +67,7 @@ def write_columns(
         texts: by column of texts (offsets uint64 [N + 1], bytes), perhaps mapped.
         categories: by column of categories their names.
         task: of the call that writes.
+        of_graph: the file is made together with a graph, which will have its fingerprint.
 
     Raises:
         StorageError: the file cannot be written.
@@ -94,7 +97,8 @@ def write_columns(
             both = texts[one.name] if one.kind == "text" else encode_texts(categories[one.name])
             arrays += [(f"offsets-{number}", both[0]), (f"bytes-{number}", both[1])]
     meta = FileMeta(
-        arrays=tuple(ArrayMeta(n, "row", 0, str(array.dtype), array.shape) for n, array in arrays)
+        arrays=tuple(ArrayMeta(n, "row", 0, str(array.dtype), array.shape) for n, array in arrays),
+        of_graph=of_graph,
     )
     with native.NativeWriter(path, native.CONTENT_FEATURES) as writer:
         write_meta(writer, meta)

@@ -429,7 +429,9 @@ def _scan(
 ) -> int:
     """Write the map of ids of all keys; return their number."""
     reader, total, done = ColumnReader(table), table.num_rows, 0
-    with IdMapBuilder(f"{prefix}ids", keys.types, memory, f"{prefix}keys") as builder:
+    with IdMapBuilder(
+        f"{prefix}ids", keys.types, memory, f"{prefix}keys", of_graph=True
+    ) as builder:
         for batch in table.batches([columns.src, columns.dst]):
             ends = [_keys(reader, batch, column, keys) for column in (columns.src, columns.dst)]
             rows = len(ends[0])

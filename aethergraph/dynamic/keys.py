@@ -207,14 +207,20 @@ class GrowingKeys:
             self._offsets[place + 1 : place + 1 + len(block)] = ends
         self.end = end
 
-    def save(self, path: str, count: int, memory: int | str) -> None:
+    def save(
+        self, path: str, count: int, memory: int | str, *, of_graph: bool = False
+    ) -> None:  # fmt: skip
         """Write the keys of the first ``count`` nodes into the file of an :class:`IdMap`.
+
+        ``of_graph``: a graph file will have its fingerprint.
 
         Raises:
             StorageError: it cannot be written.
         """
         budget = Budget.parse(memory, "memory")
-        with IdMapBuilder(path, self.columns.types, budget.limit, f"{path}.building") as builder:
+        with IdMapBuilder(
+            path, self.columns.types, budget.limit, f"{path}.building", of_graph=of_graph
+        ) as builder:
             for begin in range(0, count, _AT_ONCE):
                 builder.add_block(self.block(np.arange(begin, min(begin + _AT_ONCE, count))))
             builder.finish()
@@ -243,7 +249,7 @@ def saving_keys(
     written = {ids_path(path, name): f"{ids_path(path, name)}.new" for name in keys}
     try:
         for (name, own), file in zip(keys.items(), written.values(), strict=True):
-            own.save(file, counts[name], memory)
+            own.save(file, counts[name], memory, of_graph=True)
         files = zip(keys, written.values(), strict=True)
         yield {f"{name}.ids": fingerprint_of(file) for name, file in files}
         for final, file in written.items():

@@ -54,9 +54,10 @@ from aethergraph.dynamic.merge_sections import (
     stored_ids,
 )
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.beside import GraphFile
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType, write_meta
+from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 
 __all__ = ["MEMORY", "SnapshotParts", "write_base"]
 
@@ -184,7 +185,6 @@ class _Plan:
 
     def write(self, writer: native.NativeWriter, task: native.Task | None) -> None:
         """Write all of the file."""
-        write_meta(writer, self.meta)
         for kind, owner, code, content in self.sections:
             if isinstance(content, Put):
                 content.reserve(writer, kind, owner, code, task)
@@ -259,7 +259,7 @@ def write_base(
     plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"), beside or {}, commit)
 
     def write(task: native.Task | None) -> None:
-        with native.NativeWriter(path, native.CONTENT_GRAPH) as writer:
+        with GraphFile(path, plan.meta) as writer:
             plan.write(writer, task)
             parts.snapshot.check()
 

@@ -19,7 +19,6 @@ from aethergraph.dynamic.journal import Journal
 from aethergraph.dynamic.keys import GrowingKeys
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import AetherError, FileChangedError, InvalidArgumentError
-from aethergraph.graph.id_files import ids_path
 from aethergraph.ids import IdMap
 from aethergraph.ids.columns import read_key_types
 from aethergraph.storage.budget import Budget
@@ -153,7 +152,7 @@ def _begin_keys(store: LiveStore, description: dict[str, Any], given: Any) -> No
         count, base = store.first_nodes[name], None
         if store.base is not None and count:
             own_name = store.base.graph.node_types[list(store.node_rows).index(name)]
-            base = _load_keys(ids_path(store.base.path, own_name), kind, count)
+            base = _of_type(store.base.graph.ids[own_name], kind)
         elif count:
             raise InvalidArgumentError(
                 f"{count} nodes of type {name!r} would have no keys: with ids= a graph begins "
@@ -184,14 +183,20 @@ def _load_keys(path: str, kind: str, count: int) -> IdMap:
         InvalidArgumentError: they are of another type.
         FileChangedError: they are of another base.
     """
-    found = IdMap.load(path)
-    if found.types != (kind,):
-        raise InvalidArgumentError(f"ids = {kind!r}, but the keys of {path} are {found.columns}")
+    found = _of_type(IdMap.load(path), kind)
     if len(found) != count:
         raise FileChangedError(
             116, f"{path}: has {len(found):,} keys, but its base has {count:,} nodes", path
         )
     return found
+
+
+def _of_type(keys: IdMap, kind: str) -> IdMap:
+    if keys.types != (kind,):
+        raise InvalidArgumentError(
+            f"ids = {kind!r}, but the keys of {keys.path} are {keys.columns}"
+        )
+    return keys
 
 
 def _open_base(how: Opening, path: native.Path, **facts: Any) -> Base:

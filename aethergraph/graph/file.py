@@ -19,6 +19,7 @@ from aethergraph.errors import (
 from aethergraph.features import FeatureStore
 from aethergraph.features.files import write_rows
 from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.beside import GraphFile
 from aethergraph.graph.lists import Lists, RawLists
 from aethergraph.graph.parts import EdgeParts, GraphParts, NodeParts
 from aethergraph.graph.sections import ArrayContent, Content, EncodedIds, EncodedIndex, id_content
@@ -33,7 +34,6 @@ from aethergraph.storage.meta import (
     FileMeta,
     NodeType,
     SectionTable,
-    write_meta,
 )
 from aethergraph.storage.opening import open_container
 from aethergraph.storage.paging import Paging
@@ -413,10 +413,9 @@ class GraphWriter:
         """
         check_outside(path)
         with (
-            native.NativeWriter(path, native.CONTENT_GRAPH, files) as writer,
+            GraphFile(path, self.meta, files) as writer,
             native.reading(guard),
         ):
-            write_meta(writer, self.meta)
             for kind, owner, content in self.sections:
                 writer.begin(kind, owner, native.dtype_code(content.dtype))
                 content.write(writer, task)

@@ -90,6 +90,7 @@ class IdMapBuilder:
         memory: bytes for buffers, or a text such as ``"1G"``.
         scratch: folder for work files, which is made, and removed by :meth:`close`. One that a
             killed build has left is used again.
+        of_graph: the map is made together with a graph, which will have its fingerprint.
 
     Attributes:
         num_added: number of keys that were added, equal ones too.
@@ -100,11 +101,12 @@ class IdMapBuilder:
 
     def __init__(
         self, path: native.Path, types: str | tuple[str, ...], memory: int | str,
-        scratch: native.Path,
+        scratch: native.Path, *, of_graph: bool = False,
     ) -> None:  # fmt: skip
         self.columns = KeyColumns(types)
         self.num_added = 0
         self._path = path
+        self._of_graph = of_graph
         self._memory = parse_size(memory, "memory")
         self._room = max(self._memory // _SHARE, _LEAST)
         self._scratch = native.encode_path(scratch)[0]
@@ -326,7 +328,8 @@ class IdMapBuilder:
     # ---- write -------------------------------------------------------------------------
 
     def _write(self, count: int, size: int, ids: np.dtype[Any]) -> None:
-        meta = FileMeta(keys=KeysMeta(self.columns.types, count, 0, self._has_equal_hashes))
+        keys = KeysMeta(self.columns.types, count, 0, self._has_equal_hashes)
+        meta = FileMeta(keys=keys, of_graph=self._of_graph)
         sections: list[tuple[int, str, np.dtype[Any]]] = [
             (native.SECTION_KEY_HASHES, "hashes", _U64),
             (native.SECTION_KEY_BUCKETS, "", _U64),

@@ -12,7 +12,8 @@ map of keys has ``{"arrays": [], "keys": {"count": 3, "first_id": 0, "types": ["
 
 A graph that was made of tables may name the time zone of its times (``"time_zone": "UTC"``), and
 the fingerprints of the files beside it (``"beside": {"user.ids": "90ab..."}``), by which those of
-another build are refused.
+another build are refused. These files say so (``"of_graph": true``): a graph that does not name
+them refuses them.
 
 ``source``, ``destination`` and ``type`` are positions in the lists of types. The ``owner`` of a
 section is the position of its edge type (adjacency, weights, edge times), of its node type (node
@@ -119,6 +120,8 @@ class FileMeta:
     #: Identity of the live graph that a snapshot was saved of, and number of its commit in the log;
     #: None: it is of no snapshot, or of a graph without a log.
     commit: tuple[str, int] | None = None
+    #: True of a file that was made together with a graph, which has its fingerprint.
+    of_graph: bool = False
 
     def encode(self) -> bytes:
         """Return the canonical JSON."""
@@ -152,6 +155,8 @@ class FileMeta:
             content["beside"] = dict(self.beside)
         if self.commit is not None:
             content["commit"] = {"graph": self.commit[0], "lsn": self.commit[1]}
+        if self.of_graph:
+            content["of_graph"] = True
         if self.keys is not None:
             one = self.keys
             content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
@@ -209,6 +214,7 @@ def _decode(fields: Fields) -> FileMeta:
         fields.choice("time_attr", ("edge_time",), None),
         fields.table("beside", lambda value: isinstance(value, str), {}),
         None if commit is None else (commit.text("graph"), commit.count("lsn")),
+        fields.flag("of_graph", False),
     )  # fmt: skip
 
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from aethergraph import Graph, HeteroGraph
+from aethergraph import DynamicGraph, Graph, HeteroGraph
 from aethergraph.cli.app import app
 from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
-from aethergraph.errors import FileChangedError, InvalidArgumentError
+from aethergraph.errors import (
+    AbsentError,
+    FileChangedError,
+    InvalidArgumentError,
+    MissingFileError,
+    MissingNameError,
+)
+from aethergraph.graph import beside
 from aethergraph.ids import IdMap
+from tests.support.processes import in_fork
 
 PEOPLE = """
 reverse = false
@@ -105,6 +115,131 @@ def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path
     with pytest.raises(InvalidArgumentError, match="name of an output is too long"):
         tables(Schema({"one": one, "x" * 300: other}), tmp_path / "g.aeg")
     assert not list(tmp_path.iterdir())
+
+
+# ---- a graph in the place of another ---------------------------------------------------------
+
+
+def convert_without_keys(path: Path) -> None:
+    (path.parent / "numbers.csv").write_text("src,dst\n0,1\n")
+    convert(path.parent / "numbers.csv", path, force=True)
+
+
+def convert_within_memory(path: Path) -> None:
+    (path.parent / "numbers.csv").write_text("src,dst\n0,1\n")
+    convert(path.parent / "numbers.csv", path, force=True, memory_budget="400M")
+
+
+def save_a_live_graph(path: Path) -> None:
+    with DynamicGraph(2, arena_mb=16, huge_pages=False) as graph:
+        graph.insert_edge(0, 1)
+        graph.save(path)
+
+
+def reorder_another(path: Path) -> None:
+    Graph.from_edges(2, [0], [1]).save(path.parent / "other.aeg")
+    reorder(path.parent / "other.aeg", path, force=True)
+
+
+OTHERS = {
+    "saved": lambda path: Graph.from_edges(2, [0], [1]).save(path),
+    "typed": lambda path: HeteroGraph.from_edges({("node", "to", "node"): ([0], [1])}).save(path),
+    "converted": convert_without_keys,
+    "within memory": convert_within_memory,
+    "live": save_a_live_graph,
+    "reordered": reorder_another,
+}
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Path:
+    (tmp_path / "names.csv").write_text("src,dst\nx,y\n")
+    convert(tmp_path / "names.csv", tmp_path / "g.aeg", ids="string")
+    assert Graph.load(tmp_path / "g.aeg").ids.keys([0, 1]) == ["x", "y"]
+    return tmp_path / "g.aeg"
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_graph_has_nothing_of_the_one_whose_place_it_takes(keyed: Path, kind: str) -> None:
+    (keyed.parent / "g.other.ids").write_text("mine")
+    OTHERS[kind](keyed)
+    with pytest.raises(AbsentError, match=r"g\.node\.ids"):
+        _ = Graph.load(keyed).ids
+    assert sorted(one.name for one in keyed.parent.glob("g.*")) == ["g.aeg", "g.other.ids"]
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_nor_after_a_kill_before_that_was_deleted(
+    keyed: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(beside, "os", SimpleNamespace(unlink=lambda _: os._exit(3)))
+        with pytest.raises(EOFError):  # the child says nothing
+            in_fork(lambda: OTHERS[kind](keyed))
+    assert Graph.load(keyed).num_edges == 1 and keyed.with_suffix(".node.ids").exists()
+    with pytest.raises(FileChangedError, match=r"node\.ids: was made with another graph .*delete"):
+        _ = Graph.load(keyed).ids
+    keyed.with_suffix(".node.ids").unlink()
+    with pytest.raises(AbsentError):
+        _ = Graph.load(keyed).ids
+
+
+def test_nor_has_the_former_what_a_killed_build_has_put_there(keyed: Path) -> None:
+    """Maps get their names before the graph; they may have as many keys as it has nodes."""
+    former = keyed.parent / "former.aeg"
+    Graph.from_edges(2, [0], [1]).save(former)
+    shutil.copy(keyed.with_suffix(".node.ids"), keyed.parent / "former.node.ids")
+    with pytest.raises(FileChangedError, match="was made with another graph"):
+        _ = Graph.load(former).ids
+
+
+def test_a_build_without_columns_keeps_the_map(builds: list[Path]) -> None:
+    folder, schema = builds[0], PEOPLE.replace('columns = {age = "number"}\n', "")
+    (folder / "people.toml").write_text(schema)
+    tables(folder / "people.toml", folder / "people.aeg", force=True)
+    graph = HeteroGraph.load(folder / "people.aeg")
+    assert list(graph.columns) == [] and graph.ids["person"].keys([0]) == ["ann"]
+    assert not (folder / "people.person.columns").exists()
+    assert CliRunner().invoke(app, ["verify", str(folder / "people.aeg")]).exit_code == 0
+
+
+def test_maps_made_by_hand_are_left_and_believed(keyed: Path) -> None:
+    path = keyed.parent / "plain.aeg"
+    Graph.from_edges(2, [0], [1]).save(path)
+    IdMap.build(path.with_suffix(".node.ids"), [["a", "b"]], "str")
+    assert Graph.load(path).ids.keys([0, 1]) == ["a", "b"]
+    Graph.load(path).save(path)
+    assert Graph.load(path).ids.keys([0, 1]) == ["a", "b"]
+    IdMap.build(keyed.with_suffix(".node.ids"), [["a", "b"]], "str", force=True)
+    Graph.from_edges(2, [0], [1]).save(keyed)
+    assert Graph.load(keyed).ids.keys([0, 1]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("content", [b"", b"mine", b"\x89AEG" + bytes(8192)])
+def test_whatever_lay_there_before_is_replaced(keyed: Path, content: bytes) -> None:
+    keyed.write_bytes(content)
+    Graph.from_edges(3, [0], [1]).save(keyed)
+    assert Graph.load(keyed).num_nodes == 3 and keyed.with_suffix(".node.ids").exists()
+
+
+def test_a_live_graph_does_not_take_the_keys_of_another_order(keyed: Path) -> None:
+    Graph.load(keyed).permute([1, 0]).save(keyed)
+    with pytest.raises(FileChangedError, match="the order of before"):
+        DynamicGraph.open(keyed.parent / "live", base=keyed, ids="str")
+
+
+def test_types_without_a_file_are_not_in_the_mapping(builds: list[Path]) -> None:
+    (builds[0] / "people.person.columns").unlink()
+    made = HeteroGraph.from_edges({("person", "to", "person"): ([0], [1])})
+    for graph in (HeteroGraph.load(builds[0] / "people.aeg"), made):
+        for name in ("person", "post", ["person"], None):
+            with pytest.raises(MissingNameError) as error:
+                graph.columns[name]  # type: ignore[index]
+            assert str(error.value)[0] != "'" and "columns" in str(error.value)
+            assert name not in graph.columns
+            assert graph.columns.get(name, 7) == 7  # type: ignore[call-overload]
+    with pytest.raises(MissingFileError, match=r"people\.person\.columns"):
+        HeteroGraph.load(builds[0] / "people.aeg").columns["person"]
 
 
 # ---- graphs that are saved again -------------------------------------------------------------

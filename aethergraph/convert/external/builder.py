@@ -35,7 +35,8 @@ from aethergraph.convert.form import EdgeSource, GraphForm
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.convert.readers.edges import EdgeChunk
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType, write_meta
+from aethergraph.graph.beside import GraphFile
+from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 
 __all__ = ["BoundedBuild"]
 
@@ -399,8 +400,7 @@ class BoundedBuild:
         total = sum(one.nbytes(name) for one, name, *_ in sections)
 
         def work(task: native.Task | None) -> None:
-            with native.NativeWriter(path, native.CONTENT_GRAPH, files) as writer:
-                write_meta(writer, meta)
+            with GraphFile(path, meta, files) as writer:
                 for column_files, name, kind, owner in sections:
                     if self._form.compress and kind in _ENCODED:
                         scratch = self._journal.path("index")

@@ -16,11 +16,11 @@ from aethergraph.convert.reordering.job import RowJob, Steps, pieces_of
 from aethergraph.convert.reordering.sources import ORDER_COLUMN, ROWS_COLUMN
 from aethergraph.convert.typed.sections import ENCODED, write_offsets, write_pieces
 from aethergraph.features.files import is_npy_name, save_native
-from aethergraph.graph.beside import in_another_order
+from aethergraph.graph.beside import GraphFile, in_another_order
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.graph.permute import NODE_IDS
 from aethergraph.protocols import RowSource
-from aethergraph.storage.meta import ArrayMeta, FileMeta, write_meta
+from aethergraph.storage.meta import ArrayMeta, FileMeta
 
 __all__ = ["GraphSections", "write_rows_file"]
 
@@ -114,8 +114,7 @@ class GraphSections:
     def write(self, path: str, task: native.Task | None, files: native.FileSet) -> None:
         """Write the graph file, which ``files`` puts in place."""
         meta = self.meta()
-        with native.NativeWriter(path, native.CONTENT_GRAPH, files) as writer:
-            write_meta(writer, meta)
+        with GraphFile(path, meta, files) as writer:
             for number in range(len(meta.edge_types)):
                 self._write_edges(writer, number, task)
             for owner, (number, job) in sorted(self._times.items()):

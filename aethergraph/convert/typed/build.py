@@ -57,12 +57,12 @@ from aethergraph.convert.typed.sources import (
     spool,
 )
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.beside import fingerprint_of
+from aethergraph.graph.beside import GraphFile, fingerprint_of
 from aethergraph.graph.column_files import columns_path
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.ids import IdMap, KeyColumns
-from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType, write_meta
+from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 
 __all__ = ["TablesResult", "TypedBuild"]
@@ -540,8 +540,7 @@ class TypedBuild:
         size = sum(_edge_bytes(one) for one in meta.edge_types)
 
         def work(task: native.Task | None) -> None:
-            with native.NativeWriter(self._output, native.CONTENT_GRAPH, files) as writer:
-                write_meta(writer, meta)
+            with GraphFile(self._output, meta, files) as writer:
                 for number in range(len(self.kinds)):
                     self._write_edges(writer, number, meta, task)
                 for owner, name in enumerate(self._names):

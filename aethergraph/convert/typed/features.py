@@ -272,7 +272,7 @@ class ColumnParts:
         }
         categories = {one["name"]: one["categories"] for one in content}
         names = {one.name: categories[one.name] for one in columns if one.kind == "category"}
-        write_columns(path, columns, self._array("columns"), texts, names, task)
+        write_columns(path, columns, self._array("columns"), texts, names, task, of_graph=True)
 
     def _array(self, name: str) -> Array:
         path = f"{self._prefix}{name}.npy"

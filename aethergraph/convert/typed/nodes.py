@@ -95,7 +95,9 @@ def scan_nodes(
         builder = None
         names = memory // _NAMES_SHARE if spec.columns else 0
         if keys is not None:
-            builder = IdMapBuilder(f"{prefix}ids", keys.types, memory - names, f"{prefix}keys")
+            builder = IdMapBuilder(
+                f"{prefix}ids", keys.types, memory - names, f"{prefix}keys", of_graph=True
+            )
             stack.enter_context(builder)
         scan = _Scan(spec, prefix, stack, names, problems)
         if table is not None:
