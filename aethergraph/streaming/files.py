@@ -38,8 +38,8 @@ __all__ = ["FileSource"]
 _BYTES, _ROWS = 1 << 20, 1 << 16
 #: Bytes of a line at most.
 _LONGEST = 64 << 20
-#: First bytes of a file that it is known by, and last ones of what was read of it.
-_MARKED, _TAIL = 1024, 64
+#: First bytes of a file that it is known by, and as many of the last ones that were read of it.
+_MARKED = 1024
 #: Names of files that somebody is still writing.
 _UNFINISHED = (".*", "_*", "*.tmp", "*.part", "*.crc", "*~")
 
@@ -164,10 +164,10 @@ class FileSource(SchemaSource):
         file = self._files.get(partition)
         return f"partition {partition}" if file is None else f"file {file.name}"
 
-    def mark(self, partition: int) -> int | None:
-        """Return a number of the first bytes of a file, by which it is known again."""
+    def mark(self, partition: int, offset: int) -> int | None:
+        """Return a number of what a file begins with and what stands before an offset."""
         file = self._files.get(partition)
-        return None if file is None else file.mark()
+        return None if file is None else file.mark(offset)
 
     def check_marks(self, marks: Mapping[int, int]) -> None:
         """Have files checked, when they are opened, by the numbers that :meth:`mark` gave."""
@@ -224,11 +224,13 @@ class FileSource(SchemaSource):
         file = make(path, name, partition, begin, self.schema, not self._growing, self._growing)
         file.is_followed = self._follow
         known = self._marks.get(partition)
-        if begin and known is not None and file.mark() not in (None, known):
+        # Earlier versions knew a file by its first bytes alone.
+        marks = file.mark(begin), file.mark(min(begin, _MARKED))
+        if begin and known is not None and None not in marks and known not in marks:
             raise SourceError(
                 None,
-                f"{path}: it is another file than the one of this name that was read to {begin}: "
-                "let the source have a name of its own (name=)",
+                f"{path}: it is another file than the one of this name that was read to {begin}, "
+                "or was changed since: let the source have a name of its own (name=)",
                 str(path),
             )
         self._files[partition] = self._by_name[name] = file
@@ -260,28 +262,14 @@ class _File:
         self.path, self.name, self.partition, self.place = path, name, partition, begin
         self._schema, self._is_whole, self._is_growing = schema, is_whole, is_growing
         self.is_done, self.is_followed = False, True
-        self._mark: int | None = None
 
-    def mark(self) -> int | None:
-        """Return a number of the first bytes that were read; None if they are not there."""
-        if self._mark is not None:
-            return self._mark
-        most = self._marked_bytes()
+    def mark(self, place: int) -> int | None:
+        """Return a number of what stands before a place; None if that is not there."""
         try:
             with open(self.path, "rb") as file:
-                found = file.read(most)
+                return _number_of(file.read(_MARKED))
         except OSError:
             return None
-        if len(found) < most and most < _MARKED:
-            return None  # it has got shorter, which is seen when it is read
-        number = int.from_bytes(hashlib.blake2b(found, digest_size=8).digest(), "big") >> 1
-        if most == _MARKED:
-            self._mark = number
-        return number
-
-    def _marked_bytes(self) -> int:
-        """Return how many bytes the file is known by."""
-        return _MARKED
 
     @abstractmethod
     def read(self) -> Records | None:
@@ -302,6 +290,10 @@ class _File:
         return SourceError(None, f"{self.path}: {problem}", str(self.path))
 
 
+def _number_of(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
+
+
 class _BytesFile(_File):
     """File of which a record is some bytes."""
 
@@ -312,9 +304,19 @@ class _BytesFile(_File):
     _head, _tail = b"", b""
     _block_place, _last_block = 0, b""
 
-    def _marked_bytes(self) -> int:
-        # Files that grow or do not are known by the same: who runs it anew may say otherwise.
-        return min(self.place, _MARKED)
+    def mark(self, place: int) -> int | None:
+        try:
+            # What was read, if it is still open: another file may have its name.
+            source = self.path if self._file is None else os.dup(self._file.fileno())
+            with open(source, "rb") as file:
+                descriptor = file.fileno()
+                head = os.pread(descriptor, min(place, _MARKED), 0)
+                begin = max(place - _MARKED, len(head))
+                content = head + os.pread(descriptor, place - begin, begin)
+        except OSError:
+            return None
+        # A file that has got shorter is refused when it is read.
+        return _number_of(content) if len(content) == min(place, 2 * _MARKED) else None
 
     def lag(self) -> int:
         if self.is_done:
@@ -354,7 +356,7 @@ class _BytesFile(_File):
         """
         descriptor = self._file.fileno()
         read = self._last_block[: max(0, place - self._block_place)]
-        self._tail = (self._tail + read)[-_TAIL:]
+        self._tail = (self._tail + read)[-_MARKED:]
         head = os.pread(descriptor, min(place, _MARKED), 0)
         before = os.pread(descriptor, len(self._tail), place - len(self._tail))
         if not head.startswith(self._head) or before != self._tail:

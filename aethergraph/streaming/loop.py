@@ -465,7 +465,7 @@ class Loop:
                     counts = self._target.write(pending.changes)
                     for partition, following in pending.offsets.items():
                         self.graph.set_offset(self._name, partition, following)
-                        self._save_mark(partition, marks)
+                        self._save_mark(partition, following, marks)
                     self._save_times(pending.largest)
                 self._marks = marks  # only now: an undone commit has written none
                 return counts
@@ -496,10 +496,10 @@ class Loop:
                 self.graph.reclaim()
                 self._paused = self._known()
 
-    def _save_mark(self, partition: int, marks: dict[int, int]) -> None:
+    def _save_mark(self, partition: int, following: int, marks: dict[int, int]) -> None:
         """Keep what the records of a partition are known by, where the source has that."""
         give = getattr(self.source, "mark", None)
-        found = None if give is None else give(partition)
+        found = None if give is None else give(partition, following)
         if found is not None and marks.get(partition) != found:
             self.graph.set_offset(_marks_of(self._name), partition, found)
             marks[partition] = found

@@ -174,8 +174,8 @@ class Source(Protocol):
     - ``describe(partition) -> str``: the partition in words, such as a file's name;
     - ``at_once``: most records that a poll returns, which an ingestor that shares Python with
       other threads makes smaller;
-    - ``mark(partition) -> int | None`` and ``check_marks(marks)``: what a partition is known by,
-      kept with its offsets, and given back before :meth:`open`;
+    - ``mark(partition, offset) -> int | None`` and ``check_marks(marks)``: what the records
+      before an offset are known by, kept with it, and given back before :meth:`open`;
     - ``counts_bytes``: True where records are not numbered one by one;
     - ``check(graph)``: raises an error if its schema does not fit, before anything is read.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -410,3 +412,72 @@ def test_another_file_of_the_same_name(tmp_path: Path, form: str) -> None:
         with pytest.raises(errors.SourceError, match="it is another file than"):
             run(first)
     graph.close()
+
+
+@pytest.mark.parametrize("records", [3, 100, 500])
+@pytest.mark.parametrize("form", ["json", "csv", "struct"])
+def test_a_last_record_that_became_another_of_the_same_length(
+    tmp_path: Path, form: str, records: int
+) -> None:
+    path, dtype = tmp_path / "e", np.dtype([("u", "<u4"), ("v", "<u4")])
+    schemas = {
+        "json": JSON,
+        "csv": Schema.csv(src="u", dst="v"),
+        "struct": Schema.struct(dtype, src="u", dst="v"),
+    }
+
+    def write(*ends: int) -> None:
+        if form == "json":
+            path.write_text("".join(line(1, v) for v in ends))
+        elif form == "csv":
+            path.write_text("".join(["u,v\n", *(f"1,{v}\n" for v in ends)]))
+        else:
+            path.write_bytes(np.array([(1, v) for v in ends], dtype).tobytes())
+
+    def run() -> None:
+        with DynamicGraph.open(tmp_path / "g", 10_000, 16, huge_pages=False) as graph:
+            Ingestor(graph, FileSource(path, schemas[form], follow=False)).run()
+            assert ends(graph) == expected
+
+    expected = list(range(1000, 1000 + records))
+    write(*expected)
+    run()
+    run()  # it is known again
+    write(*expected[:-1], 2000, 2001)
+    with pytest.raises(errors.SourceError, match=r"another file than .*or was changed since"):
+        run()
+    write(*expected, 2001)
+    expected.append(2001)
+    run()
+
+
+def test_a_run_that_failed_behind_its_last_commit_is_gone_on_with(tmp_path: Path) -> None:
+    """What was read further than the commit says nothing of what stands before it."""
+    path = tmp_path / "e.jsonl"
+    good = [line(1, v) for v in range(500, 600)]
+    path.write_text("".join(good))
+    for more, expected in (("no record\n", 100), ("", 101)):
+        with DynamicGraph.open(tmp_path / "g", 1000, 16, huge_pages=False) as graph:
+            failing = pytest.raises(errors.RecordError) if more else nullcontext()
+            with failing, Ingestor(graph, FileSource(path, JSON, interval=0.001)) as ingestor:
+                ingestor.drain(WAIT)
+                with open(path, "a") as file:
+                    file.write(more)
+                ingestor.drain(WAIT)
+            assert graph.num_edges == expected
+        path.write_text("".join([*good, line(1, 7)]))
+
+
+def test_marks_of_earlier_versions_are_known(tmp_path: Path) -> None:
+    """They were of the first 1024 bytes."""
+    path = tmp_path / "e.jsonl"
+    path.write_text("".join(line(1, v) for v in range(500, 600)))
+    with DynamicGraph.open(tmp_path / "g", 1000, 16, huge_pages=False) as graph:
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+        digest = hashlib.blake2b(path.read_bytes()[:1024], digest_size=8).digest()
+        (partition,) = graph.offsets("e.jsonl")
+        graph.set_offset("e.jsonl#mark", partition, int.from_bytes(digest, "big") >> 1)
+    path.write_text(path.read_text() + line(1, 7))
+    with DynamicGraph.open(tmp_path / "g", 1000, 16, huge_pages=False) as graph:
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+        assert graph.num_edges == 101
