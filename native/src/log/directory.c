@@ -200,8 +200,7 @@ int ae_log_check_newest(const ae_log_directory *dir, aether_error *err) {
     if (rc || again != newest)
         return rc;
     return ae_error_at(err, AETHER_E_CORRUPT, -1, (int64_t)newest,
-                       "the log in '%s' has had the segment '%s', which is missing: put it back", dir->path,
-                       name);
+                       "the log in '%s' has had the segment '%s', which is missing", dir->path, name);
 }
 
 /* ---- begin ------------------------------------------------------------------------- */

@@ -19,14 +19,18 @@ bool ae_log_is_damage(int rc) {
     return rc == AETHER_E_CORRUPT || rc == AETHER_E_TRUNCATED || rc == AETHER_E_FORMAT;
 }
 
-/* Let an error that is damage name the first commit that is lost, and the way out. */
-static int with_remedy(int rc, const ae_log_directory *dir, uint64_t lsn, aether_error *err) {
+#define PUT_BACK "put it back, or "
+
+/* Let an error that is damage name the first commit that is lost, and the way out; @first is what
+ * else may be done. */
+static int with_remedy(int rc, const ae_log_directory *dir, uint64_t lsn, const char *first,
+                       aether_error *err) {
     if (err && ae_log_is_damage(rc)) {
         const size_t used = strlen(err->message);
         err->value = (int64_t)lsn;
         snprintf(err->message + used, sizeof err->message - used,
-                 "; let the log end before commit %" PRIu64 ": aethergraph verify --truncate '%s'", lsn,
-                 dir->path);
+                 "; %slet the log end before commit %" PRIu64 ": aethergraph verify --truncate '%s'", first,
+                 lsn, dir->path);
     }
     return rc;
 }
@@ -182,7 +186,7 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
                                        "log segment '%s' is cut short at byte %" PRIu64 " of %" PRIu64
                                        ": the commits before %" PRIu64 " are whole",
                                        s->path, s->held, s->size, lsn),
-                           r->dir, lsn, err);
+                           r->dir, lsn, "", err);
     if (lsn == end)
         return AETHER_OK;
     if (damaged)
@@ -190,7 +194,7 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
                                        "log segment '%s' is damaged at byte %" PRIu64 ": commit %" PRIu64
                                        " was on disk, as %s after it says, but does not check",
                                        s->path, offset, lsn, end ? "the segment" : "what comes"),
-                           r->dir, lsn, err);
+                           r->dir, lsn, "", err);
     if (!r->settles)
         return AETHER_OK;
     const ae_log_frame *mark = ae_log_mark_at(s->bytes, offset);
@@ -207,18 +211,18 @@ static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint
                                        "the log in '%s' begins at commit %" PRIu64 ", but %" PRIu64
                                        " is needed: a segment is missing",
                                        r->dir->path, segments[0], r->from),
-                           r->dir, r->from, err);
+                           r->dir, r->from, PUT_BACK, err);
     int rc = AETHER_OK;
     for (uint64_t i = 0; i < num_segments && !rc; i++) {
         uint64_t end = i + 1 < num_segments ? segments[i + 1] : 0;
         if (end && end <= r->from) /* nothing of it is needed: it may be as it likes */
             continue;
         loaded s;
-        rc = with_remedy(load(&s, r->dir, graph, segments[i], r->settles, err), r->dir, *r->next, err);
+        rc = with_remedy(load(&s, r->dir, graph, segments[i], r->settles, err), r->dir, *r->next, "", err);
         rc = rc ? rc : replay(&s, end, r, err);
         unload(&s);
     }
-    return rc ? rc : with_remedy(ae_log_check_newest(r->dir, err), r->dir, *r->next, err);
+    return rc ? rc : with_remedy(ae_log_check_newest(r->dir, err), r->dir, *r->next, PUT_BACK, err);
 }
 
 int ae_log_recover(const ae_log_directory *dir, const uint8_t graph[16], const uint64_t *segments,
