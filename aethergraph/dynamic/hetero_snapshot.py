@@ -188,11 +188,13 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             edge_weight=weights,
             edge_time=times,
             edge_attrs={
-                kind: edge_rows(self._edges[kind], found[2], self._end_edge_ids(kind))
+                kind: edge_rows(
+                    self._edges[kind], found[2], self._end_edge_ids(kind), self.renumbers_edges
+                )
                 for kind, found in lists.items()
             },
             layout=layout,
-            keep_order=True,
+            keep_order=not self.renumbers_edges,
             sort_neighbors=order == "id",
         )
         for name, part_of in self._nodes.items():
@@ -204,7 +206,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         """Return what :meth:`save` writes."""
         taken = self.native_snapshot
         edges = [(self._store.kinds[name], part) for name, part in self._edges.items()]
-        return SnapshotParts(self._nodes, edges, taken, self.time_zone)
+        return SnapshotParts(self._nodes, edges, taken, self.time_zone, self.renumbers_edges)
 
     def __repr__(self) -> str:
         if self._closed:

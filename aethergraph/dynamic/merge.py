@@ -80,6 +80,8 @@ class SnapshotParts:
     snapshot: native.NativeSnapshot
     #: Time zone of the times of edges.
     time_zone: str | None = None
+    #: True if the first edge ids are places in a file, and so not the order of an input.
+    renumbers_edges: bool = False
 
 
 class _Plan:
@@ -90,6 +92,7 @@ class _Plan:
         beside: Mapping[str, str], commit: tuple[str, int] | None,
     ) -> None:  # fmt: skip
         self._room, self._compress = room, compress
+        self._renumbers = parts.renumbers_edges
         self.sections = list[Section]()
         self.work = list[EdgeWork]()
         arrays = list[tuple[ArrayMeta, Content | Put]]()
@@ -131,7 +134,7 @@ class _Plan:
         """Yield the attributes of the edges of a type, by name, which a walk fills."""
         lists = edge.any_lists.topology
         names = set(edge.edge_attrs)
-        if lists.num_edges != lists.end_edge_ids:
+        if self._renumbers or lists.num_edges != lists.end_edge_ids:
             names.add(EDGE_ID)
         for name in sorted(names):
             if name == EDGE_ID:
@@ -155,9 +158,10 @@ class _Plan:
         if len(work.walks) == 2:
             self._add(native.SECTION_CSR_EDGE_IDS, owner, numbers.dtype, work.add_places())
         first = work.walks[0]
-        order = Put(numbers.count * numbers.dtype.itemsize)
-        first.steps.append(EdgeOrder(numbers.dtype, order))
-        self._add(native.SECTION_EDGE_ORDER, owner, numbers.dtype, order)
+        if not self._renumbers:
+            order = Put(numbers.count * numbers.dtype.itemsize)
+            first.steps.append(EdgeOrder(numbers.dtype, order))
+            self._add(native.SECTION_EDGE_ORDER, owner, numbers.dtype, order)
         if kind.form.has_weight:
             weights = first.add_column("weights", _F32)
             self._add(native.SECTION_EDGE_WEIGHT, owner, _F32, weights)

@@ -81,10 +81,17 @@ def edge_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, Ro
     return {name: SnapshotRows(one, end, snapshot) for name, one in kind.values.items()}
 
 
-def edge_rows(parts: EdgeParts, ids: Ids, end: int) -> dict[str, Any]:
-    """Return the attributes of the edges ``ids``, and, if ids below ``end`` are missing, these."""
+def edge_rows(parts: EdgeParts, ids: Ids, end: int, renumbers: bool) -> dict[str, Any]:
+    """Return the attributes of the edges ``ids``; and these, if their order does not tell them.
+
+    Args:
+        parts: the edges.
+        ids: those that there are, in order.
+        end: number that the ids are below.
+        renumbers: the order of the ids is not that of an input.
+    """
     rows: dict[str, Any] = {name: as_store(one, ids) for name, one in parts.edge_attrs.items()}
-    if len(ids) != end:
+    if renumbers or len(ids) != end:
         rows[EDGE_ID] = ids
     return rows
 
@@ -385,7 +392,8 @@ class Snapshot(OneCommit, StoredGraph):
         The lists are in the same order, so the same key draws the same neighbours.
         ``graph.edge_order`` has the place of each edge among those that there are, by id; that is
         its id here, unless edges were deleted: then ``graph.edge_attrs["edge_id"]`` has the ids.
-        Attributes come along.
+        So it has of a live graph over a file, whose ids are not in the order of an input, and
+        ``graph.edge_order`` is None. Attributes come along.
 
         Args:
             layout: ``"csc"``, ``"csr"`` or ``"both"``; None: as here.
@@ -406,9 +414,9 @@ class Snapshot(OneCommit, StoredGraph):
         graph = Graph.from_edges(
             self._num_nodes, src, dst,
             edge_weight=values.get("edge_weight"), edge_time=times,
-            edge_attrs=edge_rows(parts, ids, self._end_edge_ids),
+            edge_attrs=edge_rows(parts, ids, self._end_edge_ids, self.renumbers_edges),
             layout=parts.layout if layout is None else layout,
-            keep_order=True, sort_neighbors=self._kind.form.order == "id",
+            keep_order=not self.renumbers_edges, sort_neighbors=self._kind.form.order == "id",
         )  # fmt: skip
         for name, rows in parts.node_attrs.items():
             graph.node_attrs[name] = as_store(rows, np.arange(self._num_nodes))
@@ -425,7 +433,10 @@ class Snapshot(OneCommit, StoredGraph):
         """Return what :meth:`save` writes."""
         parts = self._live()
         nodes = {self._kind.name[0]: parts}
-        return SnapshotParts(nodes, [(self._kind, parts)], self.native_snapshot, self.time_zone)
+        return SnapshotParts(
+            nodes, [(self._kind, parts)], self.native_snapshot, self.time_zone,
+            self.renumbers_edges,
+        )  # fmt: skip
 
     @property
     def order(self) -> str:

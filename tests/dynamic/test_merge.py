@@ -337,3 +337,43 @@ def test_bad_ranks() -> None:
         ranks.add(np.array([4, 3]))
     with pytest.raises(errors.OutOfRangeError, match="number 10 at position 0 is not below"):
         ranks.add(np.array([10]))
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_copies_of_a_graph_over_a_file_do_not_know_the_order_of_its_input(
+    tmp_path: Path, typed: bool, merged: bool
+) -> None:
+    """Their first edges have the ids of places in the file; the attribute edge_id tells them."""
+    src, dst = np.random.default_rng(0).integers(0, NODES, (2, 300))
+    kind = ("u", "to", "u")
+    live: Any
+    load: Callable[[Path], Any]
+    if typed:
+        base: Any = HeteroGraph.from_edges({kind: (src, dst)}, {"u": NODES}, keep_order=True)
+        base.save(tmp_path / "base.aeg")
+        live = DynamicHeteroGraph.open(tmp_path / "g", base=tmp_path / "base.aeg", arena_mb=16)
+        live[kind].insert([1, 2], [3, 4])
+        load = HeteroGraph.load
+    else:
+        base = Graph.from_edges(NODES, src, dst, keep_order=True)
+        base.save(tmp_path / "base.aeg")
+        live = DynamicGraph.open(tmp_path / "g", base=tmp_path / "base.aeg", arena_mb=16)
+        live.insert_edges([1, 2], [3, 4])
+        load = Graph.load
+    with live:
+        if merged:
+            live.merge()
+        live.save(tmp_path / "saved.aeg")
+        known, lists = (base[kind], live[kind]) if typed else (base, live)
+        first = known.edge_ends(np.arange(300))
+        ends = np.append(first[0], [1, 2]), np.append(first[1], [3, 4])
+        for copy in (load(tmp_path / "saved.aeg"), live.to_graph()):
+            edges = copy[kind] if typed else copy
+            attrs = edges.attrs if typed else edges.edge_attrs
+            ids = attrs["edge_id"].gather(np.arange(302))
+            assert edges.edge_order is None and sorted(ids.tolist()) == list(range(302))
+            for own, expected in zip(edges.edge_ends(np.arange(302)), ends, strict=True):
+                np.testing.assert_array_equal(own, expected[ids])
+            for own, expected in zip(lists.edge_ends(ids), ends, strict=True):
+                np.testing.assert_array_equal(own, expected[ids])

@@ -139,7 +139,11 @@ def _graph_of(form: str, folder: Path, close: ExitStack) -> Any:
             live.close()
             live = DynamicGraph.open(folder / "live", arena_mb=16)
             live.merge()
-        return close.enter_context(live)
+        close.enter_context(live)
+        if "saved" in form:
+            live.save(folder / "saved.aeg")
+            return Graph.load(folder / "saved.aeg")
+        return live.to_graph() if "copied" in form else live
     if form == "served":
         server = close.enter_context(FeatureServer(graph_tables(graph), port=0))
         return close.enter_context(open_graph(server.address))
@@ -188,7 +192,9 @@ def _storage_of(graph: Any, edge_ids: Any = None) -> tuple[GraphStorage, Any]:
     "form",
     [
         "memory", "typed", "file", "live over a file", "live over a file, merged",
-        "live over a file, merged twice", "served",
+        "live over a file, merged twice", "live over a file, saved",
+        "live over a file, merged and saved", "live over a file, merged and copied",
+        "live over a file that kept, saved", "served",
     ],
 )  # fmt: skip
 def test_edges_that_nobody_can_tell_are_refused(form: str, tmp_path: Path) -> None:
