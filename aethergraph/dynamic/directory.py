@@ -39,6 +39,7 @@ from aethergraph import _native as native
 from aethergraph._checks.regular import open_descriptor
 from aethergraph.dynamic.descriptions import check_current, check_description
 from aethergraph.errors import (
+    AetherError,
     ClosedError,
     CorruptFileError,
     InvalidArgumentError,
@@ -47,6 +48,8 @@ from aethergraph.errors import (
     UnsupportedError,
     VersionError,
 )
+from aethergraph.graph.beside import sections_of
+from aethergraph.ids.builder import holds_work_files
 from aethergraph.storage.described import Fields, read_fields, read_regular
 
 __all__ = ["LiveDirectory", "commits"]
@@ -59,12 +62,16 @@ _VERSION = 2
 #: What an attempt to make a graph may have left.
 _LEFT = {"LOCK", "CURRENT", "CURRENT.new", "graph.json.new", "wal.lock"}
 _BASE = "gen-{:06}.aeg"
-_PLACES = ".places-"  # beside a base: where each edge is in it
-_FILE = r"(?:gen-(\d{6,})\.(?:aeg(?:\.places-\d+\.(?:aef|npy))?|.+\.ids)|rows-(\d{6,})\.aef)"
-#: Bases and rows, with their numbers. Others, such as a user's copy, are neither read nor deleted.
+_FILE = r"(?:gen-\d{6,}\.(?:aeg|.+\.ids)|rows-\d{6,}\.aef)"
+#: Names of bases, keys and rows. Files of users may have them: see :meth:`LiveDirectory.part`.
 _OURS = re.compile(_FILE)
-#: What a writer that was killed may have left of them.
-_LEFTOVER = re.compile(rf"{_FILE}\.building|\.{_FILE}\.[0-9a-f]{{16}}\.aether-tmp")
+_ROWS = re.compile(r"rows-\d{6,}\.aef")
+#: Places of the edges of a base, which it begins with the name of.
+_PLACES = re.compile(r"(gen-\d{6,}\.aeg)\.places-\d+\.(?:aef|npy)")
+_SEGMENT = re.compile(r"wal-[0-9a-f]{16}\.log")
+#: What a writer that was killed may have left: files, and folders of work files.
+_TEMPORARY = re.compile(rf"\.(?:{_FILE}|{_PLACES.pattern})\.[0-9a-f]{{16}}\.aether-tmp")
+_WORK_FOLDER = re.compile(r"gen-\d{6,}\..+\.ids\.building")
 #: Bytes of a description in JSON; anything larger is not one of ours.
 _MOST_BYTES = 64 << 20
 
@@ -285,7 +292,7 @@ class LiveDirectory:
     def info(self) -> dict[str, Any]:
         """Describe the directory without opening the graph: numbers are those of its base."""
         found, current = self.description(), self.current()
-        logs = list(self.path.glob("wal-*.log"))
+        logs = [path for path in self.path.glob("wal-*.log") if _SEGMENT.fullmatch(path.name)]
         return {
             "path": str(self.path),
             "num_nodes": current.get("nodes", found["num_nodes"]),
@@ -482,38 +489,76 @@ class LiveDirectory:
 
     # ---- base and rows ---------------------------------------------------------------------
 
+    def part(self, name: str) -> str:
+        """Return what a base, keys or rows say of themselves, so that nothing else is deleted."""
+        return f"{self.uuid.hex()}/{name}"
+
+    def tables(self, base: str | None) -> list[str]:
+        """Return the names of the places of a base, and of all rows but those of somebody else.
+
+        Raises:
+            AetherError: a file that may be of rows cannot be read.
+        """
+        found = []
+        for name in sorted(os.listdir(self.path)):
+            of = _PLACES.fullmatch(name)
+            if of and of[1] == base and name.endswith(".aef"):
+                found.append(name)
+            elif _ROWS.fullmatch(name):
+                part = sections_of(str(self.path / name)).meta.part_of
+                if part in (None, self.part(name)):  # older builds wrote none
+                    found.append(name)
+        return found
+
     def next_base(self) -> str:
         """Return a name for the next base."""
-        return _BASE.format(self._next_number(1))
+        return _BASE.format(self._next_number("gen"))
 
     def next_rows(self) -> str:
         """Return a name for a file of rows."""
-        return f"rows-{self._next_number(2):06}.aef"
+        return f"rows-{self._next_number('rows'):06}.aef"
 
-    def _next_number(self, group: int) -> int:
-        """Return the number after those of the files whose number is this group of _OURS."""
-        names = map(_OURS.fullmatch, os.listdir(self.path))
-        return 1 + max((int(name[group] or 0) for name in names if name), default=0)
+    def _next_number(self, kind: str) -> int:
+        """Return the number after those of all files of a kind, whosesoever they are."""
+        names = (re.match(rf"\.?{kind}-([0-9]+)\.", name) for name in os.listdir(self.path))
+        return 1 + max((int(name[1]) for name in names if name), default=0)
 
     def remove_base(self, name: str) -> None:
         """Remove a base, its keys and places; leave what cannot be removed for the next open."""
-        for path in self.path.glob(f"{name.partition('.')[0]}.*"):
-            if _OURS.fullmatch(path.name):
-                with suppress(OSError):
-                    path.unlink()
+        with suppress(OSError):
+            self._remove_parts(glob=f"{name.partition('.')[0]}.*", kept=set())
 
     @_named
     def remove_others(self, names: set[str]) -> None:
-        """Remove bases and rows that are not among ``names``: older ones, or half written."""
+        """Remove parts of the directory that are not among ``names``, and what a writer left."""
+        self._remove_parts(glob="*", kept=names)
         for path in self.path.iterdir():
-            kept = path.name.partition(_PLACES)[0] if path.name.endswith(".aef") else path.name
-            is_base_or_rows = _OURS.fullmatch(path.name) and kept not in names
-            if not is_base_or_rows and not _LEFTOVER.fullmatch(path.name):
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
+            of = _PLACES.fullmatch(path.name)
+            is_old = of is not None and of[1] in names and path.suffix == ".npy"  # of older builds
+            is_work = _WORK_FOLDER.fullmatch(path.name) and path.is_dir()
+            if (is_old or _TEMPORARY.fullmatch(path.name)) and path.is_file():
                 path.unlink(missing_ok=True)
+            elif is_work and holds_work_files(str(path)):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _remove_parts(self, glob: str, kept: set[str]) -> None:
+        """Remove bases, keys and rows of this graph, places before the base that they are of."""
+        found = sorted(self.path.glob(glob))
+        for path in found:
+            if not _OURS.fullmatch(path.name) or path.name in kept or not self._is_part(path):
+                continue
+            for other in found:
+                of = _PLACES.fullmatch(other.name)
+                if of and of[1] == path.name:
+                    other.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+
+    def _is_part(self, path: Path) -> bool:
+        """Return whether a file is known to be a part of the directory."""
+        try:
+            return sections_of(str(path)).meta.part_of == self.part(path.name)
+        except AetherError:
+            return False
 
     @property
     def uuid(self) -> bytes:

@@ -40,6 +40,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureStore
+from aethergraph.features.files import save_rows
 from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.id_files import ids_path
@@ -337,7 +338,8 @@ class Journal(LogReader):
                 raise UnsupportedError("bfloat16 rows of a foreign source: give a FeatureStore")
             base = FeatureStore.from_array(base.read(0, base.num_rows))
         file = self.directory.next_rows()
-        base.save(self.directory.path / file)
+        base.native_rows()
+        save_rows(self.directory.path / file, base, None, None, part_of=self.directory.part(file))
         self.directory.sync()
         rows.origin = {"file": file}
         fingerprint = fingerprint_of(str(self.directory.path / file))
@@ -413,11 +415,15 @@ class Journal(LogReader):
         renumbers = snapshot.renumbers_edges
         base = self.directory.next_base()
         path = self.directory.path / base
-        write_base(snapshot.stored_parts(), path, memory=memory, progress=progress)
+        part = self.directory.part
+        write_base(
+            snapshot.stored_parts(), path, memory=memory, part_of=part(base), progress=progress
+        )
         ids = {name: ids_path(base, name) for name in store.keys}
         try:
             for name, file in ids.items():
-                store.keys[name].save(str(self.directory.path / file), counts[name], memory)
+                path_of_keys = str(self.directory.path / file)
+                store.keys[name].save(path_of_keys, counts[name], memory, part_of=part(file))
             below = Base(path, self._storage, self._budget, ends=ends, renumbers_edges=renumbers)
         except BaseException:
             for file in (base, *ids.values()):

@@ -208,18 +208,18 @@ class GrowingKeys:
         self.end = end
 
     def save(
-        self, path: str, count: int, memory: int | str, *, of_graph: bool = False
+        self, path: str, count: int, memory: int | str, **facts: Any
     ) -> None:  # fmt: skip
         """Write the keys of the first ``count`` nodes into the file of an :class:`IdMap`.
 
-        ``of_graph``: a graph file will have its fingerprint.
+        ``facts`` are ``of_graph`` or ``part_of`` of :class:`IdMapBuilder`.
 
         Raises:
             StorageError: it cannot be written.
         """
         budget = Budget.parse(memory, "memory")
         with IdMapBuilder(
-            path, self.columns.types, budget.limit, f"{path}.building", of_graph=of_graph
+            path, self.columns.types, budget.limit, f"{path}.building", **facts
         ) as builder:
             for begin in range(0, count, _AT_ONCE):
                 builder.add_block(self.block(np.arange(begin, min(begin + _AT_ONCE, count))))

@@ -89,7 +89,7 @@ class _Plan:
 
     def __init__(
         self, parts: SnapshotParts, room: Room, compress: bool, attrs: bool,
-        beside: Mapping[str, str], commit: tuple[str, int] | None,
+        beside: Mapping[str, str], commit: tuple[str, int] | None, part_of: str | None,
     ) -> None:  # fmt: skip
         self._room, self._compress = room, compress
         self._renumbers = parts.renumbers_edges
@@ -121,6 +121,7 @@ class _Plan:
             time_zone=parts.time_zone,
             beside=beside,
             commit=commit,
+            part_of=part_of,
         )  # fmt: skip
         for number, (meta, content) in enumerate(arrays):
             code = native.DTYPE_CODES[meta.dtype]
@@ -237,6 +238,7 @@ def write_base(
     attrs: Any = True,
     beside: Mapping[str, str] | None = None,
     commit: tuple[str, int] | None = None,
+    part_of: str | None = None,
     progress: native.Progress | None = None,
 ) -> None:
     """Write a snapshot into a graph file, which appears complete and at once, or not at all.
@@ -251,6 +253,7 @@ def write_base(
         beside: fingerprints of the files that lie beside it ("user.ids").
         commit: identity of the live graph, and number of the commit in its log, to be said in the
             file.
+        part_of: live graph and name under which the file is a part of its directory.
         progress: called with (done, total).
 
     Raises:
@@ -260,7 +263,7 @@ def write_base(
     """
     room = _room_of(Budget.parse(memory, "memory"), path)
     compressed = compress is not None and as_flag(compress, "compress")
-    plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"), beside or {}, commit)
+    plan = _Plan(parts, room, compressed, as_flag(attrs, "attrs"), beside or {}, commit, part_of)
 
     def write(task: native.Task | None) -> None:
         with GraphFile(path, plan.meta) as writer:

@@ -44,15 +44,10 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
             with IdMap.load(directory.path / file) as ids:
                 ids.verify(progress)
             found.append(file)
-        tables = (
-            file
-            for kind in ("gen-*.places-*.aef", "rows-*.aef")
-            for file in directory.path.glob(kind)
-        )
-        for file in sorted(tables):
-            with FeatureStore.load(file) as rows:
+        for file in directory.tables(base):
+            with FeatureStore.load(directory.path / file) as rows:
                 rows.verify(progress)
-            found.append(file.name)
+            found.append(file)
         last = _verify_log(directory, current)
     finally:
         directory.unlock()

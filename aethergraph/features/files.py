@@ -208,12 +208,15 @@ def save_native(
     write_section: Callable[[native.NativeWriter, native.Task | None], None],
     task: native.Task | None,
     files: native.FileSet | None = None,
+    part_of: str | None = None,
 ) -> None:
     """Write a feature file; ``write_section`` writes its only array section.
 
-    ``files`` puts it in place together with others; None: at once.
+    ``files`` puts it in place together with others; None: at once. ``part_of`` is the live graph
+    and the name under which the file is a part of its directory.
     """
-    meta = FileMeta(arrays=(ArrayMeta("x", "row", 0, native.DTYPE_NAMES[code], shape),))
+    arrays = (ArrayMeta("x", "row", 0, native.DTYPE_NAMES[code], shape),)
+    meta = FileMeta(arrays=arrays, part_of=part_of)
     with native.NativeWriter(path, native.CONTENT_FEATURES, files) as writer:
         write_meta(writer, meta)
         write_section(writer, task)
@@ -264,8 +267,12 @@ def save_rows(
     dtype: DTypeLike | str | None,
     progress: native.Progress | None,
     files: native.FileSet | None = None,
+    part_of: str | None = None,
 ) -> None:
-    """Write rows as ``FeatureStore.save`` does; ``files`` as in :func:`save_native`."""
+    """Write rows as ``FeatureStore.save`` does.
+
+    ``files`` and ``part_of`` as in :func:`save_native`.
+    """
     code = native.dtype_code(rows.dtype_name if dtype is None else dtype)
     name = native.DTYPE_NAMES[code]
     if not can_save_as(native.dtype_code(rows.dtype_name), code):
@@ -281,7 +288,7 @@ def save_rows(
         if is_npy_name(path):
             save_npy(path, rows.shape, code, row_pieces(rows, code), rows.guard, task, files)
         else:
-            save_native(path, rows.shape, code, write, task, files)
+            save_native(path, rows.shape, code, write, task, files, part_of)
 
     native.run_long(work, progress, rows.nbytes)
 

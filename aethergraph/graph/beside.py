@@ -23,7 +23,14 @@ from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.storage.meta import FileMeta, SectionTable, write_meta
 from aethergraph.storage.opening import open_container
 
-__all__ = ["FilesBeside", "GraphFile", "fingerprint_of", "in_another_order", "path_beside"]
+__all__ = [
+    "FilesBeside",
+    "GraphFile",
+    "fingerprint_of",
+    "in_another_order",
+    "path_beside",
+    "sections_of",
+]
 
 #: Before the fingerprint of a file that goes by the order of before nodes were moved.
 _MOVED = "!"
@@ -57,7 +64,8 @@ def in_another_order(beside: Mapping[str, str], types: Container[str]) -> dict[s
     }
 
 
-def _sections_of(path: str) -> SectionTable:
+def sections_of(path: str) -> SectionTable:
+    """Return the description of a container file and of its sections."""
     file = open_container(path)
     try:
         return SectionTable(file, file.content)
@@ -67,7 +75,7 @@ def _sections_of(path: str) -> SectionTable:
 
 def fingerprint_of(path: str) -> str:
     """Return what tells the content of a container file from that of any other."""
-    return _sections_of(path).short_fingerprint()
+    return sections_of(path).short_fingerprint()
 
 
 class GraphFile(native.NativeWriter):
@@ -90,7 +98,7 @@ class GraphFile(native.NativeWriter):
         """Make the file durable, put it in place, and delete what the former one was made with."""
         former: Mapping[str, str] = {}
         with suppress(AetherError):  # there is none, or it is no graph
-            former = _sections_of(self.path).meta.beside
+            former = sections_of(self.path).meta.beside
         super().commit()
         for file, fingerprint in former.items():
             name, _, suffix = file.rpartition(".")
@@ -156,7 +164,7 @@ class FilesBeside(Mapping[str, T], ABC):
                 f"of type {name!r}: it is of another graph",
                 file,
             )
-        table, known = _sections_of(file), self._known.get(f"{name}.{self.suffix}")
+        table, known = sections_of(file), self._known.get(f"{name}.{self.suffix}")
         if known == table.short_fingerprint():
             return
         if known == _MOVED + table.short_fingerprint():

@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shutil import rmtree
 from typing import IO, Any
 
@@ -37,7 +37,7 @@ from aethergraph.storage.memory import parse_size
 from aethergraph.storage.meta import FileMeta, KeysMeta, write_meta
 from aethergraph.storage.scratch import storage_error
 
-__all__ = ["DuplicateKeyError", "IdMapBuilder"]
+__all__ = ["DuplicateKeyError", "IdMapBuilder", "holds_work_files"]
 
 _U64 = np.dtype(np.uint64)
 _U8 = np.dtype(np.uint8)
@@ -91,6 +91,7 @@ class IdMapBuilder:
         scratch: folder for work files, which is made, and removed by :meth:`close`. One that a
             killed build has left is used again.
         of_graph: the map is made together with a graph, which will have its fingerprint.
+        part_of: live graph and name under which the map is a part of its directory.
 
     Attributes:
         num_added: number of keys that were added, equal ones too.
@@ -101,12 +102,12 @@ class IdMapBuilder:
 
     def __init__(
         self, path: native.Path, types: str | tuple[str, ...], memory: int | str,
-        scratch: native.Path, *, of_graph: bool = False,
+        scratch: native.Path, *, of_graph: bool = False, part_of: str | None = None,
     ) -> None:  # fmt: skip
         self.columns = KeyColumns(types)
         self.num_added = 0
         self._path = path
-        self._of_graph = of_graph
+        self._meta = FileMeta(of_graph=of_graph, part_of=part_of)
         self._memory = parse_size(memory, "memory")
         self._room = max(self._memory // _SHARE, _LEAST)
         self._scratch = native.encode_path(scratch)[0]
@@ -329,7 +330,7 @@ class IdMapBuilder:
 
     def _write(self, count: int, size: int, ids: np.dtype[Any]) -> None:
         keys = KeysMeta(self.columns.types, count, 0, self._has_equal_hashes)
-        meta = FileMeta(keys=keys, of_graph=self._of_graph)
+        meta = replace(self._meta, keys=keys)
         sections: list[tuple[int, str, np.dtype[Any]]] = [
             (native.SECTION_KEY_HASHES, "hashes", _U64),
             (native.SECTION_KEY_BUCKETS, "", _U64),
@@ -444,6 +445,11 @@ class _Buckets:
             os.unlink(path)
 
 
+def holds_work_files(folder: str) -> bool:
+    """Return whether all that a folder holds is work files of a map."""
+    return all(_WORK_FILE.fullmatch(name) for name in os.listdir(folder))
+
+
 def _locked_folder(path: str) -> IO[bytes]:
     """Make a folder of work files, or take one that is left; return its lock, held until closed.
 
@@ -452,7 +458,7 @@ def _locked_folder(path: str) -> IO[bytes]:
     lock = os.path.join(path, "lock")
     try:
         os.makedirs(path, exist_ok=True)
-        is_foreign = any(not _WORK_FILE.fullmatch(name) for name in os.listdir(path))
+        is_foreign = not holds_work_files(path)
         file = None if is_foreign else open(lock, "wb")  # noqa: SIM115 - held until closed
     except OSError as error:
         raise storage_error(error, path) from None

@@ -122,6 +122,8 @@ class FileMeta:
     commit: tuple[str, int] | None = None
     #: True of a file that was made together with a graph, which has its fingerprint.
     of_graph: bool = False
+    #: Live graph and name under which a file is a part of its directory, "90ab.../rows-000001.aef".
+    part_of: str | None = None
 
     def encode(self) -> bytes:
         """Return the canonical JSON."""
@@ -157,6 +159,8 @@ class FileMeta:
             content["commit"] = {"graph": self.commit[0], "lsn": self.commit[1]}
         if self.of_graph:
             content["of_graph"] = True
+        if self.part_of is not None:
+            content["part_of"] = self.part_of
         if self.keys is not None:
             one = self.keys
             content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
@@ -215,6 +219,7 @@ def _decode(fields: Fields) -> FileMeta:
         fields.table("beside", lambda value: isinstance(value, str), {}),
         None if commit is None else (commit.text("graph"), commit.count("lsn")),
         fields.flag("of_graph", False),
+        fields.text("part_of", None),
     )  # fmt: skip
 
 

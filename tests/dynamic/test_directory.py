@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +20,10 @@ from support.processes import in_fork, talking
 from support.strategies import examples
 from support.threads import running
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.history import History
+from aethergraph.dynamic.journal import Journal
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 
 pytestmark = pytest.mark.any_python
@@ -166,19 +168,80 @@ def test_what_crashes_have_left_is_removed(tmp_path: Path) -> None:
     kept = {path.name for path in (tmp_path / "g").iterdir()} - {"rows-000001.aef"}
     for name in (
         ".gen-000002.aeg.0123456789abcdef.aether-tmp",
-        "gen-000002.aeg",  # CURRENT names the first
+        ".gen-000001.aeg.places-0.aef.0123456789abcdef.aether-tmp",
         "wal.new",
         "wal.spare",
         ".rows-000007.aef.0123456789abcdef.aether-tmp",
     ):
         (tmp_path / "g" / name).write_bytes(b"left")
-    (tmp_path / "g" / "gen-000003.aeg.building").mkdir()
-    (tmp_path / "g" / "gen-000003.aeg.building" / "edges").write_bytes(b"left")
+    (tmp_path / "g" / "gen-000003.node.ids.building").mkdir()
+    (tmp_path / "g" / "gen-000003.node.ids.building" / "run-0").write_bytes(b"left")
     again = DynamicGraph.open(tmp_path / "g")
     assert again.num_edges == 1
     assert {path.name for path in (tmp_path / "g").iterdir()} == kept | {"LIVE"}
     assert again.merge().endswith("gen-000002.aeg")
     again.close()
+
+
+def test_a_merge_that_was_killed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DynamicGraph.open(tmp_path / "g", 0, 16, ids="str", huge_pages=False) as graph:
+        graph.ids.add(["a", "b"])
+        graph.merge()
+    before = {path.name for path in (tmp_path / "g").iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_make_current", lambda *_: os._exit(3))
+        with pytest.raises(EOFError):
+            in_fork(lambda: DynamicGraph.open(tmp_path / "g").merge())
+    left = {path.name for path in (tmp_path / "g").iterdir()} - before - {"LIVE"}
+    assert {"gen-000002.aeg", "gen-000002.node.ids"} <= left
+    DynamicGraph.open(tmp_path / "g").close()
+    after = {path.name for path in (tmp_path / "g").iterdir()}
+    assert after == before
+
+
+@pytest.mark.parametrize("content", ["text", "graph", "of another live graph", "copy", "folder"])
+def test_files_of_others_with_names_of_ours_are_left_alone(tmp_path: Path, content: str) -> None:
+    names = [
+        "gen-000009.aeg", "gen-000009.aeg.places-0.aef", "gen-000001.backup.ids",
+        "gen-000020.node.ids", "gen-000021.node.ids.building", "gen-000001.places-old.aef",
+    ]  # fmt: skip
+    Graph.from_edges(3, [0], [1]).save(tmp_path / "mine.aeg")
+    for name in ("g", "other"):
+        graph = make(tmp_path / name)
+        graph.insert_edge(0, 1)
+        graph.merge()
+        graph.close()
+    sources = {
+        "graph": tmp_path / "mine.aeg", "copy": tmp_path / "g" / "gen-000001.aeg",
+        "of another live graph": tmp_path / "other" / "gen-000001.aeg",
+    }  # fmt: skip
+    for name in names:
+        place = tmp_path / "g" / name
+        if content == "folder":
+            place.mkdir()
+            (place / "mine").write_text("mine")
+        elif content == "text":
+            place.write_text("mine")
+        else:
+            shutil.copy(sources[content], place)
+    before = {name: path_content(tmp_path / "g" / name) for name in names}
+    verify_directory(tmp_path / "g")
+    for _ in range(2):
+        with DynamicGraph.open(tmp_path / "g") as again:
+            for number in range(3):
+                again.insert_edge(0, number)
+                again.merge()
+        assert verify_directory(tmp_path / "g").startswith("gen-0000")
+        assert {name: path_content(tmp_path / "g" / name) for name in names} == before
+    DynamicGraph.open(tmp_path / "g").close()
+    ours = {path.name for path in (tmp_path / "g").glob("gen-*")} - set(names)
+    assert ours == {"gen-000027.aeg"}
+
+
+def path_content(path: Path) -> bytes:
+    return (path / "mine").read_bytes() if path.is_dir() else path.read_bytes()
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def test_a_merge_that_fails_leaves_what_was(
     graph.ids.add(["a", "b"])
     before = sorted(path.name for path in (tmp_path / "g").iterdir())
 
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise errors.DiskFullError(28, "no space", "ids")
 
     with monkeypatch.context() as patch:
