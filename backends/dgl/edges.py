@@ -126,18 +126,19 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         for kind, seed_edge_ids in seeds.items():
             ids = schema.numbers[kind].shown(seed_edge_ids)
             hidden.setdefault(kind, []).append(ids)
-            back, reverse = self._reverse(schema, kind, ids)
-            if back is not None:
+            for back, reverse in self._reverses(schema, kind, ids):
                 _check_ends(schema, kind, seed_edge_ids, back, reverse)
                 hidden.setdefault(back, []).append(reverse)
         found = {kind: torch.from_numpy(np.concatenate(ids)) for kind, ids in hidden.items()}
         return found if isinstance(seed_edges, Mapping) else found[schema.etype(None)]
 
-    def _reverse(self, schema: Schema, kind: EdgeType, ids: Ids) -> tuple[EdgeType | None, Ids]:
-        """Return the edge type of the reverses (None: there is none) and their ids."""
+    def _reverses(self, schema: Schema, kind: EdgeType, ids: Ids) -> list[tuple[EdgeType, Ids]]:
+        """Return the edge types of the reverses, and their ids in each."""
         if self.exclude == "reverse_types":
-            types = {schema.etype(a): schema.etype(b) for a, b in self.reverse_etypes.items()}
-            return types.get(kind), ids
+            named = {schema.etype(name): given for name, given in self.reverse_etypes.items()}
+            given = named.get(kind, [])
+            types = given if isinstance(given, list) else [given]
+            return [(schema.etype(name), ids) for name in types]
         tables = self.reverse_eids
         if not isinstance(tables, Mapping):
             if len(schema.canonical_etypes) > 1:
@@ -162,7 +163,7 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
                 position=at,
                 value=int(ids[at]),
             )
-        return kind, table[ids]
+        return [(kind, table[ids])]
 
 
 def _by_type(given: Any, name: str, check: Callable[[Any, str], Any]) -> Any:
@@ -230,8 +231,9 @@ def as_edge_prediction_sampler(
             ignored, as in DGL, so that reverses may be missing from the graph.
         reverse_eids: for ``"reverse_id"`` the id of every edge's reverse, integers [num_edges], by
             edge type (or the name of its relation) if there are several.
-        reverse_etypes: for ``"reverse_types"`` the edge type of the reverses, which have the same
-            ids: so in graphs of ``HeteroGraph.from_edges(add_reverse=True, keep_order=True)``.
+        reverse_etypes: for ``"reverse_types"`` the edge type of the reverses, or a list of several,
+            by edge type; reverses have the same ids: so in graphs of
+            ``HeteroGraph.from_edges(add_reverse=True, keep_order=True)``.
         negative_sampler: ``PerSourceUniform``, one of ``dgl.dataloading.negative_sampler``, or a
             function of graph and seed edges.
         prefetch_labels: names of edge data of the pair graph to fetch.

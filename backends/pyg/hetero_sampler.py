@@ -6,7 +6,7 @@ and ``HeteroSamplerOutput``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _native as native
+from aethergraph._checks.options import shown
 from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -84,10 +85,10 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         exclude: edges that the samples of a batch leave out. ``"self"``: the seed links and all
             their duplicates. ``"reverse"``: also their reverses, of the edge type
             ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of the links' type.
-            A dict ``{edge type: its reverse type}`` is ``"reverse"`` with other names, and must
-            name that of the links. Where no type is called ``rev_...`` but others go back between
-            the same node types, ``"reverse"`` is refused: one of them may tell the answers. Samples
-            that are bidirectional always leave out reverses, which would turn into the links again.
+            A dict ``{edge type: its reverse type}``, or ``{edge type: [reverse types]}``, names
+            them, and must name those of the links. Where other types go back between the same node
+            types, ``"reverse"`` is refused: they may tell the answers, too. Samples that are
+            bidirectional always leave out reverses, which would turn into the links again.
         true_negatives: draw no negative link that is an edge of its type.
         seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
@@ -117,7 +118,9 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         *,
         strict: bool = False,
         window: float | int | None = None,
-        exclude: Literal["self", "reverse"] | Mapping[EdgeType, EdgeType] | None = None,
+        exclude: Literal["self", "reverse"]
+        | Mapping[EdgeType, EdgeType | Sequence[EdgeType]]
+        | None = None,
         true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
@@ -370,7 +373,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         Raises:
             InvalidArgumentError: it cannot be known, and a model would read the answers off them.
         """
-        backward = (kind[2], reverse_name(kind[1]), kind[0])
+        backward = {(kind[2], reverse_name(kind[1]), kind[0])}
         if isinstance(self._exclude, Mapping):
             if kind not in self._exclude:
                 named = ", ".join(map(repr, self._exclude)) or "no edge type"
@@ -378,24 +381,29 @@ class HeteroNeighborSampler(NeighborSamplerBase):
                     f"exclude names the reverses of {named}, but the links are of {kind!r}: name "
                     "theirs"
                 )
-            backward = self._exclude[kind]
-        elif self._exclude == "reverse" and backward not in self.graph:
+            backward = set(self._exclude[kind])
+        elif self._exclude == "reverse":
+            (by_name,) = backward
+            is_there = by_name in self.graph
             others = [
                 name
-                for name in self.graph.edge_types
-                if (name[0], name[2]) == (kind[2], kind[0])
-                and name != kind
-                and (name[2], reverse_name(name[1]), name[0]) not in self.graph  # of another type
+                for name in _types_back(kind, self.graph)
+                if name not in (kind, by_name)
+                # Beside a reverse by name, what has a partner of its own is that one's.
+                and not (is_there and (name[2], reverse_name(name[1]), name[0]) in self.graph)
             ]
             if others:
-                none = "'self'" if kind[0] != kind[2] else f"{{{kind!r}: {kind!r}}}"
+                candidates = [by_name, *others] if is_there else others
+                has = "beside" if is_there else "the graph has no"
+                but = "" if is_there else "but "
                 raise InvalidArgumentError(
-                    f"exclude = 'reverse': the graph has no {backward!r}, which would be the "
-                    f"reverse of {kind!r} by its name, but {', '.join(map(repr, others))}: give "
-                    f"exclude={{{kind!r}: its reverse}}, or, if it has none, exclude={none}"
+                    f"exclude = 'reverse': {has} {by_name!r}, the reverse of {kind!r} by its name, "
+                    f"{but}{', '.join(map(repr, others))} go back between the same node types: "
+                    f"give exclude={{{kind!r}: {candidates!r}}} with those of them that are its "
+                    "reverses, be it none"
                 )
         same = {kind} if kind[0] == kind[2] else set()
-        return {name for name in (backward, *same) if name in self.graph}
+        return {name for name in backward | same if name in self.graph}
 
     def _key(
         self, loader_key: int | None, kind: Any, times: NDArray[Any] | None, *content: Ids
@@ -476,13 +484,27 @@ def _check_exclude(exclude: Any, graph: HeteroGraph) -> Any:
     if not isinstance(exclude, Mapping):
         return check_exclude(exclude)
     reverses = {}
-    for name, backward in exclude.items():
+    for name, given in exclude.items():
         kind = link_type(name, graph, "exclude: an edge")
-        _check_type(backward, graph.edge_types, "exclude: an edge")
-        if (kind[0], kind[2]) != (backward[2], backward[0]):
-            raise InvalidArgumentError(f"exclude: {backward!r} is no reverse of {kind!r}")
-        reverses[kind] = backward
+        back = _types_back(kind, graph)
+        # A tuple of texts is a type; any other tuple or list is one of types.
+        is_list = isinstance(given, (tuple, list)) and not any(isinstance(t, str) for t in given)
+        types = list(given) if is_list else [given]
+        for backward in types:
+            if not isinstance(backward, tuple) or backward not in back:
+                names = ", ".join(map(repr, back))
+                raise InvalidArgumentError(
+                    f"exclude[{name!r}]: {shown(backward)} is no edge type of the graph from "
+                    f"{kind[2]!r} to {kind[0]!r}, as a reverse has to be: "
+                    + (f"give one or a list of {names}" if back else "give exclude='self'")
+                )
+        reverses[kind] = tuple(types)
     return reverses
+
+
+def _types_back(kind: EdgeType, graph: HeteroGraph) -> list[EdgeType]:
+    """Return the edge types that go back between the node types of another."""
+    return [name for name in graph.edge_types if (name[0], name[2]) == (kind[2], kind[0])]
 
 
 def _by_type(value: Any, kinds: list[EdgeType]) -> Any:

@@ -142,3 +142,39 @@ def test_a_reverse_by_another_name_must_be_named() -> None:
         errors.InvalidArgumentError, match=r"reverses of .*likes.*links are of .*buys"
     ):
         other.sample_from_edges(index)
+
+
+def test_several_reverses_must_be_named() -> None:
+    """One that is left over would tell the answers, whatever the others are called."""
+    bought = ("item", "bought_by", "user")
+    back = PAIRS.flip(0).numpy()
+    graph = make_graph((BUYS, PAIRS.numpy()), (BOUGHT, back), (bought, back))
+    index = EdgeSamplerInput(None, PAIRS[0], PAIRS[1], input_type=BUYS)
+
+    def seen(exclude: Any) -> set[Any]:
+        sampler = HeteroNeighborSampler(graph, [-1], exclude=exclude)
+        edges = sampler.sample_from_edges(index).row
+        return {kind for kind in (BUYS, BOUGHT, bought) if edges[kind].numel()}
+
+    assert seen(None) == {BUYS, BOUGHT, bought}
+    with pytest.raises(errors.InvalidArgumentError) as error:
+        seen("reverse")
+    assert f"exclude={{{BUYS!r}: {[BOUGHT, bought]!r}}}" in str(error.value)
+    assert seen({BUYS: [BOUGHT, bought]}) == seen({BUYS: (BOUGHT, bought)}) == set()
+    assert seen({BUYS: bought}) == {BOUGHT}
+    assert seen({BUYS: []}) == seen("self") == {BOUGHT, bought}
+
+
+def test_a_reverse_that_the_graph_has_not_is_told_what_to_name() -> None:
+    """What the message advises is taken."""
+    graph = make_graph()
+    for missing in (("item", "sold", "user"), LIKES, "rev_likes", [LIKED, 7]):
+        with pytest.raises(
+            errors.InvalidArgumentError,
+            match=r"no edge type .* from 'item' to 'user'.*: give one or a list of \(.*rev_likes",
+        ):
+            HeteroNeighborSampler(graph, [2], exclude={BUYS: missing})
+    index = EdgeSamplerInput(None, PAIRS[0], PAIRS[0], input_type=("user", "knows", "user"))
+    with pytest.raises(errors.InvalidArgumentError, match="give exclude='self'"):
+        HeteroNeighborSampler(graph, [2], exclude={("user", "knows", "user"): LIKED})
+    HeteroNeighborSampler(graph, [2], exclude="self").sample_from_edges(index)

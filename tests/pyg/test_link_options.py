@@ -222,7 +222,7 @@ def test_options_that_are_refused() -> None:
         NeighborSampler(graph, [1], exclude="both")  # type: ignore[arg-type]
     refused: list[tuple[Any, str]] = [
         ({TO: ("item", "by", "user")}, "'by'"),
-        ({TO: FRIEND}, "is no reverse of"),
+        ({TO: FRIEND}, "is no edge type of the graph from .item. to .user."),
         (3, "exclude = 3"),
     ]
     for exclude, text in refused:

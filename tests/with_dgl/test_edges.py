@@ -93,6 +93,21 @@ def test_reverses_by_type_are_left_out() -> None:
     assert blocks[-1].num_edges(REV_VOTES) == int(storage.in_degrees(src, etype=REV_VOTES)) - 1
 
 
+def test_several_types_of_reverses_are_left_out() -> None:
+    src, dst = np.random.default_rng(2).integers(0, 40, (2, 200))
+    users, posts = ("user", "votes", "post"), ("post", "voted_by", "user")
+    edges = {users: (src, dst), REV_VOTES: (dst, src), posts: (dst, src)}
+    counts = {"user": 40, "post": 40}
+    storage = GraphStorage(HeteroGraph.from_edges(edges, counts, keep_order=True))
+    for given, left in ((["rev_votes", "voted_by"], 0), ("voted_by", 1), ([], 2)):
+        sampler = as_edge_prediction_sampler(
+            NeighborSampler([-1]), exclude="reverse_types", reverse_etypes={"votes": given}
+        )
+        _, _, (block,) = sampler.sample(storage, {users: torch.tensor([3])})
+        kept = [3 in block.edges[kind].data[dgl.EID].tolist() for kind in (REV_VOTES, posts)]
+        assert sum(kept) == left and 3 not in block.edges[users].data[dgl.EID].tolist()
+
+
 def test_reverses_that_are_none_are_refused() -> None:
     """With the ids of a graph that does not know its input's order, others would be hidden."""
     typed = GraphStorage(make_typed(keep_order=False), edge_ids="graph")
