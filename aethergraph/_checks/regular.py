@@ -21,7 +21,13 @@ def open_descriptor(path: str | bytes | os.PathLike[str], flags: int = os.O_RDON
     follow = 0 if flags & os.O_ACCMODE == os.O_RDONLY else os.O_NOFOLLOW
     # A pipe that nobody writes to is opened at once this way; files know no difference.
     wary = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | follow
-    descriptor = os.open(path, flags | wary, 0o600)
+    try:
+        descriptor = os.open(path, flags | wary, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        text = "it is a symbolic link: put the file itself there"
+        raise OSError(errno.ELOOP, text, os.fsdecode(path)) from None
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
         return descriptor

@@ -309,7 +309,8 @@ def _refuse(request: Request, ids: Ids) -> None:
         if found not in _FORMATS:
             raise InvalidArgumentError(
                 f"{os.fspath(path)}: is read as {found}, but edges with ids = {ids!r} are read "
-                "from text, Parquet and Arrow files"
+                "from text, Parquet and Arrow files: write it as one of these, or, if its ids are "
+                "0 to N-1, leave --ids (ids=) out"
             )
 
 

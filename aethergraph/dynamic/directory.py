@@ -193,8 +193,11 @@ class LiveDirectory:
     @property
     @_named
     def exists(self) -> bool:
-        """True if the directory holds a graph."""
-        return (self.path / "graph.json").is_file()
+        """True if there is a description of a graph, or what is no file in its place."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (self.path / "graph.json").lstat()
+            return True
+        return False
 
     def create(self, description: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
         """Make the directory of a new graph; return its description with version and uuid.

@@ -32,4 +32,6 @@ def check_outside(path: native.Path) -> None:
 
 
 def _has(folder: str, name: str) -> bool:
-    return os.path.isfile(os.path.join(folder, name))  # Path.is_file() raises for long names
+    # A pipe in the place of the file is there, too: who opens it says so. Path.exists() raises for
+    # long names.
+    return os.path.lexists(os.path.join(folder, name))

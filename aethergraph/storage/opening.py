@@ -8,6 +8,7 @@ from typing import Final
 
 from aethergraph import _native as native
 from aethergraph.errors import FormatError, StorageError
+from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["open_container"]
 
@@ -61,7 +62,7 @@ def open_container(path: native.Path) -> native.NativeFile:
 
 def _describe_folder(path: native.Path) -> str:
     name = os.fsdecode(path)
-    if os.path.isfile(os.path.join(name, "graph.json")):
+    if is_live_directory(name):
         return (
             f"{name} is the directory of a live graph: DynamicGraph.open(path) opens it, and "
             ".attach(path) while another process has it open; save(file) of either writes a graph "

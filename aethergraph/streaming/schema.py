@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -450,7 +451,7 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
     if "time_unit" in given:
         given["time_unit"] = check_unit(given["time_unit"])
     if "delete_values" in given:
-        given["delete_values"] = tuple(as_list(given["delete_values"], "schema: delete_values"))
+        given["delete_values"] = _read_delete_values(given["delete_values"])
         if "delete" not in given:
             raise InvalidArgumentError("schema: delete_values= needs delete=, the field")
     if "edge_type" in given:
@@ -477,6 +478,24 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
                 "others: give all as texts, as they are written"
             )
     return Schema(kind, decoder, **given)
+
+
+def _read_delete_values(values: Any) -> tuple[Any, ...]:
+    name = "schema: delete_values"
+    if isinstance(values, str | bytes | Number | np.generic):
+        raise InvalidArgumentError(
+            f"{name} = {shown(values)} is no list: put it in one, [{shown(values)}]"
+        )
+    if isinstance(values, Mapping):
+        raise InvalidArgumentError(f'{name} = {shown(values)} is no list, such as ["d"]')
+    items = as_list(values, name)
+    for at, value in enumerate(items):
+        if not isinstance(value, Hashable):
+            raise InvalidArgumentError(
+                f"{name}[{at}] = {shown(value)} is no value of a field: give texts, numbers, True "
+                "or False"
+            )
+    return tuple(item.item() if isinstance(item, np.generic) else item for item in items)
 
 
 def _read_attrs(attrs: Any) -> dict[str, str | tuple[str, ...]]:

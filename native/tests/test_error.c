@@ -48,6 +48,8 @@ TEST_ONE_THREAD(os_maps_errno) {
     CHECK_EQ(err.os_errno, ENOENT);
     CHECK_EQ(ae_error_os(&err, ENOMEM, "x"), AETHER_E_NO_MEMORY);
     CHECK_EQ(ae_error_os(&err, EACCES, "x"), AETHER_E_IO);
+    CHECK_EQ(ae_error_os(&err, ELOOP, "cannot open a.bin"), AETHER_E_IO);
+    CHECK_STR(err.message, "cannot open a.bin: it is a symbolic link: put the file itself there");
 }
 
 TEST_ONE_THREAD(null_error_is_accepted) {

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from support.share import ALL
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, errors
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import verify_directory
@@ -266,6 +266,19 @@ def test_other_things_in_the_place_of_files(laid: Laid) -> None:
                 assert "open" in refused, (name, replace.__name__)
 
 
+def test_a_pipe_in_the_place_of_the_description_is_named(laid: Laid) -> None:
+    laid.lay()
+    (laid.path / "graph.json").unlink()
+    os.mkfifo(laid.path / "graph.json")
+    with ends_soon(), pytest.raises(errors.StorageError, match=r"graph\.json: is a pipe"):
+        opened(laid)
+    for path in laid.path.iterdir():
+        if path.name != "graph.json":
+            path.unlink()
+    with ends_soon(), pytest.raises(errors.StorageError, match="is the directory of a live graph"):
+        Graph.load(laid.path)
+
+
 def test_a_link_is_not_written_through(laid: Laid, tmp_path: Path) -> None:
     """Links in the place of locks, and of files that are being written, stay as they are."""
     victim = tmp_path / "mine.txt"
@@ -278,8 +291,9 @@ def test_a_link_is_not_written_through(laid: Laid, tmp_path: Path) -> None:
         with ends_soon():
             try:
                 opened(laid)
-            except errors.StorageError:
+            except errors.StorageError as error:
                 assert name.endswith(("LOCK", "lock", "wal.new"))
+                assert "it is a symbolic link: put the file itself there" in str(error)
         assert victim.read_text() == "mine", name
 
 

@@ -79,7 +79,7 @@ def test_what_comes_between_two_runs_from_the_latest_on(broker: Broker) -> None:
 @pytest.mark.parametrize("option", ["delete_values", "columns"])
 def test_a_text_is_no_list_of_its_letters(option: str) -> None:
     fields: dict[str, Any] = {"src": "u", "dst": "v", "delete": "op", "columns": ["u", "v", "op"]}
-    with pytest.raises(errors.InvalidArgumentError, match=rf"{option} must be .* put it in a list"):
+    with pytest.raises(errors.InvalidArgumentError, match=rf"{option} .*'delete'.*: put it in"):
         Schema.csv(**{**fields, option: "delete"})
     assert Schema.csv(**fields, delete_values=["delete"]).delete_values == ("delete",)
 
@@ -114,7 +114,13 @@ def test_values_that_mean_a_deletion_are_those_that_are_written(
             {"delete": "d", "columns": ["u", "v", "d"], "delete_values": ["1", 2]},
             "has texts and others",
         ),
-        (Schema.json, {"delete": "d", "delete_values": 5}, "delete_values must be a sequence"),
+        (
+            Schema.json,
+            {"delete": "d", "delete_values": 5},
+            r"delete_values = 5 is no list: put it in one, \[5\]",
+        ),
+        (Schema.csv, {"delete": "d", "delete_values": {"d": 1}}, r"is no list, such as \[\"d\"\]"),
+        (Schema.csv, {"delete": "d", "delete_values": ["d", [1]]}, r"delete_values\[1\] = \[1\]"),
         (Schema.csv, {"columns": 5}, "columns must be a sequence"),
         (Schema.csv, {"columns": [5]}, "5 is no name"),
         (Schema.json, {"edge_type": 5}, "edge_type = 5 is not"),

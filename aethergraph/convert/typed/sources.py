@@ -363,6 +363,8 @@ class _named_errors:
         if isinstance(error, (pa.ArrowException, ValueError)) and not isinstance(
             error, AetherError
         ):
+            if "\0" in str(error):
+                raise InputError(self._path, "holds zero bytes, so it is not text") from None
             raise InputError(self._path, f"cannot be read: {error}") from None
         if isinstance(error, OSError):
             raise reading_error(self._path, error) from None

@@ -87,7 +87,9 @@ static int code_of_errno(int os_errno) {
 static void append_reason(char *message, size_t size, int os_errno) {
     char buffer[96];
     char reason[104];
-    snprintf(reason, sizeof reason, ": %s", strerror_r(os_errno, buffer, sizeof buffer));
+    snprintf(reason, sizeof reason, ": %s",
+             os_errno == ELOOP ? "it is a symbolic link: put the file itself there"
+                               : strerror_r(os_errno, buffer, sizeof buffer));
     size_t room = size - 1 - strlen(reason);
     size_t length = strlen(message);
     if (length > room)
