@@ -166,7 +166,8 @@ TABLES: dict[str, tuple[list[int], Callable[[Path, list[Any]], Any]]] = {
     "Parquet int64": (SIGNS, lambda folder, values: in_parquet(folder, values, "int64")),
     "Parquet uint64": (NO_SIGN, lambda folder, values: in_parquet(folder, values, "uint64")),
     "SQLite": (SIGNS, in_sqlite),
-    "CSV": ([2**53 + 1, 10**18 - 1, -1, 2**53], in_csv),
+    "CSV": (SIGNS, in_csv),
+    "CSV without a sign": (NO_SIGN, in_csv),
 }
 
 
@@ -208,6 +209,75 @@ def test_tables_name_integers_that_no_type_holds(
         nodes = {"a": NodeTable(source, columns="id"), "b": NodeTable({"b": [1]}, key="b")}
         with pytest.raises(errors.AetherError, match=f"row {row}: column 'id': {problem}"):
             tables(Schema({**nodes, "c": other}), tmp_path / "g")
+
+
+def build_csv(folder: Path, values: list[Any], **options: Any) -> HeteroGraph:
+    """Return a graph whose nodes ``a`` are the rows of a file with one column of values."""
+    nodes = {"a": NodeTable(in_csv(folder, values), **options), "b": NodeTable({"b": [1]}, key="b")}
+    other = NodeTable({"b": [1]}, foreign={"b": "b"})
+    tables(Schema({**nodes, "c": other}), folder / "g", force=True)
+    return HeteroGraph.load(folder / "g")
+
+
+def test_columns_of_text_files_keep_integers(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for values, dtype in ((SIGNS, "int64"), (NO_SIGN, "uint64"), ([2**64, -1], None)):
+        column = build_csv(tmp_path, values, columns="id").columns["a"]
+        found = column.gather(range(len(values)))["id"]
+        if dtype is None:  # digits beyond 64 bits are names
+            assert found.to_list() == [str(value) for value in values]
+        else:
+            assert (found.dtype, found.tolist()) == (dtype, values)
+    graph = build_csv(tmp_path, SIGNS, label="id", time="id")
+    assert graph["a"].attrs["y"].gather(range(4)).tolist() == SIGNS
+    assert np.asarray(graph["a"].node_time).tolist() == SIGNS
+
+
+@pytest.mark.parametrize(
+    "values, options, problem",
+    [
+        (
+            [-1, 1, 2**63],
+            {"key": "id"},
+            r"row 3: .* 9223372036854775808 .* key_type = \"str\" keeps",
+        ),
+        ([2**63, -1], {"columns": "id"}, 'row 1: .* others are below 0: .* kind "text" keeps'),
+        ([2**63, -1], {"features": "id"}, "row 1: column 'id': 9223372036854775808 is 2.*63 or"),
+        (
+            [1, 2**63],
+            {"label": "id"},
+            "row 2: the label '9223372036854775808' does not fit in int64",
+        ),
+        (
+            [0.5, 2**53 + 1],
+            {"columns": "id"},
+            "row 2: column 'id': float64 would make 9007199254740992 of 9007199254740993",
+        ),
+        (
+            [1, 2**53 + 1],
+            {"features": "id"},
+            "row 2: column 'id': float64 would make 9007199254740992 of the feature",
+        ),
+        (
+            [0.5, "-9007199254740993.0"],
+            {"label": "id"},
+            "row 2: column 'id': float64 would make -9007199254740992 of the label",
+        ),
+    ],
+)
+def test_text_files_name_integers_that_no_type_holds(
+    tmp_path: Path, values: list[Any], options: dict[str, Any], problem: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(errors.AetherError, match=problem):
+        build_csv(tmp_path, values, **options)
+
+
+def test_keys_of_two_signs_are_kept_as_they_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    values = [-1, 2**63 + 1]
+    graph = build_csv(tmp_path, values, key="id", key_type="str")
+    assert graph.ids["a"].keys([0, 1]) == ["-1", "9223372036854775809"]
 
 
 def test_a_float_that_may_have_been_another_integer_is_no_key(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.exact import describe_change, first_changed
+from aethergraph._checks.exact import LARGEST_ID, describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph.convert.readers.base import InputError
@@ -27,7 +27,9 @@ from aethergraph.ids.columns import KeyColumns
 __all__ = ["ColumnReader", "TimeForm", "odd_texts", "share_times", "zone_of"]
 
 Array = NDArray[Any]
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+#: Also integers that a program has written as floats.
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.?0*")
 _LOGICAL = frozenset({"true", "false", "True", "False", "TRUE", "FALSE"})
 _SAMPLE = 10_000  # values of a text column that decide what it holds
 _FILL = "; leave the row out, or fill it"
@@ -117,7 +119,11 @@ class ColumnReader:
     # ---- text ------------------------------------------------------------------------------
 
     def kind_of_text(self, column: str) -> str:
-        """Return "int", "float", "bool", "time", "zoned" or "str" by the first values."""
+        """Return what a column holds by the first values.
+
+        "int" fit in int64, "uint" in uint64 alone; "mixed" are integers that fit in 64 bits, but
+        not in one type. "float", "bool", "time", "zoned" or "str" are others.
+        """
         if column not in self._text:
             values: list[str] = []
             for batch in self._table.batches([column]):
@@ -147,11 +153,16 @@ class ColumnReader:
 
         def describe(text: str) -> str:
             if pat.is_integer(kind) and re.fullmatch(r"-?[0-9]+", text):
-                return f"the {what} {text!r} does not fit in {kind}"
+                wider = "uint64" if _kind_of([text]) == "uint" else "str"
+                advice = f": keys of type {wider} hold it" if what == "key" else ""
+                return f"the {what} {text!r} does not fit in {kind}{advice}"
             advice = _advice_of_fraction(text) if pat.is_integer(kind) and what != "key" else ""
             return f"the {what} {text!r} is not {_plain(kind)}{advice}"
 
-        return _cast(batch, array, kind, describe)
+        found = _cast(batch, array, kind, describe)
+        if pat.is_float64(kind):
+            _refuse_rounded(batch, column, array, found, f"the {what} ")
+        return found
 
     # ---- keys ------------------------------------------------------------------------------
 
@@ -168,7 +179,10 @@ class ColumnReader:
         import pyarrow.types as pat
 
         if self._table.is_text:
-            return "int64" if self.kind_of_text(column) == "int" else "str"
+            text = self.kind_of_text(column)
+            if text == "mixed":
+                raise self._mixed(column, 'key_type = "str" keeps them as they are written')
+            return {"int": "int64", "uint": "uint64"}.get(text, "str")
         kind = self._table.types[column]
         if pat.is_dictionary(kind):
             kind = kind.value_type
@@ -194,6 +208,17 @@ class ColumnReader:
             self._table.files[0],
             f"column {column!r} is a key of type {self._table.types[column]}: {advice}",
         )
+
+    def _mixed(self, column: str, advice: str) -> InputError:
+        """Return the error about the first integer of 2**63 or more beside others below 0."""
+        batch, row, text = next(
+            (batch, row, text)
+            for batch in self._table.batches([column])
+            for row, text in enumerate(batch.rows.column(0).to_pylist())
+            if text and _kind_of([text]) == "uint"
+        )
+        problem = f"{text} is 2**63 or more, and others are below 0: no type of 64 bits has both"
+        return batch.bad(f"{problem}; {advice}", row, column)
 
     def keys(
         self, batch: Batch, columns: Sequence[str], keys: KeyColumns
@@ -284,6 +309,7 @@ class ColumnReader:
             text = self.kind_of_text(column)
             forms = {
                 "int": TimeForm(None, None, False, where),
+                "uint": TimeForm(None, None, False, where),
                 "float": TimeForm(None, None, True, where),
                 "time": TimeForm("us", None, False, where),
                 "zoned": TimeForm("us", "UTC", False, where),
@@ -398,7 +424,9 @@ class ColumnReader:
         kind = self._table.types[column]
         if self._table.is_text:
             text = self.kind_of_text(column)
-            if text in ("int", "bool"):
+            if text == "mixed":
+                raise self._mixed(column, 'a column of kind "text" keeps them as they are written')
+            if text in ("int", "uint", "bool"):
                 return "int64"
             if text == "float":
                 return "float32"
@@ -457,7 +485,9 @@ class ColumnReader:
         return numbers
 
     def stored_number(self, column: str) -> str:
-        """Return the dtype that a column of numbers is kept in: its own; of text int64 or float64.
+        """Return the dtype that a column of numbers is kept in: its own.
+
+        Of text int64, uint64 where it has numbers that need it, or float64.
 
         Raises:
             InputError: it does not hold numbers.
@@ -468,6 +498,8 @@ class ColumnReader:
         if not self._table.is_text and (pat.is_integer(kind) or pat.is_floating(kind)):
             return str(np.dtype(kind.to_pandas_dtype()))
         found = self.number_type(column, "value of kind 'number'")
+        if self._table.is_text and self.kind_of_text(column) == "uint":
+            return "uint64"
         return "int64" if found == "int64" else "float64"
 
     def stored(self, batch: Batch, column: str, dtype: str) -> Array:
@@ -497,6 +529,8 @@ class ColumnReader:
             return f"column {column!r}: {text!r} is no {dtype}{advice}"
 
         cast = _cast(batch, array, kind, describe)
+        if self.is_text and dtype == "float64":
+            _refuse_rounded(batch, column, array, cast, "")
         zero = False if dtype == "bool" else 0
         values: Array = cast.fill_null(zero).to_numpy(zero_copy_only=False)
         return values
@@ -571,21 +605,33 @@ def _mask(known: NDArray[np.bool_]) -> Any:
 
 
 def _kind_of(values: Sequence[str]) -> str:
-    if all(_INTEGER.fullmatch(one) for one in values):
-        return "int" if values else "float"
+    if not values:
+        return "float"
+    whole = [one for one in values if _INTEGER.fullmatch(one)]
+    if len(whole) == len(values):
+        return _kind_of_integers(whole)
     if set(values) <= _LOGICAL:
         return "bool"
     if _all(float, values):
-        # Digits alone that are no canonical integers (007) are names.
-        return (
-            "str"
-            if any(re.fullmatch(r"[+-]?0[0-9]+|[0-9]{19,}", one) for one in values)
-            else "float"
-        )
+        # Digits alone that are no canonical integers (007) are names, as those beyond 64 bits are.
+        named = any(re.fullmatch(r"[+-]?0[0-9]+", one) for one in values)
+        return "str" if named or _kind_of_integers(whole) == "str" else "float"
     for kind, zone in (("time", None), ("zoned", "UTC")):
         if _castable(values, zone):
             return kind
     return "str"
+
+
+def _kind_of_integers(texts: Sequence[str]) -> str:
+    """Return the kind of a column of canonical integers, "str" of those beyond 64 bits."""
+    if any(len(text) > 20 for text in texts):  # Python reads some thousand digits at most
+        return "str"
+    low, high = (end(map(int, texts), default=0) for end in (min, max))
+    if low < -(2**63) or high >= 2**64:
+        return "str"
+    if high < 2**63:
+        return "int"
+    return "mixed" if low < 0 else "uint"
 
 
 def _all(parse: Callable[[str], Any], values: Iterable[str]) -> bool:
@@ -638,6 +684,20 @@ def _cast(batch: Batch, array: Any, kind: Any, describe: Callable[[str], str]) -
         else:
             low = middle
     raise batch.bad(describe(array[low].as_py()), low, None, fails)
+
+
+def _refuse_rounded(batch: Batch, column: str, texts: Any, floats: Any, label: str) -> None:
+    """Refuse texts of integers of 64 bits that float64 would change; fractions are rounded."""
+    sizes = np.abs(floats.fill_null(0).to_numpy(zero_copy_only=False))
+    changed = np.zeros(len(sizes), np.bool_)
+    first = 0
+    for row in map(int, np.flatnonzero((sizes >= WHOLE) & (sizes <= LARGEST_ID))):
+        digits = _WHOLE_NUMBER.fullmatch(str(texts[row]))
+        if digits is not None and int(digits[1]) != int(floats[row].as_py()):
+            first = first or int(digits[1])
+            changed[row] = True
+    if first:
+        raise batch.bad(describe_change(first, "float64", label), changed, column)
 
 
 def _advice_of_fraction(text: str) -> str:

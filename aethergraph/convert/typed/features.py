@@ -83,7 +83,8 @@ def _kind_of(reader: ColumnReader, name: str, where: str) -> Kind:
     if reader.is_text:
         text = reader.kind_of_text(name)
         kinds: dict[str, Kind] = {
-            "int": "number", "float": "number", "bool": "bool", "time": "time", "zoned": "time",
+            "int": "number", "uint": "number", "mixed": "number", "float": "number",
+            "bool": "bool", "time": "time", "zoned": "time",
         }  # fmt: skip
         return kinds.get(text, "text")
     kind = reader.type_of(name)
