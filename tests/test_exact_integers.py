@@ -348,3 +348,65 @@ def test_rows_beside_a_row(tmp_path: Path, other: list[Any]) -> None:
     wanted = [2**53 + 1, -1] if other == [-1] else [2**53 + 1]
     rows = graph.to_graph().edge_attrs["a"].gather(range(graph.num_edges))
     assert rows.reshape(-1).tolist() == wanted
+
+
+# ---- weights and attributes of live graphs -------------------------------------------------------
+
+#: Whole numbers and fractions, and whether float32 holds them; fractions are rounded.
+FLOATS: dict[int | float, bool] = {
+    2**24: True, 2**24 + 1: False, 2.0**24 + 1: False, 2**53: True, 2**53 + 1: False,
+    2**63: True, 2**63 + 1: False, 2**64 - 1: False, 0.1: True, 1e30: True, 0: True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", FLOATS)
+def test_live_weights_are_kept_or_refused(value: float) -> None:
+    def kept(graph: DynamicGraph) -> list[float]:
+        return [float(w) for w in graph.value_stores("edge")["edge_weight"].gather([0])]
+
+    inserts: list[Callable[[DynamicGraph], Any]] = [
+        lambda graph: graph.insert_edges([0], [1], weight=[value]),
+        lambda graph: graph.insert_edge(0, 1, weight=value),
+    ]
+    for insert in inserts:
+        graph = DynamicGraph(4, 8, edge_weight="float32", huge_pages=False)
+        if FLOATS[value]:
+            insert(graph)
+            assert kept(graph) == [np.float32(value)]
+        else:
+            with pytest.raises(errors.InvalidArgumentError, match=r"would make .* of weight"):
+                insert(graph)
+            assert graph.num_edges == 0
+
+
+@pytest.mark.parametrize("role", ["weight", "attrs"])
+@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("others", [[], [0.5], [3], [0.5] * 30])
+def test_numbers_of_streams_are_kept_or_refused(
+    tmp_path: Path, form: str, others: list[float], role: str
+) -> None:
+    fields: dict[str, Any] = {"weight": "w"} if role == "weight" else {"attrs": {"w": "w"}}
+    options: dict[str, Any] = {"edge_weight": "float32"}
+    if role == "attrs":
+        options = {"edge_attrs": {"w": ((), "float32")}}
+    for value, is_kept in FLOATS.items():
+        values = [value, *others]
+        if form == "json":
+            schema = StreamSchema.json(src="s", dst="d", **fields)
+            lines = [json.dumps({"s": 0, "d": 1, "w": number}) for number in values]
+        else:
+            schema = StreamSchema.csv(columns=["s", "d", "w"], src="s", dst="d", **fields)
+            lines = [f"0,1,{number}" for number in values]
+        (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
+        graph = DynamicGraph(4, 8, order="time", huge_pages=False, **options)
+        source = FileSource(tmp_path / "lines", schema, follow=False)
+        ingestor = Ingestor(graph, source, max_bad=1, dead_letter=tmp_path / "bad")
+        if is_kept or others:
+            ingestor.run()
+        else:
+            with pytest.raises(errors.RecordError, match=str(int(value))):
+                ingestor.run()
+        stored = graph.edge_attrs["w"] if role == "attrs" else None
+        stored = stored or graph.value_stores("edge")["edge_weight"]
+        wanted = [np.float32(number) for number in (values if is_kept else others)]
+        assert stored.gather(range(graph.num_edges)).tolist() == wanted, value

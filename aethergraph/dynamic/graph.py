@@ -330,7 +330,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
             options: as in the constructor. By default ``layout`` is that of ``graph``; ``order``
                 that of a live graph, else ``"time"``, which keeps the lists as they are. With
                 ``order="id"`` the first of parallel edges is copied, and edges are numbered anew
-                if there are any. Weights become float32.
+                if there are any. Weights become float32, which must not change whole numbers up
+                to 2^64.
 
         Raises:
             InvalidArgumentError: times that are floats, or what the constructor refuses; or times,

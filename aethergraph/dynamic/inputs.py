@@ -15,6 +15,7 @@ from aethergraph._checks.arrays import (
     reject_first,
     to_array,
 )
+from aethergraph._checks.exact import describe_change, first_changed
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_times, convert_times
 from aethergraph.dynamic.rows import GrowingRows
@@ -88,12 +89,14 @@ def read_weights(
         raise InvalidArgumentError("this live graph keeps weights: give weight=, one for each edge")
     weights = as_float_values(weight, count, "weight", "the number of edges")
     check_weights(weights, "weight")
-    with np.errstate(over="ignore"):
-        reject_first(
-            lambda some: np.isinf(some.astype(np.float32)), weights, "weight",
-            "weights are kept as float32, which ends at 3.4e38",
-        )  # fmt: skip
-        return np.ascontiguousarray(weights, np.float32)
+    at = first_changed(weights, "float32")
+    if at is not None:
+        raise InvalidArgumentError(
+            f"{describe_change(weights[at], 'float32', f'weight[{at}] = ')}, which weights of live "
+            "graphs are kept as: round it first, or keep it as an attribute of the edges",
+            position=at,
+        )
+    return np.ascontiguousarray(weights, np.float32)
 
 
 def read_rows(
@@ -131,9 +134,12 @@ def as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int)
         return array
     with np.errstate(over="ignore", invalid="ignore"):
         found = array.astype(table.dtype)
-        wrong = found != array if array.dtype.kind in "iu" else np.isinf(found) & ~np.isinf(array)
-    if wrong.any():
-        at = int(np.argwhere(wrong)[0][0])
+    if table.dtype.kind == "f":
+        changed = first_changed(array.reshape(-1), table.dtype.name)
+    else:
+        changed = int((found != array).argmax()) if (found != array).any() else None
+    if changed is not None:
+        at = changed // (array.size // count)
         raise OutOfRangeError(
             f"{name}[{at}] has a value that {table.dtype} does not hold", position=at
         )

@@ -52,8 +52,8 @@ __all__ = ["LiveStore"]
 Ids = NDArray[np.int64]
 
 _insert_plain = native.insert_plain  # looked up once
-#: Weights up to it are finite in float32.
-_MOST_WEIGHT = float(np.finfo(np.float32).max)
+#: Weights up to it are integers that float32 holds, or fractions.
+_MOST_WEIGHT = 1 << 24
 #: Changes of rows after which versions that nobody reads are looked for.
 _RECLAIM_AFTER = 16
 #: Time between looks for snapshots from before a merge, which memory waits for.

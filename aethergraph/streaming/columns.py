@@ -9,7 +9,14 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._checks.exact import array_of
+from aethergraph._checks.exact import (
+    LARGEST_ID,
+    MANTISSA,
+    array_of,
+    describe_change,
+    first_changed,
+    is_kept,
+)
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import convert_times, unit_of
 from aethergraph._native import KeyBlock
@@ -27,6 +34,8 @@ Array: TypeAlias = NDArray[Any]
 Ids: TypeAlias = NDArray[np.int64]
 
 _INT64 = np.iinfo(np.int64)
+#: Integers up to it are exact in float32.
+_WHOLE = 1 << MANTISSA["float32"]
 
 
 class Column:
@@ -290,6 +299,16 @@ def read_weights(column: Column, needed: NDArray[np.bool_]) -> Array:
         narrow = found.astype(np.float32)
     wrong = needed & ~(np.isfinite(narrow) & (narrow >= 0))
     column.refuse_where(wrong, "weight", found, "is not finite, or negative")
+    for at in np.flatnonzero(needed & ~wrong & (found > _WHOLE) & (found <= LARGEST_ID)).tolist():
+        if not is_kept(values[at], "float32"):
+            label = f"{column.label('weight')} = "
+            problem = describe_change(values[at], "float32", label)
+            column.refuse(
+                at,
+                f"{problem}, which weights of live graphs are kept as: round it before it is sent, "
+                "or keep it as an attribute",
+            )
+            wrong[at] = True
     return np.where(wrong, np.float32(0), narrow)
 
 
@@ -336,8 +355,8 @@ def _cast(values: Array, dtype: Any) -> Array | None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         found = values.astype(dtype)
-        if values.dtype.kind in "iu":
-            fits = bool((found == values).all())
-        else:
-            fits = not bool((np.isinf(found) & ~np.isinf(values)).any())
+    if found.dtype.kind == "f":
+        fits = first_changed(values.reshape(-1), found.dtype.name) is None
+    else:
+        fits = bool((found == values).all())
     return found if fits else None

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph._checks.exact import of_integers
+from aethergraph._checks.exact import LARGEST_ID, MANTISSA, of_integers
 from aethergraph._checks.optional import require
 from aethergraph._checks.options import as_list, shown
 from aethergraph.errors import AetherError, InvalidArgumentError
@@ -92,7 +92,7 @@ class Decoder:
             columns = self._decode_all(payloads, fields, numbers)
             if columns is not None and (
                 self.is_typed
-                or not any(_is_blurred(columns[name]) for name in columns if name not in numbers)
+                or not any(_is_blurred(columns[name], name in numbers) for name in columns)
             ):
                 return Table(columns, np.arange(len(payloads)))
         return self._decode_each(payloads, fields)
@@ -130,9 +130,19 @@ class Decoder:
         return Table(columns, np.array(rows, np.int64), bad)
 
 
-def _is_blurred(column: Array) -> bool:
-    """Return whether integers may have become numbers, beside others with a fraction."""
-    return column.dtype.kind == "f" and bool((column == np.floor(column)).any())
+def _is_blurred(column: Array, is_number: bool) -> bool:
+    """Return whether integers may have become numbers, beside others with a fraction.
+
+    Args:
+        column: the column.
+        is_number: 1 and 1.0 are the same there: integers matter that float64 may have changed.
+    """
+    if column.dtype.kind != "f":
+        return False
+    if is_number:
+        sizes = np.abs(column)
+        return bool(((sizes >= 1 << MANTISSA["float64"]) & (sizes <= LARGEST_ID)).any())
+    return bool((column == np.floor(column)).any())
 
 
 def _is_text(content: bytes) -> bool:
