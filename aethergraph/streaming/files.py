@@ -215,14 +215,14 @@ class FileSource(SchemaSource):
 
     def _add(self, name: str) -> None:
         # The number is that of the name, whatever other files there are.
-        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
         partition = int.from_bytes(digest, "big") >> 1
         path = self.path / name if self._is_folder else self.path
         begin = self._offsets.get(partition, 0)
         kinds: Mapping[str, Callable[..., _File]] = {"arrow": _ArrowFile, "struct": _StructFile}
         make = kinds.get(self.schema.format, _TextFile)
         file = make(path, name, partition, begin, self.schema, not self._growing, self._growing)
-        file.is_followed = self._follow
+        file.is_followed, file.may_go = self._follow, self._is_folder
         known = self._marks.get(partition)
         # Earlier versions knew a file by its first bytes alone.
         marks = file.mark(begin), file.mark(min(begin, _MARKED))
@@ -262,6 +262,7 @@ class _File:
         self.path, self.name, self.partition, self.place = path, name, partition, begin
         self._schema, self._is_whole, self._is_growing = schema, is_whole, is_growing
         self.is_done, self.is_followed = False, True
+        self.may_go = False  # it is one of a folder
 
     def mark(self, place: int) -> int | None:
         """Return a number of what stands before a place; None if that is not there."""
@@ -382,8 +383,13 @@ class _BytesFile(_File):
             return
         try:
             there, ours = os.stat(self.path), os.fstat(self._file.fileno())
-        except FileNotFoundError:
-            return  # perhaps it comes again
+        except OSError as error:
+            if self.may_go and isinstance(error, FileNotFoundError):
+                return
+            raise self._error(
+                f"{error.strerror}, after {self.place} bytes of it were read: write each piece "
+                "under a name of its own, and read the folder, whose files may go"
+            ) from None
         if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
             raise self._error(
                 f"it was replaced by another file after {self.place} bytes of it were read: write "

@@ -117,6 +117,47 @@ def test_files_may_only_grow(tmp_path: Path) -> None:
             source.poll(5)
 
 
+@pytest.mark.parametrize("form", ["json", "struct"])
+def test_a_followed_file_that_is_removed(tmp_path: Path, form: str) -> None:
+    """It is read to its end, and nobody waits for more; what was in a folder may go."""
+    records = [(1, 2), (3, 4)]
+    contents = {"json": "".join(line(*one) for one in records).encode(),
+                "struct": np.array(records, "<u2").tobytes()}  # fmt: skip
+    schema = {"json": JSON, "struct": Schema.struct([("u", "<u2"), ("v", "<u2")], src="u", dst="v")}
+    folder = tmp_path / "in"
+    folder.mkdir()
+    first, path = contents[form][: len(contents[form]) // 2], folder / "e"
+    path.write_bytes(first)
+    followed = FileSource(path, schema[form], name="file", interval=0.001)
+    filled = FileSource(folder, schema[form], growing=True, interval=0.001)
+    with opened(followed) as file, opened(filled) as files:
+        for source in (file, files):
+            assert source.poll(WAIT)[0].count == 1
+        with open(path, "ab") as more:
+            more.write(contents[form][len(first) :])
+        path.rename(tmp_path / "e.1")  # as a rotation of logs does, before it makes a new one
+        for source in (file, files):
+            assert source.poll(WAIT)[0].count == 1
+        size = len(contents[form])
+        message = f"e: No such file or directory, after {size} bytes of it were read: write each"
+        with pytest.raises(errors.SourceError, match=message):
+            file.poll(WAIT)
+        assert files.poll(0.01) == []
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """Names of files are bytes."""
+    path = tmp_path / os.fsdecode(b"e\xff.jsonl")
+    path.write_text(line(1, 2) + "{}\n")
+    graph = small()
+    source = FileSource(tmp_path, JSON, name="n", follow=False)
+    stats = Ingestor(graph, source, dead_letter=tmp_path / ".bad").run()
+    assert (ends(graph), stats.bad) == ([2], 1)
+    Ingestor(graph, FileSource(tmp_path, JSON, name="n", follow=False)).run()
+    assert ends(graph) == [2]
+    assert letters(tmp_path / ".bad")[0]["reason"].startswith("u (src) is missing")
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     graph = small()
     with pytest.raises(errors.SourceError, match="no such file or folder"):
