@@ -163,7 +163,11 @@ class PrefetchIterator(Generic[T, R]):
     ) -> None:
         self._workers: _Workers | None = None
         self._function = function
-        self._items: Iterator[T] | None = iter(items)
+        try:
+            self._items: Iterator[T] | None = iter(items)
+        except (TypeError, ValueError) as error:  # closed files raise ValueError
+            kind = type(items).__name__
+            raise InvalidArgumentError(f"items must be iterable, got {kind}: {error}") from None
         self._num_threads = num_threads
         self._depth = depth
         self._helping = as_flag(helping, "helping")

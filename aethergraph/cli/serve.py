@@ -22,7 +22,7 @@ from aethergraph.remote.address import read_token
 from aethergraph.remote.files import is_graph
 from aethergraph.remote.leases import LEASE_SECONDS, MOST_LEASES
 from aethergraph.remote.listening import LOOPBACK
-from aethergraph.remote.server import MOST_CONNECTIONS, check_grace
+from aethergraph.remote.server import MOST_CONNECTIONS, check_seconds
 from aethergraph.storage.live_directory import is_live_directory
 
 __all__ = ["serve_command"]
@@ -153,7 +153,7 @@ def serve_command(
         raise InvalidArgumentError(
             "--tls is of TCP, and --unix goes without: give --tcp, too, or leave it out"
         )
-    check_grace(grace)
+    check_seconds(grace)
     if "" in (name or []):
         raise InvalidArgumentError("--name is empty: give the table one, or leave it out")
     if log is not None and sample is None:

@@ -28,6 +28,7 @@ from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.views import EdgeView
 from aethergraph.protocols import RowSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.paging import Paging
 
 __all__ = ["HeteroSnapshot"]
@@ -163,6 +164,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         if path is not None:
             self.save(path, memory=memory)
             return HeteroGraph.load(path)
+        Budget.parse(memory, "memory")
         orders = {kind.form.order for kind in self._store.kinds.values()}
         layouts = {kind.form.layout for kind in self._store.kinds.values()}
         lists = {kind: self[kind].edge_list() for kind in self._edges}

@@ -27,6 +27,7 @@ from aethergraph.graph.graph import Graph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, GraphParts, NodeParts
 from aethergraph.protocols import RowSource
+from aethergraph.storage.budget import Budget
 from aethergraph.storage.meta import Owner
 
 __all__ = [
@@ -405,6 +406,7 @@ class Snapshot(OneCommit, StoredGraph):
             self._check_own_layout(layout)
             self.save(path, memory=memory)
             return Graph.load(path)
+        Budget.parse(memory, "memory")
         parts = self._live()
         src, dst, ids = self.edge_list()
         values = {n: rows.gather(ids) for n, rows in self.value_stores("edge").items()}

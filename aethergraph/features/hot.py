@@ -45,8 +45,10 @@ class Table(Protocol):
         """Bytes of all rows."""
 
 
-def check_cache(storage: str, **options: object) -> None:
-    """Raise if an option of a cache is given for a storage that has no cache."""
+def check_cache(storage: str, hot_share: Any, **options: object) -> None:
+    """Raise if an option of a cache is wrong, or is given for a storage that has no cache."""
+    if not _is_number(hot_share) or not 0 <= hot_share <= 1:
+        raise InvalidArgumentError(f"hot_share = {shown(hot_share)} is not a number in 0..1")
     for name, value in options.items():
         if value is not None and storage not in ("uring", "auto"):
             raise InvalidArgumentError(f"{name} needs storage='uring' or 'auto', not {storage!r}")
@@ -59,14 +61,12 @@ def choose_cache(
     frequency: ArrayLike | Numbers | None,
     hot_share: float,
 ) -> RowCache:
-    """Check the options of a cache, and choose the hot rows by frequency.
+    """Choose the hot rows of a cache; its options have gone through :func:`check_cache`.
 
     ``budget`` None: the default. ``frequency`` may be a function that returns the numbers of a span
     of rows.
     """
     budget = budget or Budget.default(ROWS_BYTES)
-    if not _is_number(hot_share) or not 0 <= hot_share <= 1:
-        raise InvalidArgumentError(f"hot_share = {shown(hot_share)} is not a number in 0..1")
     if hot is not None and frequency is not None:
         raise InvalidArgumentError("give hot or frequency, not both")
     percent, num_rows = round(hot_share * 100), rows.shape[0]

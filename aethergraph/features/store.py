@@ -177,7 +177,7 @@ class FeatureStore(RowTable):
         """
         check_storage(storage)
         refuse_words(hot)
-        check_cache(storage, hot=hot, frequency=frequency)
+        check_cache(storage, hot_share, hot=hot, frequency=frequency)
         budget = Budget.optional(memory_budget)
         before = identity(path)
         found = find_rows(path, "mmap" if storage == "uring" else storage)
@@ -487,6 +487,7 @@ class FeatureStore(RowTable):
         """
         self.native_rows()
         refuse_words(hot)
+        check_cache("uring", hot_share)
         if self._stored is not None:
             read = self._stored.to_uring(
                 memory_budget, hot=hot, frequency=frequency, hot_share=hot_share, progress=progress

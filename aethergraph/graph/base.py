@@ -155,7 +155,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         if by_degree and hot != "degree":
             raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
         check_storage(storage)
-        check_cache(storage, hot=hot)
+        check_cache(storage, hot_share, hot=hot)
         store = FeatureStore.load(
             path,
             storage,

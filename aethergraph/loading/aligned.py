@@ -24,7 +24,7 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.shuffle import Shuffle
 from aethergraph.sampling.keys import mix64_array, mix_key
 
-__all__ = ["AlignedOrder", "Partitions"]
+__all__ = ["AlignedOrder", "Partitions", "run_length"]
 
 Ids = NDArray[np.int64]
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)

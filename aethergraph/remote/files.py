@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from aethergraph import _native as native
-from aethergraph._checks.options import as_flag, as_text
+from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.live import LiveFeatureTable, Missing
 from aethergraph.graph import HeteroGraph
@@ -54,6 +54,8 @@ def open_tables(
         UnsupportedError: a live graph.
     """
     lists, name = as_flag(lists, "lists"), as_text(name, "name")
+    writable = as_flag(writable, "writable")
+    as_choice(missing, native.MISSING, "missing")
     if is_live_directory(path):
         raise UnsupportedError(
             f"{os.fsdecode(path)} is a live graph, whose tables change: "

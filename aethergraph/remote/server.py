@@ -255,7 +255,7 @@ class FeatureServer:
         Raises:
             InvalidArgumentError: ``grace`` is negative or no number.
         """
-        until = time.monotonic() + check_grace(grace)
+        until = time.monotonic() + check_seconds(grace)
         with self._lock:
             listeners, self._listeners = self._listeners, []
             open_ones = [*self._strangers, *self._connections]
@@ -294,7 +294,7 @@ class FeatureServer:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server is closed, by another thread; return whether it is."""
         if timeout is not None:
-            return self._ended.wait(timeout)
+            return self._ended.wait(min(check_seconds(timeout, "timeout"), threading.TIMEOUT_MAX))
         # A thread that serves may take a signal from the system: its handler, such as that of
         # Ctrl-C, runs when this one wakes up.
         while not self._ended.wait(_LOOK):
@@ -484,15 +484,15 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def check_grace(grace: Any) -> float:
-    """Return the seconds that answers may take when a server ends; perhaps infinite.
+def check_seconds(value: Any, name: str = "grace") -> float:
+    """Return the seconds that something may take; perhaps infinite.
 
     Raises:
         InvalidArgumentError: negative or no number.
     """
-    seconds = as_number(grace, "grace")
+    seconds = as_number(value, name)
     if not seconds >= 0:
-        raise InvalidArgumentError(f"grace = {seconds} is no time: give seconds from 0 on, or inf")
+        raise InvalidArgumentError(f"{name} = {seconds} is no time: give seconds from 0 on, or inf")
     return seconds
 
 

@@ -164,9 +164,10 @@ class ContextSampler(KeyedSampler):
             [Link(kind, "parents") for kind in self.references]
             + [Link(kind, "children") for kind in self.references]
         )
+        is_sorted = as_flag(is_sorted, "is_sorted")
         for link in self.links:
             view, layout, relation = _follow(graph, link, time_attr, times_of)
-            if not as_flag(is_sorted, "is_sorted"):
+            if not is_sorted:
                 check_sorted_relation(f"{view.name}", view, layout, time_attr, relation)
             relations.append(relation)
         self._relations = tuple(relations)

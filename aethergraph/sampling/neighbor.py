@@ -129,7 +129,7 @@ class NeighborSampler(SamplerBase):
     def _set_graph(self, graph: HomogeneousGraph, is_sorted: bool) -> native.NativeRelation:
         """Make ``graph`` the graph of the samples to come; return its lists and values."""
         relation, times = find_relation(graph, "csc", self.weight_attr, self.time_attr)
-        if self.time_attr is not None and not as_flag(is_sorted, "is_sorted"):
+        if not as_flag(is_sorted, "is_sorted") and self.time_attr is not None:
             check_sorted(graph, self.time_attr, relation)
         self.graph, self._num_nodes, self._times = graph, graph.num_nodes, times
         self._is_live = relation.topology.is_live

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count, describe_range
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import is_hashable, shown
 from aethergraph._native import KeyBlock
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.live import LiveGraph
@@ -136,7 +136,15 @@ class Target:
             self._id_maps = dict(id_map)
         elif id_map is not None:
             self._id_maps = dict.fromkeys(self._store.node_rows, id_map)
-        for name in self._id_maps:
+        for name, ids in self._id_maps.items():
+            if name not in self._store.node_rows:
+                types = ", ".join(self._store.node_rows)
+                raise InvalidArgumentError(f"id_map: {shown(name)} is no node type, but {types}")
+            if not (callable(getattr(ids, "lookup", None)) and hasattr(ids, "append")):
+                raise InvalidArgumentError(
+                    f"id_map of node type {shown(name)} is {shown(ids)}, which has no lookup() and "
+                    "append()"
+                )
             if name in self._store.keys:
                 raise InvalidArgumentError(
                     f"nodes of type {name!r} have keys, which the graph keeps: leave id_map out"
@@ -176,7 +184,7 @@ class Target:
                 )
             return kinds[0]
         found = tuple(kind) if isinstance(kind, list) else kind
-        if found not in self._store.kinds:
+        if not is_hashable(found) or found not in self._store.kinds:
             raise InvalidArgumentError(
                 f"the graph has no edge type {shown(found)}, but {', '.join(map(str, kinds))}"
             )

@@ -16,11 +16,12 @@ from aethergraph._checks.options import (
     as_flag,
     as_items,
     as_list,
-    as_number,
+    as_text,
     is_name,
     shown,
 )
 from aethergraph.errors import ClosedError, InvalidArgumentError, SourceError
+from aethergraph.streaming.arguments import as_seconds
 from aethergraph.streaming.records import Records
 from aethergraph.streaming.schema import Schema, SchemaSource
 
@@ -104,14 +105,14 @@ class KafkaSource(SchemaSource):
             if option in _OURS:
                 raise InvalidArgumentError(f"options: {option} cannot be set, the graph sees to it")
         self.topic, self.bootstrap, self.schema = topic, bootstrap, schema
-        self.name = topic if name is None else name
+        self.name = as_text(name, "name") or topic
         self._start = as_choice(start, ("earliest", "latest"), "start")
         self._wanted: set[int] | None = None
         if partitions is not None:
             self._wanted = _as_partitions(partitions)
         self._on_gap = as_choice(on_gap, ("error", "earliest"), "on_gap")
         self._stops = as_flag(stop_at_end, "stop_at_end")
-        self._timeout = as_number(timeout, "timeout")
+        self._timeout = as_seconds(timeout, "timeout")
         self._options = given
         #: Most messages that a poll takes.
         self.at_once = _AT_ONCE

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from aethergraph._checks.arrays import as_count
+from aethergraph._checks.options import is_name, shown
 from aethergraph.errors import ClosedError, InvalidArgumentError
 from aethergraph.streaming.records import Records
 
@@ -48,6 +49,8 @@ class MemorySource:
     """
 
     def __init__(self, name: str, *, kind: Any = None, most: int = 10_000) -> None:
+        if not is_name(name):
+            raise InvalidArgumentError(f"name = {shown(name)} is no text")
         self.name, self._kind = name, kind
         self._most = as_count(most, "most")
         self._parts: dict[int, _Part] = {}

@@ -116,7 +116,7 @@ class UdpSource(SchemaSource):
     ) -> None:
         check_listener(name, schema, "struct")
         host = as_text(host, "host") or ""
-        if host not in _LOOPBACK and not as_flag(trust_network, "trust_network"):
+        if not as_flag(trust_network, "trust_network") and host not in _LOOPBACK:
             raise InvalidArgumentError(
                 f"host = {shown(host)} is open to others, who need not prove who they are: "
                 "trust_network=True if only friends can reach it"

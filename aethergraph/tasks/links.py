@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph._checks.options import is_name, shown
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.tasks.reading import AnyGraph, End, Known, Source, Unknown, as_columns
 from aethergraph.tasks.rows import TaskRows, torch_tensor
 
@@ -74,6 +76,8 @@ class LinkTask(TaskRows):
             End(dst_entity_table, as_columns(dst_entity_col, "dst_entity_col"), is_list=True),
         )
         labels = () if target_col is None else as_columns(target_col, "target_col")
+        if not is_name(relation):
+            raise InvalidArgumentError(f"relation = {shown(relation)} is no text")
         found = self._read(graph, table, Source(ends, time_col, labels, entity_is, unknown))
         self.edge_type = None
         if src_entity_table is not None and dst_entity_table is not None:

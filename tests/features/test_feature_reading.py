@@ -237,6 +237,8 @@ def test_options_that_do_not_fit(path: Path) -> None:
             FeatureStore.load(path, "uring", **options)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="storage='uring'"):
         FeatureStore.load(path, hot=[1])
+    with pytest.raises(errors.InvalidArgumentError, match="hot_share = 'x' is not a number"):
+        FeatureStore.load(path, hot_share="x")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="uring"):
         FeatureStore.load(path, "disk")  # type: ignore[arg-type]
 

@@ -350,6 +350,8 @@ def test_closing_stops_the_threads() -> None:
 def test_options_that_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="num_threads = -1"):
         prefetch_map(int, [], num_threads=-1)
+    with pytest.raises(errors.InvalidArgumentError, match="items must be iterable, got int"):
+        prefetch_map(abs, 5)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="depth = 0"):
         prefetch_map(int, [], depth=0)
 

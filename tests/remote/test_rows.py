@@ -232,6 +232,10 @@ def test_closed(server: FeatureServer) -> None:
     server.start()
     with pytest.raises(InvalidArgumentError, match="listens already"):
         server.start()
+    with pytest.raises(InvalidArgumentError, match="timeout = nan is no time"):
+        server.wait(float("nan"))
+    server.close()
+    assert server.wait(1e300)
 
 
 def test_what_is_under_way_is_answered_at_the_end(

@@ -177,6 +177,8 @@ def test_lists_out_of_order_are_refused(tmp_path: Path, num_threads: int) -> Non
             NeighborSampler(graph, [2], time_attr="when")
         assert caught.value.position == node
     NeighborSampler(graph, [2], time_attr="when", is_sorted=True)
+    with pytest.raises(errors.InvalidArgumentError, match="is_sorted must be True or False"):
+        NeighborSampler(graph, [2], is_sorted="when")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])

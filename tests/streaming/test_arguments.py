@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from aethergraph import DynamicGraph, errors
-from aethergraph.streaming import BadRecord, Ingestor, MemorySource, Records
+from aethergraph.streaming import (
+    BadRecord,
+    Ingestor,
+    KafkaSource,
+    MemorySource,
+    Records,
+    Schema,
+    UdpSource,
+)
 from aethergraph.streaming.arguments import as_latest, as_span
 from aethergraph.streaming.udp import pack_datagram
 
@@ -32,11 +40,50 @@ def small(nodes: int = 100) -> DynamicGraph:
         ({"lateness": "5s"}, "lateness = '5s', but the graph's times have no unit"),
         ({"idle": -1}, "idle = -1"),
         ({"new_nodes": -1}, "new_nodes = -1"),
+        ({"id_map": 5}, r"id_map of node type 'node' is 5, which has no lookup\(\) and append"),
+        ({"id_map": {"user": []}}, "id_map: 'user' is no node type, but node"),
+        ({"id_map": {"node": []}}, r"id_map of node type 'node' is \[\], which has no lookup"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message):
         Ingestor(small(), MemorySource("s"), **options)
+
+
+@pytest.mark.parametrize("name", [None, 5, "", "\ud800"])
+def test_names_of_streams(name: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"name = .* is no text"):
+        MemorySource(name)
+
+
+@pytest.mark.parametrize("kind", ["x", ("a", "to", "b"), [1], {}])
+def test_edge_types_that_the_graph_has_not(kind: Any) -> None:
+    source = MemorySource("s", kind=kind)
+    source.append(src=[0], dst=[1])
+    source.end()
+    with pytest.raises(errors.InvalidArgumentError, match="the graph has no edge type"):
+        Ingestor(small(), source).run()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": 5}, "name must be a text"),
+        ({"timeout": float("nan")}, "timeout = nan is not in 0"),
+        ({"timeout": -1}, "timeout = -1 is not in 0"),
+    ],
+)
+def test_bad_arguments_of_kafka(options: dict[str, Any], message: str) -> None:
+    pytest.importorskip("confluent_kafka")
+    schema = Schema.json(src="u", dst="v")
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        KafkaSource("t", "127.0.0.1:1", schema, **options)
+
+
+def test_whom_to_trust_is_yes_or_no() -> None:
+    schema = Schema.struct([("u", "<u4"), ("v", "<u4")], src="u", dst="v")
+    with pytest.raises(errors.InvalidArgumentError, match="trust_network must be True or False"):
+        UdpSource("s", schema, trust_network="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -407,6 +407,12 @@ def test_wrong_options_are_named(graph: HeteroGraph, change: dict[str, Any], err
         TableTask(graph, training_rows(), **{**OPTIONS, **change})
 
 
+def test_a_relation_is_a_text(graph: HeteroGraph) -> None:
+    ends = {"src_entity_col": "user_id", "dst_entity_col": "user_id"}
+    with pytest.raises(InvalidArgumentError, match="relation = 5 is no text"):
+        LinkTask(graph, training_rows(), **ends, relation=5)  # type: ignore[arg-type]
+
+
 def test_wrong_rows_are_named(graph: HeteroGraph, tmp_path: Path) -> None:
     for column, value, error in (
         ("user_id", None, r"row 3: column 'user_id': the key is missing"),
