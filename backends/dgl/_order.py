@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from aethergraph._checks.arrays import as_ids
+from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading import AlignedBatches
 from aethergraph.loading.epoch import Batches, Position
@@ -44,6 +45,8 @@ class KeyedCalls:
     """
 
     def __init__(self, sampler: Any) -> None:
+        if not callable(getattr(sampler, "sample", None)):
+            raise InvalidArgumentError(f"graph_sampler = {shown(sampler)} has no sample()")
         self._sampler = sampler
 
     def sample(self, graph: Any, item: KeyedSeeds) -> Any:

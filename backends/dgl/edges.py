@@ -69,7 +69,8 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         by_mode = isinstance(exclude, str)
         if by_mode and exclude == "reverse_id" and reverse_eids is None:
             raise InvalidArgumentError("exclude = 'reverse_id' needs reverse_eids")
-        if by_mode and exclude == "reverse_types" and not isinstance(reverse_etypes, Mapping):
+        is_needed = by_mode and exclude == "reverse_types"
+        if not isinstance(reverse_etypes, Mapping) and (is_needed or reverse_etypes is not None):
             raise InvalidArgumentError(
                 "exclude = 'reverse_types' needs reverse_etypes, the edge type of the reverses by "
                 f"edge type, got {shown(reverse_etypes)}"

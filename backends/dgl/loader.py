@@ -20,6 +20,7 @@ from aethergraph.dgl._ahead import Coming, SteppedSampler, look_ahead, takes_ste
 from aethergraph.dgl._order import KeyedCalls, OrderedSeeds
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.loading.aligned import run_length
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
@@ -92,6 +93,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         sampler = graph_sampler
         self.rank, self.world_size, self.last_round = rank, world_size, last_round
         self.partitions, self.mix = partitions, mix
+        run_length(1, mix)  # is looked at without partitions, too
         self._own_share = RankShare(rank, world_size, last_round)
         self.seed = check_seed(seed)
         is_shared = self._share.world_size > 1 or self._own_share.is_open
@@ -134,8 +136,11 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         # other thread draws at the same time.
         alone = not stepped and not options.get("num_workers", 0)
         for name, is_there in (
-            ("use_ddp", use_ddp),
-            ("persistent_workers", options.get("persistent_workers", False)),
+            ("use_ddp", as_flag(use_ddp, "use_ddp")),
+            (
+                "persistent_workers",
+                as_flag(options.get("persistent_workers"), "persistent_workers"),
+            ),
             ("generator", options.get("generator") is not None),
             ("a dataset as indices", tensors is None),
             ("use_prefetch_thread", alone and options.get("use_prefetch_thread")),
@@ -145,6 +150,9 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
                     f"{name} goes without seed, rank, world_size and partitions, which decide "
                     "order and draws (for several processes: world_size='auto')"
                 )
+        for seeds in tensors.values() if isinstance(tensors, Mapping) else [tensors]:
+            if seeds.layout != torch.strided:
+                raise InvalidArgumentError(f"indices is a tensor of {seeds.layout}: make it dense")
         size = as_count(batch_size, "batch_size")
         if size < 1:
             raise InvalidArgumentError(f"batch_size = {size} is not at least 1")

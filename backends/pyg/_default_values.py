@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
@@ -15,7 +16,8 @@ __all__ = ["own_time_attr", "own_weight_attr"]
 
 def own_weight_attr(weight_attr: str | None, weighted: bool) -> str | None:
     """Return the name of the weights: ``weight_attr``, or the graph's own if ``weighted``."""
-    return "edge_weight" if weighted and weight_attr is None else weight_attr
+    given = as_text(weight_attr, "weight_attr")
+    return "edge_weight" if as_flag(weighted, "weighted") and given is None else given
 
 
 def own_time_attr(
@@ -33,6 +35,8 @@ def own_time_attr(
     Raises:
         InvalidArgumentError: the graph has no times of its own, or of both nodes and edges.
     """
+    as_text(time_attr, "time_attr")
+    strategy = as_choice(strategy, ("uniform", "last"), "temporal_strategy")
     if time_attr is not None or (seed_time is None and strategy != "last"):
         return time_attr
     asked = f"{option} is given" if seed_time is not None else 'temporal_strategy="last"'

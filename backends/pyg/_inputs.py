@@ -251,6 +251,11 @@ def seed_times(times: Any, count: int, name: str, sampler: Any) -> Tensor | None
 
 def _to_tensor(values: Any, name: str) -> Tensor:
     if isinstance(values, Tensor):
+        if values.layout != torch.strided or values.is_meta:
+            raise InvalidArgumentError(
+                f"{name} must be a dense tensor with values, got one of layout {values.layout} on "
+                f"{values.device}"
+            )
         return values.detach().cpu().as_subclass(Tensor)
     refuse_masked(values, name)
     try:

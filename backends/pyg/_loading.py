@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from torch_geometric.loader.base import DataLoaderIterator
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSamplerInput
 
-from aethergraph._checks.options import as_choice
+from aethergraph._checks.options import as_choice, as_flag
 from aethergraph._native.live_reading import held_snapshots
 from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
 from aethergraph._parallel.prefetch import call_in_epoch, prefetch_map
@@ -158,6 +158,7 @@ class LoaderMixin(OrderMixin, Profiled):
         With a range as dataset, torch would look up every number of every batch.
         """
         self.__dict__.pop("collate_fn", None)
+        self.filter_per_worker = as_flag(self.filter_per_worker, "filter_per_worker")
         self.__dict__["dataset"] = _Positions(len(self.dataset))
         self._order_seeds()
 

@@ -12,6 +12,7 @@ Sources followed: ``torch/utils/data/{dataloader,sampler}.py``.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,9 +152,9 @@ def _number_batches(sampler: Any) -> Iterator[Any]:
     if type(sampler) is not BatchSampler:
         yield from sampler
         return
-    numbers = iter(sampler.sampler)
+    numbers, most = iter(sampler.sampler), min(sampler.batch_size, sys.maxsize)
     while True:
-        batch = np.fromiter(itertools.islice(numbers, sampler.batch_size), np.int64)
+        batch = np.fromiter(itertools.islice(numbers, most), np.int64)
         if len(batch) < sampler.batch_size and (sampler.drop_last or not len(batch)):
             return
         yield batch

@@ -11,6 +11,7 @@ from torch_geometric.sampler import BaseSampler
 
 from aethergraph._checks.options import as_flag, shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading.aligned import run_length
 from aethergraph.loading.epoch import Batches
 from aethergraph.loading.resume import Resumable
 from aethergraph.loading.shares import LastRound, RankShare
@@ -69,6 +70,7 @@ class OrderMixin(Resumable):
         """
         self.rank, self.world_size, self.last_round = rank, world_size, last_round
         self.partitions, self.mix = partitions, mix
+        run_length(1, mix)  # is looked at without partitions, too
         self._own_share = RankShare(rank, world_size, last_round)
         given = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
         if options.get("batch_size", 1) is None:

@@ -10,6 +10,7 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data import HeteroData
 
 from aethergraph._checks.arrays import check_length
+from aethergraph._checks.options import as_text
 from aethergraph._torch.tensors import edge_tensors
 from aethergraph.errors import UnsupportedError
 from aethergraph.features import store as core
@@ -74,6 +75,8 @@ def typed_source(
         UnsupportedError: any other data.
         InvalidArgumentError: invalid weights or times.
     """
+    as_text(weight_attr, "weight_attr")
+    as_text(time_attr, "time_attr")
     stores, graph_store = _parts(data)
     if graph_store.hetero is not None:
         graph = graph_store.typed_sampling_graph().graph

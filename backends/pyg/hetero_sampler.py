@@ -23,7 +23,7 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _native as native
-from aethergraph._checks.options import shown
+from aethergraph._checks.options import as_flag, shown
 from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -125,6 +125,7 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         seed: int | None = None,
         num_threads: int = 1,
     ) -> None:
+        as_flag(share_memory, "share_memory")
         check_direction(sample_direction)
         if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(
@@ -136,18 +137,18 @@ class HeteroNeighborSampler(NeighborSamplerBase):
         )
         self._weight_attr, self._time_attr = weight_attr, time_attr
         self._strict, self._window = strict, window
-        self._is_sorted = is_sorted or self._source.is_sorted
+        self._is_sorted = as_flag(is_sorted, "is_sorted") or self._source.is_sorted
         self._made: core.HeteroNeighborSampler | None = None
         self._made_for: tuple[Any, dict[str, Any]] | None = None
         self.num_threads = num_threads
         self.num_neighbors = num_neighbors
-        self.subgraph_type = subgraph_type if directed else "induced"
+        self.subgraph_type = subgraph_type if as_flag(directed, "directed") else "induced"
         self.replace = replace
         self.disjoint = disjoint
         self.temporal_strategy = temporal_strategy
         self.keep_orig_edges = False
         self._exclude = _check_exclude(exclude, self.graph)
-        self._true_negatives = bool(true_negatives)
+        self._true_negatives = as_flag(true_negatives, "true_negatives")
         #: Numbers of nodes at both ends, and what draws among them.
         self._negatives: dict[EdgeType, tuple[tuple[int, int], NegativeLinks]] = {}
         self._set_seed(seed)

@@ -18,6 +18,7 @@ from torch_geometric.sampler import (
     NodeSamplerInput,
 )
 
+from aethergraph._checks.options import as_flag
 from aethergraph._torch.tensors import node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
@@ -67,6 +68,8 @@ class HGTSampler(KeyedSampler):
         max_neighbors: int | None = core.MAX_NEIGHBORS,
         seed: int | None = None,
     ) -> None:
+        as_flag(is_sorted, "is_sorted")
+        as_flag(share_memory, "share_memory")
         self._source = typed_source(data, None, None)
         self._sampler = core.HGTSampler(
             self._source.graph, num_samples, max_neighbors=max_neighbors

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
+from aethergraph._checks.options import as_flag
 from aethergraph.loading.feature_sources import FeatureSources
 from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
@@ -448,6 +449,6 @@ def _make_sampler(
 ) -> KeyedSampler:
     if not is_typed(stores):
         return NeighborSampler(stores, num_neighbors, directed=directed, **options)
-    if not directed:
+    if not as_flag(directed, "directed"):
         options["subgraph_type"] = "induced"
     return HeteroNeighborSampler(stores, num_neighbors, **options)

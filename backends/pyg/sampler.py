@@ -161,6 +161,7 @@ class NeighborSampler(NeighborSamplerBase):
                 DeprecationWarning,
                 stacklevel=2,
             )
+        as_flag(share_memory, "share_memory")
         check_direction(sample_direction)
         if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(

@@ -203,6 +203,15 @@ def test_what_is_refused() -> None:
         NeighborLoader(graph, [2], "post", sample_direction="backward")
     with pytest.raises(errors.UnsupportedError, match="temporal sampling does not walk backward"):
         HeteroNeighborSampler(graph, [2], time_attr="edge_time", sample_direction="backward")
+    for option in ("directed", "is_sorted", "true_negatives", "share_memory"):
+        with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be True or False"):
+            HeteroNeighborSampler(graph, [2], **{option: "no"})
+    for option in ("time_attr", "weight_attr"):
+        with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be a text"):
+            HeteroNeighborSampler(graph, [2], **{option: ["x"]})
+    for nodes in (torch.arange(150).to_sparse(), torch.zeros(150, device="meta")):
+        with pytest.raises(errors.InvalidArgumentError, match="must be a dense tensor with values"):
+            HeteroNeighborLoader(graph, [2], ("post", nodes))
     with pytest.raises(errors.InvalidArgumentError, match="NeighborLoader"):
         HeteroNeighborLoader(Graph.from_edges(2, [0], [1]), [2], None)
     with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):

@@ -453,6 +453,12 @@ def test_repr_says_what_is_loaded() -> None:
         ({"num_sample_threads": 0}, errors.InvalidArgumentError, "num_sample_threads"),
         ({"seed": "a"}, errors.InvalidArgumentError, "seed"),
         ({"sample_direction": "backward"}, errors.LayoutError, "layout"),
+        ({"mix": "a"}, errors.InvalidArgumentError, "mix must be an integer"),
+        ({"weighted": np.ones(2)}, errors.InvalidArgumentError, "weighted must be True or False"),
+        ({"filter_per_worker": "no"}, errors.InvalidArgumentError, "filter_per_worker must be"),
+        ({"directed": "no"}, errors.InvalidArgumentError, "directed must be True or False"),
+        ({"temporal_strategy": np.ones(2)}, errors.InvalidArgumentError, "temporal_strategy = arr"),
+        ({"time_attr": ["t"]}, errors.InvalidArgumentError, "time_attr must be a text"),
     ],
 )
 def test_bad_options_are_named(options: Any, error: type[Exception], text: str) -> None:

@@ -14,6 +14,7 @@ from support.dgl import NUM_NODES, make_graph
 from aethergraph import errors
 from aethergraph.dgl import (
     ClusterGCNSampler,
+    DataLoader,
     FeatureStorage,
     GraphStorage,
     LaborSampler,
@@ -108,6 +109,22 @@ def test_options_that_are_arrays(value: Any, storage: GraphStorage) -> None:
         LaborSampler([2], importance_sampling=value)
     with pytest.raises(errors.UnsupportedError, match="order = "):
         storage.edges(order=value)
+
+
+def test_options_of_loaders(storage: GraphStorage) -> None:
+    sampler = NeighborSampler([2])
+    for options, text in (
+        ({"use_ddp": np.ones(2)}, "use_ddp must be True or False"),
+        ({"persistent_workers": "no"}, "persistent_workers must be True or False"),
+        ({"mix": "a"}, "mix must be an integer"),
+        ({"indices": NODES.to_sparse()}, r"indices is a tensor of torch.sparse_coo: make it dense"),
+        ({"graph_sampler": 5}, r"graph_sampler = 5 has no sample\(\)"),
+    ):
+        given: dict[str, Any] = {"indices": NODES, "graph_sampler": sampler, "seed": 1, **options}
+        with invalid(text):
+            DataLoader(storage, **given)
+    with invalid("metadata = 5 is no dict"):
+        adapter.Feature(np.zeros((2, 2)), 5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [["x"], {"x": 1}, np.array(["x"]), 3, b"x"], ids=str)

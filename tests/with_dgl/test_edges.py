@@ -404,6 +404,7 @@ def test_negatives_are_a_function_of_seed_and_edges() -> None:
         ({"exclude": "all"}, "exclude = 'all' is not one of self, reverse_id, reverse_types"),
         ({"exclude": "reverse_id"}, "needs reverse_eids"),
         ({"exclude": "reverse_types"}, "needs reverse_etypes"),
+        ({"exclude": "self", "reverse_etypes": 5}, "needs reverse_etypes, .* got 5"),
         ({"exclude": "reverse_types", "reverse_etypes": "rev_votes"}, "got 'rev_votes'"),
         ({"exclude": np.array([0.5])}, "exclude must hold integers"),
         ({"exclude": torch.tensor([0.5])}, "exclude must hold integer ids"),

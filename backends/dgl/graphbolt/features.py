@@ -6,7 +6,7 @@ of ``dgl/graphbolt``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -87,6 +87,8 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         metadata: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidArgumentError(f"metadata = {shown(metadata)} is no dict")
         if isinstance(rows, FeatureSource):
             self._column = Column(as_row_source(rows, "rows"), None)
         else:
