@@ -2,9 +2,10 @@
 
     python tests/hostile/attack.py [--seed N] [--share 0.1] [--only 'TARGET' 'ARGUMENT' 'VALUE']
 
-A call may succeed, or raise an AetherError or a builtin that its target names. Anything else is
-reported with the words that repeat the call alone: another exception, the end of the process, or
-more than 10 seconds.
+A call may succeed, or raise an AetherError or a builtin that its target names and that others than
+the package raise. Anything else is reported with the words that repeat the call alone: another
+exception, the end of the process, more than 10 seconds, or that an object without any meaning was
+taken.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ SECONDS_BESIDE_CALLS = 120.0
 #: Private memory of a child, far more than any call is meant to take. Not its address space: a live
 #: graph maps some 32 GiB for each attribute of its edges, of which it uses little.
 MEMORY = 8 << 30
+
+
+#: Values that mean nothing to any argument: who takes one has not looked at it.
+SENSELESS = ("no index", "no truth")
 
 
 class Case(NamedTuple):
@@ -89,23 +95,29 @@ def _problem(
         call(**arguments)
     except aethergraph.AetherError:
         return None
-    except (*target.builtins, MemoryError):  # memory is the system's to refuse
+    except MemoryError:  # memory is the system's to refuse
         return None
     except BaseException as error:
-        if not _is_ours(error):
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        outside = [one for one in frames if Path(one.f_code.co_filename).parent != HERE]
+        if outside and not _is_ours(outside[0]):  # it went into a library of its target
+            return None
+        # What is missing in a mapping of ours is a LookupError.
+        is_of_others = not _is_ours(frames[-1]) or isinstance(error, LookupError)
+        if is_of_others and isinstance(error, target.builtins):
             return None
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         return f"{type(error).__name__}: {str(error)[:150]!r} at {place}"
+    if case.value in SENSELESS and case.argument not in target.takes_all:
+        return "takes an object without any meaning"
     return None
 
 
-def _is_ours(error: BaseException) -> bool:
-    """Return whether the call went into the package, not into a library of its target."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if Path(frame.f_code.co_filename).parent != HERE:
-            return str(frame.f_globals.get("__name__")).startswith("aethergraph")
-    return True
+def _is_ours(frame: FrameType) -> bool:
+    """Return whether a frame is the package's, and not its answer about a missing attribute."""
+    name = str(frame.f_globals.get("__name__"))
+    return name.startswith("aethergraph") and frame.f_code.co_name != "__getattr__"
 
 
 def _child(cases: Sequence[str]) -> None:

@@ -42,7 +42,11 @@ def _brief(profile: Callable[..., Any]) -> Callable[..., Any]:
 def observe_targets() -> Iterator[Target]:
     """Targets that need no framework."""
     yield Target("observe.watch", lambda f: (observe.watch, {"thing": _store(f), "name": "x"}))
-    yield Target("observe.unwatch", lambda f: (observe.unwatch, {"thing": _store(f)}))
+    yield Target(
+        "observe.unwatch",
+        lambda f: (observe.unwatch, {"thing": _store(f)}),
+        takes_all=("thing",),  # whatever it is, nobody watches it
+    )
     yield Target(
         "observe.enable",
         lambda _: (then(observe.enable, lambda _: observe.disable()), {"publish": False}),

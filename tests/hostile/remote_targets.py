@@ -35,7 +35,7 @@ def remote_targets() -> Iterator[Target]:
             {"sources": ag.FeatureStore.load(f / "x.npy"), "port": 0},
         ),
     )
-    yield Target("FeatureServer.wait", lambda f: (_closed(f).wait, {"timeout": 0.01}), (TypeError,))
+    yield Target("FeatureServer.wait", lambda f: (_closed(f).wait, {"timeout": 0.01}))
     given = {"name": "g", "lists": True}
     yield Target("open_tables", lambda f: (open_tables, {"path": f / "graph.aether", **given}))
     yield Target("open_graph", lambda f: (open_graph, {"url": _address(f, ""), "layout": "csc"}))

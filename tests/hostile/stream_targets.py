@@ -72,7 +72,7 @@ def stream_targets() -> Iterator[Target]:
         lambda _: (schema.avro, {"registry": "http://127.0.0.1:1", **_ENDS}),
     )
     yield Target("Schema.load", lambda f: (schema.load, {"path": f / "edges.csv"}))
-    yield Target("MemorySource", lambda _: (streaming.MemorySource, {"name": "m", "most": 10}))
+    yield Target("MemorySource", lambda _: (_ingested, {"name": "m", "kind": None, "most": 10}))
     records = {"partition": 0, "src": [0], "dst": [1], "time": [3], "attrs": {}}
     yield Target(
         "MemorySource.append", lambda _: (streaming.MemorySource("m").append, dict(records))
@@ -117,6 +117,13 @@ def stream_targets() -> Iterator[Target]:
         "streaming.open_source",
         lambda f: (open_source, {"address": str(_lines(f)), "schema": schema.json(**_ENDS)}),
     )
+
+
+def _ingested(name: Any, kind: Any, most: Any) -> None:
+    source = streaming.MemorySource(name, kind=kind, most=most)
+    source.append(src=[0, 1], dst=[1, 2], time=[3, 4])
+    source.end()
+    streaming.Ingestor(_graph(), source).run()
 
 
 def _appended(src: Any, dst: Any, time: Any) -> None:

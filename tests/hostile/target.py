@@ -38,13 +38,18 @@ QUERIES: dict[str, dict[str, Any]] = {
 
 
 class Target(NamedTuple):
-    """A public callable; ``builtins`` are the errors that it may raise beside AetherError."""
+    """A public callable.
+
+    ``builtins`` are the errors that others, which it calls, may raise beside AetherError.
+    """
 
     name: str
     make: Callable[[Path], Call]
     builtins: tuple[type[Exception], ...] = ()
     #: Arguments that its signature hides in ``**kwargs``.
     more: tuple[str, ...] = ()
+    #: Arguments that may be any object.
+    takes_all: tuple[str, ...] = ()
 
     def arguments(self, folder: Path) -> list[str]:
         """The names of the arguments that can be attacked."""

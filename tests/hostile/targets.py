@@ -402,8 +402,11 @@ def _around() -> Iterator[Target]:
     yield Target("BufferPool.empty", lambda _: (BufferPool("1M").empty, {"shape": 3}))
     yield Target(
         "prefetch_map",
-        lambda _: (then(prefetch_map, some), {"function": abs, "items": [1, 2], "helping": True}),
-        (TypeError, ValueError, NotImplementedError),  # of abs(), and of what is no iterable
+        lambda _: (
+            then(prefetch_map, some),
+            {"function": lambda item: abs(item), "items": [1, 2], "helping": True},
+        ),
+        (TypeError, ValueError, NotImplementedError),  # of abs()
     )
     yield Target(
         "convert",
@@ -699,6 +702,7 @@ def _dgl() -> Iterator[Target]:
             {"graph": storage(), "shuffle": True, "seed": 1, **loader},
         ),
         (TypeError, ValueError, AttributeError, RuntimeError, AssertionError, IndexError),  # DGL's
+        takes_all=("ddp_seed",),  # is DGL's, for use_ddp
     )  # fmt: skip
     yield from methods(
         "dgl.DataLoader",

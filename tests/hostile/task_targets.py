@@ -64,6 +64,7 @@ def task_targets() -> Iterator[Target]:
         yield Target(
             f"{use.__name__.strip('_')} (NodeTable)",
             lambda _, use=use: (then(convert.NodeTable, lambda own: use(_schema(own))), {**nodes}),
+            takes_all=("source",) if use is convert.check_tables else (),  # which reports it
         )
     yield Target("check_tables", lambda _: (convert.check_tables, {"schema": _schema()}))
     yield Target(
