@@ -267,7 +267,13 @@ class _Finisher:
 
 
 def _as_tensors(indices: Any) -> Any:
-    """Return seeds as DGL's tensors, by type if they are; None: a dataset of the user's."""
+    """Return seeds as DGL's tensors, by type if they are; None: a dataset of the user's.
+
+    Raises:
+        InvalidArgumentError: seeds of no type, of which DGL's loader asks the first.
+    """
+    if isinstance(indices, Mapping) and not indices:
+        raise InvalidArgumentError("indices = {}: seeds are by type, and there is none")
     try:
         if isinstance(indices, Mapping):
             return {name: torch.as_tensor(ids) for name, ids in indices.items()}

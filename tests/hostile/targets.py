@@ -701,7 +701,10 @@ def _dgl() -> Iterator[Target]:
             then(adapter.DataLoader, some),
             {"graph": storage(), "shuffle": True, "seed": 1, **loader},
         ),
-        (TypeError, ValueError, AttributeError, RuntimeError, AssertionError, IndexError),  # DGL's
+        (
+            *(TypeError, ValueError, AttributeError, RuntimeError, AssertionError, IndexError),
+            KeyError,  # of a device
+        ),  # DGL's
         takes_all=("ddp_seed",),  # is DGL's, for use_ddp
     )  # fmt: skip
     yield from methods(

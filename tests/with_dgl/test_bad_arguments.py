@@ -118,6 +118,7 @@ def test_options_of_loaders(storage: GraphStorage) -> None:
         ({"persistent_workers": "no"}, "persistent_workers must be True or False"),
         ({"mix": "a"}, "mix must be an integer"),
         ({"indices": NODES.to_sparse()}, r"indices is a tensor of torch.sparse_coo: make it dense"),
+        ({"indices": {}}, "indices = {}: seeds are by type, and there is none"),
         ({"graph_sampler": 5}, r"graph_sampler = 5 has no sample\(\)"),
     ):
         given: dict[str, Any] = {"indices": NODES, "graph_sampler": sampler, "seed": 1, **options}
