@@ -278,7 +278,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
         Where the writer has closed the graph, has ended, or was followed by another one, whatever
         asks for the last commit raises WriterGoneError: the next batch, snapshot or number. It
         is looked for at most every hundredth of a second, with one stat of a file, and for a
-        process that was killed every tenth. :attr:`is_current` asks without an error.
+        process that was killed every tenth. :attr:`is_current` asks without an error, and
+        :meth:`stats` counts what this process has.
 
         Args:
             path: the directory.
