@@ -170,7 +170,7 @@ class PrefetchIterator(Generic[T, R]):
             raise InvalidArgumentError(f"items must be iterable, got {kind}: {error}") from None
         self._num_threads = num_threads
         self._depth = depth
-        self._helping = as_flag(helping, "helping")
+        self._helping = helping
         self._slots: deque[_Slot] = deque()
         self._lock = threading.Lock()  # consumers in several threads take turns at ``items``
         self._closed = False
@@ -302,7 +302,7 @@ def prefetch_map(
     *,
     num_threads: SupportsIndex = 1,
     depth: SupportsIndex = 2,
-    helping: bool = False,
+    helping: SupportsIndex = False,  # and not bool, which compiled code would ask for itself
 ) -> PrefetchIterator[T, R]:
     """Return ``map(function, items)``, computed ahead by background threads, in order.
 
@@ -328,7 +328,7 @@ def prefetch_map(
         raise InvalidArgumentError(f"num_threads = {threads} is negative")
     if ahead < 1:
         raise InvalidArgumentError(f"depth = {ahead} is not at least 1")
-    return PrefetchIterator(function, items, threads, ahead, helping)
+    return PrefetchIterator(function, items, threads, ahead, as_flag(helping, "helping"))
 
 
 def prefetch_iter(items: Iterator[T], *, depth: SupportsIndex = 2) -> PrefetchIterator[Any, T]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_text, shown
+from aethergraph._checks.options import is_name, shown
 from aethergraph._tracepoints import stage
 from aethergraph.dynamic.following import Following
 from aethergraph.dynamic.merge import MEMORY
@@ -302,10 +302,9 @@ class LiveGraph:
 
 
 def _stream_name(source: Any) -> str:
-    name = as_text(source, "source")
-    if name is None:
-        raise InvalidArgumentError("source must be the name of a stream")
-    return name
+    if not is_name(source):
+        raise InvalidArgumentError(f"source = {shown(source)} is no name of a stream")
+    return str(source)
 
 
 class _Reading(AbstractContextManager[Any]):

@@ -140,14 +140,14 @@ class Target:
             if name not in self._store.node_rows:
                 types = ", ".join(self._store.node_rows)
                 raise InvalidArgumentError(f"id_map: {shown(name)} is no node type, but {types}")
+            if name in self._store.keys:
+                raise InvalidArgumentError(
+                    f"nodes of type {name!r} have keys, which the graph keeps: leave id_map out"
+                )
             if not (callable(getattr(ids, "lookup", None)) and hasattr(ids, "append")):
                 raise InvalidArgumentError(
                     f"id_map of node type {shown(name)} is {shown(ids)}, which has no lookup() and "
                     "append()"
-                )
-            if name in self._store.keys:
-                raise InvalidArgumentError(
-                    f"nodes of type {name!r} have keys, which the graph keeps: leave id_map out"
                 )
         self._relations: dict[str, Any] = {}
         for kind in self._store.kinds:

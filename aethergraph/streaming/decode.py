@@ -318,7 +318,7 @@ class CsvDecoder(Decoder):
 
     Args:
         names: names of the columns; None: the first line of a file has them.
-        delimiter: one character between fields.
+        delimiter: one ASCII character between fields.
     """
 
     def __init__(self, names: Sequence[str] | None, delimiter: str = ",") -> None:
@@ -326,8 +326,11 @@ class CsvDecoder(Decoder):
         for name in self.names or ():
             if not isinstance(name, str):
                 raise InvalidArgumentError(f"columns: {shown(name)} is no name")
-        if not isinstance(delimiter, str) or len(delimiter) != 1:
-            raise InvalidArgumentError(f"delimiter = {shown(delimiter)} is not one character")
+        is_one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
+        if not is_one or delimiter in '\0\r\n"':
+            raise InvalidArgumentError(
+                f"delimiter = {shown(delimiter)} is not one ASCII character, such as ',' or '\\t'"
+            )
         self.delimiter = delimiter
 
     def with_names(self, line: bytes) -> CsvDecoder:

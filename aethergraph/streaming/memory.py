@@ -53,6 +53,8 @@ class MemorySource:
             raise InvalidArgumentError(f"name = {shown(name)} is no text")
         self.name, self._kind = name, kind
         self._most = as_count(most, "most")
+        if not self._most:
+            raise InvalidArgumentError("most = 0: a poll returns one record at least")
         self._parts: dict[int, _Part] = {}
         self._places: dict[int, int] = {}
         self._paused: set[int] = set()

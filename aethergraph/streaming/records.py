@@ -130,7 +130,9 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
     """
     if hasattr(values, "__array__"):  # also tensors, and columns of tables
         values = to_array(values, name)
-    is_one = isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)
+    # Sets have an order of their own, so that ends of edges would not fit each other.
+    is_one = isinstance(values, (str, bytes, Mapping, set, frozenset))
+    is_one = is_one or not isinstance(values, Iterable)
     if is_one or (isinstance(values, np.ndarray) and not values.ndim):
         raise InvalidArgumentError(
             f"{name} = {shown(values)} is no column: give a list or an array with a value for each "

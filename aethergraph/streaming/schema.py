@@ -134,7 +134,7 @@ class Schema:
 
         Args:
             columns: names of the columns; None: the first line of each file has them.
-            delimiter: character between fields.
+            delimiter: ASCII character between fields.
             fields: the attributes above.
         """
         return _make("csv", CsvDecoder(columns, delimiter), fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -132,7 +132,7 @@ def layer_list(fanouts: Any) -> list[Any]:
     Raises:
         InvalidArgumentError: no sequence, an empty one, or one of more layers than the core has.
     """
-    if isinstance(fanouts, (str, Mapping)) or not hasattr(fanouts, "__iter__"):
+    if isinstance(fanouts, (str, Mapping, Set)) or not hasattr(fanouts, "__iter__"):
         raise InvalidArgumentError(
             f"fanouts has one number or dict per layer, such as [15, 10], got {shown(fanouts)}"
         )

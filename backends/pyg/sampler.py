@@ -7,7 +7,7 @@ Source followed: ``torch_geometric/sampler/neighbor_sampler.py`` (``NeighborSamp
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 from aethergraph import _native as native
-from aethergraph._checks.options import as_flag, as_list
+from aethergraph._checks.options import as_flag, as_list, shown
 from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
@@ -209,6 +209,8 @@ class NeighborSampler(NeighborSamplerBase):
             raise UnsupportedError(
                 "num_neighbors by edge type is for typed graphs: see HeteroNeighborSampler"
             )
+        if isinstance(given, Set):  # has an order of its own
+            raise InvalidArgumentError(f"num_neighbors = {shown(given)}: give a list")
         what = "numbers, one per hop, such as [15, 10]"
         self._num_neighbors = NumNeighbors(as_list(given, "num_neighbors", what))
 

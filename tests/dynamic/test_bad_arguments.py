@@ -178,6 +178,8 @@ BAD: list[tuple[Call, str, int | None, int | None]] = [
     (lambda g: g.features.gather([9]), "9", 0, 9),  # type: ignore[union-attr]
     (lambda g: g.edge_attrs["note"].gather([10**9]), "1000000000", 0, 10**9),
     (lambda g: g.to_graph("coo"), "layout", None, None),  # type: ignore[arg-type]
+    (lambda g: g.set_offset("", 0, 1), "source = '' is no name of a stream", None, None),
+    (lambda g: g.set_offset("\ud800", 0, 1), "is no name of a stream", None, None),
     (lambda g: g.to_graph(memory="lots"), "memory = 'lots' is not a size", None, None),
 ]  # fmt: skip
 

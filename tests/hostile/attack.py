@@ -102,8 +102,9 @@ def _problem(
         outside = [one for one in frames if Path(one.f_code.co_filename).parent != HERE]
         if outside and not _is_ours(outside[0]):  # it went into a library of its target
             return None
-        # What is missing in a mapping of ours is a LookupError.
+        # What is missing in a mapping of ours is a LookupError; functions in C have no frames.
         is_of_others = not _is_ours(frames[-1]) or isinstance(error, LookupError)
+        is_of_others = is_of_others or case.value in ("type", "function")
         if is_of_others and isinstance(error, target.builtins):
             return None
         last = traceback.extract_tb(error.__traceback__)[-1]

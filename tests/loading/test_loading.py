@@ -350,6 +350,9 @@ def test_closing_stops_the_threads() -> None:
 def test_options_that_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="num_threads = -1"):
         prefetch_map(int, [], num_threads=-1)
+    for helping in (5, "no", 0.5, [1]):
+        with pytest.raises(errors.InvalidArgumentError, match="helping must be True or False"):
+            prefetch_map(int, [], helping=helping)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="items must be iterable, got int"):
         prefetch_map(abs, 5)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="depth = 0"):

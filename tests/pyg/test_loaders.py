@@ -453,6 +453,7 @@ def test_repr_says_what_is_loaded() -> None:
         ({"num_sample_threads": 0}, errors.InvalidArgumentError, "num_sample_threads"),
         ({"seed": "a"}, errors.InvalidArgumentError, "seed"),
         ({"sample_direction": "backward"}, errors.LayoutError, "layout"),
+        ({"num_neighbors": {3, 2}}, errors.InvalidArgumentError, r"num_neighbors = \{2, 3\}"),
         ({"mix": "a"}, errors.InvalidArgumentError, "mix must be an integer"),
         ({"weighted": np.ones(2)}, errors.InvalidArgumentError, "weighted must be True or False"),
         ({"filter_per_worker": "no"}, errors.InvalidArgumentError, "filter_per_worker must be"),

@@ -56,6 +56,11 @@ def test_names_of_streams(name: Any) -> None:
         MemorySource(name)
 
 
+def test_a_poll_returns_records() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="most = 0"):
+        MemorySource("s", most=0)
+
+
 @pytest.mark.parametrize("kind", ["x", ("a", "to", "b"), [1], {}])
 def test_edge_types_that_the_graph_has_not(kind: Any) -> None:
     source = MemorySource("s", kind=kind)
@@ -143,6 +148,7 @@ def test_a_date_between_times_of_the_graph() -> None:
         ({"src": 5, "dst": [1]}, r"src = 5 is no column: give a list .*src=\[\.\.\.\]"),
         ({"src": None, "dst": [1]}, "src = None is no column"),
         ({"src": [1], "dst": "ab"}, "dst = 'ab' is no column"),
+        ({"src": [1, 2], "dst": {2, 1}}, r"dst = \{1, 2\} is no column"),
         ({"src": np.array(3), "dst": [1]}, r"src = array\(3\) is no column"),
         ({"src": [1], "dst": [2], "attrs": 5}, "attrs must be {attribute: values}, got 5"),
         ({"src": [1], "dst": [2], "attrs": {"x": 5}}, "x = 5 is no column"),

@@ -385,6 +385,12 @@ def test_csv_at_once_is_csv_one_by_one(lines: list[str]) -> None:
     assert (at_once[0], set(at_once[1])) == (slowly[0], set(slowly[1]))
 
 
+@pytest.mark.parametrize("delimiter", ["", "::", "é", "\ud800", "\0", "\n", '"', 5])
+def test_delimiters_that_no_reader_knows(delimiter: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="is not one ASCII character"):
+        Schema.csv(columns=["u", "v"], delimiter=delimiter, src="u", dst="v")
+
+
 def test_csv() -> None:
     schema = Schema.csv(columns=["u", "v", "t"], delimiter=";", src="u", dst="v", time="t")
     into = target(edge_weight=None, edge_attrs=None)

@@ -124,6 +124,8 @@ def test_options_of_loaders(storage: GraphStorage) -> None:
         given: dict[str, Any] = {"indices": NODES, "graph_sampler": sampler, "seed": 1, **options}
         with invalid(text):
             DataLoader(storage, **given)
+    with invalid(r"such as \[15, 10\], got \{1, 2\}"):
+        NeighborSampler({2, 1})
     with invalid("metadata = 5 is no dict"):
         adapter.Feature(np.zeros((2, 2)), 5)  # type: ignore[arg-type]
 
