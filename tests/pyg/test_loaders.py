@@ -468,6 +468,11 @@ def test_bad_options_are_named(options: Any, error: type[Exception], text: str) 
             loader(**{"data": GRAPH, "num_neighbors": [2], **options})
 
 
+def test_a_batch_may_be_larger_than_all_numbers() -> None:
+    (batch,) = NeighborLoader(GRAPH, [2], SEEDS, batch_size=10**30)
+    assert batch.input_id.tolist() == list(range(len(SEEDS)))
+
+
 class AllNeighbors(BaseSampler):  # type: ignore[misc]
     """A sampler of somebody else's making: the seeds and nothing else."""
 
