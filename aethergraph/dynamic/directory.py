@@ -502,16 +502,16 @@ class LiveDirectory:
         Raises:
             AetherError: a file that may be of rows cannot be read.
         """
-        found = []
+        names = []
         for name in sorted(os.listdir(self.path)):
-            of = _PLACES.fullmatch(name)
-            if of and of[1] == base and name.endswith(".aef"):
-                found.append(name)
+            places = _PLACES.fullmatch(name)
+            if places and places[1] == base and name.endswith(".aef"):
+                names.append(name)
             elif _ROWS.fullmatch(name):
                 part = sections_of(str(self.path / name)).meta.part_of
                 if part in (None, self.part(name)):  # older builds wrote none
-                    found.append(name)
-        return found
+                    names.append(name)
+        return names
 
     def next_base(self) -> str:
         """Return a name for the next base."""
@@ -536,8 +536,8 @@ class LiveDirectory:
         """Remove parts of the directory that are not among ``names``, and what a writer left."""
         self._remove_parts(glob="*", kept=names)
         for path in self.path.iterdir():
-            of = _PLACES.fullmatch(path.name)
-            is_old = of is not None and of[1] in names and path.suffix == ".npy"  # of older builds
+            places = _PLACES.fullmatch(path.name)
+            is_old = places and places[1] in names and path.suffix == ".npy"  # of older builds
             is_work = _WORK_FOLDER.fullmatch(path.name) and path.is_dir()
             if (is_old or _TEMPORARY.fullmatch(path.name)) and path.is_file():
                 path.unlink(missing_ok=True)
@@ -546,13 +546,13 @@ class LiveDirectory:
 
     def _remove_parts(self, glob: str, kept: set[str]) -> None:
         """Remove bases, keys and rows of this graph, places before the base that they are of."""
-        found = sorted(self.path.glob(glob))
-        for path in found:
+        paths = sorted(self.path.glob(glob))
+        for path in paths:
             if not _OURS.fullmatch(path.name) or path.name in kept or not self._is_part(path):
                 continue
-            for other in found:
-                of = _PLACES.fullmatch(other.name)
-                if of and of[1] == path.name:
+            for other in paths:
+                places = _PLACES.fullmatch(other.name)
+                if places and places[1] == path.name and other.is_file():
                     other.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
 
