@@ -35,6 +35,8 @@ __all__ = ["AvroDecoder"]
 
 #: Bytes of the header of a schema registry: 0, and the number of the schema.
 _HEADER = 5
+#: Levels of lists and objects in a schema, and all that is in them.
+_MOST_LEVELS, _MOST_PARTS = 300, 1_000_000
 #: Bytes that follow the last record, so that what is cut off is read from something.
 _PADDING = 16
 #: Times of Avro that are counts since 1970 in UTC, by their logical types.
@@ -62,19 +64,14 @@ class AvroDecoder(Decoder):
         registry: str | Mapping[str, Any] | Callable[[int], Any] | None = None,
     ) -> None:
         require("fastavro", "Avro records need", "stream")
-        from fastavro import parse_schema
-
         if (schema is None) == (registry is None):
             raise InvalidArgumentError("avro: give schema= or registry=, one of them")
         self._schema: Any = None
         if schema is not None:
             try:
-                if isinstance(schema, str):
-                    schema = json.loads(schema)
-                json.dumps(schema, default=str)  # refuses a cycle, which would end the process
-                self._schema = parse_schema(schema)
-            except Exception as error:  # fastavro raises many kinds
-                raise InvalidArgumentError(f"avro: bad schema: {one_line(error)}") from None
+                self._schema = _parse(schema)
+            except ValueError as error:
+                raise InvalidArgumentError(f"avro: bad schema: {error}") from None
         if isinstance(registry, str):
             registry = {"url": registry}
         if registry is not None and not isinstance(registry, Mapping) and not callable(registry):
@@ -83,6 +80,7 @@ class AvroDecoder(Decoder):
             )
         self._look_up = _Registry(registry) if isinstance(registry, Mapping) else registry
         self._known: dict[int, Any] = {}
+        self._bad: dict[int, str] = {}  # what is wrong with others, which are asked for once, too
         self._wanted: Sequence[str] = ()
         #: Fields of the last schema that was read by columns, None if it cannot be.
         self._plan: tuple[Any, list[_Field] | None] = None, None
@@ -94,10 +92,7 @@ class AvroDecoder(Decoder):
             InvalidArgumentError: it has not; names the first, and those that it has.
         """
         self._wanted = fields
-        try:
-            missing = None if self._schema is None else _missing(self._schema, fields)
-        except RecursionError:
-            raise InvalidArgumentError("avro: bad schema: it is nested too deeply") from None
+        missing = None if self._schema is None else _missing(self._schema, fields)
         if missing is not None:
             raise InvalidArgumentError(f"avro: the schema of the records {missing}")
 
@@ -148,17 +143,58 @@ class AvroDecoder(Decoder):
         return found
 
     def _schema_of(self, number: int) -> Any:
+        if number in self._bad:
+            raise ValueError(self._bad[number])
         if number not in self._known:
-            from fastavro import parse_schema
-
             assert self._look_up is not None
             found = self._look_up(number)
-            schema = parse_schema(json.loads(found) if isinstance(found, str) else found)
+            try:
+                schema = _parse(found)
+            except ValueError as error:
+                self._bad[number] = f"schema {number} of the registry is none: {error}"
+                raise ValueError(self._bad[number]) from None
             self._known[number] = schema
             missing = _missing(schema, self._wanted)
             if missing is not None:  # others of the topic may have it: older ones, newer ones
                 warnings.warn(f"avro: schema {number} of the registry {missing}", stacklevel=2)
         return self._known[number]
+
+
+def _parse(given: Any) -> Any:
+    """Return a schema, which may be JSON, as fastavro reads it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from fastavro import parse_schema
+
+    try:
+        schema = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {one_line(error)}") from None
+    _check_nesting(schema)
+    try:
+        return parse_schema(schema)
+    except Exception as error:  # fastavro raises many kinds
+        raise ValueError(one_line(error)) from None
+
+
+def _check_nesting(schema: Any) -> None:
+    """Raise unless all of a schema can be walked, which fastavro does without looking."""
+    level, parts = [schema], 0
+    for _ in range(_MOST_LEVELS):
+        below: list[Any] = []
+        for part in level:
+            if isinstance(part, Mapping):
+                below += part.values()
+            elif isinstance(part, list | tuple):
+                below += part
+        level, parts = below, parts + len(below)
+        if not level:
+            return
+        if parts > _MOST_PARTS:
+            break
+    raise ValueError("it contains itself, or nests too deeply: name a record in place of itself")
 
 
 def _missing(schema: Any, fields: Sequence[str]) -> str | None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aethergraph import errors
 from aethergraph.streaming import Schema
 from aethergraph.streaming.avro import AvroDecoder
 
@@ -178,3 +179,55 @@ def test_records_of_two_schemas_of_a_registry() -> None:
     check_as_one_by_one(decoder, payloads, ["u", "t", "w"])
     for begin in range(0, 20, 5):  # each of one schema
         check_as_one_by_one(decoder, payloads[begin : begin + 5], ["u", "t", "w"])
+
+
+def endless(shape: str) -> Any:
+    """A schema that is no tree, or a tree that nobody can walk by recursion."""
+    fields: list[Any] = [{"name": "s", "type": "long"}, {"name": "d", "type": "long"}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    kind: Any = "int"
+    if shape == "record":
+        kind = schema
+    elif shape == "union":
+        kind = ["null"]
+        kind.append(kind)
+    elif shape == "array":
+        kind = {"type": "array"}
+        kind["items"] = kind
+    else:
+        for _ in range(3000):
+            kind = {"type": "array", "items": kind}
+    fields.append({"name": "x", "type": kind})
+    return schema
+
+
+@pytest.mark.parametrize("shape", ["record", "union", "array", "deep"])
+def test_a_schema_that_contains_itself_is_named(shape: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="bad schema: it contains itself, or"):
+        Schema.avro(schema=endless(shape), src="s", dst="d")
+    asked = []
+
+    def registry(number: int) -> Any:
+        asked.append(number)
+        return endless(shape) if number == 7 else '{"type": 5}'
+
+    schema = Schema.avro(registry=registry, src="s", dst="d")
+    payloads = [struct.pack(">bI", 0, number) + b"\2\4\0" for number in (7, 7, 8, 8)]
+    for some in (payloads[:2], payloads):
+        records = schema.decode(0, len(some), some, np.arange(len(some)))
+        assert [bad.offset for bad in records.bad] == list(range(len(some)))
+        assert "schema 7 of the registry is none: it contains itself" in records.bad[0].reason
+    assert "schema 8 of the registry is none" in records.bad[3].reason
+    assert asked == [7, 8]
+
+
+def test_a_record_may_name_itself() -> None:
+    fields = [{"name": "s", "type": "long"}, {"name": "d", "type": "long"}]
+    tree = {
+        "type": "record",
+        "name": "R",
+        "fields": [*fields, {"name": "x", "type": ["null", "R"]}],
+    }
+    schema = Schema.avro(registry=lambda _: tree, src="s", dst="d")
+    records = schema.decode(0, 1, [struct.pack(">bI", 0, 7) + b"\2\4\0"], np.arange(1))
+    assert not records.bad and records.columns["src"].tolist() == [1]
