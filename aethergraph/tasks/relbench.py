@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph.convert.readers.base import InputError
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.protocols import RowSource
+from aethergraph.tasks.hidden import HiddenColumn, place_of
 from aethergraph.tasks.links import LinkTask
 from aethergraph.tasks.reading import AnyGraph, NamedTable, Unknown
 from aethergraph.tasks.rows import Splits
@@ -24,7 +22,6 @@ _LINK = (
     "src_entity_table", "src_entity_col", "dst_entity_table", "dst_entity_col", "time_col",
 )  # fmt: skip
 _REBUILD = "build the graph of relbench_schema(task.get_db(upto_test_timestamp=False))"
-_ROWS = 1 << 16  # rows that are compared at once
 
 
 def relbench_task(
@@ -36,7 +33,11 @@ def relbench_task(
 
     Columns that the labels are or were derived from (``task.hidden_columns()``, RelBench 3) may not
     be in the graph: ``task.get_db()`` is the database without them, ``dataset.get_db()`` has them.
-    The features of the graph are compared with these columns, wherever they are in ``x``.
+    They are looked for by name, and by value in attributes, times, columns beside the graph and
+    edges of the node type: as numbers, times in any unit, or any other values that are equal where
+    theirs are, such as codes of texts. Missing values may be filled. Not found are values that were
+    made coarser, or mixed with others; values of which most are different, where they are scaled or
+    encoded; texts under another name; and what the rows of other tables tell.
 
     Args:
         graph: a graph that :func:`aethergraph.convert.relbench_schema` has described.
@@ -110,26 +111,23 @@ def _refuse_hidden(graph: AnyGraph, task: Any, hidden: list[tuple[str, str]]) ->
     Raises:
         InvalidArgumentError: it has; names the column, and where it is in the graph.
     """
-    if not hidden or not graph.is_typed:
-        return
     views = _Views(task)
     for table, column in hidden:
-        if table not in graph.node_types:
+        typed: Any = graph if graph.is_typed else _OneType(graph, table)
+        if table not in typed.node_types:
             continue
-        place = _place_by_name(graph, table, column)
-        rows = graph[table].attrs.get("x")
-        if place is None and rows is not None:
-            values = views.column(table, column, rows.num_rows)
+        place = _place_by_name(typed, table, column)
+        if place is None:
+            values = views.column(table, column, typed.num_nodes[table])
             if values is None:
                 warnings.warn(
                     f"the task hides the column {column!r} of {table!r}, and whether the graph has "
-                    "it among its features cannot be told: task.dataset has no such column of "
-                    f"{rows.num_rows} rows",
+                    "it under another name cannot be told: task.dataset has no such column of "
+                    f"{typed.num_nodes[table]} rows",
                     stacklevel=3,
                 )
                 continue
-            at = _column_with(rows, values)
-            place = None if at is None else f"x[:, {at}] of its nodes"
+            place = place_of(typed, table, values)
         if place is not None:
             raise InvalidArgumentError(
                 f"the graph has the column {column!r} of {table!r}, which the labels of the task "
@@ -144,10 +142,24 @@ def _place_by_name(graph: Any, table: str, column: str) -> str | None:
     kept = getattr(graph, "columns", {})
     if table in kept and column in kept[table].columns:
         return "a column beside the graph"
-    relation = f"f2p_{column}"
-    if any(kind[0] == table and kind[1] == relation for kind in graph.edge_types):
-        return f"edges {relation!r}"
+    for source, relation, target in graph.edge_types:
+        forward = source == table and relation in (column, f"f2p_{column}")
+        if forward or (target == table and relation in (f"rev_{column}", f"rev_f2p_{column}")):
+            return f"edges {relation!r}"
     return None
+
+
+class _OneType:
+    """Graph of one type as a typed one, whose nodes are the rows of a table."""
+
+    def __init__(self, graph: Any, table: str) -> None:
+        self._graph = graph
+        self._nodes = SimpleNamespace(attrs=graph.node_attrs, node_time=graph.node_time)
+        self.node_types, self.edge_types = [table], [(table, "to", table)]
+        self.num_nodes = {table: graph.num_nodes}
+
+    def __getitem__(self, kind: Any) -> Any:
+        return self._graph if isinstance(kind, tuple) else self._nodes
 
 
 class _Views:
@@ -157,43 +169,18 @@ class _Views:
         self._get_db = getattr(getattr(task, "dataset", None), "get_db", None)
         self._views: dict[bool, Any] = {}
 
-    def column(self, table: str, column: str, num_rows: int) -> NDArray[np.float32] | None:
-        """Return a column of the view in which its table has so many rows, or None.
-
-        What is no number becomes an empty array: no feature equals it.
-        """
+    def column(self, table: str, column: str, num_rows: int) -> HiddenColumn | None:
+        """Return a column of the view in which its table has so many rows, or None."""
         for is_early in (True, False) if self._get_db is not None else ():
             if is_early not in self._views:
                 assert self._get_db is not None
                 self._views[is_early] = self._get_db(upto_test_timestamp=is_early).table_dict
-            found = self._views[is_early].get(table)
+            tables = self._views[is_early]
+            found = tables.get(table)
             if found is None or column not in found.df.columns or len(found.df) != num_rows:
                 continue
             series = found.df[column]
-            if series.dtype.kind not in "ifb":
-                return np.empty(0, np.float32)
-            values: NDArray[np.float32] = series.to_numpy("float32", na_value=np.nan)
-            return values
+            target = tables.get(getattr(found, "fkey_col_to_pkey_table", {}).get(column))
+            keys = None if target is None else target.df[target.pkey_col]
+            return HiddenColumn(series, keys if keys is not None and keys.is_unique else None)
         return None
-
-
-def _column_with(rows: RowSource, values: NDArray[np.float32]) -> int | None:
-    """Return the first column of a matrix that equals some values, or None.
-
-    A column of one value tells nothing of a label, and so equals none.
-    """
-    if len(values) != rows.num_rows or len(rows.shape) != 2 or _is_constant(values):
-        return None
-    left = np.arange(rows.shape[1])
-    for begin in range(0, len(values), _ROWS):
-        part = values[begin : begin + _ROWS, None]
-        found = np.asarray(rows.gather(np.arange(begin, begin + len(part))))[:, left]
-        with np.errstate(invalid="ignore"):
-            left = left[((found == part) | (np.isnan(found) & np.isnan(part))).all(axis=0)]
-    return int(left[0]) if len(left) else None
-
-
-def _is_constant(values: NDArray[np.float32]) -> bool:
-    return not len(values) or bool(
-        np.isnan(values).all() or (values == values[0]).all()
-    )  # fmt: skip

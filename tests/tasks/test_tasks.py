@@ -362,6 +362,79 @@ def test_a_graph_with_a_column_that_the_task_hides_is_refused(tmp_path: Path) ->
         relbench_task(graph, task)
 
 
+def hidden_places() -> dict[str, tuple[str, Callable[[Any], dict[str, Any]], str]]:
+    """Return by name a hidden column, how a table of posts may have it, and where it is then."""
+    day = np.timedelta64(1, "D")
+    return {
+        "filled": ("score", lambda p: {"z": p.score.fillna(-9)}, "x[:, 2]"),
+        "scaled": ("score", lambda p: {"z": (p.score.astype("float64") - 3) / 7}, "x[:, 2]"),
+        "days": ("closed", lambda p: {"z": (p.closed - np.datetime64(0, "s")) / day}, "x[:, 2]"),
+        "seconds": ("closed", lambda p: {"z": p.closed.to_numpy("M8[s]").astype("int64")}, "'z'"),
+        "codes": ("kind", lambda p: {"z": p.kind.astype("category").cat.codes}, "x[:, 2]"),
+        "objects": ("amount", lambda p: {"z": p.amount.astype("float64")}, "x[:, 2]"),
+        "time": ("closed", lambda p: {"ts": p.closed}, "the times"),
+        "relation": ("editor", lambda p: {"user_id": p.editor}, "edges 'f2p_user_id'"),
+    }
+
+
+@pytest.mark.parametrize("case", hidden_places())
+def test_a_hidden_column_is_found_under_another_name(tmp_path: Path, case: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    column, change, place = hidden_places()[case]
+    rng = np.random.default_rng(5)
+
+    class More(Posts):
+        """Posts with a column of each kind."""
+
+        def get_db(self, upto_test_timestamp: bool = True) -> SimpleNamespace:
+            database = super().get_db(upto_test_timestamp)
+            posts = database.table_dict["posts"].df
+            count = np.random.default_rng(6)
+            posts["closed"] = posts.ts + pandas.to_timedelta(
+                count.integers(1, 10**6, len(posts)), "s"
+            )
+            posts["kind"] = np.array(["a", "b", "c"], object)[count.integers(0, 3, len(posts))]
+            posts["amount"] = pandas.Series(count.random(len(posts)).tolist(), dtype=object)
+            posts["editor"] = count.integers(0, 20, len(posts))
+            return database
+
+    task = HidingTask(column)
+    task.dataset = More()
+    database = task.dataset.get_db(upto_test_timestamp=False)
+    posts = database.table_dict["posts"]
+    whole, hidden = posts.df, ["closed", "kind", "amount", "editor", "score"]
+    posts.df = whole.drop(columns=hidden)
+    assert len(relbench_task(built(database, tmp_path), task).test) == 40  # it has no such column
+    changed = change(whole)
+    posts.df = whole.drop(columns=hidden).assign(**changed)
+    if case == "seconds":  # as an attribute: float32 would round them
+        posts.df = posts.df.drop(columns="z")
+    graph = built(database, tmp_path)
+    if case == "seconds":
+        graph["posts"].attrs["z"] = changed["z"]
+    with pytest.raises(InvalidArgumentError) as error:
+        relbench_task(graph, task)
+    assert f"the column {column!r} of 'posts'" in str(error.value)
+    assert f", as {place}" in str(error.value)
+    # Others with as many values of their own tell nothing.
+    posts.df = whole.drop(columns=hidden).assign(
+        other=rng.random(200), code=rng.integers(0, 3, 200), user_id=rng.integers(0, 20, 200)
+    )
+    assert len(relbench_task(built(database, tmp_path), task).test) == 40
+
+
+def test_a_hidden_column_in_a_graph_of_one_type() -> None:
+    task = HidingTask("score")
+    task.entity_table = None  # type: ignore[assignment]
+    posts = task.dataset.get_db(False).table_dict["posts"].df
+    graph = Graph.from_edges(200, [0, 1], [1, 2])
+    graph.node_attrs["y"] = posts.score.fillna(-1).to_numpy("int64")
+    with pytest.raises(
+        InvalidArgumentError, match=r"has the column 'score' .* as 'y' of its nodes"
+    ):
+        relbench_task(graph, task)
+
+
 def test_features_of_other_rows_are_told(tmp_path: Path) -> None:
     task = HidingTask("score")
     graph = built(task.get_db(upto_test_timestamp=False), tmp_path)
