@@ -329,7 +329,8 @@ class CsvDecoder(Decoder):
         is_one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
         if not is_one or delimiter in '\0\r\n"':
             raise InvalidArgumentError(
-                f"delimiter = {shown(delimiter)} is not one ASCII character, such as ',' or '\\t'"
+                f"delimiter = {shown(delimiter)} cannot part fields: give one ASCII character, "
+                "such as ',' or '\\t', but no quote"
             )
         self.delimiter = delimiter
 
