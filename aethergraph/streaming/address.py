@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from aethergraph._checks.options import as_flag, as_items, shown
+from aethergraph._checks.options import as_flag, as_items, as_number, shown
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.streaming.files import FileSource
 from aethergraph.streaming.flight import FlightSource
@@ -68,6 +68,8 @@ def open_source(
         if isinstance(own.get("partitions"), str):
             numbers = [text.strip() for text in own["partitions"].split(",")]
             own["partitions"] = [int(text) if text.isdecimal() else text for text in numbers]
+        if isinstance(own.get("timeout"), str):
+            own["timeout"] = as_number(own["timeout"], "timeout")
         return KafkaSource(
             topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given, **own
         )
