@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from support.foreign_graphs import Bare, InArrays, InC, library
 
-from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, as_graph
+from aethergraph import (
+    Graph,
+    HeteroGraph,
+    HeteroNeighborSampler,
+    NeighborSampler,
+    RandomWalker,
+    as_graph,
+)
 from aethergraph import _native as native
 from aethergraph.errors import (
     ClosedError,
@@ -271,6 +278,44 @@ def test_a_snapshot_that_does_not_fit_changes_nothing() -> None:
         with pytest.raises((InvalidArgumentError, LayoutError)):
             sampler.retarget(bad)
         assert (sampler.sample([1, 2], key=4).edge == before.edge).all()
+
+
+@pytest.mark.parametrize("time_attr", [None, "edge_time"])
+def test_a_typed_sampler_goes_on_with_the_next_graph(time_attr: str | None) -> None:
+    kind = ("a", "to", "b")
+    graphs = [
+        HeteroGraph.from_edges(
+            {kind: (SRC[:size], DST[:size])}, {"a": N, "b": N + size},
+            edge_time={kind: np.arange(size)}, add_reverse=True,
+        )
+        for size in (100, E)
+    ]  # fmt: skip
+    options: dict[str, Any] = {"time_attr": time_attr}
+    sampler = HeteroNeighborSampler(graphs[0], [3, 2], **options)
+    for graph in (*graphs, graphs[0]):
+        sampler.retarget(graph)
+        seeds = {"b": [1, graph.num_nodes["b"] - 1]}
+        given: Any = None if time_attr is None else {"b": [40, 40]}
+        found = sampler.sample(seeds, 3, seed_time=given)
+        expected = HeteroNeighborSampler(graph, [3, 2], **options).sample(seeds, 3, seed_time=given)
+        assert all((found.edge[k] == expected.edge[k]).all() for k in graph.edge_types)
+    others = HeteroGraph.from_edges({("a", "of", "b"): (SRC, DST)}, add_reverse=True)
+    with pytest.raises(InvalidArgumentError, match=r"edge types .* make another sampler"):
+        sampler.retarget(others)
+    assert (
+        sampler.sample({"b": [1]}, 3, seed_time={"b": [40]} if time_attr else None).node["b"][0]
+        == 1
+    )
+    with pytest.raises(InvalidArgumentError, match="must be a HeteroGraph"):
+        sampler.retarget(ours())
+
+
+def test_times_without_seeds_are_told() -> None:
+    graph = Graph.from_edges(N, SRC, DST, edge_time=np.arange(E))
+    sampler = NeighborSampler(graph, [2], time_attr="edge_time")
+    assert len(sampler.sample([], seed_time=[]).node) == 0
+    with pytest.raises(InvalidArgumentError, match="seed_time"):
+        sampler.sample([], seed_time=[1, 2])
 
 
 def test_a_topology_lives_as_long_as_it_is_used() -> None:

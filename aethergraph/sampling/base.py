@@ -1,40 +1,41 @@
-"""Base classes of the samplers: options, keys, and the engine that draws."""
+"""Base classes of the samplers: options, keys, and the plan that draws go by."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_ids, as_integer
+from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.ids import check_ids
+from aethergraph.graph.schema import AnyGraph, Schema
+from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.sampling._misuse import stray_attribute
-from aethergraph.sampling.engine import (
-    DrawOptions,
-    NativeEngine,
-    SampleEngine,
-    as_num_threads,
-)
+from aethergraph.sampling.batch_arguments import align_batches
+from aethergraph.sampling.directions import LAYOUTS, SampleDirection, check_direction
+from aethergraph.sampling.draws import Draws
+from aethergraph.sampling.engine import DrawOptions, SampleEngine, as_num_threads
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
-from aethergraph.storage.paging import Paging
+from aethergraph.sampling.plan import DrawPlan, Times, Weights, lists_of, make_plan
 
 __all__ = [
     "KeyedSampler",
     "SamplerBase",
     "SubgraphType",
     "TemporalStrategy",
-    "as_excluded",
     "as_window",
 ]
 
 Ids = NDArray[np.int64]
+Nodes = TypeVar("Nodes")
+Edges = TypeVar("Edges")
+Result = TypeVar("Result")
 SubgraphType = Literal["directional", "bidirectional", "induced"]
 """Edges of a sample: drawn ones, drawn ones and their reverses, or all between its nodes."""
 TemporalStrategy = Literal["uniform", "last"]
@@ -62,15 +63,18 @@ class KeyedSampler:
         return as_integer(key, "key") & _KEY_MASK
 
 
-class SamplerBase(KeyedSampler):
-    """Checked options of the neighbour samplers, and their engine."""
+class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
+    """Neighbour sampler as a front of a :class:`DrawPlan`; a subclass names types and results.
 
-    #: Maker of the samples.
-    engine: SampleEngine[native.NativeSample]
+    ``Nodes`` is what goes by node, seeds and their times, ``Edges`` what goes by edge.
+    """
+
+    #: Graph that is sampled.
+    graph: AnyGraph
 
     _OPTIONS = (
         "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
-        "temporal_strategy", "strict", "window", "layered",
+        "temporal_strategy", "strict", "window", "layered", "sample_direction",
     )  # fmt: skip
 
     def _set_options(
@@ -87,6 +91,7 @@ class SamplerBase(KeyedSampler):
         strict: bool,
         window: float | int | None,
         layered: bool,
+        sample_direction: SampleDirection,
     ) -> None:
         subgraph_type = as_choice(subgraph_type, _SUBGRAPH_TYPES, "subgraph_type")
         temporal_strategy = as_choice(temporal_strategy, _STRATEGIES, "temporal_strategy")
@@ -97,6 +102,11 @@ class SamplerBase(KeyedSampler):
         strict, layered = as_flag(strict, "strict"), as_flag(layered, "layered")
         if time_attr is None and (strict or window is not None or temporal_strategy != "uniform"):
             raise InvalidArgumentError("strict, window and temporal_strategy need time_attr")
+        check_direction(sample_direction)
+        if sample_direction != "forward" and (time_attr is not None or layered):
+            raise InvalidArgumentError(
+                f"sample_direction = {sample_direction!r} goes without time_attr and layered"
+            )
         disjoint = as_flag(disjoint, "disjoint") or time_attr is not None
         self.num_threads = as_num_threads(num_threads)
         self.replace = as_flag(replace, "replace")
@@ -109,19 +119,27 @@ class SamplerBase(KeyedSampler):
         self.strict = strict
         self.window = as_window(window)
         self.layered = layered
+        self.sample_direction: SampleDirection = sample_direction
         if self.layered and subgraph_type == "bidirectional":
             raise InvalidArgumentError("layered goes with directional or induced subgraphs")
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._OPTIONS}
 
-    def _set_engine(
-        self,
-        relations: Sequence[native.NativeRelation],
-        num_nodes: Sequence[int],
-        fanouts: Sequence[Sequence[int]],
-        paging: Paging | None,
+    def _plan_of(self, graph: AnyGraph, is_sorted: bool) -> DrawPlan:
+        weights = None if self.weight_attr is None else Weights(self.weight_attr)
+        times = None
+        if self.time_attr is not None:
+            times = Times(self.time_attr, strict=self.strict, window=self.window)
+        schema = Schema(graph)
+        lists = lists_of(schema.edge_types, LAYOUTS[self.sample_direction])
+        is_sorted = as_flag(is_sorted, "is_sorted")
+        return make_plan(schema, lists, weights, times, is_sorted=is_sorted)
+
+    def _draw_from(
+        self, graph: AnyGraph, fanouts: Sequence[Sequence[int]], is_sorted: bool
     ) -> None:
+        """Sample ``graph`` with checked fanouts by edge type and hop."""
         options = DrawOptions(
             replace=self.replace,
             disjoint=self.disjoint,
@@ -130,9 +148,53 @@ class SamplerBase(KeyedSampler):
             layered=self.layered,
             num_threads=self.num_threads,
         )
-        self.engine = NativeEngine(
-            native.NativeSample, relations, num_nodes, fanouts, options, paging
-        )
+        plan = self._plan_of(graph, is_sorted)
+        by_lists = list(fanouts) * len(LAYOUTS[self.sample_direction])
+        self._draws = Draws(plan, native.NativeSample, by_lists, options)
+
+    # ---- what a subclass defines -----------------------------------------------------------
+
+    def _check_graph(self, graph: Any) -> None:
+        """Raise unless ``graph`` is of the kind that this class samples."""
+        raise NotImplementedError
+
+    def _read_seeds(self, seeds: Nodes, place: str) -> Mapping[str, Ids]:
+        """Return seeds by node type; ``place`` as for :meth:`prepare`."""
+        raise NotImplementedError
+
+    def _read_times(self, seed_time: Nodes, place: str) -> Mapping[str, ArrayLike]:
+        """Return the times of seeds by node type."""
+        raise NotImplementedError
+
+    def _read_edges(self, edges: Edges, place: str) -> Mapping[EdgeType, Ids]:
+        """Return ids of edges that are left out by edge type."""
+        raise NotImplementedError
+
+    def finish(self, sample: native.NativeSample) -> Result:
+        """Return the subgraph of a native sample."""
+        raise NotImplementedError
+
+    # ---- sampling --------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> DrawPlan:
+        """Lists, weights and times that samples are drawn by."""
+        return self._draws.plan
+
+    @property
+    def engine(self) -> SampleEngine[native.NativeSample]:
+        """Maker of the samples."""
+        return self._draws.engine
+
+    @property
+    def times_dtype(self) -> np.dtype[Any] | None:
+        """Dtype of the times, int64 or float64; None without times."""
+        return self.plan.times_dtype
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, if they are the graph's own and were datetimes; else None."""
+        return self.plan.time_unit
 
     @property
     def groups(self) -> SampleGroups[native.NativeSample] | None:
@@ -144,6 +206,119 @@ class SamplerBase(KeyedSampler):
         """Bytes of the workspaces that no call uses at this moment."""
         return self.engine.scratch_memory
 
+    def retarget(self, graph: Any, *, is_sorted: bool = False) -> None:
+        """Go on with another graph, say the next snapshot of one that changes.
+
+        Samples are those of a new sampler with these options. The workspaces are kept, which is
+        cheaper than to make them again. No other thread may use the sampler during the call.
+
+        Args:
+            graph: a graph of the same types; it has the weights and times that the sampler draws
+                by.
+            is_sorted: as when the sampler is made.
+
+        Raises:
+            LayoutError, InvalidArgumentError: as when the sampler is made, or a graph of other
+                types. The sampler goes on with the graph that it has.
+        """
+        self._check_graph(graph)
+        schema, other = self.plan.schema, Schema(graph)
+        for there, given, what in (
+            (schema.node_types, other.node_types, "node types"),
+            (schema.edge_types, other.edge_types, "edge types"),
+        ):
+            if there != given:
+                raise InvalidArgumentError(
+                    f"graph has the {what} {given}, the one that is sampled has {there}: make "
+                    "another sampler"
+                )
+        self._draws.retarget(self._plan_of(graph, is_sorted))
+        self.graph = graph
+
+    def sample(
+        self,
+        seeds: Nodes,
+        key: int | None = None,
+        *,
+        seed_time: Nodes | None = None,
+        exclude: Edges | None = None,
+    ) -> Result:
+        """Draw the subgraph around ``seeds``.
+
+        Args:
+            seeds: integer vector [n], of a typed graph by node type; may be empty and may hold
+                duplicates. Each duplicate keeps its slot and gets the same edges; as a source the
+                node is in its first slot.
+            key: the 64-bit number that decides all draws (taken modulo 2^64). None: a new key per
+                call, from ``seed`` and the number of the call on this copy of the sampler. A
+                forked child continues from the parent's number and an unpickled copy starts at 0,
+                so copies with one seed repeat each other's draws: workers should pass keys.
+            seed_time: [n], of a typed graph by node type, with ``time_attr``: the latest time that
+                each seed's tree may see. None, or a type that is missing: the time of the seed node
+                itself, if nodes have the times.
+            exclude: ids of edges that the sample must not hold, of a typed graph by edge type, such
+                as those that a model is to predict. Every node draws as if the graph did not have
+                these edges.
+
+        Raises:
+            OutOfRangeError: a seed is not a node, or an edge does not exist; names the first one,
+                its type and its position.
+            FileChangedError: the mapped graph file was made shorter.
+        """
+        return self.finish(self.engine.draw(self.prepare(seeds, key, seed_time, exclude)))
+
+    def sample_many(
+        self,
+        seeds: Iterable[Nodes],
+        keys: Iterable[int] | None = None,
+        *,
+        seed_time: Iterable[Nodes | None] | None = None,
+        exclude: Iterable[Edges | None] | None = None,
+    ) -> Iterator[Result]:
+        """Draw the subgraphs of many batches, in order, each equal to that of :meth:`sample`.
+
+        For a graph with ``storage="uring"``, the subgraphs of several coming batches are made at
+        once, hop by hop, so that each page is read once for all of them. The graph's
+        ``memory_budget`` limits their number.
+
+        Args:
+            seeds: the seeds of each batch; read as far ahead as batches are made at once.
+            keys: the key of each batch. None: the call counts as one call of :meth:`sample`
+                without a key, and the keys derive from that call and the number of the batch.
+            seed_time: ``seed_time`` of :meth:`sample` for each batch, or None for all.
+            exclude: ``exclude`` of :meth:`sample` for each batch, or None for all.
+
+        Raises:
+            InvalidArgumentError: keys, seed_time or exclude do not have one item per batch
+                (iterators may have more).
+            OutOfRangeError: see :meth:`sample`; names the batch first (``seeds[2][0]``), and is
+                raised before the first batch of its group is handed out.
+        """
+        call_key = 0 if keys is not None else self._number(None)
+        calls = align_batches(seeds, keys, call_key, seed_time=seed_time, exclude=exclude)
+        batches = itertools.starmap(self.prepare, calls)
+        return map(self.finish, self.engine.draw_many(batches))
+
+    def prepare(
+        self,
+        seeds: Nodes,
+        key: int | None = None,
+        seed_time: Nodes | None = None,
+        exclude: Edges | None = None,
+        place: str = "",
+    ) -> native.NativeBatch:
+        """Check the arguments of :meth:`sample` and return them for the ``engine``.
+
+        ``place`` identifies one of several calls in messages: ``"[2]"`` is the third.
+        """
+        draws, ids = self._draws, self._read_seeds(seeds, place)
+        times = None if seed_time is None else self._read_times(seed_time, place)
+        left_out = None
+        if exclude is not None:
+            left_out = draws.without_edges(self._read_edges(exclude, place), f"exclude{place}")
+        number = self._number(key)
+        return draws.prepare(ids, number, seed_time=times, exclude=left_out, place=place)
+
 
 def as_window(window: Any) -> float | int | None:
     """Return the width of a time window, checked, or None."""
@@ -154,10 +329,3 @@ def as_window(window: Any) -> float | int | None:
     if not window >= 0:
         raise InvalidArgumentError(f"window = {window} is not at least 0")
     return int(window) if isinstance(window, (int, np.integer)) else float(window)
-
-
-def as_excluded(edges: ArrayLike, num_edges: int, name: str) -> Ids:
-    """Return the ids of edges to leave out, checked, ascending and distinct."""
-    ids = as_ids(edges, name)
-    check_ids(ids, num_edges, name, "edges")
-    return np.unique(ids)

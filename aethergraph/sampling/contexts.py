@@ -21,20 +21,14 @@ from aethergraph._checks.options import (
     shown,
 )
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType, EdgeView, HeteroGraph
+from aethergraph.graph import EdgeType, HeteroGraph
 from aethergraph.graph.ids import check_ids
+from aethergraph.graph.schema import Schema
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler, TemporalStrategy
 from aethergraph.sampling.engine import as_num_threads
+from aethergraph.sampling.plan import DrawPlan, Times, TypedLists, find_edge_times, make_plan
 from aethergraph.sampling.typed_arguments import check_types
-from aethergraph.sampling.typed_times import one_dtype, own_unit, times_of_nodes, typed_bounds
-from aethergraph.sampling.values import (
-    Values,
-    check_sorted_relation,
-    find_times,
-    make_relation,
-    topology_times,
-)
 
 __all__ = ["ContextSampler", "Contexts", "Link"]
 
@@ -42,6 +36,7 @@ Ids = NDArray[np.int64]
 _MOST_ROWS = 1 << 24
 _MOST_CHILDREN = (1 << 31) - 1
 _REVERSE = "rev_"
+_SEES_ALL = np.iinfo(np.int64).max
 
 
 class Link(NamedTuple):
@@ -155,29 +150,18 @@ class ContextSampler(KeyedSampler):
         self.num_threads = as_num_threads(num_threads)
         self.references = _references(references, graph.edge_types)
         self.fanout = _fanouts(fanout, self.references)
-        self._types = graph.node_types
-        times_of = times_of_nodes(graph, time_attr)
-        _check_reverses(graph, self.references, time_attr, times_of)
-        relations: list[native.NativeRelation] = []
         #: Ways from row to row, in the order in which a row adds others.
         self.links: tuple[Link, ...] = tuple(
             [Link(kind, "parents") for kind in self.references]
             + [Link(kind, "children") for kind in self.references]
         )
-        is_sorted = as_flag(is_sorted, "is_sorted")
-        for link in self.links:
-            view, layout, relation = _follow(graph, link, time_attr, times_of)
-            if not is_sorted:
-                check_sorted_relation(f"{view.name}", view, layout, time_attr, relation)
-            relations.append(relation)
-        self._relations = tuple(relations)
-        self._times_of = times_of
-        self._edge_times = one_dtype(relations, times_of, time_attr)
-        if self.time_attr is not None and self._edge_times is None and not times_of:
-            raise InvalidArgumentError(
-                f"time_attr = {time_attr!r}: no node type or edge type has it"
-            )
-        self._time_unit = own_unit(graph, time_attr)
+        times = None
+        if self.time_attr is not None:
+            times = Times(self.time_attr, both=True, strict=self.strict)
+        schema, is_sorted = Schema(graph), as_flag(is_sorted, "is_sorted")
+        lists = [_lists_of(link, graph.edge_types) for link in self.links]
+        self._plan = make_plan(schema, lists, times=times, is_sorted=is_sorted)
+        _check_reverses(self._plan, self.references)
         counts = [-1] * len(self.references) + [self.fanout[kind] for kind in self.references]
         latest = self.temporal_strategy == "last"
         self._native_options = native.ContextOptions(
@@ -205,47 +189,34 @@ class ContextSampler(KeyedSampler):
             OutOfMemoryError: the result does not fit.
         """
         given: Mapping[str, ArrayLike] = {} if times is None else times
-        check_types(seeds, "seeds", self._types)
-        check_types(given, "times", self._types)
+        plan, types = self._plan, self._plan.schema.node_types
+        check_types(seeds, "seeds", types)
+        check_types(given, "times", types)
         ids = {name: as_ids(own, f"seeds[{name!r}]") for name, own in seeds.items()}
         for name, own_times in given.items():
             if not len(ids.get(name, ())):  # other times are checked with their seeds
                 label, what = f"times[{name!r}]", f"the number of seeds of {name!r}"
                 check_length(to_array(own_times, label), 0, label, what)
-        relations, counts = native.pin_relations(
-            self._relations, list(self.graph.num_nodes.values())
-        )
-        number = {name: i for i, name in enumerate(self._types)}
+        relations, counts = native.pin_relations(plan.relations, plan.schema.counts)
+        number = {name: i for i, name in enumerate(types)}
         until = []
         for name, own in ids.items():
             check_ids(own, counts[number[name]], f"seeds[{name!r}]")
-            until.append(self._until(name, own, given.get(name)))
+            bounds = plan.bounds(name, own, given.get(name), f"times[{name!r}]").until
+            until.append(np.full(len(own), _SEES_ALL) if bounds is None else bounds)
         kinds = [np.full(len(own), number[name], np.uint32) for name, own in ids.items()]
         joined = np.concatenate([np.empty(0, np.int64), *ids.values()])
-        bounds = None if self.time_attr is None else np.concatenate([joined[:0], *until])
+        latest = None if self.time_attr is None else np.concatenate([joined[:0], *until])
         own_key, options = self._number(key), self._native_options
         found = native.run_long(
             lambda task: native.sample_contexts(
-                relations, counts, np.concatenate([np.empty(0, np.uint32), *kinds]), joined, bounds,
+                relations, counts, np.concatenate([np.empty(0, np.uint32), *kinds]), joined, latest,
                 own_key, options, task,
             ),
             None,
             28 * self.budget * len(joined),
         )  # fmt: skip
         return Contexts(*found)
-
-    def _until(self, name: str, seeds: Ids, times: ArrayLike | None) -> Ids:
-        label = f"times[{name!r}]"
-        found = typed_bounds(
-            self._times_of.get(name), self._any_times(), self._time_unit, seeds, times, label,
-            strict=self.strict,
-        ).until  # fmt: skip
-        return np.full(len(seeds), np.iinfo(np.int64).max) if found is None else found
-
-    def _any_times(self) -> NDArray[Any] | None:
-        if self._edge_times is not None:
-            return self._edge_times
-        return next((values.array for values in self._times_of.values()), None)
 
     def __repr__(self) -> str:
         return (
@@ -316,52 +287,34 @@ def _reverse_of(kind: EdgeType) -> EdgeType:
     return (target, f"{_REVERSE}{name}", source)
 
 
-def _check_reverses(
-    graph: HeteroGraph, references: Sequence[EdgeType], time_attr: str | None,
-    times_of: Mapping[str, Values],
-) -> None:  # fmt: skip
+def _check_reverses(plan: DrawPlan, references: Sequence[EdgeType]) -> None:
     """Raise where of an edge type and its reverse one alone has times: all the other's are seen."""
+    if plan.times is None:
+        return
     for kind in references:
-        pair = [own for own in (kind, _reverse_of(kind)) if own in graph.edge_types]
-        timed = [own for own in pair if _edge_times(graph[own], "csc", time_attr) is not None]
+        pair = [name for name in (kind, _reverse_of(kind)) if name in plan.schema.edge_types]
+        timed = [
+            name
+            for name in pair
+            if find_edge_times(plan.schema, TypedLists(name, "csc"), plan.times.name) is not None
+        ]
         # The lists of an edge type lead to rows of its source.
-        if timed and any(own not in timed and own[0] not in times_of for own in pair):
+        if timed and any(name not in timed and name[0] not in plan.node_times for name in pair):
             raise InvalidArgumentError(
-                f"time_attr = {time_attr!r}: {timed[0]} has it and its reverse has not, but the "
-                "lists of both are followed: give both their times, as "
+                f"time_attr = {plan.times.name!r}: {timed[0]} has it and its reverse has not, but "
+                "the lists of both are followed: give both their times, as "
                 "from_edges(edge_time=..., add_reverse=True) does"
             )
 
 
-def _follow(
-    graph: HeteroGraph, link: Link, time_attr: str | None, times_of: Mapping[str, Values]
-) -> tuple[EdgeView, Literal["csc", "csr"], native.NativeRelation]:
-    """Return the edges of a link, their layout and the lists.
+def _lists_of(link: Link, kinds: Sequence[EdgeType]) -> TypedLists:
+    """Return the lists of a link.
 
     Parents stand in the lists of the reverse edge type, or in those of out-neighbours.
     """
-    source, _, target = link.edge_type
-    near, far = (source, target) if link.to == "parents" else (target, source)
-    kind = link.edge_type
-    layout: Literal["csc", "csr"] = "csc"
-    if link.to == "parents":
-        kind = _reverse_of(kind)
-        if kind not in graph.edge_types:
-            kind, layout = link.edge_type, "csr"
-    view = graph[kind]
-    times = times_of.get(far)
-    if times is None:
-        times = _edge_times(view, layout, time_attr)
-    number = {name: i for i, name in enumerate(graph.node_types)}
-    relation = make_relation(view, layout, None, times, number[near], number[far])
-    return view, layout, relation
-
-
-def _edge_times(
-    view: EdgeView, layout: Literal["csc", "csr"], time_attr: str | None
-) -> Values | None:  # fmt: skip
-    stores = {**view.value_stores(), **view.attrs}
-    times = topology_times(view, layout, time_attr)
-    if times is None and time_attr is not None and time_attr in stores:
-        times = find_times(time_attr, stores, {})
-    return times
+    if link.to == "children":
+        return TypedLists(link.edge_type, "csc")
+    backward = _reverse_of(link.edge_type)
+    if backward in kinds:
+        return TypedLists(backward, "csc")
+    return TypedLists(link.edge_type, "csr")

@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aethergraph import _native as native
 from aethergraph._checks.options import as_choice
 
-__all__ = ["LAYOUTS", "SampleDirection", "Way", "check_direction", "join_ways"]
+__all__ = ["LAYOUTS", "SampleDirection", "check_direction", "turned"]
 
 Ids = NDArray[np.int64]
 SampleDirection = Literal["forward", "backward", "both"]
@@ -26,7 +27,7 @@ LAYOUTS: dict[str, tuple[Literal["csc", "csr"], ...]] = {
 }
 
 
-class Way(NamedTuple):
+class _Way(NamedTuple):
     """Edges found in the lists of one direction: ``row`` and ``col`` are source and destination.
 
     ``hop_edges`` counts the edges by hop, in whose order they are. The edges of an induced sample,
@@ -48,7 +49,36 @@ def check_direction(direction: Any) -> None:
     as_choice(direction, LAYOUTS, "sample_direction")
 
 
-def join_ways(inward: Way, outward: Way) -> Way:
+def turned(sample: native.NativeSample, direction: SampleDirection) -> native.NativeSample:
+    """Return a sample whose ``row`` is the source of each edge and ``col`` the destination.
+
+    Args:
+        sample: sample over the lists of ``LAYOUTS[direction]``, all edge types in one layout, then
+            in the next.
+        direction: the direction that was sampled. ``"both"`` joins the two ways of each edge type.
+    """
+    if direction == "forward":
+        return sample
+    if direction == "backward":
+        return sample._replace(row=sample.col, col=sample.row, all_edges=None)
+    num_kinds = len(sample.row) // 2
+    ways = [
+        _join(
+            _Way(sample.row[i], sample.col[i], sample.edge[i], sample.hop_edges[i]),
+            _Way(sample.col[j], sample.row[j], sample.edge[j], sample.hop_edges[j]),
+        )
+        for i, j in enumerate(range(num_kinds, 2 * num_kinds))
+    ]
+    return sample._replace(
+        row=[way.row for way in ways],
+        col=[way.col for way in ways],
+        edge=[way.edge for way in ways],
+        hop_edges=[way.hop_edges for way in ways],
+        all_edges=None,
+    )
+
+
+def _join(inward: _Way, outward: _Way) -> _Way:
     """Join in-edges and out-edges of one edge type, hop by hop.
 
     An edge that was drawn at both of its ends, or more than once, is kept once for each of its
@@ -75,4 +105,4 @@ def join_ways(inward: Way, outward: Way) -> Way:
     order = np.argsort(hop, kind="stable")
     order = order[np.sort(np.unique(names[order], return_index=True)[1])]
     per_hop = np.bincount(hop[order], minlength=hops)[:hops].tolist()
-    return Way(row[order], col[order], edge[order], per_hop)
+    return _Way(row[order], col[order], edge[order], per_hop)

@@ -11,13 +11,14 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph import HeteroGraph
+from aethergraph.graph.schema import Schema
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler
-from aethergraph.sampling.engine import DrawOptions, NativeEngine
+from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.fanouts import as_fanouts
 from aethergraph.sampling.hetero import HeteroSubgraph
+from aethergraph.sampling.plan import lists_of, make_plan
 from aethergraph.sampling.typed_arguments import check_types, name_seed
-from aethergraph.sampling.values import make_relation
 
 __all__ = ["HGTSampler", "MAX_NEIGHBORS"]
 
@@ -76,13 +77,8 @@ class HGTSampler(KeyedSampler):
         self._counts = graph.num_nodes
         self.num_samples = _typed_counts(num_samples, self._types)
         self.max_neighbors = _limit(max_neighbors)
-        number = {name: i for i, name in enumerate(self._types)}
-        relations = [
-            make_relation(graph[kind], "csc", None, None, number[kind[2]], number[kind[0]])
-            for kind in self._kinds
-        ]
-        counts = list(self._counts.values())
-        self._engine = NativeEngine(native.NativeSample, relations, counts, (), DrawOptions())
+        plan = make_plan(Schema(graph), lists_of(graph.edge_types))
+        self._engine = plan.engine(native.NativeSample, (), DrawOptions())
 
     @property
     def num_hops(self) -> int:

@@ -14,21 +14,17 @@ from aethergraph._checks.times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureStore
 from aethergraph.features.sources import all_rows
-from aethergraph.graph import EdgeView
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import sum_weights
-from aethergraph.protocols import Adjacency, HomogeneousGraph, RowSource
+from aethergraph.protocols import Adjacency, RowSource
 from aethergraph.storage.paging import Paging
 
 __all__ = [
     "Bounds",
     "Values",
-    "check_sorted",
-    "check_sorted_relation",
-    "find_relation",
-    "find_times",
-    "find_weights",
     "make_relation",
+    "read_times",
+    "read_weights",
     "require_sorted",
     "seed_bounds",
     "topology_times",
@@ -57,94 +53,63 @@ class Bounds(NamedTuple):
     until: Ids | None
 
 
-def find_weights(name: str, edges: Mapping[str, RowSource]) -> Values:
-    """Return the weights called ``name`` among the values and attributes of edges."""
-    store = edges.get(name)
-    if store is None:
-        raise _unknown("weight_attr", name, "edge", edges)
-    array = _vector(store, f"weight_attr = {name!r}")
+def read_weights(rows: RowSource, label: str) -> Values:
+    """Return weights, one for each row; ``label`` names them in messages."""
+    array = _vector(rows, label)
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iuf":
-            raise InvalidArgumentError(
-                f"weight_attr = {name!r} holds {store.dtype_name}, not numbers"
-            )
+            raise InvalidArgumentError(f"{label} holds {rows.dtype_name}, not numbers")
         return Values(array.astype(np.float32 if array.dtype == np.float16 else np.float64), None)
-    return Values(array, store.guard)
+    return Values(array, rows.guard)
 
 
-def find_times(name: str, edges: Mapping[str, RowSource], nodes: Mapping[str, RowSource]) -> Values:
-    """Return the times called ``name``: of nodes if they have them, else of edges, as in PyG."""
-    of_nodes = name in nodes
-    store = nodes.get(name, edges.get(name))
-    if store is None:
-        raise _unknown("time_attr", name, "node or edge", {**nodes, **edges})
-    array = _vector(store, f"time_attr = {name!r}")
-    if store.guard is None and array.dtype.kind == "f":  # check_sorted checks a file's times
+def read_times(rows: RowSource, name: str, label: str, *, of_nodes: bool) -> Values:
+    """Return the times called ``name``, one for each row; ``label`` says in messages whose."""
+    array = _vector(rows, label)
+    if rows.guard is None and array.dtype.kind == "f":  # those of a file are checked with its lists
         check_times(array, name)
     if array.dtype in (np.int64, np.float64):
-        return Values(array, store.guard, of_nodes)
+        return Values(array, rows.guard, of_nodes)
     if array.dtype.kind not in "iuf":
-        raise InvalidArgumentError(f"time_attr = {name!r} holds {store.dtype_name}, not numbers")
+        raise InvalidArgumentError(f"{label} holds {rows.dtype_name}, not numbers")
     return Values(as_times(array, len(array), name, "itself")[0], None, of_nodes)
 
 
-def _vector(store: RowSource, label: str) -> NDArray[Any]:
-    if store.ndim != 1 or store.dtype_name == "bfloat16":
+def _vector(rows: RowSource, label: str) -> NDArray[Any]:
+    if rows.ndim != 1 or rows.dtype_name == "bfloat16":
         raise InvalidArgumentError(
-            f"{label} must be one number each, got shape {store.shape} of {store.dtype_name}"
+            f"{label} must be one number each, got shape {rows.shape} of {rows.dtype_name}"
         )
-    return np.ascontiguousarray(all_rows(store))
-
-
-def _unknown(
-    option: str, name: str, what: str, known: Mapping[str, RowSource]
-) -> InvalidArgumentError:
-    names = ", ".join(sorted(map(repr, known))) or "none"
-    return InvalidArgumentError(f"{option} = {name!r} is no {what} attribute; there are: {names}")
+    return np.ascontiguousarray(all_rows(rows))
 
 
 def topology_weights(
-    edges: Adjacency, layout: Literal["csc", "csr"], name: str | None
+    edges: Adjacency,
+    layout: Literal["csc", "csr"],
+    name: str,
+    attrs: Mapping[str, RowSource],
 ) -> Values | None:
     """Return the weights called ``name`` if the topology keeps them itself, else None.
 
-    An attribute of the same name goes before them.
+    One of ``attrs`` of the same name goes before them.
     """
-    if name != "edge_weight" or name in edges.edge_attrs or edges.edge_weight is not None:
+    if name != "edge_weight" or name in attrs or edges.edge_weight is not None:
         return None
     found = edges.topology(layout).has_own_weights
     return Values(np.empty(0), None, in_topology=True) if found else None
 
 
 def topology_times(
-    edges: Adjacency, layout: Literal["csc", "csr"], name: str | None
+    edges: Adjacency,
+    layout: Literal["csc", "csr"],
+    name: str,
+    attrs: Mapping[str, RowSource],
 ) -> Values | None:
     """Return the times called ``name`` if the topology keeps them itself, else None."""
-    if name != "edge_time" or name in edges.edge_attrs or edges.edge_time is not None:
+    if name != "edge_time" or name in attrs or edges.edge_time is not None:
         return None
     found = edges.topology(layout).has_own_times
     return Values(np.empty(0, np.int64), None, in_topology=True) if found else None
-
-
-def find_relation(
-    graph: HomogeneousGraph,
-    layout: Literal["csc", "csr"],
-    weight_attr: str | None,
-    time_attr: str | None,
-) -> tuple[native.NativeRelation, Values | None]:
-    """Return the lists of ``graph`` with the weights and times to draw by, and the times."""
-    edges: dict[str, RowSource] = {**graph.value_stores("edge"), **graph.edge_attrs}
-    nodes: dict[str, RowSource] = {**graph.value_stores("node"), **graph.node_attrs}
-    weights = topology_weights(graph, layout, weight_attr)
-    if weights is None and weight_attr is not None:
-        weights = find_weights(weight_attr, edges)
-    times = None if time_attr in nodes else topology_times(graph, layout, time_attr)
-    if times is None and time_attr is not None:
-        times = find_times(time_attr, edges, nodes)
-    if times is not None:
-        given = graph.node_attrs if times.of_nodes else graph.edge_attrs
-        times = times._replace(unit=None if time_attr in given else graph.time_unit)
-    return make_relation(graph, layout, weights, times), times
 
 
 def make_relation(
@@ -236,27 +201,6 @@ def _find_sums(
         if sums is not None:
             return sums
     return sum_weights(topology, array, weights.guard)
-
-
-def check_sorted(graph: HomogeneousGraph, name: str, relation: native.NativeRelation) -> None:
-    """Raise unless all lists of ``graph`` are sorted by its times called ``name``."""
-    replaced = name in graph.node_attrs or name in graph.edge_attrs
-    require_sorted("", graph, "csc", name, None if replaced else name, relation)
-
-
-def check_sorted_relation(
-    label: str,
-    view: EdgeView,
-    layout: Literal["csc", "csr"],
-    name: str | None,
-    relation: native.NativeRelation,
-) -> None:
-    """Raise unless all lists of one edge type are sorted by time, if the type has times."""
-    if name is not None and (relation.times is not None or relation.own_times):
-        own = name == ("node_time" if relation.node_times else "edge_time")
-        far = view.src_attrs if layout == "csc" else view.dst_attrs
-        own = own and name not in (far if relation.node_times else view.edge_attrs)
-        require_sorted(f"{label}: ", view, layout, name, name if own else None, relation)
 
 
 def require_sorted(

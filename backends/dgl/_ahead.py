@@ -18,9 +18,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from aethergraph import _native as native
 from aethergraph._parallel.prefetch import prefetch_map
-from aethergraph.dgl._engine import Walk
 from aethergraph.errors import AetherError
-from aethergraph.sampling.engine import stands_for
+from aethergraph.sampling.engine import SampleEngine, stands_for
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.two_step import Steps, end_steps
 
@@ -34,21 +33,19 @@ class Coming:
 
     Args:
         steps: the sampler's two steps for this batch.
-        walk: draws the sample if the batch cannot be drawn with others.
+        engine: draws the sample if the batch cannot be drawn with others.
     """
 
-    def __init__(self, steps: Steps, walk: Walk[Any]) -> None:
+    def __init__(self, steps: Steps, engine: SampleEngine[Any]) -> None:
         self._steps = steps
-        self._walk = walk
+        self._engine = engine
         self._error: Exception | None = None
         #: What is to be drawn; None if the arguments are at fault.
         self.batch: native.NativeBatch | None = None
         #: Samples of the group in the order of its batches; None: the batch is drawn by itself.
         self.samples: Iterator[Any] | None = None
         try:
-            batch = next(steps)
-            walk.check(batch)
-            self.batch = batch
+            self.batch = next(steps)
         except Exception as error:
             self._error = error
 
@@ -61,7 +58,7 @@ class Coming:
                 raise error
             finally:
                 del error  # or it would keep itself, by this frame, and the graph with it
-        drawn = self._walk.draw(self.batch) if self.samples is None else next(self.samples)
+        drawn = self._engine.draw(self.batch) if self.samples is None else next(self.samples)
         return end_steps(self._steps, drawn)
 
 
@@ -108,8 +105,8 @@ class SteppedSampler(Protocol):
     def steps(self, g: Any, seed_nodes: Any) -> Steps:
         """Run ``sample(g, seed_nodes)`` as a generator of two steps."""
 
-    def walk_of(self, graph: Any) -> Walk[Any]:
-        """Return what draws the samples of a loader's graph."""
+    def engine_of(self, graph: Any) -> SampleEngine[Any]:
+        """Return the maker of the samples of a loader's graph."""
 
 
 def takes_steps(sampler: Any) -> bool:

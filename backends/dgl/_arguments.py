@@ -61,8 +61,8 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
                 f"{name} by edge type lacks {', '.join(map(repr, missing))}: give 0 for types that "
                 "are not to be followed"
             )
-        return tuple(as_fanout(given[kind], name) for kind in schema.own_etypes)
-    return (as_fanout(fanout, name),) * len(schema.own_etypes)
+        return tuple(as_fanout(given[kind], name) for kind in schema.edge_types)
+    return (as_fanout(fanout, name),) * len(schema.edge_types)
 
 
 def as_truth(value: Any, name: str) -> bool:
@@ -95,7 +95,7 @@ def seed_hashes(schema: Schema, seeds: Mapping[str, Ids]) -> list[int]:
     if not schema.graph.is_typed:
         return [hash_ids(np.ascontiguousarray(ids)) for ids in seeds.values()]
     parts = []
-    for name in schema.own_ntypes:
+    for name in schema.node_types:
         if name in seeds:
             parts.append(hash_name(name))
             parts.append(hash_ids(np.ascontiguousarray(seeds[name])))
@@ -108,7 +108,7 @@ def hop_hashes(schema: Schema, nodes: Mapping[str, Ids]) -> list[int]:
     Their order is ignored: it depends on GraphBolt's threads.
     """
     parts = []
-    for name in schema.own_ntypes:
+    for name in schema.node_types:
         if name in nodes:
             parts += [hash_name(name), hash_id_set(nodes[name])]
     return parts

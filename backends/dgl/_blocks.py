@@ -103,10 +103,10 @@ class BlockMaker:
         """
         ends = {
             name: list(itertools.accumulate(counts))
-            for name, counts in zip(self._schema.own_ntypes, sample.hop_nodes, strict=True)
+            for name, counts in zip(self._schema.node_types, sample.hop_nodes, strict=True)
         }
         spans = []
-        for i, kind in enumerate(self._schema.own_etypes):
+        for i, kind in enumerate(self._schema.edge_types):
             stops = itertools.accumulate(sample.hop_edges[i])
             spans.append(
                 [
@@ -153,21 +153,21 @@ class BlockMaker:
         schema, idtype = self._schema, self._idtype
         node = {
             name: torch.from_numpy(ids).to(idtype)
-            for name, ids in zip(schema.own_ntypes, sample.node, strict=True)
+            for name, ids in zip(schema.node_types, sample.node, strict=True)
         }
         ends = {
             name: list(itertools.accumulate(counts))
-            for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
+            for name, counts in zip(schema.node_types, sample.hop_nodes, strict=True)
         }
         shown = [
             schema.numbers[kind].shown(ids)
-            for kind, ids in zip(schema.own_etypes, sample.edge, strict=True)
+            for kind, ids in zip(schema.edge_types, sample.edge, strict=True)
         ]
         blocks: list[Any] = []
         last = len(sample.hop_nodes[0]) - 2
         for hop in range(last + 1):
             parts = {}
-            for i, kind in enumerate(schema.own_etypes):
+            for i, kind in enumerate(schema.edge_types):
                 span, offsets = spans[i][hop]
                 edge = torch.from_numpy(shown[i][span]).to(idtype)
                 if span.start == 0 and hop:  # of growing blocks

@@ -16,7 +16,6 @@ import dgl
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_ids
-from aethergraph.dgl._engine import edge_ends
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import UnsupportedError
 from aethergraph.graph import HeteroGraph
@@ -91,7 +90,7 @@ class Queries:
         """
         kind = self._schema.etype(etype)
         own = self._schema.edge_ids({kind: _vector(eid, "eid")}, "eid")[kind]
-        src, dst = self._tensors(*edge_ends(self._schema, kind, own))
+        src, dst = self._tensors(*self._schema.edges(kind).edge_ends(own))
         return src, dst
 
     def edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> Any:

@@ -15,23 +15,20 @@ from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import HeteroGraph, graph_hint
+from aethergraph.graph import schema as core
 from aethergraph.graph.ids import check_ids
+from aethergraph.graph.schema import EDGE, NODE
 from aethergraph.protocols import HomogeneousGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aethergraph.graph import EdgeType
-    from aethergraph.protocols import Adjacency, RowSource
+    from aethergraph.protocols import Adjacency
 
 __all__ = ["EDGE", "NODE", "EdgeNumbers", "Schema"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
-
-#: DGL's names of the types of a graph that has one of each.
-NODE = "_N"
-EDGE = ("_N", "_E", "_N")
-
 
 #: Graphs that know which row of the input an edge was.
 _KNOWING = (
@@ -139,8 +136,8 @@ def _where_it_is(graph: Any) -> str:
     return graph_hint(graph)
 
 
-class Schema:
-    """Types of a graph under DGL's names, sorted as DGL sorts them.
+class Schema(core.Schema):
+    """Types of a graph under DGL's names, sorted as DGL sorts them, and its numbers of edges.
 
     Args:
         graph: a graph of one type, whose names are then ``_N`` and ``_E``, or of many.
@@ -151,13 +148,10 @@ class Schema:
         self, graph: HomogeneousGraph | HeteroGraph, edge_ids: Literal["input", "graph"] | None
     ) -> None:
         check_graph(graph)
-        self.graph = graph
-        #: Types in the core's numbering, which is part of the random streams.
-        self.own_ntypes = graph.node_types if graph.is_typed else [NODE]
-        self.own_etypes = graph.edge_types if graph.is_typed else [EDGE]
-        self.ntypes = sorted(self.own_ntypes)
-        self.canonical_etypes = sorted(self.own_etypes)
-        kept = all(self.edges(kind).edge_order is not None for kind in self.own_etypes)
+        super().__init__(graph)
+        self.ntypes = sorted(self.node_types)
+        self.canonical_etypes = sorted(self.edge_types)
+        kept = all(self.edges(kind).edge_order is not None for kind in self.edge_types)
         if edge_ids is not None:
             edge_ids = as_choice(edge_ids, ("input", "graph"), "edge_ids")
         if edge_ids == "input" and not kept:
@@ -169,66 +163,20 @@ class Schema:
         self.are_input = by_input
         is_clear = kept or edge_ids is not None or not graph.renumbers_edges
         self.numbers = {
-            kind: EdgeNumbers(graph, kind, self.edges(kind), self._end_of(kind), by_input, is_clear)
-            for kind in self.own_etypes
+            kind: EdgeNumbers(
+                graph, kind, self.edges(kind), self.end_edge_ids(kind), by_input, is_clear
+            )
+            for kind in self.edge_types
         }
 
     @property
     def is_homogeneous(self) -> bool:
         """True if there is one type of nodes and one of edges."""
-        return len(self.own_ntypes) == 1 and len(self.own_etypes) == 1
-
-    def edges(self, kind: EdgeType) -> Adjacency:
-        """Return the edges of a type."""
-        return self.graph[kind] if self.graph.is_typed else self.graph
-
-    def num_nodes(self, ntype: str) -> int:
-        """Return the number of nodes of a type."""
-        graph = self.graph
-        return graph[ntype].num_nodes if graph.is_typed else graph.num_nodes
+        return len(self.node_types) == 1 and len(self.edge_types) == 1
 
     def num_edges(self, kind: EdgeType) -> int:
         """Return the number of edges of a type."""
-        graph = self.graph
-        return graph[kind].num_edges if graph.is_typed else graph.num_edges
-
-    def _end_of(self, kind: EdgeType) -> Callable[[], int]:
-        """Return what counts the edge ids of a type: once, unless they grow."""
-        edges = self.edges(kind)
-        layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
-        topology = edges.topology(layout)
-        if topology.is_live:
-            return lambda: topology.end_edge_ids
-        end = topology.end_edge_ids
-        return lambda: end
-
-    def node_rows(self, ntype: str) -> dict[str, RowSource]:
-        """Return the data of the nodes of a type, by name."""
-        graph = self.graph
-        own = graph[ntype].value_stores() if graph.is_typed else graph.value_stores("node")
-        return {**own, **self.node_attrs(ntype)}
-
-    def node_attrs(self, ntype: str) -> Mapping[str, RowSource]:
-        """Return the attributes of the nodes of a type, without the graph's own times."""
-        graph = self.graph
-        return graph[ntype].attrs if graph.is_typed else graph.node_attrs
-
-    def edge_rows(self, kind: EdgeType) -> dict[str, RowSource]:
-        """Return the data of the edges of a type, by name."""
-        graph = self.graph
-        if not graph.is_typed:
-            return {**graph.value_stores("edge"), **graph.edge_attrs}
-        return {**graph[kind].value_stores(), **graph[kind].attrs}
-
-    def own_times(self, kind: EdgeType, of_nodes: bool) -> str | None:
-        """Return the name of the times that lists were sorted by, unless an attribute has it."""
-        name = "node_time" if of_nodes else "edge_time"
-        graph = self.graph
-        if not graph.is_typed:
-            attrs = graph.node_attrs if of_nodes else graph.edge_attrs
-        else:
-            attrs = graph[kind[0]].attrs if of_nodes else graph[kind].attrs
-        return None if name in attrs else name
+        return self.edges(kind).num_edges
 
     # ---- names -----------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.keyed import Keyed
 from aethergraph._torch.tensors import read_ids, seed_ids
 from aethergraph.dgl._arguments import as_names, check_prefetch
-from aethergraph.dgl._engine import edge_ends
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.sampler import storage_of
 from aethergraph.dgl.storage import GraphStorage
@@ -191,8 +190,8 @@ def _check_ends(schema: Schema, kind: EdgeType, own: Ids, back: EdgeType, revers
     check_ids(np.minimum(reverse, 0), 1, name, "edges")  # negative ones
     there = np.flatnonzero(reverse < numbers.end)
     other = numbers.own(reverse[there], name)
-    src, dst = edge_ends(schema, kind, own[there])
-    other_src, other_dst = edge_ends(schema, back, other)
+    src, dst = schema.edges(kind).edge_ends(own[there])
+    other_src, other_dst = schema.edges(back).edge_ends(other)
     wrong = (src != other_dst) | (dst != other_src)
     if wrong.any():
         first = int(wrong.argmax())

@@ -25,10 +25,11 @@ from aethergraph.dgl._arguments import (
     seed_hashes,
 )
 from aethergraph.dgl._blocks import BlockEdges, offsets_of
-from aethergraph.dgl._engine import Walk, make_lists
+from aethergraph.dgl._plans import NAMES, excluded_edges, plan_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.sampling.draws import Draws, Excluded
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import mix_key
 
@@ -114,14 +115,14 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
-        exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
+        exclude = excluded_edges(self._draws_of(schema), exclude_eids, "exclude_eids")
         key = self._batch_key(None, *seed_hashes(schema, seeds))
         none = np.empty(0, np.int64)
-        node = {name: seeds.get(name, none) for name in schema.own_ntypes}
+        node = {name: seeds.get(name, none) for name in schema.node_types}
         blocks: list[Any] = []
         fanouts = native_fanouts(schema, self.fanouts)
         for hop in range(len(self.fanouts)):
-            counts = {kind: fanouts[i][hop] for i, kind in enumerate(schema.own_etypes)}
+            counts = {kind: fanouts[i][hop] for i, kind in enumerate(schema.edge_types)}
             layer_key = mix_key(key, 0 if self.layer_dependency else hop)
             node, block = self._layer(storage, node, counts, layer_key, exclude)
             blocks.insert(0, block)
@@ -139,16 +140,16 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         dst: dict[str, Ids],
         fanouts: Mapping[EdgeType, int],
         key: int,
-        exclude: Mapping[EdgeType, Ids] | None,
+        exclude: Excluded | None,
     ) -> tuple[dict[str, Ids], Any]:
         schema = storage.schema
-        whole = self._walk_of(storage).sample(dst, key, exclude=exclude)
-        node = dict(zip(schema.own_ntypes, whole.node, strict=True))
+        whole = self._draws_of(schema).sample(dst, key, exclude=exclude, names=NAMES)
+        node = dict(zip(schema.node_types, whole.node, strict=True))
         number = {name: node_numbers(ids, key) for name, ids in node.items()}
         kept, used = {}, {name: np.zeros(len(ids), bool) for name, ids in node.items()}
         for name, ids in dst.items():
             used[name][: len(ids)] = True
-        for i, kind in enumerate(schema.own_etypes):
+        for i, kind in enumerate(schema.edge_types):
             keep = _choose(
                 number[kind[0]][whole.row[i]], whole.col[i], len(dst[kind[2]]), fanouts[kind]
             )
@@ -156,7 +157,7 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
             used[kind[0]][whole.row[i][keep]] = True
         local = {name: np.cumsum(mask) - 1 for name, mask in used.items()}
         edges = {}
-        for i, kind in enumerate(schema.own_etypes):
+        for i, kind in enumerate(schema.edge_types):
             shown = schema.numbers[kind].shown(whole.edge[i][kept[kind]])
             edges[kind] = BlockEdges(
                 local[kind[0]][whole.row[i][kept[kind]]],
@@ -168,11 +169,10 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         num_dst = {name: len(ids) for name, ids in dst.items()}
         return src, storage.blocks.make(edges, tensors, num_dst)
 
-    def _make_walk(self, storage: GraphStorage) -> Walk[native.NativeSample]:
-        schema: Schema = storage.schema
-        everything = ((-1,),) * len(schema.own_etypes)
+    def _make_draws(self, schema: Schema) -> Draws[native.NativeSample]:
+        everything = ((-1,),) * len(schema.edge_types)
         options = DrawOptions(num_threads=self.num_threads)
-        return Walk(native.NativeSample, make_lists(schema), everything, options)
+        return Draws(plan_of(schema), native.NativeSample, everything, options)
 
 
 def node_numbers(ids: Ids, key: int) -> NDArray[np.float64]:

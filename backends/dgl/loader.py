@@ -242,12 +242,12 @@ class _BatchesAhead(IterableDataset[Any]):
         return self._items_of(iter(self._batches))  # those of the epoch that begins now
 
     def _items_of(self, batches: Iterator[Any]) -> Iterator[Any]:
-        walk = self._sampler.walk_of(self._graph)
-        groups = walk.engine.groups
+        engine = self._sampler.engine_of(self._graph)
+        groups = engine.groups
         if groups is None:
             yield from batches
             return
-        coming = (Coming(self._sampler.steps(self._graph, seeds), walk) for seeds in batches)
+        coming = (Coming(self._sampler.steps(self._graph, seeds), engine) for seeds in batches)
         yield from look_ahead(coming, groups)
 
     def shuffle(self) -> None:

@@ -25,13 +25,14 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._engine import TimesOf, Walk, make_lists
+from aethergraph.dgl._plans import NAMES, dgl_times, excluded_edges, plan_of
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph.ids import check_ids
 from aethergraph.sampling.base import as_window
-from aethergraph.sampling.engine import DrawOptions
+from aethergraph.sampling.draws import Draws
+from aethergraph.sampling.engine import DrawOptions, SampleEngine
 from aethergraph.sampling.fanouts import MAX_HOPS
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.two_step import Steps, run_steps
@@ -52,25 +53,24 @@ Ids: TypeAlias = "NDArray[np.int64]"
 
 
 class KeyedSampler(Keyed):
-    """Base of samplers that keep the walk over a loader's graph for the next batch."""
+    """Base of samplers that keep the draws of a loader's graph for the next batch."""
 
-    #: Graph and its walk, in one attribute, since threads may sample from two graphs.
-    _walked: tuple[Any, Walk[Any]] | None = None
+    #: Draws of the last graph, in one attribute, since threads may sample from two graphs.
+    _draws: Draws[Any] | None = None
 
-    def _make_walk(self, storage: GraphStorage) -> Walk[Any]:
+    def _make_draws(self, schema: Schema) -> Draws[Any]:
         raise NotImplementedError
 
-    def _walk_of(self, storage: GraphStorage) -> Walk[Any]:
-        walked = self._walked
-        schema = storage.schema
-        if walked is None or walked[0] is not schema or not walked[1].lists.are_current():
+    def _draws_of(self, schema: Schema) -> Draws[Any]:
+        draws = self._draws
+        if draws is None or draws.plan.schema is not schema or not draws.plan.is_current:
             self._check_prefetch(schema)
-            walked = self._walked = schema, self._make_walk(storage)
-        return walked[1]
+            draws = self._draws = self._make_draws(schema)
+        return draws
 
-    def walk_of(self, graph: Any) -> Walk[Any]:
-        """Return what draws the samples of a loader's graph."""
-        return self._walk_of(storage_of(graph))
+    def engine_of(self, graph: Any) -> SampleEngine[Any]:
+        """Return the maker of the samples of a loader's graph."""
+        return self._draws_of(storage_of(graph).schema).engine
 
     def _check_prefetch(self, schema: Schema) -> None:
         for option in ("prefetch_node_feats", "prefetch_labels"):
@@ -81,10 +81,10 @@ class KeyedSampler(Keyed):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if not name.startswith("_"):  # an option
-            super().__setattr__("_walked", None)
+            super().__setattr__("_draws", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_walked": None}
+        return {**self.__dict__, "_draws": None}
 
 
 class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[misc]
@@ -218,29 +218,30 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             where there are several; ``seed_nodes``; one block per layer.
         """
         storage = storage_of(g)
-        walk = self._walk_of(storage)
-        steps = self._block_steps(storage, walk, seed_nodes, exclude_eids)
-        found: tuple[Any, Any, list[Any]] = run_steps(steps, walk.draw)
+        draws = self._draws_of(storage.schema)
+        steps = self._block_steps(storage, draws, seed_nodes, exclude_eids)
+        found: tuple[Any, Any, list[Any]] = run_steps(steps, draws.engine.draw)
         return found
 
     def steps(self, g: GraphStorage, seed_nodes: Any) -> Steps:
         """Run ``sample`` as a generator of two steps (see ``sampling/two_step.py``)."""
         storage = storage_of(g)
-        found = yield from self._block_steps(storage, self._walk_of(storage), seed_nodes, None)
+        draws = self._draws_of(storage.schema)
+        found = yield from self._block_steps(storage, draws, seed_nodes, None)
         return self.assign_lazy_features(found)
 
     def _block_steps(
-        self, storage: GraphStorage, walk: Walk[Any], seed_nodes: Any, exclude_eids: Any
+        self, storage: GraphStorage, draws: Draws[Any], seed_nodes: Any, exclude_eids: Any
     ) -> Steps:
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
-        exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
+        exclude = excluded_edges(draws, exclude_eids, "exclude_eids")
         parts = seed_hashes(schema, seeds)
         times = self._times(schema, seeds)
         if times is not None:
             parts += [hash_ids(native.time_keys(own)) for own in times.values()]
         key = self._batch_key(None, *parts)
-        sample = yield walk.prepare(seeds, key, exclude=exclude, seed_time=times)
+        sample = yield draws.prepare(seeds, key, exclude=exclude, seed_time=times, names=NAMES)
         make = storage.blocks.of_growing if self.layer_dependency else storage.blocks.of_layers
         node, blocks = make(sample)
         if self.output_device is not None:
@@ -272,8 +273,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
                 times[ntype] = array[seeds[ntype]]
         return times
 
-    def _make_walk(self, storage: GraphStorage) -> Walk[Any]:
-        schema = storage.schema
+    def _make_draws(self, schema: Schema) -> Draws[Any]:
         if self.edge_dir == "out":
             for source, relation, target in schema.canonical_etypes:
                 if source != target:
@@ -282,8 +282,10 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
                         "would point the other way; add the reverse type and sample with 'in'"
                     )
         layout: Literal["csc", "csr"] = "csc" if self.edge_dir == "in" else "csr"
-        times = None if self.time_attr is None else TimesOf(self.time_attr)
-        lists = make_lists(schema, layout, prob=self.prob, mask=self.mask, times=times)
+        times = None
+        if self.time_attr is not None:
+            times = dgl_times(self.time_attr, strict=self.strict, window=self.window)
+        plan = plan_of(schema, layout, prob=self.prob, mask=self.mask, times=times)
         options = DrawOptions(
             replace=self.replace,
             disjoint=self.time_attr is not None,
@@ -291,14 +293,9 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
             layered=not self.layer_dependency,
             num_threads=self.num_threads,
         )
-        return Walk(
-            native.NativeSample if self.layer_dependency else native.NativeLayers,
-            lists,
-            native_fanouts(schema, self.fanouts),
-            options,
-            strict=self.strict,
-            window=self.window,
-        )
+        form: Any = native.NativeSample if self.layer_dependency else native.NativeLayers
+        draws: Draws[Any] = Draws(plan, form, native_fanouts(schema, self.fanouts), options)
+        return draws
 
 
 MultiLayerNeighborSampler = NeighborSampler

@@ -23,9 +23,11 @@ from aethergraph.dgl._arguments import (
     native_fanouts,
     seed_hashes,
 )
-from aethergraph.dgl._engine import Walk, make_lists
+from aethergraph.dgl._plans import NAMES, excluded_edges, plan_of
+from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.sampler import KeyedSampler, storage_of
 from aethergraph.dgl.storage import GraphStorage
+from aethergraph.sampling.draws import Draws
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.two_step import Steps, run_steps
 
@@ -80,7 +82,7 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
     ) -> tuple[Any, Any, Any]:
         """Return ``(input_nodes, output_nodes, subgraph)``, without the excluded edges."""
         found: tuple[Any, Any, Any] = run_steps(
-            self.steps(g, seed_nodes, exclude_eids), self.walk_of(g).draw
+            self.steps(g, seed_nodes, exclude_eids), self.engine_of(g).draw
         )
         return found
 
@@ -89,12 +91,13 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         storage = storage_of(g)
         schema = storage.schema
         seeds = schema.node_ids(seed_nodes, "nodes")
-        exclude = schema.excluded_ids(exclude_eids, "exclude_eids")
+        draws = self._draws_of(schema)
+        exclude = excluded_edges(draws, exclude_eids, "exclude_eids")
         key = self._batch_key(None, *seed_hashes(schema, seeds))
-        found = yield self._walk_of(storage).prepare(seeds, key, exclude=exclude)
+        found = yield draws.prepare(seeds, key, exclude=exclude, names=NAMES)
         node = {
             name: torch.from_numpy(ids).to(storage.idtype)
-            for name, ids in zip(schema.own_ntypes, found.node, strict=True)
+            for name, ids in zip(schema.node_types, found.node, strict=True)
         }
         subgraph = storage.induced(found)
         dgl.set_node_lazy_features(subgraph, self.prefetch_node_feats)
@@ -105,10 +108,9 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         inputs = node if isinstance(seed_nodes, Mapping) else node[storage.ntypes[0]]
         return inputs, seed_nodes, subgraph
 
-    def _make_walk(self, storage: GraphStorage) -> Walk[native.NativeSample]:
-        schema = storage.schema
+    def _make_draws(self, schema: Schema) -> Draws[native.NativeSample]:
         options = DrawOptions(
             replace=self.replace, induced=True, layered=True, num_threads=self.num_threads
         )
-        lists = make_lists(schema, prob=self.prob)
-        return Walk(native.NativeSample, lists, native_fanouts(schema, self.fanouts), options)
+        plan = plan_of(schema, prob=self.prob)
+        return Draws(plan, native.NativeSample, native_fanouts(schema, self.fanouts), options)

@@ -30,8 +30,8 @@ from aethergraph.dgl._arguments import (
     refuse_options,
 )
 from aethergraph.dgl._blocks import BlockMaker
-from aethergraph.dgl._engine import Walks, edge_ends
 from aethergraph.dgl._negatives import draw_negatives
+from aethergraph.dgl._plans import NAMES, DrawCache, excluded_edges
 from aethergraph.dgl._queries import Queries
 from aethergraph.dgl._repeated_calls import Calls, Repeats
 from aethergraph.dgl._schema import Schema
@@ -136,7 +136,7 @@ class GraphStorage(Keyed, Queries):
         self.srctypes = self.dsttypes = self.ntypes
         self._blocks: BlockMaker | None = None
         self._node_storages: dict[tuple[str, str], FeatureStorage] = {}
-        self._walks = Walks(self._schema)
+        self._draws = DrawCache(self._schema)
         self._repeats, self._calls = Repeats(), Calls()
         self._set_seed(seed)
 
@@ -150,14 +150,14 @@ class GraphStorage(Keyed, Queries):
         raise AttributeError(f"GraphStorage has no {name!r}: {hint}")
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_blocks": None, "_walks": None, "_node_storages": {}}
+        state = {**self.__dict__, "_blocks": None, "_draws": None, "_node_storages": {}}
         state |= {"_schema": self.graph, "_repeats": Repeats(), "_calls": Calls()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._schema = Schema(state["_schema"], self._edge_ids)
-        self._walks = Walks(self._schema)
+        self._draws = DrawCache(self._schema)
 
     def to(self, device: Any, **options: Any) -> GraphStorage:
         """Return this graph for the CPU, where it is.
@@ -225,7 +225,7 @@ class GraphStorage(Keyed, Queries):
         own = self._schema.edge_ids(edges, "edges")
         none = np.empty(0, np.int64)
         ends = {
-            kind: edge_ends(self._schema, kind, own.get(kind, none))
+            kind: self._schema.edges(kind).edge_ends(own.get(kind, none))
             for kind in self.canonical_etypes
         }
         shown_ids = {
@@ -256,16 +256,18 @@ class GraphStorage(Keyed, Queries):
         device = check_output_device(output_device)
         seeds = self._schema.node_ids(nodes, "nodes")
         _refuse_repeated(seeds, "give each once")
-        no_hops = ((),) * len(self._schema.own_etypes)
+        no_hops = ((),) * len(self._schema.edge_types)
         options = DrawOptions(induced=True, num_threads=self.num_threads)
-        sample = self._walks.get(native.NativeSample, no_hops, options).sample(seeds, 0)
+        sample = self._draws.get(native.NativeSample, no_hops, options).sample(
+            seeds, 0, names=NAMES
+        )
         return _move(self.induced(sample, relabel_nodes), device)
 
     def induced(self, sample: native.NativeSample, relabel_nodes: bool = True) -> Any:
         """Convert a sample to a ``DGLGraph``, for samplers."""
         ends, shown_ids = {}, {}
-        node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
-        for i, kind in enumerate(self._schema.own_etypes):
+        node = dict(zip(self._schema.node_types, sample.node, strict=True))
+        for i, kind in enumerate(self._schema.edge_types):
             row, col = sample.row[i], sample.col[i]
             if relabel_nodes:
                 ends[kind] = row.copy(), col.copy()
@@ -324,15 +326,15 @@ class GraphStorage(Keyed, Queries):
         )
         fanouts = tuple((count,) for count in hop_fanouts(self._schema, fanout, "fanout"))
         options = DrawOptions(replace=replace, num_threads=self.num_threads)
-        excluded = self._schema.excluded_ids(exclude_edges, "exclude_edges")
         iteration = find_iteration()
         content = self._repeats.parts(self.epoch, hop_hashes(self._schema, seeds), iteration)
         key = self._batch_key(None, *content, iteration=iteration)
-        walk = self._walks.get(native.NativeSample, fanouts, options, layout, prob=prob)
-        sample = walk.sample(seeds, key, exclude=excluded)
-        node = dict(zip(self._schema.own_ntypes, sample.node, strict=True))
+        draws = self._draws.get(native.NativeSample, fanouts, options, layout, prob=prob)
+        excluded = excluded_edges(draws, exclude_edges, "exclude_edges")
+        sample = draws.sample(seeds, key, exclude=excluded, names=NAMES)
+        node = dict(zip(self._schema.node_types, sample.node, strict=True))
         ends, shown_ids = {}, {}
-        for i, kind in enumerate(self._schema.own_etypes):
+        for i, kind in enumerate(self._schema.edge_types):
             near, far = sample.col[i], sample.row[i]
             src, dst = (far, near) if edge_dir == "in" else (near, far)
             ends[kind] = node[kind[0]][src], node[kind[2]][dst]

@@ -35,10 +35,9 @@ from aethergraph.pyg.device_loader import DeviceLoader
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.hetero_loader import HeteroNeighborLoader
-from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.hgt import HGTLoader, HGTSampler
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
-from aethergraph.pyg.sampler import NeighborSampler
+from aethergraph.pyg.sampler import HeteroNeighborSampler, NeighborSampler
 from aethergraph.pyg.served import sample_to_data
 from aethergraph.pyg.shadow import ShaDowKHopSampler
 from aethergraph.pyg.stores import Stores

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from aethergraph._checks.options import as_choice
 from aethergraph.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from aethergraph.graph import EdgeType, HeteroGraph
+    from aethergraph.graph.schema import Schema
 
-__all__ = ["Links", "check_exclude", "link_type"]
-
-
-def check_exclude(exclude: Any) -> Literal["self", "reverse"] | None:
-    """Return ``exclude`` checked to be None, ``"self"`` or ``"reverse"``."""
-    if exclude is None:
-        return None
-    found: Literal["self", "reverse"] = as_choice(exclude, ("self", "reverse"), "exclude")
-    return found
+__all__ = ["Links", "link_type"]
 
 
-def link_type(kind: Any, graph: HeteroGraph, option: str = "edge_label_index") -> EdgeType:
+def link_type(kind: Any, graph: HeteroGraph | Schema, option: str = "edge_label_index") -> EdgeType:
     """Return the type of seed links; the graph need not hold edges of it.
 
     A relation that a model is to predict is often held out of the graph that is sampled: only its
@@ -34,7 +26,7 @@ def link_type(kind: Any, graph: HeteroGraph, option: str = "edge_label_index") -
     Args:
         kind: ``(source type, relation, destination type)``, or without the relation, which is then
             the only one between the two types or, where there is none, PyG's default ``"to"``.
-        graph: the graph that has the node types.
+        graph: the graph that has the node types, or its schema.
         option: name of the links, for error messages.
 
     Raises:

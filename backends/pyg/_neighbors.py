@@ -129,14 +129,17 @@ class NeighborSamplerBase(KeyedSampler):
         return self._expected is not None
 
     def _run(self, steps: Steps) -> Any:
-        batch, expected = next(steps), self._expected
-        self._expected = None
+        return end_steps(steps, self._run_draw(next(steps)))
+
+    def _run_draw(self, batch: native.NativeBatch) -> native.NativeSample:
+        """Return the sample of a batch: the expected one, or one that is drawn now."""
+        expected, self._expected = self._expected, None
         if expected is not None:
             made, sample = next(expected)
             if made.is_like(batch):
-                return end_steps(steps, sample)
+                return sample
             self.has_missed = True
-        return end_steps(steps, self.engine.draw(batch))
+        return self.engine.draw(batch)
 
     @property
     def _is_counted(self) -> bool:

@@ -176,14 +176,11 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         if first is None:
             kinds = {attr.edge_type for attr in self.get_all_edge_attrs()}
             if not kinds:
-                raise UnsupportedError(
-                    "the graph store is empty: put an edge index first (and typed ones are for "
-                    "HeteroNeighborSampler)"
-                )
+                raise UnsupportedError("the graph store is empty: put an edge index first")
             types = ", ".join(sorted(map(repr, kinds)))
             raise UnsupportedError(
-                f"the store holds typed edges, {types}. To sample from them use "
-                "HeteroNeighborSampler; or put a homogeneous edge index under edge_type=None"
+                f"the store holds typed edges, {types}, and a graph of one type is asked for: "
+                "samplers take the store as it is; or put an edge index under edge_type=None"
             )
         row, col = to_coo(first)
         num_nodes = max(num_nodes, *first.attr.size)

@@ -19,15 +19,15 @@ from torch_geometric.sampler import (
 )
 
 from aethergraph._checks.options import as_flag
-from aethergraph._torch.tensors import node_tensors, seed_ids
+from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._loading import NodeMixin, own_depth
+from aethergraph.pyg._sampled_graph import sampled_graph
 from aethergraph.pyg._sampler_base import KeyedSampler
-from aethergraph.pyg._typed_sources import typed_source
 from aethergraph.pyg.convert import as_stores
 from aethergraph.sampling import hgt as core
 from aethergraph.sampling.keys import hash_ids, hash_name
@@ -70,10 +70,9 @@ class HGTSampler(KeyedSampler):
     ) -> None:
         as_flag(is_sorted, "is_sorted")
         as_flag(share_memory, "share_memory")
-        self._source = typed_source(data, None, None)
-        self._sampler = core.HGTSampler(
-            self._source.graph, num_samples, max_neighbors=max_neighbors
-        )
+        self._sampled = sampled_graph(data, typed=True)
+        graph: Any = self._sampled.schema.graph
+        self._sampler = core.HGTSampler(graph, num_samples, max_neighbors=max_neighbors)
         self._set_seed(seed)
 
     @property
@@ -114,7 +113,10 @@ class HGTSampler(KeyedSampler):
         seeds = seed_ids(index.node, "input_nodes")
         key = self._batch_key(loader_key, hash_name(name), hash_ids(seeds))
         sample = self._sampler.draw({name: seeds}, key)
-        row, col, edge = self._source.edge_tensors(sample)
+        self._sampled.number_edges(sample)
+        row, col, edge = (
+            dict(zip(self.graph.edge_types, parts, strict=True)) for parts in edge_tensors(sample)
+        )
         return HeteroSamplerOutput(
             node=dict(zip(self.graph.node_types, node_tensors(sample)[0], strict=True)),
             row=row,

@@ -18,20 +18,19 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from aethergraph._checks.options import as_flag
 from aethergraph.loading.feature_sources import FeatureSources
 from aethergraph.loading.shares import LastRound
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
 from aethergraph.pyg._feature_sources import with_feature_source
 from aethergraph.pyg._function_sampler import as_sampler
-from aethergraph.pyg._inputs import is_typed, seed_labels, seed_links, seed_nodes, seed_times
+from aethergraph.pyg._inputs import seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg.convert import as_stores
-from aethergraph.pyg.hetero_sampler import HeteroNeighborSampler
 from aethergraph.pyg.sampler import NeighborSampler
 from aethergraph.pyg.stores import Stores
+from aethergraph.sampling.directions import SampleDirection
 from aethergraph.sampling.two_step import Steps
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         directed: bool = True,
         *,
         weighted: bool = False,
-        sample_direction: str = "forward",
+        sample_direction: SampleDirection = "forward",
         strict: bool = False,
         window: float | int | None = None,
         seed: int | None = None,
@@ -195,7 +194,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             time_attr = own_time_attr(
                 stores, time_attr, input_time, temporal_strategy, "input_time"
             )
-            sampler = _make_sampler(
+            sampler = NeighborSampler(
                 stores,
                 num_neighbors,
                 subgraph_type=subgraph_type,
@@ -211,7 +210,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
                 window=window,
                 num_threads=num_threads,
             )
-        elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
+        elif isinstance(sampler, NeighborSampler):
             time_attr = sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
@@ -304,7 +303,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         directed: bool = True,
         *,
         weighted: bool = False,
-        sample_direction: str = "forward",
+        sample_direction: SampleDirection = "forward",
         strict: bool = False,
         window: float | int | None = None,
         exclude: Any = None,
@@ -332,7 +331,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
             time_attr = own_time_attr(
                 stores, time_attr, edge_label_time, temporal_strategy, "edge_label_time"
             )
-            sampler = _make_sampler(
+            sampler = NeighborSampler(
                 stores,
                 num_neighbors,
                 subgraph_type=subgraph_type,
@@ -350,7 +349,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
                 true_negatives=true_negatives,
                 num_threads=num_threads,
             )
-        elif isinstance(sampler, (NeighborSampler, HeteroNeighborSampler)):
+        elif isinstance(sampler, NeighborSampler):
             time_attr = None if edge_label_time is None else sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
         prefetch_batches = own_depth(prefetch_batches, kwargs)
@@ -442,13 +441,3 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         source.seed_time = target.seed_time = metadata[4]
         for name in ("edge_label_index", "edge_label_time"):  # labels of the graph before its split
             links.pop(name, None)
-
-
-def _make_sampler(
-    stores: Any, num_neighbors: Any, *, directed: bool, **options: Any
-) -> KeyedSampler:
-    if not is_typed(stores):
-        return NeighborSampler(stores, num_neighbors, directed=directed, **options)
-    if not as_flag(directed, "directed"):
-        options["subgraph_type"] = "induced"
-    return HeteroNeighborSampler(stores, num_neighbors, **options)

@@ -15,37 +15,48 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import (
     EdgeSamplerInput,
+    HeteroSamplerOutput,
     NegativeSampling,
     NodeSamplerInput,
     SamplerOutput,
 )
 from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+from torch_geometric.typing import EdgeTypeStr
 
 from aethergraph import _native as native
-from aethergraph._checks.options import as_flag, as_list, shown
+from aethergraph._checks.options import as_flag, as_list, as_text, shown
 from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.pyg._engine import Excluded, Walk, Walker, make_walk
-from aethergraph.pyg._links import Links, check_exclude
+from aethergraph.graph.ids import check_ids
+from aethergraph.graph.schema import EDGE, NODE, AnyGraph, Schema
+from aethergraph.pyg._exclusion import check_exclude, reverse_types
+from aethergraph.pyg._links import Links, link_type
 from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negative_nodes import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
-from aethergraph.pyg._sources import source_of
-from aethergraph.pyg._values import read_seed_times
+from aethergraph.pyg._sampled_graph import sampled_graph
+from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling.base import as_window
-from aethergraph.sampling.directions import check_direction
+from aethergraph.sampling.directions import (
+    LAYOUTS,
+    SampleDirection,
+    check_direction,
+    turned,
+)
+from aethergraph.sampling.draws import Draws, Excluded
 from aethergraph.sampling.engine import DrawOptions, SampleEngine, as_num_threads
-from aethergraph.sampling.fanouts import as_fanouts
-from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.fanouts import as_fanouts, typed_fanouts
+from aethergraph.sampling.keys import hash_ids, hash_name
+from aethergraph.sampling.plan import DrawPlan, Times, Weights, lists_of, make_plan
 from aethergraph.sampling.two_step import Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aethergraph.protocols import HomogeneousGraph
+    from aethergraph.graph import EdgeType
 
-__all__ = ["NeighborSampler"]
+__all__ = ["HeteroNeighborSampler", "NeighborSampler"]
 
 Ids: TypeAlias = "NDArray[np.int64]"
 
@@ -58,7 +69,8 @@ class NeighborSampler(NeighborSamplerBase):
         sampler = NeighborSampler((feature_store, graph_store), num_neighbors=[15, 10])
         loader = NodeLoader((feature_store, graph_store), sampler, input_nodes=train_nodes)
 
-    A sample is a ``SamplerOutput`` of int64 CPU tensors: ``node`` [N] global ids, the seeds
+    A sample is a ``SamplerOutput``, or of a typed graph a ``HeteroSamplerOutput`` with all node
+    types and edge types as keys, of int64 CPU tensors: ``node`` [N] global ids, the seeds
     first (duplicates kept, each with the same edges), then hop by hop in order of discovery;
     ``row`` and ``col`` [E], local ids of source and destination, ``col`` non-decreasing; ``edge``
     [E], edge ids as the graph store numbers them; ``batch`` [N] if disjoint;
@@ -86,9 +98,12 @@ class NeighborSampler(NeighborSamplerBase):
     that overrides ``sample`` is called unchanged and may draw from any generator.
 
     Args:
-        data: ``(feature_store, graph_store)``, a graph store, an :class:`aethergraph.Graph`, or
-            a PyG ``Data``. Graph stores of other makers are read once through their ``coo()``.
-        num_neighbors: neighbours to take per hop, -1 for all, 0 for none.
+        data: ``(feature_store, graph_store)``, a graph store, a graph of ours, or PyG's ``Data`` or
+            ``HeteroData``. Graph stores of other makers are read once through their ``coo()``. Edge
+            ids are those of the graph, or positions in the edge indices.
+        num_neighbors: neighbours to take per hop, -1 for all, 0 for none; of a typed graph a list
+            for each edge type, where types that are missing are not followed (PyG refuses that), or
+            one list for all types.
         subgraph_type: ``"directional"``; ``"bidirectional"``, which adds every edge's reverse and
             gives no counts per hop; or ``"induced"``, all edges among the sampled nodes.
         replace: draw with replacement: exactly ``num_neighbors`` per node that has neighbours.
@@ -106,31 +121,33 @@ class NeighborSampler(NeighborSamplerBase):
         share_memory: accepted, not needed: files are mapped once for all processes, and forked
             workers share the parent's memory.
         directed: deprecated by PyG; False means ``subgraph_type="induced"``.
-        sample_direction: ``"forward"`` walks edges from destination to source, so that messages
-            reach the seeds; ``"backward"`` walks from source to destination; ``"both"`` draws
-            in-edges and as many out-edges of every node, as PyG's
-            ``BidirectionalNeighborSampler``, an edge drawn at both ends, or more than once, only
-            once (for each copy of a repeated seed that it leads to), edges in order of the hops
-            but not of ``col``. The last two need a graph
-            that stores CSR (``layout="csr"`` or ``"both"``).
+        sample_direction: ``"forward"``, ``"backward"`` or ``"both"``, see
+            :class:`aethergraph.NeighborSampler`; the last two need a graph that stores out-edges.
+            Edge types keep their names in each of them, for ``num_neighbors`` too.
         strict: see only times below the seed's (DGL's rule) instead of up to the seed's (PyG's).
         window: see only times of at least the seed's time minus this number.
-        exclude: hide seed links from the model that is to predict them. ``"self"`` leaves the
-            seed links and all their duplicates out of the samples of their batch; ``"reverse"``
-            leaves out their reverses as well, as bidirectional samples always do: a reverse turned
-            around would be the link. PyG has no such option, DGL has.
+        exclude: edges that the samples of a batch leave out. ``"self"``: the seed links and all
+            their duplicates. ``"reverse"``: also their reverses, of the edge type
+            ``(dst, "rev_" + relation, src)`` and, between nodes of one type, of the links' type.
+            A dict ``{edge type: its reverse type}``, or ``{edge type: [reverse types]}``, names
+            them, and must name those of the links. Where other types go back between the same node
+            types, ``"reverse"`` is refused: they may tell the answers, too. Samples that are
+            bidirectional always leave out reverses, which would turn into the links again.
         true_negatives: draw no negative link that is an edge of the graph.
         seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
 
     Raises:
-        UnsupportedError: a typed graph, or ``time_attr`` with a direction but ``"forward"``.
+        UnsupportedError: ``time_attr`` with a direction but ``"forward"``.
         LayoutError: the graph does not store the direction that is needed; names ``layout``.
         InvalidArgumentError: an argument of the wrong type or value; times or weights that do not
             exist, are not numeric, or are not one per node or edge; lists of a given graph that
             are not sorted by time (``position`` is the first such node).
         OutOfRangeError (when sampling): a seed that is not a node, with its position.
     """
+
+    #: Whether the graph has types; None: whatever it is.
+    _typed: bool | None = None
 
     def __init__(
         self,
@@ -145,11 +162,11 @@ class NeighborSampler(NeighborSamplerBase):
         is_sorted: bool = False,
         share_memory: bool = False,
         directed: bool = True,
-        sample_direction: str = "forward",
+        sample_direction: SampleDirection = "forward",
         *,
         strict: bool = False,
         window: float | int | None = None,
-        exclude: Literal["self", "reverse"] | None = None,
+        exclude: Literal["self", "reverse"] | Mapping[EdgeType, Any] | None = None,
         true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
@@ -163,29 +180,33 @@ class NeighborSampler(NeighborSamplerBase):
             )
         as_flag(share_memory, "share_memory")
         check_direction(sample_direction)
+        time_attr, weight_attr = (
+            as_text(time_attr, "time_attr"),
+            as_text(weight_attr, "weight_attr"),
+        )
         if sample_direction != "forward" and time_attr is not None:
             raise UnsupportedError(
                 f"time_attr={time_attr!r}: temporal sampling does not walk backward, as in PyG"
             )
-        self._source = source_of(data)
-        if time_attr is None and weight_attr is None:
-            self._source = self._source._replace(feature_stores=())  # nothing to pickle
+        self._sample_direction: SampleDirection = sample_direction
+        self._graph = sampled_graph(
+            data, weight_attr, time_attr, backward=sample_direction != "forward", typed=self._typed
+        )
         self._set_seed(seed)
-        self._sample_direction = sample_direction
         self._time_attr = time_attr
         self._weight_attr = weight_attr
         self._strict = as_flag(strict, "strict")
         self._window = as_window(window)
         if time_attr is None and (self._strict or window is not None):
             raise InvalidArgumentError("strict and window need time_attr")
-        self._exclude = check_exclude(exclude)
+        self._exclude = check_exclude(exclude, self._graph.schema)
         self._true_negatives = as_flag(true_negatives, "true_negatives")
-        self._is_sorted = as_flag(is_sorted, "is_sorted")
-        self._walk: Walk | None = None
-        #: Options and their walker, in one attribute, since threads may share the sampler.
-        self._made: tuple[Any, Walker] | None = None
-        #: Number of nodes, and what draws among them: one attribute, which threads replace.
-        self._negatives: tuple[int, NegativeLinks] | None = None
+        self._is_sorted = as_flag(is_sorted, "is_sorted") or self._graph.is_sorted
+        self._plan: DrawPlan | None = None
+        #: Options and their draws, in one attribute, since threads may share the sampler.
+        self._made: tuple[Any, Draws[native.NativeSample]] | None = None
+        #: By type of links: numbers of nodes at both ends, and what draws among them.
+        self._negatives: dict[EdgeType, tuple[tuple[int, int], NegativeLinks]] = {}
         self.num_threads = num_threads
         self.num_neighbors = num_neighbors
         self.subgraph_type = subgraph_type
@@ -193,26 +214,53 @@ class NeighborSampler(NeighborSamplerBase):
         self.disjoint = disjoint
         self.temporal_strategy = temporal_strategy
         self.keep_orig_edges = False
-        self._current_walker()  # a wrong argument or a missing layout shows now
+        self._draws()  # a wrong argument or a missing layout shows now
 
     # ---- options and properties that PyG and its users read --------------------------------
 
     @property
+    def _schema(self) -> Schema:
+        return self._graph.schema
+
+    @property
+    def graph(self) -> AnyGraph:
+        """Graph whose edges are sampled."""
+        return self._schema.graph
+
+    @property
+    def num_nodes(self) -> Any:
+        """Number of nodes of the graph, of a typed graph by node type."""
+        return self.graph.num_nodes
+
+    @property
+    def is_hetero(self) -> bool:
+        """True if the graph is typed."""
+        return self._schema.is_typed
+
+    @property
     def num_neighbors(self) -> NumNeighbors:
-        """Neighbours per hop, as PyG's ``NumNeighbors``; takes a list as well."""
-        return self._num_neighbors
+        """Neighbours per hop, as PyG's ``NumNeighbors``; takes a list, or a dict by edge type."""
+        if not self.is_hetero:
+            return NumNeighbors(list(self._fanouts[0]))
+        by_type = zip(self._schema.edge_types, self._fanouts, strict=True)
+        return NumNeighbors({kind: list(row) for kind, row in by_type})
 
     @num_neighbors.setter
-    def num_neighbors(self, value: NumNeighbors | list[int]) -> None:
+    def num_neighbors(self, value: Any) -> None:
+        kinds = self._schema.edge_types
+        if self.is_hetero:
+            fanouts = typed_fanouts(_by_type(value, kinds), kinds, "num_neighbors")
+            self._fanouts = tuple(fanouts.values())
+            return
         given = value.values if isinstance(value, NumNeighbors) else value
         if isinstance(given, Mapping):
             raise UnsupportedError(
-                "num_neighbors by edge type is for typed graphs: see HeteroNeighborSampler"
+                "num_neighbors by edge type is for typed graphs: give a list, one number per hop"
             )
         if isinstance(given, Set):  # has an order of its own
             raise InvalidArgumentError(f"num_neighbors = {shown(given)}: give a list")
-        what = "numbers, one per hop, such as [15, 10]"
-        self._num_neighbors = NumNeighbors(as_list(given, "num_neighbors", what))
+        given = as_list(given, "num_neighbors", "numbers, one per hop, such as [15, 10]")
+        self._fanouts = (as_fanouts(given, "num_neighbors"),)
 
     @property
     def sample_direction(self) -> str:
@@ -220,25 +268,49 @@ class NeighborSampler(NeighborSamplerBase):
         return self._sample_direction
 
     @property
-    def graph(self) -> HomogeneousGraph:
-        """Graph whose edges are sampled."""
-        return self._current_walk().graph
-
-    @property
     def time_unit(self) -> str | None:
         """Unit of the times, such as ``"s"``; None unless they are the graph's own datetimes."""
-        times = self._current_walk().times
-        return None if times is None else times.unit
+        return self._current_plan().time_unit
 
     @property
-    def num_nodes(self) -> int:
-        """Number of nodes of the graph."""
-        return self.graph.num_nodes
+    def engine(self) -> SampleEngine[native.NativeSample]:
+        """Maker of the samples with the present options."""
+        return self._draws().engine
 
-    @property
-    def is_hetero(self) -> bool:
-        """False; typed graphs take :class:`aethergraph.pyg.HeteroNeighborSampler`."""
-        return False
+    def _current_plan(self) -> DrawPlan:
+        if self._plan is None:
+            weights = None if self._weight_attr is None else Weights(self._weight_attr)
+            times = None
+            if self._time_attr is not None:
+                times = Times(self._time_attr, strict=self._strict, window=self._window)
+            lists = lists_of(self._schema.edge_types, LAYOUTS[self._sample_direction])
+            self._plan = make_plan(
+                self._schema, lists, weights, times, is_sorted=self._is_sorted
+            )  # fmt: skip
+        return self._plan
+
+    def _draws(self) -> Draws[native.NativeSample]:
+        """Return the draws for the present options, which PyG's users may assign to."""
+        given = (
+            self._fanouts, as_flag(self.replace, "replace"), self.disjoint, self._is_counted,
+            self._temporal_strategy, self.num_threads,
+        )  # fmt: skip
+        made = self._made
+        if made is None or made[0] != given:
+            fanouts, replace, disjoint, counted, strategy, num_threads = given
+            options = DrawOptions(
+                replace=replace,
+                disjoint=disjoint,
+                induced=not counted,
+                latest=strategy == "last",
+                num_threads=as_num_threads(num_threads),
+            )
+            by_lists = fanouts * len(LAYOUTS[self._sample_direction])
+            made = self._made = (
+                given,
+                Draws(self._current_plan(), native.NativeSample, by_lists, options),
+            )
+        return made[1]
 
     # ---- sampling --------------------------------------------------------------------------
 
@@ -266,12 +338,13 @@ class NeighborSampler(NeighborSamplerBase):
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
         """Run :meth:`sample_from_nodes` as a generator of two steps (``sampling/two_step.py``)."""
         index = NodeSamplerInput.cast(index)
-        _reject_typed(index.input_type)
+        node_type = self._node_type(index.input_type, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
-        times = read_seed_times(self._current_walk().times, index.time, len(seeds), "input_time")
-        out = yield from self._walk_steps(
-            seeds, self._key(loader_key, times, hash_ids(seeds)), times
-        )
+        times = self._seed_times(index.time, len(seeds), "input_time")
+        key = self._key(loader_key, [node_type], [seeds], [times])
+        by_type = None if times is None else {node_type: times}
+        sample = yield self._draws().prepare({node_type: seeds}, key, seed_time=by_type)
+        out = self._output(sample)
         out.metadata = (index.input_id, index.time)
         return self._finish(out)
 
@@ -317,160 +390,232 @@ class NeighborSampler(NeighborSamplerBase):
         """Run :meth:`sample_from_edges` as a generator of two steps (``sampling/two_step.py``)."""
         index = EdgeSamplerInput.cast(index)
         neg_sampling = NegativeSampling.cast(neg_sampling)
-        _reject_typed(index.input_type)
-        walk_times = self._current_walk().times
-        src, dst = self._read_links(index, neg_sampling, timed=walk_times is not None)
-        times = read_seed_times(walk_times, index.time, len(src), "edge_label_time")
-        key = self._key(loader_key, times, hash_ids(src), hash_ids(dst))
-        exclude = None
-        if self._exclude is not None:
-            reverse = self._exclude == "reverse" or self._adds_reverses
-            exclude = self._current_walker().find(src, dst, reverse=reverse)
+        kind = self._link_type(index.input_type)
+        src, dst = self._read_links(index, neg_sampling, timed=self.is_temporal)
+        times = self._seed_times(index.time, len(src), "edge_label_time")
+        key = self._key(loader_key, [kind], [src, dst], [times])
+        exclude = None if self._exclude is None else self._excluded(kind, src, dst)
         ends = [torch.from_numpy(src), torch.from_numpy(dst)]
         if neg_sampling is not None:
-            ends = self._with_negatives((ends[0], ends[1]), neg_sampling, key, times)
+            ends = self._with_negatives(kind, (ends[0], ends[1]), neg_sampling, key, times)
         links = Links(ends, len(src), neg_sampling)
-        seeds = torch.cat(ends)
-        local = torch.arange(len(seeds))
-        if not self.disjoint:
-            seeds, local = torch.unique(seeds, return_inverse=True)
+        seeds, local, link_of = self._place(kind, ends, links)
+        seed_times = None
         if times is not None:
-            times = times[links.trees().numpy()]
-        out = yield from self._walk_steps(seeds.numpy(), key, times, exclude)
-        if out.batch is not None:
-            out.batch = links.trees()[out.batch]
+            seed_times = {name: times[numbers.numpy()] for name, numbers in link_of.items()}
+        ids = {name: group.numpy() for name, group in seeds.items()}
+        sample = yield self._draws().prepare(ids, key, seed_time=seed_times, exclude=exclude)
+        out = self._output(sample, link_of)
         out.metadata = links.metadata(index, local)
         return self._finish(out)
 
-    def _key(self, loader_key: int | None, times: NDArray[Any] | None, *content: int) -> int:
-        if times is not None:
-            content = (*content, hash_ids(native.time_keys(times)))
-        return self._batch_key(loader_key, *content)
+    def _sample(self, seed: Any, seed_time: Any = None, **_: Any) -> Any:
+        """Sample around ``seed`` [n] at ``seed_time`` [n], of a typed graph by node type.
 
-    def _sample(self, seed: Tensor, seed_time: Tensor | None = None, **_: Any) -> SamplerOutput:
-        """Sample around ``seed`` [n] at ``seed_time`` [n]: the hook that PyG's samplers call.
-
-        PyG's ``BidirectionalNeighborSampler``, ``node_sample`` and ``edge_sample`` call this
-        method;
-        they add the metadata, and reverses of edges, themselves.
+        The hook that PyG's samplers call: its ``BidirectionalNeighborSampler``, ``node_sample`` and
+        ``edge_sample`` add the metadata, and reverses of edges, themselves.
         """
-        seeds = seed_ids(seed if seed.numel() else seed.to(torch.int64), "seed")
-        times = read_seed_times(self._current_walk().times, seed_time, len(seeds), "seed_time")
-        key = self._key(None, times, hash_ids(seeds))
-        out: SamplerOutput = self._run(self._walk_steps(seeds, key, times))
-        return out
+        if not self.is_hetero:
+            seed = {NODE: seed}
+            seed_time = None if seed_time is None else {NODE: seed_time}
+        seeds = {}
+        for node_type, ids in seed.items():
+            if self.is_hetero:
+                self._node_type(node_type, "seed")
+            seeds[node_type] = seed_ids(ids if ids.numel() else ids.to(torch.int64), "seed")
+        times = {
+            node_type: self._seed_times(of_type, len(seeds[node_type]), "seed_time")
+            for node_type, of_type in (seed_time or {}).items()
+        }
+        key = self._key(None, list(seeds), list(seeds.values()), list(times.values()))
+        given = {name: of_type for name, of_type in times.items() if of_type is not None}
+        return self._output(self._run_draw(self._draws().prepare(seeds, key, seed_time=given)))
 
-    def _walk_steps(
-        self, seeds: Ids, key: int, times: NDArray[Any] | None, exclude: Excluded | None = None
-    ) -> Steps:
-        walker = self._current_walker()
-        sample = walker.finish((yield walker.prepare(seeds, key, times, exclude)))
+    def _output(
+        self, sample: native.NativeSample, link_of: Mapping[str, Tensor] | None = None
+    ) -> Any:
+        """Return PyG's form of a sample; ``link_of`` has the link of every seed, by node type."""
+        schema = self._schema
+        sample = turned(sample, self._sample_direction)
+        self._graph.number_edges(sample)
         nodes, batches = node_tensors(sample)
-        (sources,), (targets,), (edges,) = edge_tensors(sample)
-        if self._sample_direction == "backward":
-            sources, targets = targets, sources
-        return SamplerOutput(
-            node=nodes[0],
-            row=sources,
-            col=targets,
-            edge=edges,
-            batch=None if batches is None else batches[0],
-            num_sampled_nodes=sample.hop_nodes[0] if self._is_counted else None,
-            num_sampled_edges=sample.hop_edges[0] if self._is_counted else None,
+        rows, cols, edges = edge_tensors(sample)
+        if batches is not None and link_of is not None:
+            number = torch.cat([link_of[name] for name in schema.node_types if name in link_of])
+            batches = [number[batch] for batch in batches]
+        hop_nodes = sample.hop_nodes if self._is_counted else None
+        hop_edges = sample.hop_edges if self._is_counted else None
+        if not schema.is_typed:
+            return SamplerOutput(
+                node=nodes[0], row=rows[0], col=cols[0], edge=edges[0],
+                batch=batches and batches[0],
+                num_sampled_nodes=hop_nodes and hop_nodes[0],
+                num_sampled_edges=hop_edges and hop_edges[0],
+            )  # fmt: skip
+
+        def by_type(names: list[Any], parts: Any) -> Any:
+            return None if parts is None else dict(zip(names, parts, strict=True))
+
+        names, kinds = schema.node_types, schema.edge_types
+        return HeteroSamplerOutput(
+            node=by_type(names, nodes), row=by_type(kinds, rows), col=by_type(kinds, cols),
+            edge=by_type(kinds, edges), batch=by_type(names, batches),
+            num_sampled_nodes=by_type(names, hop_nodes),
+            num_sampled_edges=by_type(kinds, hop_edges),
+        )  # fmt: skip
+
+    # ---- seeds and their times -------------------------------------------------------------
+
+    def _node_type(self, given: Any, option: str) -> str:
+        """Return the node type of seeds; None stands for that of a graph of one type."""
+        names = self._schema.node_types
+        if not self.is_hetero:
+            if given is not None:
+                raise UnsupportedError(
+                    f"input_type={given!r}: the graph has one type of nodes, give the ids alone"
+                )
+            return NODE
+        if given not in names:
+            known = ", ".join(map(repr, names)) or "none"
+            raise InvalidArgumentError(
+                f"{option} of type {given!r}: give (type, ids) with one of {known}"
+            )
+        node_type: str = given
+        return node_type
+
+    def _link_type(self, given: Any) -> EdgeType:
+        if not self.is_hetero:
+            self._node_type(given, "")
+            return EDGE
+        return link_type(given, self._schema)
+
+    def _seed_times(self, given: Any, count: int, name: str) -> NDArray[Any] | None:
+        """Return the given seed times in the dtype of the graph's times; None: the seeds' own."""
+        plan = self._current_plan()
+        if given is None:
+            if plan.times is not None and not plan.node_times:
+                raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
+            return None
+        if plan.times_dtype is None:
+            raise InvalidArgumentError(
+                f"{name} is given, but the sampler has no time_attr: give it one, such as "
+                "'node_time' or 'edge_time'"
+            )
+        return convert_seed_times(given, count, name, plan.times_dtype)
+
+    def _key(
+        self,
+        loader_key: int | None,
+        types: list[Any],
+        ids: list[Ids],
+        times: list[NDArray[Any] | None],
+    ) -> int:
+        """Mix the key of a batch from the types, ids and times of its seeds."""
+        parts: list[int] = []
+        if self.is_hetero:
+            parts = [hash_name(kind if isinstance(kind, str) else repr(kind)) for kind in types]
+        parts += [hash_ids(of_type) for of_type in ids]
+        parts += [hash_ids(native.time_keys(of_type)) for of_type in times if of_type is not None]
+        return self._batch_key(loader_key, *parts)
+
+    def _place(
+        self, kind: EdgeType, ends: list[Tensor], links: Links
+    ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
+        """Return seeds by node type, the local id of every end, and the link of every seed."""
+        names, groups = [kind[0], kind[2]], list(ends)
+        numbers = list(torch.split(links.trees(), [len(end) for end in ends]))
+        if kind[0] == kind[2]:
+            names, groups, numbers = names[:1], [torch.cat(groups)], [torch.cat(numbers)]
+        local = [torch.arange(len(group)) for group in groups]
+        if not self.disjoint:
+            unique = [torch.unique(group, return_inverse=True) for group in groups]
+            groups, local = [ids for ids, _ in unique], [inverse for _, inverse in unique]
+        return (
+            dict(zip(names, groups, strict=True)),
+            torch.cat(local),
+            dict(zip(names, numbers, strict=True)),
         )
 
-    @property
-    def engine(self) -> SampleEngine[native.NativeSample]:
-        """Maker of the samples with the present options."""
-        return self._current_walker().engine
+    # ---- links that are left out, and negative ones ----------------------------------------
 
-    def _current_walk(self) -> Walk:
-        if self._walk is None:
-            self._walk = make_walk(
-                self._source,
-                self._sample_direction,
-                self._weight_attr,
-                self._time_attr,
-                is_sorted=self._is_sorted,
-            )
-        return self._walk
-
-    def _current_walker(self) -> Walker:
-        """Return the walker for the present options, which PyG's users may assign to."""
-        given = (
-            tuple(self._num_neighbors.values),
-            as_flag(self.replace, "replace"),
-            self.disjoint,
-            self._is_counted,
-            self._temporal_strategy,
-            self.num_threads,
-        )
-        made = self._made
-        if made is None or made[0] != given:
-            values, replace, disjoint, counted, strategy, num_threads = given
-            fanouts = as_fanouts(values, "num_neighbors")
-            options = DrawOptions(
-                replace=replace,
-                disjoint=disjoint,
-                induced=not counted,
-                latest=strategy == "last",
-                num_threads=as_num_threads(num_threads),
-            )
-            walker = Walker(
-                self._current_walk(), fanouts, options, strict=self._strict, window=self._window
-            )
-            made = self._made = given, walker
-        return made[1]
-
-    # ---- negatives and targets -------------------------------------------------------------
+    def _excluded(self, kind: EdgeType, src: Ids, dst: Ids) -> Excluded:
+        """Find the edges that are seed links, or reverses of seed links."""
+        schema = self._schema
+        check_ids(src, schema.num_nodes(kind[0]), "row")
+        check_ids(dst, schema.num_nodes(kind[2]), "col")
+        pairs: dict[EdgeType, list[tuple[Ids, Ids]]] = {}
+        if kind in schema.edge_types:
+            pairs[kind] = [(src, dst)]
+        if self._exclude != "self" or self._adds_reverses:
+            for backward in reverse_types(self._exclude, kind, schema):
+                pairs.setdefault(backward, []).append((dst, src))
+        return self._draws().without_pairs(pairs)
 
     def _with_negatives(
         self,
+        kind: EdgeType,
         ends: tuple[Tensor, Tensor],
         neg_sampling: NegativeSampling,
         key: int,
         times: NDArray[Any] | None,
     ) -> list[Tensor]:
-        until = None
-        if times is not None:
-            bounds = self._current_walker().bounds(ends[0].numpy(), times)
-            assert bounds.until is not None
-            until = torch.from_numpy(bounds.until)
+        plan, until = self._current_plan(), []
+        for node_type, end in zip((kind[0], kind[2]), ends, strict=True):
+            keys = None if times is None else plan.bounds(node_type, end.numpy(), times).until
+            until.append(None if keys is None else torch.from_numpy(keys))
         generator = make_generator(key, NEGATIVES)
-        return self._negative_links().draw(ends, neg_sampling, generator, (until, until))
+        links = self._negative_links(kind)
+        return links.draw(ends, neg_sampling, generator, (until[0], until[1]))
 
-    def _negative_links(self) -> NegativeLinks:
-        walk = self._current_walk()
-        count = walk.graph.num_nodes  # of a live graph that of the commit of this batch
-        made = self._negatives
-        if made is None or made[0] != count:
-            by_time = None
-            if walk.times is not None and walk.times.of_nodes:
-                by_time = NodesByTime(native.time_keys(walk.times.array))
-            nodes = NegativeNodes(count, by_time)
-            edges = walk.graph if self._true_negatives else None
-            made = self._negatives = count, NegativeLinks(nodes, nodes, edges)
+    def _negative_links(self, kind: EdgeType) -> NegativeLinks:
+        schema, plan = self._schema, self._current_plan()
+        # Of a live graph the numbers of nodes are those of the commit of this batch.
+        counts = schema.num_nodes(kind[0]), schema.num_nodes(kind[2])
+        made = self._negatives.get(kind)
+        if made is None or made[0] != counts:
+            if self._true_negatives and kind not in schema.edge_types:
+                raise InvalidArgumentError(
+                    f"true_negatives: the graph holds no edges of {kind!r}, so that every pair "
+                    "would do; put them into the graph, or take true_negatives=False"
+                )
+            nodes = {}
+            for node_type, count in zip((kind[0], kind[2]), counts, strict=True):
+                times = plan.node_times.get(node_type)
+                by_time = None if times is None else NodesByTime(native.time_keys(times.array))
+                nodes[node_type] = NegativeNodes(count, by_time)
+            edges = schema.edges(kind) if self._true_negatives else None
+            links = NegativeLinks(nodes[kind[0]], nodes[kind[2]], edges)
+            made = self._negatives[kind] = counts, links
         return made[1]
 
     # ---- the rest --------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self._source.graph_store!r}, "
-            f"num_neighbors={self._num_neighbors.values}, "
+            f"{type(self).__name__}({self.graph!r}, num_neighbors={self.num_neighbors.values}, "
             f"subgraph_type={self._subgraph_type.value!r})"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_walk"] = state["_made"] = state["_negatives"] = None
+        state["_plan"], state["_made"], state["_negatives"] = None, None, {}
         state["_is_sorted"] = True  # it was checked, or promised
         return state
 
 
-def _reject_typed(input_type: Any) -> None:
-    if input_type is not None:
-        raise UnsupportedError(
-            f"input_type={input_type!r}: the graph has one type of nodes; for typed graphs take "
-            "HeteroNeighborSampler"
-        )
+class HeteroNeighborSampler(NeighborSampler):
+    """:class:`NeighborSampler` that refuses graphs of one type."""
+
+    _typed = True
+
+
+def _by_type(value: Any, kinds: list[EdgeType]) -> Any:
+    """Return the lists, or the lists by edge type, of PyG's ``NumNeighbors``."""
+    if not isinstance(value, NumNeighbors):
+        return value
+    if not isinstance(value.values, dict):
+        return list(value.values)
+    # Keys of PyG's dict are strings such as "user__votes__post", which equal no tuple.
+    given = {EdgeTypeStr(kind).to_tuple(): list(row) for kind, row in value.values.items()}
+    default = {} if value.default is None else {kind: list(value.default) for kind in kinds}
+    return {**default, **given}

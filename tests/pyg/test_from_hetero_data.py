@@ -381,7 +381,7 @@ def test_what_is_no_typed_graph() -> None:
     homogeneous.put_edge_index((torch.tensor([0]), torch.tensor([1])), edge_type=None, layout="coo")
     with pytest.raises(errors.UnsupportedError, match="NeighborSampler"):
         HeteroNeighborSampler(homogeneous, [2])
-    with pytest.raises(errors.UnsupportedError, match="int"):
+    with pytest.raises(errors.InvalidArgumentError, match="got int"):
         HeteroNeighborSampler(3, [2])
     graph = HeteroGraph.from_edges({VOTES: ([0, 1], [1, 1])})
     beside = GraphStore(graph)

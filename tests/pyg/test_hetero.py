@@ -47,7 +47,7 @@ def test_a_sample_is_what_the_oracle_says() -> None:
         for kind in graph.edge_types
     ]
     fanouts = {VOTES: [3, 2], IN: [2, 2]}
-    key = sampler._key(None, "sub", None, seeds.numpy())
+    key = sampler._key(None, ["sub"], [seeds.numpy()], [])
     expected = oracle.sample_typed(
         relations, [seeds.numpy() if n == "sub" else [] for n in graph.node_types],
         [fanouts.get(kind, [0, 0]) for kind in graph.edge_types], key,
@@ -214,7 +214,7 @@ def test_what_is_refused() -> None:
             HeteroNeighborLoader(graph, [2], ("post", nodes))
     with pytest.raises(errors.InvalidArgumentError, match="NeighborLoader"):
         HeteroNeighborLoader(Graph.from_edges(2, [0], [1]), [2], None)
-    with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):
+    with pytest.raises(errors.UnsupportedError, match="samplers take the store"):
         _ = GraphStore(graph).graph
 
 
@@ -282,7 +282,9 @@ def test_node_types_keep_their_order_and_times_their_dtype() -> None:
     assert batch["b"].note == "kept"
     sampler = HeteroNeighborSampler(data, [2], time_attr="time", seed=1)
     keys = {
-        sampler._key(None, "b", sampler._seed_times(torch.full((2,), t), 2, "t"), np.arange(2))
+        sampler._key(
+            None, ["b"], [np.arange(2)], [sampler._seed_times(torch.full((2,), t), 2, "t")]
+        )
         for t in (0.25, 0.75, math.inf)
     }
     assert len(keys) == 3
@@ -291,5 +293,7 @@ def test_node_types_keep_their_order_and_times_their_dtype() -> None:
     assert links.data.num_nodes == 8
     with pytest.raises(errors.InvalidArgumentError, match="uint8"):
         NeighborLoader(data, [2], ("b", torch.ones(4, dtype=torch.uint8)))
-    with pytest.raises(errors.UnsupportedError, match="HeteroNeighborSampler"):
-        NeighborSampler(make_typed(), [2])
+    seeds = NodeSamplerInput(None, torch.tensor([1, 0]), input_type="sub")
+    made = [kind(make_typed(), [2], seed=1) for kind in (NeighborSampler, HeteroNeighborSampler)]
+    one, other = (sampler.sample_from_nodes(seeds) for sampler in made)
+    assert all(torch.equal(one.edge[kind], other.edge[kind]) for kind in one.edge)

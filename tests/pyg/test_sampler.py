@@ -198,9 +198,9 @@ def test_what_a_sampler_may_be_given() -> None:
         assert torch.equal(data.edge_index[0, out.edge], out.node[out.row])
     typed = MyGraphStore()
     typed.put_edge_index(tuple(data.edge_index), ("a", "to", "a"), "coo")
-    for source in (typed, HeteroData()):
-        with pytest.raises(errors.UnsupportedError, match="typed"):
-            NeighborSampler(source, [2])
+    assert NeighborSampler(typed, [3, 3]).is_hetero
+    with pytest.raises(errors.UnsupportedError, match="is empty"):
+        NeighborSampler(HeteroData(), [2])
     for source in (None, "graph", (1, 2), (stores[0], stores[0])):
         with pytest.raises(errors.InvalidArgumentError, match="data must be"):
             NeighborSampler(source, [2])

@@ -24,7 +24,7 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
-from aethergraph import Graph, errors
+from aethergraph import Graph, HeteroGraph, errors
 from aethergraph import _native as native
 from aethergraph.pyg import (
     FeatureStore,
@@ -472,3 +472,20 @@ def test_bad_times_of_seeds_are_named() -> None:
             NeighborLoader(by_node, [2], **options)
     with pytest.raises(ValueError, match="edge_label_time"):
         LinkNeighborLoader(by_node, [2], time_attr=name)
+
+
+def test_weights_of_a_store_stand_before_those_of_the_graph() -> None:
+    """Node 0 has an edge from 1, which the graph draws, and one from 2, which the store draws."""
+    ends, own, given = ([1, 2], [0, 0]), [1.0, 0.0], torch.tensor([0.0, 1.0])
+    kind = ("node", "to", "node")
+    graph = Graph.from_edges(3, *ends, edge_weight=own)
+    typed = HeteroGraph.from_edges({kind: ends}, {"node": 3}, edge_weight={kind: own})
+    for data, group, input_type in ((graph, (None, None), None), (typed, kind, "node")):
+        features = FeatureStore()
+        stores = features, GraphStore(data)
+        seeds = NodeSamplerInput(None, torch.tensor([0]), input_type=input_type)
+        for expected in (1, 2):
+            out = NeighborSampler(stores, [1], weight_attr="edge_weight").sample_from_nodes(seeds)
+            node = out.node if input_type is None else out.node["node"]
+            assert node.tolist() == [0, expected]
+            features[group, "edge_weight", None] = given

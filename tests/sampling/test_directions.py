@@ -237,18 +237,34 @@ def test_what_is_refused() -> None:
             HeteroNeighborSampler(make_graph(), [2], sample_direction="both", **option)
 
 
-@pytest.mark.parametrize("direction", ["backward", "both"])
-def test_a_graph_of_one_type_in_other_directions(direction: Any) -> None:
-    """The sampler of plain graphs refuses; the way that it names is there."""
+@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
+@pytest.mark.parametrize("subgraph_type", ["directional", "induced"])
+def test_a_graph_of_one_type(direction: Any, subgraph_type: Any) -> None:
+    """Draws are those of a typed graph with one type of each."""
+    rng = np.random.default_rng(3)
+    src, dst = rng.integers(0, 40, (2, 300))
+    graph = Graph.from_edges(40, src, dst, layout="both")
+    typed = HeteroGraph.from_edges(
+        {("node", "to", "node"): (src, dst)}, {"node": 40}, layout="both"
+    )
+    options: dict[str, Any] = {"sample_direction": direction, "subgraph_type": subgraph_type}
+    plain = NeighborSampler(graph, [3, 2], **options)
+    seeds = [7, 0, 7]
+    found = plain.sample(seeds, key=5, exclude=[1, 2])
+    kind = ("node", "to", "node")
+    expected = HeteroNeighborSampler(typed, [3, 2], **options).sample(
+        {"node": seeds}, key=5, exclude={kind: [1, 2]}
+    )
+    np.testing.assert_array_equal(found.node, expected.node["node"])
+    for name in ("row", "col", "edge"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name)[kind])
+    again = pickle.loads(pickle.dumps(plain)).sample(seeds, key=5, exclude=[1, 2])
+    np.testing.assert_array_equal(again.edge, found.edge)
+
+
+def test_what_is_refused_of_one_type() -> None:
     graph = Graph.from_edges(3, [0, 0, 1], [1, 2, 2])
-    NeighborSampler(graph, [-1], sample_direction="forward")
-    with pytest.raises(errors.UnsupportedError, match=f"'{direction}': .* in-edges only") as caught:
-        NeighborSampler(graph, [-1], sample_direction=direction)
-    assert "HeteroGraph.from_edges(" in str(caught.value)
+    with pytest.raises(errors.LayoutError, match="layout='both'"):
+        NeighborSampler(graph, [-1], sample_direction="backward")
     with pytest.raises(errors.InvalidArgumentError, match="sample_direction = 'up'"):
         NeighborSampler(graph, [-1], sample_direction="up")  # type: ignore[arg-type]
-    typed = HeteroGraph.from_edges(
-        {("node", "to", "node"): graph.edge_index()}, {"node": graph.num_nodes}, layout="both"
-    )
-    found = HeteroNeighborSampler(typed, [-1], sample_direction=direction).sample({"node": [0]})
-    assert sorted(found.node["node"]) == [0, 1, 2]

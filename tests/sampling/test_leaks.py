@@ -18,6 +18,7 @@ from aethergraph import DynamicGraph, Graph, HeteroGraph, HeteroNeighborSampler,
 from aethergraph.cli import leaks as cli_leaks
 from aethergraph.cli.app import app
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.plan import DrawPlan
 from aethergraph.testing import LeakError, check_no_leak
 
 OF, REV = ("a", "of", "b"), ("b", "rev_of", "a")
@@ -251,15 +252,13 @@ def test_verify_samples_live_graphs_in_time(
     after = {one.name: one.read_bytes() for one in (tmp_path / "g").iterdir() if one.is_file()}
     assert after == before
 
-    def see_all(graph: Any, *args: Any, **options: Any) -> HeteroNeighborSampler:
-        sampler = HeteroNeighborSampler(graph, *args, **options)
-        bounds = sampler.bounds
-        monkeypatch.setattr(
-            sampler, "bounds", lambda *a: bounds(*a)._replace(until=bounds(*a).until + 9)
-        )
-        return sampler
+    bounds = DrawPlan.bounds
 
-    monkeypatch.setattr(cli_leaks, "HeteroNeighborSampler", see_all)
+    def see_more(*arguments: Any) -> Any:
+        found = bounds(*arguments)
+        return found if found.until is None else found._replace(until=found.until + 9)
+
+    monkeypatch.setattr(DrawPlan, "bounds", see_more)
     assert "after the time" in verify(tmp_path / "g", 1)
     with DynamicGraph.open(tmp_path / "plain", num_vertices=3, arena_mb=16, huge_pages=False):
         pass

@@ -149,7 +149,7 @@ def test_times_of_seeds_that_are_missing() -> None:
     graph, seeds = make_graph(), torch.arange(30)
     graph.edge_attrs["t"] = np.zeros(graph.num_edges)
     for options, text in (
-        ({}, "seed_time of '_N' is needed"),
+        ({}, "seed_time is needed: the times are those of edges"),
         ({"seed_time": torch.zeros(9)}, "one time per node"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=text):

@@ -137,7 +137,7 @@ def test_the_loader_gives_the_batches_of_dgl_s(path: Path, name: str) -> None:
         graph, sampler = GraphStorage(load(path, storage)), SAMPLERS[name]()
         found = epochs(DataLoader, graph, seeds, sampler, **options)
         assert all(map(same, found, wanted)) and len(found) == len(wanted), storage
-        groups = sampler.walk_of(graph).engine.groups
+        groups = sampler.engine_of(graph).groups
         assert (groups is not None and groups.memory > 0) == (
             storage == "uring" and name in GROUPED
         )

@@ -14,11 +14,12 @@ import dgl.graphbolt as gb
 from aethergraph._checks.options import as_text
 from aethergraph._torch.tensors import read_array
 from aethergraph.dgl._arguments import hop_fanouts
-from aethergraph.dgl._engine import TimesOf
+from aethergraph.dgl._plans import dgl_times
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt.subgraph import SampledSubgraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.sampling.fanouts import as_fanout
+from aethergraph.sampling.plan import Times
 from aethergraph.sampling.values import topology_times
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
     if len(checked) != len(kinds):
         raise _wrong_number(name, len(checked), kinds)
     found = dict(zip(kinds, checked, strict=True))
-    return tuple(found[kind] for kind in schema.own_etypes)
+    return tuple(found[kind] for kind in schema.edge_types)
 
 
 def _wrong_number(name: str, count: int, kinds: list[EdgeType]) -> InvalidArgumentError:
@@ -103,7 +104,7 @@ def _wrong_number(name: str, count: int, kinds: list[EdgeType]) -> InvalidArgume
     )
 
 
-def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) -> TimesOf | None:
+def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) -> Times | None:
     """Return the times to draw by in one native call; None: there are none, or of both kinds.
 
     Raises:
@@ -111,11 +112,16 @@ def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) ->
     """
     node_attr = as_text(node_attr, "node_timestamp_attr_name")
     edge_attr = as_text(edge_attr, "edge_timestamp_attr_name")
-    nodes = [schema.node_rows(name) for name in schema.own_ntypes]
-    edges = [schema.edge_rows(kind) for kind in schema.own_etypes]
+    nodes = [schema.node_rows(name) for name in schema.node_types]
+    edges = [schema.edge_rows(kind) for kind in schema.edge_types]
     for what, name, groups in (("node", node_attr, nodes), ("edge", edge_attr, edges)):
-        kept = what == "edge" and any(
-            topology_times(schema.edges(kind), "csc", name) for kind in schema.own_etypes
+        kept = (
+            name is not None
+            and what == "edge"
+            and any(
+                topology_times(schema.edges(kind), "csc", name, schema.edge_attrs(kind))
+                for kind in schema.edge_types
+            )
         )
         if name is not None and not kept and not any(name in rows for rows in groups):
             known = ", ".join(sorted({repr(own) for rows in groups for own in rows})) or "none"
@@ -125,8 +131,8 @@ def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) ->
     if node_attr is not None and edge_attr is not None:
         return None
     if node_attr is not None:
-        return TimesOf(node_attr, of_nodes=True)
-    return None if edge_attr is None else TimesOf(edge_attr, of_nodes=False)
+        return dgl_times(node_attr, of_nodes=True)
+    return None if edge_attr is None else dgl_times(edge_attr, of_nodes=False)
 
 
 def single_hop(
@@ -137,9 +143,9 @@ def single_hop(
     edge: list[Ids],
 ) -> Any:
     """Make the result of ``SamplingGraph.sample_neighbors``: sources uncompacted."""
-    nodes = dict(zip(schema.own_ntypes, node, strict=True))
+    nodes = dict(zip(schema.node_types, node, strict=True))
     csc, ids = {}, {}
-    for i, kind in enumerate(schema.own_etypes):
+    for i, kind in enumerate(schema.edge_types):
         csc[kind] = _format(offsets[i], torch.from_numpy(nodes[kind[0]][row[i]]))
         ids[kind] = torch.from_numpy(schema.numbers[kind].shown(edge[i]))
     return gb.SampledSubgraphImpl(
@@ -155,14 +161,14 @@ def layer_subgraphs(schema: Schema, sample: native.NativeLayers) -> tuple[Any, l
     """
     node = {
         name: torch.from_numpy(ids)
-        for name, ids in zip(schema.own_ntypes, sample.node, strict=True)
+        for name, ids in zip(schema.node_types, sample.node, strict=True)
     }
     ends = {
         name: list(itertools.accumulate(counts))
-        for name, counts in zip(schema.own_ntypes, sample.hop_nodes, strict=True)
+        for name, counts in zip(schema.node_types, sample.hop_nodes, strict=True)
     }
     rows, edges = [], []
-    for i, kind in enumerate(schema.own_etypes):
+    for i, kind in enumerate(schema.edge_types):
         shown = schema.numbers[kind].shown(sample.edge[i])
         counts = sample.hop_edges[i]
         rows.append(torch.split(torch.from_numpy(sample.row[i]), counts))
@@ -171,7 +177,7 @@ def layer_subgraphs(schema: Schema, sample: native.NativeLayers) -> tuple[Any, l
     columns = _nodes(schema, node, ends, 0)
     for hop in range(len(sample.hop_nodes[0]) - 1):
         csc, edge = {}, {}
-        for i, kind in enumerate(schema.own_etypes):
+        for i, kind in enumerate(schema.edge_types):
             csc[kind] = _format(sample.offsets[i][hop], rows[i][hop])
             edge[kind] = edges[i][hop]
         sources = _nodes(schema, node, ends, hop + 1)

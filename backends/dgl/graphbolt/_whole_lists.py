@@ -58,13 +58,13 @@ class Hop:
     ) -> None:
         self._schema = schema
         self._seeds = seeds
-        self._node = dict(zip(schema.own_ntypes, found.node, strict=True))
+        self._node = dict(zip(schema.node_types, found.node, strict=True))
         self._row, self._col, self._edge = list(found.row), list(found.col), list(found.edge)
         self._prob = prob
 
     def subgraph(self) -> Any:
         """Return the edges as ``sample_neighbors`` of GraphBolt does."""
-        kinds = self._schema.own_etypes
+        kinds = self._schema.edge_types
         offsets = [
             offsets_of(col, len(self._seeds.get(kind[2], ())))
             for kind, col in zip(kinds, self._col, strict=True)
@@ -86,7 +86,7 @@ class Hop:
         """
         schema = self._schema
         chosen = []
-        for i, kind in enumerate(schema.own_etypes):
+        for i, kind in enumerate(schema.edge_types):
             sources = self._node[kind[0]][self._row[i]]
             keep = np.ones(len(sources), bool)
             for name, rows, ids in (
@@ -111,7 +111,7 @@ class Hop:
             key: decides the draws, with the ids of edges, or of nodes with replacement.
             replace: draw with replacement.
         """
-        kinds = self._schema.own_etypes
+        kinds = self._schema.edge_types
 
         def pick(group: list[int], fanout: int) -> list[Ids]:
             parts = self._candidates(group)
@@ -137,7 +137,7 @@ class Hop:
             key: decides the numbers, with the ids of the sources.
             replace: draw one edge after the other, by other numbers each time.
         """
-        kinds = self._schema.own_etypes
+        kinds = self._schema.edge_types
 
         def numbers_of(group: list[int], key: int) -> list[NDArray[Any]]:
             found = []
@@ -171,7 +171,7 @@ class Hop:
         """Return the weights of an edge type's edges; None: they are all alike."""
         if self._prob is None:
             return None
-        rows = self._schema.edge_rows(self._schema.own_etypes[i]).get(self._prob)
+        rows = self._schema.edge_rows(self._schema.edge_types[i]).get(self._prob)
         if rows is None or rows.dtype_name == "bool":
             return None
         return gather_rows(rows, self._edge[i])
@@ -180,7 +180,7 @@ class Hop:
         self, counts: tuple[int, ...] | int, pick: Callable[[list[int], int], list[Ids]]
     ) -> None:
         """Keep the edges that ``pick`` chooses of each group of edge types that draw together."""
-        kinds = self._schema.own_etypes
+        kinds = self._schema.edge_types
         groups: Iterable[tuple[list[int], int]]
         if isinstance(counts, int):
             targets = sorted({kind[2] for kind in kinds})

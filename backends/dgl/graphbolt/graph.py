@@ -26,7 +26,7 @@ from aethergraph.dgl._arguments import (
     hop_hashes,
     warn_of_pinning,
 )
-from aethergraph.dgl._engine import TimesOf, Walks
+from aethergraph.dgl._plans import NAMES, DrawCache
 from aethergraph.dgl._repeated_calls import Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._forms import (
@@ -46,6 +46,7 @@ from aethergraph.graph.ids import check_ids
 from aethergraph.protocols import HomogeneousGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.plan import Times
 from dgl.graphbolt.sampling_graph import SamplingGraph as StockSamplingGraph
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         self._schema = Schema(graph, edge_ids)
         self._edge_ids = edge_ids
         self.num_threads = check_threads(num_threads)
-        self._walks = Walks(self._schema)
+        self._draws = DrawCache(self._schema)
         self._repeats = Repeats()
         self._set_seed(seed)
 
@@ -144,13 +145,13 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         return f"SamplingGraph({self.graph!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        fresh = {"_walks": None, "_repeats": Repeats()}
+        fresh = {"_draws": None, "_repeats": Repeats()}
         return {**self.__dict__, **fresh, "_schema": self.graph}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._schema = Schema(state["_schema"], self._edge_ids)
-        self._walks = Walks(self._schema)
+        self._draws = DrawCache(self._schema)
 
     def to(self, device: Any) -> SamplingGraph:
         """Return this graph for the CPU, where it is.
@@ -364,7 +365,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     def in_subgraph(self, nodes: Any) -> Any:
         """Return all in-edges of ``nodes``, which are as in :meth:`sample_neighbors`."""
-        counts = (-1,) * len(self._schema.own_etypes)
+        counts = (-1,) * len(self._schema.edge_types)
         return self._sample(self._node_ids(nodes), counts, 0, False)
 
     # ---- negatives -------------------------------------------------------------------------
@@ -464,10 +465,10 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     def _whole(self, seeds: Mapping[str, Ids], key: int, prob: str | None) -> Hop:
         """Return all in-edges of the seeds that weights or a mask allow."""
         prob = as_text(prob, "probs_name")
-        everything = ((-1,),) * len(self._schema.own_etypes)
+        everything = ((-1,),) * len(self._schema.edge_types)
         options = DrawOptions(layered=True, num_threads=self.num_threads)
-        walk = self._walks.get(native.NativeSample, everything, options, prob=prob)
-        found = walk.sample(seeds, key)
+        draws = self._draws.get(native.NativeSample, everything, options, prob=prob)
+        found = draws.sample(seeds, key, names=NAMES)
         return Hop(self._schema, seeds, found, prob)
 
     def _sample(
@@ -478,7 +479,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         replace: bool,
         *,
         prob: str | None = None,
-        times: TimesOf | None = None,
+        times: Times | None = None,
         seed_time: Mapping[str, NDArray[Any]] | None = None,
     ) -> Any:
         prob = as_text(prob, "probs_name")
@@ -489,8 +490,8 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             layered=True,
             num_threads=self.num_threads,
         )
-        walk = self._walks.get(native.NativeLayers, fanouts, options, prob=prob, times=times)
-        found = walk.sample(seeds, key, seed_time=seed_time)
+        draws = self._draws.get(native.NativeLayers, fanouts, options, prob=prob, times=times)
+        found = draws.sample(seeds, key, seed_time=seed_time, names=NAMES)
         offsets = [own[0] for own in found.offsets]
         return single_hop(self._schema, found.node, found.row, offsets, found.edge)
 

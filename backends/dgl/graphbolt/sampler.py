@@ -18,15 +18,17 @@ from aethergraph import _native as native
 from aethergraph._checks.options import as_flag, as_text
 from aethergraph.dgl._ahead import Coming, look_ahead
 from aethergraph.dgl._arguments import layer_list, seed_hashes
-from aethergraph.dgl._engine import Fanouts, TimesOf, Walk, make_lists
+from aethergraph.dgl._plans import NAMES, Fanouts, plan_of
 from aethergraph.dgl.graphbolt._forms import layer_fanouts, layer_subgraphs, time_option
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
+from aethergraph.sampling.draws import Draws
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
+from aethergraph.sampling.plan import Times
 from aethergraph.sampling.two_step import Steps, run_steps
 
 if TYPE_CHECKING:
@@ -145,7 +147,7 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
         """
         _refuse_windows(seeds_pre_time_window)
         found: tuple[Any, list[Any]] = run_steps(
-            self._layers.steps(seeds, seeds_timestamp), self._layers.walk.draw
+            self._layers.steps(seeds, seeds_timestamp), self._layers.draws.engine.draw
         )
         return found
 
@@ -184,12 +186,12 @@ class _SampleAhead(gb.MiniBatchTransformer):  # type: ignore[misc]
         self._layers = layers
 
     def __iter__(self) -> Iterator[Any]:
-        walk = self._layers.walk
-        groups = walk.engine.groups
+        engine = self._layers.draws.engine
+        groups = engine.groups
         if groups is None:
             yield from map(self._transformer, self.datapipe)
             return
-        coming = (Coming(self._steps(minibatch), walk) for minibatch in self.datapipe)
+        coming = (Coming(self._steps(minibatch), engine) for minibatch in self.datapipe)
         for one in look_ahead(coming, groups):
             yield one.finish()
 
@@ -238,21 +240,21 @@ class _Layers:
         fanouts: Fanouts,
         options: DrawOptions,
         prob: str | None,
-        times: TimesOf | None,
+        times: Times | None,
     ) -> None:
         self._graph = graph
         self._fanouts = fanouts
         self._options = options
         self._prob = prob
         self._times = times
-        self._walk: Walk[native.NativeLayers] | None = self._make_walk()
+        self._draws: Draws[native.NativeLayers] | None = self._make_draws()
 
     @property
-    def walk(self) -> Walk[native.NativeLayers]:
-        """Lists to sample, made anew in another process and when what they draw by is replaced."""
-        if self._walk is None or not self._walk.lists.are_current():
-            self._walk = self._make_walk()
-        return self._walk
+    def draws(self) -> Draws[native.NativeLayers]:
+        """Draws, made anew in another process and when an attribute that they go by is replaced."""
+        if self._draws is None or not self._draws.plan.is_current:
+            self._draws = self._make_draws()
+        return self._draws
 
     def steps(self, seeds: Any, timestamps: Any) -> Steps:
         """Sample around ``seeds`` in two steps (see ``sampling/two_step.py``)."""
@@ -268,15 +270,15 @@ class _Layers:
             times = check_times(schema, ids, timestamps)
             parts += [hash_ids(native.time_keys(own)) for own in times.values()]
         key = self._graph.batch_key(*parts)
-        sample = yield self.walk.prepare(ids, key, seed_time=times)
+        sample = yield self.draws.prepare(ids, key, seed_time=times, names=NAMES)
         return layer_subgraphs(schema, sample)
 
-    def _make_walk(self) -> Walk[native.NativeLayers]:
-        lists = make_lists(self._graph.schema, prob=self._prob, times=self._times)
-        return Walk(native.NativeLayers, lists, self._fanouts, self._options)
+    def _make_draws(self) -> Draws[native.NativeLayers]:
+        plan = plan_of(self._graph.schema, prob=self._prob, times=self._times)
+        return Draws(plan, native.NativeLayers, self._fanouts, self._options)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_walk": None}
+        return {**self.__dict__, "_draws": None}
 
 
 def _order_by_appearance(minibatch: Any) -> None:
