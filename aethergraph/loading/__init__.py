@@ -1,14 +1,16 @@
 """Loading: seeds -> sample -> gather -> batch, ahead of the training loop."""
 
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.batches import AlignedBatches, partition_aligned_batches
 from aethergraph.loading.buffers import BufferPool
-from aethergraph.loading.loader import Batch, SubgraphLoader
+from aethergraph.loading.loader import SubgraphLoader
 
 __all__ = [
     "AlignedBatches",
     "Batch",
     "BufferPool",
+    "HeteroBatch",
     "PrefetchIterator",
     "SubgraphLoader",
     "partition_aligned_batches",

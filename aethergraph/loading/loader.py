@@ -3,88 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count, islice
-from typing import Any, Literal, TypeVar
+from itertools import islice
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_count, as_ids, as_integer, to_array
-from aethergraph._checks.options import as_choice, as_flag, as_iterator, as_list, shown
+from aethergraph._checks.arrays import as_count, as_integer
+from aethergraph._checks.options import as_choice, as_flag, as_iterator, shown
 from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph.ids import check_ids
+from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.graph.schema import EDGE, NODE, AnyGraph, Schema
+from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.buffers import BufferPool, pool_of
+from aethergraph.loading.columns import Column, edge_columns, node_columns
 from aethergraph.loading.epoch import Batches, Delivery
-from aethergraph.loading.feature_sources import FeatureSources, open_feature_source
+from aethergraph.loading.feature_sources import FeatureSources
 from aethergraph.loading.grouped import grouped_map
 from aethergraph.loading.planned import at_commits, choose_plans, planned_map
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
+from aethergraph.loading.seeds import Seeds
 from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
-from aethergraph.protocols import GatherPlan, HomogeneousGraph, RowSource, SampledSubgraph, Sampler
+from aethergraph.protocols import GatherPlan, HomogeneousGraph, Sampler
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.engine import as_two_step
+from aethergraph.sampling.hetero import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key
 from aethergraph.sampling.neighbor import NeighborSampler
 
-__all__ = ["Batch", "SubgraphLoader"]
+__all__ = ["SubgraphLoader"]
 
-Ids = NDArray[np.int64]
-Plans = dict[int, GatherPlan]  # by position of the store, those of edges behind those of nodes
-#: Positions of the seeds, their sample, and the graph as it was when that was drawn.
-Planned = tuple[Ids, SampledSubgraph, HomogeneousGraph]
+G = TypeVar("G", bound=AnyGraph, covariant=True)
 R = TypeVar("R")
+Ids = NDArray[np.int64]
+Names: TypeAlias = Iterable[str]
+Fanouts: TypeAlias = Mapping[EdgeType, Sequence[int] | NDArray[Any]] | Sequence[int] | NDArray[Any]
+Plans = dict[int, GatherPlan]  # by number of the column, those of edges behind those of nodes
+#: Positions of the seeds, their sample, and the graph as it was when that was drawn.
+Planned = tuple[Ids, Any, Any]
 #: Most batches that are asked for by their numbers in one call.
 _MOST_NUMBERS = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Mini-batch: a sampled subgraph with the attributes of its nodes and edges.
-
-    Attributes:
-        subgraph: the sample; its first ``batch_size`` nodes are the seeds.
-        seeds: int64 [batch_size], node ids.
-        index: int64 [batch_size], positions of the seeds in the loader's ``seeds``.
-        node_attrs: arrays by name, one row per ``subgraph.node``.
-        edge_attrs: arrays by name, one row per ``subgraph.edge``.
-    """
-
-    subgraph: SampledSubgraph
-    seeds: Ids
-    index: Ids
-    node_attrs: dict[str, NDArray[Any]] = field(default_factory=dict)
-    edge_attrs: dict[str, NDArray[Any]] = field(default_factory=dict)
-
-    @property
-    def batch_size(self) -> int:
-        """Number of seeds."""
-        return int(self.seeds.shape[0])
-
-    @property
-    def x(self) -> NDArray[Any] | None:
-        """``node_attrs["x"]``, or None."""
-        return self.node_attrs.get("x")
-
-    @property
-    def y(self) -> NDArray[Any] | None:
-        """``node_attrs["y"]``, or None."""
-        return self.node_attrs.get("y")
-
-    @property
-    def edge_index(self) -> Ids:
-        """Local ids of the edges' ends, int64 [2, E]: source over destination."""
-        return np.stack((self.subgraph.row, self.subgraph.col))
-
-
-class SubgraphLoader(Resumable, Profiled):
+class SubgraphLoader(Resumable, Profiled, Generic[G]):
     """Loader of mini-batches; sampling and gathering run ahead in background threads.
 
     ::
@@ -101,10 +69,13 @@ class SubgraphLoader(Resumable, Profiled):
     ``memory_budget`` allows.
 
     Args:
-        graph: a graph that stores in-neighbours, a ``Graph`` or one of yours by
-            :func:`aethergraph.as_graph`; batches carry its attributes.
-        fanouts: as in :class:`NeighborSampler`; or None, with ``sampler``.
-        seeds: node ids, or a boolean mask over the nodes; None takes every node.
+        graph: a graph that stores in-neighbours, a ``Graph``, a ``HeteroGraph``, or one of yours by
+            :func:`aethergraph.as_graph`; batches carry its attributes. Those of a typed graph are
+            :class:`HeteroBatch`, of any other :class:`Batch`.
+        fanouts: as in :class:`NeighborSampler`, of a typed graph as in
+            :class:`HeteroNeighborSampler`; or None, with ``sampler``.
+        seeds: node ids, or a boolean mask over the nodes; None takes every node. Of a typed graph
+            any of these by node type: a batch has ``batch_size`` of all of them.
         batch_size: seeds per batch.
         shuffle: use a new order of the seeds in each epoch.
         drop_last: leave out a last batch that is smaller.
@@ -112,11 +83,13 @@ class SubgraphLoader(Resumable, Profiled):
         replace: as in :class:`NeighborSampler`.
         disjoint: as in :class:`NeighborSampler`.
         subgraph_type: as in :class:`NeighborSampler`.
-        node_attrs: names of node attributes to gather; None takes all. bfloat16 becomes float32.
-        edge_attrs: names of edge attributes to gather; None takes all. bfloat16 becomes float32.
+        node_attrs: names of node attributes to gather, of a typed graph also by node type; None
+            takes all. bfloat16 becomes float32.
+        edge_attrs: names of edge attributes to gather, of a typed graph also by edge type; None
+            takes all. bfloat16 becomes float32.
         feature_source: where ``x`` comes from instead of the graph: the address of a server
             (:func:`aethergraph.remote.open_source`), a source of rows, or an array; or a dict of
-            such by name.
+            such by name. Of a typed graph any of these by node type.
         plan_ahead: number of batches that are sampled before the first of them is gathered, so
             that the cache of attributes with ``storage="uring"`` knows the coming rows: see
             :meth:`aethergraph.FeatureStore.plan`. Useful if the batches ask for more rows than the
@@ -136,7 +109,8 @@ class SubgraphLoader(Resumable, Profiled):
             ``num_threads`` is 0. Samplers of this package sample several batches at once where
             that pays.
         seed_time: with a ``sampler`` that goes by time, the latest time that each of ``seeds`` may
-            see; it is passed on as ``seed_time``. None: the sampler's own default.
+            see, of a typed graph by node type; it is passed on as ``seed_time``. None: the
+            sampler's own default.
         snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
             drawn; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
         rank: number of this process among those that train together; None: that of
@@ -161,9 +135,9 @@ class SubgraphLoader(Resumable, Profiled):
 
     def __init__(
         self,
-        graph: HomogeneousGraph,
-        fanouts: Sequence[int] | NDArray[Any] | None = None,
-        seeds: ArrayLike | None = None,
+        graph: G,
+        fanouts: Fanouts | None = None,
+        seeds: ArrayLike | Mapping[str, ArrayLike | None] | None = None,
         *,
         batch_size: int = 1,
         shuffle: bool = False,
@@ -172,15 +146,15 @@ class SubgraphLoader(Resumable, Profiled):
         replace: bool = False,
         disjoint: bool = False,
         subgraph_type: SubgraphType = "directional",
-        node_attrs: Iterable[str] | None = None,
-        edge_attrs: Iterable[str] | None = None,
+        node_attrs: Names | Mapping[str, Names] | None = None,
+        edge_attrs: Names | Mapping[EdgeType, Names] | None = None,
         feature_source: FeatureSources | None = None,
         plan_ahead: int = 0,
         num_threads: int = 1,
         prefetch: int = 2,
         buffers: BufferPool | None = None,
-        sampler: Sampler | None = None,
-        seed_time: ArrayLike | None = None,
+        sampler: Any = None,
+        seed_time: ArrayLike | Mapping[str, ArrayLike] | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
         rank: int | None = None,
         world_size: int | Literal["auto"] | None = None,
@@ -191,20 +165,15 @@ class SubgraphLoader(Resumable, Profiled):
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not at least 1")
-        if not isinstance(graph, HomogeneousGraph):
-            raise not_a_graph(graph, "Graph", "NeighborSampler")
-        self.graph = graph
+        if not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+            raise not_a_graph(graph, "Graph or HeteroGraph", "NeighborSampler")
+        self.graph: G = graph
         options = {"replace": replace, "disjoint": disjoint, "subgraph_type": subgraph_type}
         self.sampler = _as_sampler(graph, fanouts, sampler, options)
-        self.seeds = _as_seeds(seeds, graph)
         if sampler is None and seed_time is not None:
             raise InvalidArgumentError("seed_time needs a sampler with time_attr")
-        self.seed_time = None if seed_time is None else to_array(seed_time, "seed_time")
-        if self.seed_time is not None and self.seed_time.shape != self.seeds.shape:
-            raise InvalidArgumentError(
-                f"seed_time has shape {self.seed_time.shape}, but there are {len(self.seeds)} "
-                "seeds: give one time for each"
-            )
+        self._schema = Schema(graph)
+        self._seeds = Seeds(self._schema, seeds, seed_time)
         self.snapshot = as_choice(snapshot, ("batch", "epoch"), "snapshot")
         self.batch_size = int(batch_size)
         self.shuffle = as_flag(shuffle, "shuffle")
@@ -218,13 +187,23 @@ class SubgraphLoader(Resumable, Profiled):
                 f"buffers must be a BufferPool, got {type(buffers).__name__}"
             )
         self.buffers = pool_of(graph) if buffers is None else buffers
-        rows = {**graph.node_attrs, **open_feature_source(feature_source, graph.num_nodes)}
-        self._node_stores = _pick(rows, node_attrs, "node_attrs")
-        self._edge_stores = _pick(graph.edge_attrs, edge_attrs, "edge_attrs")
+        self._node_columns = node_columns(self._schema, node_attrs, feature_source)
+        self._edge_columns = edge_columns(self._schema, edge_attrs)
         self._own_share = RankShare(rank, world_size, last_round)
         self._batches = Batches(
-            len(self.seeds), self.batch_size, self.shuffle, self.drop_last, partitions, mix
+            len(self._seeds), self.batch_size, self.shuffle, self.drop_last, partitions, mix
         )
+
+    @property
+    def seeds(self) -> Any:
+        """Ids of the seeds, int64; of a typed graph by node type."""
+        return self._seeds.ids if self.graph.is_typed else self._seeds.ids[NODE]
+
+    @property
+    def seed_time(self) -> Any:
+        """Times of the seeds, of a typed graph by node type; None: the sampler's own default."""
+        times = self._seeds.times
+        return (times or None) if self.graph.is_typed else times.get(NODE)
 
     def __len__(self) -> int:
         return self._share.count(self._batches.total)
@@ -238,7 +217,7 @@ class SubgraphLoader(Resumable, Profiled):
         return self._batches.total
 
     def _tell_arrays(self) -> dict[str, Any]:
-        return {"seeds": self.seeds, "seed_time": self.seed_time, **self._batches.aligned}
+        return {**self._seeds.described(), **self._batches.aligned}
 
     def _tell_options(self) -> Told:
         names = ("batch_size", "shuffle", "drop_last", "seed", "snapshot")
@@ -249,7 +228,12 @@ class SubgraphLoader(Resumable, Profiled):
     def _told_graph(self) -> Any:
         return self.graph
 
-    def __iter__(self) -> Iterator[Batch]:
+    @overload
+    def __iter__(self: SubgraphLoader[HomogeneousGraph]) -> Iterator[Batch]: ...
+    @overload
+    def __iter__(self: SubgraphLoader[HeteroGraph]) -> Iterator[HeteroBatch]: ...
+
+    def __iter__(self) -> Iterator[Any]:
         at = self._pin()
         position = self._begin()
         self._note_commit(at)
@@ -259,7 +243,16 @@ class SubgraphLoader(Resumable, Profiled):
         """Return the graph at the commit of all batches of an epoch; None: each has its own."""
         return self.graph.pinned() if self.snapshot == "epoch" else None
 
-    def batches_at(self, epoch: int, numbers: Iterable[int]) -> Iterator[Batch]:
+    @overload
+    def batches_at(
+        self: SubgraphLoader[HomogeneousGraph], epoch: int, numbers: Iterable[int]
+    ) -> Iterator[Batch]: ...
+    @overload
+    def batches_at(
+        self: SubgraphLoader[HeteroGraph], epoch: int, numbers: Iterable[int]
+    ) -> Iterator[HeteroBatch]: ...
+
+    def batches_at(self, epoch: int, numbers: Iterable[int]) -> Iterator[Any]:
         """Return batches of an epoch by their numbers, which may come from any rank and twice.
 
         The place of :meth:`state_dict` stays where it is.
@@ -284,18 +277,18 @@ class SubgraphLoader(Resumable, Profiled):
                 )  # fmt: skip
         return self._run(as_integer(epoch, "epoch"), iter(chosen), self._pin())
 
-    def _run(self, epoch: int, numbers: Iterator[int], at: Any) -> PrefetchIterator[Any, Batch]:
+    def _run(self, epoch: int, numbers: Iterator[int], at: Any) -> PrefetchIterator[Any, Any]:
         """Return the batches ``numbers`` of an epoch, made ahead, at the commit of :meth:`_pin`."""
         order = self._batches.order(mix_key(self.seed, epoch))
 
         def index_of(number: int) -> Ids:
             return self._batches.index(order, number)
 
-        def sample(number: int) -> tuple[Ids, SampledSubgraph]:
+        def sample(number: int) -> tuple[Ids, Any]:
             index = index_of(number)
             return index, self._sample(index, mix_key(self.seed, epoch, number))
 
-        def make(number: int, commit: Any, end: Callable[[Ids, SampledSubgraph], R]) -> R:
+        def make(number: int, commit: Any, end: Callable[[Ids, Any], R]) -> R:
             with stage("batch"), self.graph.reading(commit):  # rows of the commit that was sampled
                 return end(*sample(number))
 
@@ -303,12 +296,10 @@ class SubgraphLoader(Resumable, Profiled):
         groups = None if own is None else own.engine.groups
         # A user's sampler is called in one thread at a time, and commits are seen in their order.
         helping = own is not None and (at is not None or not self.graph.is_live)
-        stores = [*self._node_stores.values(), *self._edge_stores.values()]
+        stores = [column.rows for column in (*self._node_columns, *self._edge_columns)]
         coming = choose_plans(stores, self.plan_ahead, groups, self.batch_size)
 
-        def samples(
-            end: Callable[[Ids, SampledSubgraph], R], depth: int
-        ) -> PrefetchIterator[Any, R]:
+        def samples(end: Callable[[Ids, Any], R], depth: int) -> PrefetchIterator[Any, R]:
             if own is None or groups is None:
                 commits = at_commits(numbers, at, self.graph.pinned, coming.num_samples)
                 return prefetch_map(
@@ -330,14 +321,13 @@ class SubgraphLoader(Resumable, Profiled):
         if not coming.num_samples:
             return samples(self._assemble, self.prefetch)
 
-        def keep(index: Ids, subgraph: SampledSubgraph) -> Planned:
+        def keep(index: Ids, subgraph: Any) -> Planned:
             return index, subgraph, self.graph.pinned()  # the commit that was sampled
 
         def plan(made: Sequence[Planned]) -> Plans:
-            lists = [[getattr(sub, name) for _, sub, _ in made] for name in ("node", "edge")]
-            return {i: s.plan(lists[i >= len(self._node_stores)]) for i, s in coming.chosen}
+            return {i: s.plan([self._ids(sub, i) for _, sub, _ in made]) for i, s in coming.chosen}
 
-        def finish(made: Planned, plans: Plans) -> Batch:
+        def finish(made: Planned, plans: Plans) -> Any:
             index, subgraph, commit = made
             with self.graph.reading(commit):
                 return self._assemble(index, subgraph, plans)
@@ -347,43 +337,61 @@ class SubgraphLoader(Resumable, Profiled):
             num_threads=self.num_threads, depth=self.prefetch,
         )  # fmt: skip
 
-    def collate(self, index: Ids, key: int) -> Batch:
+    @overload
+    def collate(self: SubgraphLoader[HomogeneousGraph], index: Ids, key: int) -> Batch: ...
+    @overload
+    def collate(self: SubgraphLoader[HeteroGraph], index: Ids, key: int) -> HeteroBatch: ...
+
+    def collate(self, index: Ids, key: int) -> Any:
         """Return the batch of the seeds at positions ``index``, drawn with ``key``."""
         with stage("batch"), self.graph.reading():
             return self._assemble(index, self._sample(index, key))
 
-    def _sample(self, index: Ids, key: int) -> SampledSubgraph:
+    def _sample(self, index: Ids, key: int) -> Any:
         with stage("sample"):
             return self._draw(self.sampler.sample, index, key)
 
     def _draw(self, call: Callable[..., R], index: Ids, key: int) -> R:
         """Return ``call`` of the seeds at positions ``index``, and of their times if any."""
-        if self.seed_time is None:
-            return call(self.seeds[index], key)
-        return call(self.seeds[index], key, seed_time=self.seed_time[index])
+        seeds, times = self._seeds.arguments(index)
+        return call(seeds, key) if times is None else call(seeds, key, seed_time=times)
 
-    def _assemble(self, index: Ids, subgraph: SampledSubgraph, plans: Plans | None = None) -> Batch:
-        place = count()
+    def _ids(self, subgraph: Any, number: int) -> Ids:
+        """Return the ids of a sample that column ``number`` has rows of, edges behind nodes."""
+        of_edges = number - len(self._node_columns)
+        column = self._node_columns[number] if of_edges < 0 else self._edge_columns[of_edges]
+        ids: Any = subgraph.node if of_edges < 0 else subgraph.edge
+        found: Ids = ids[column.kind] if self.graph.is_typed else ids
+        return found
 
-        def gather(name: str, store: RowSource, ids: Ids) -> NDArray[Any]:
-            dtype = "float32" if store.dtype_name == "bfloat16" else store.dtype_name
-            out = self.buffers.empty((ids.shape[0], *store.row_shape), dtype)
-            plan = None if plans is None else plans.get(next(place))
-            with stage("gather", name, store):
-                return gather_rows(store, ids, out) if plan is None else plan.gather(ids, out)
+    def _assemble(self, index: Ids, subgraph: Any, plans: Plans | None = None) -> Any:
+        def gather(number: int, column: Column) -> NDArray[Any]:
+            rows, ids = column.rows, self._ids(subgraph, number)
+            dtype = "float32" if rows.dtype_name == "bfloat16" else rows.dtype_name
+            out = self.buffers.empty((ids.shape[0], *rows.row_shape), dtype)
+            plan = None if plans is None else plans.get(number)
+            with stage("gather", column.name, rows):
+                return gather_rows(rows, ids, out) if plan is None else plan.gather(ids, out)
 
-        nodes = {name: gather(name, s, subgraph.node) for name, s in self._node_stores.items()}
-        edges = {name: gather(name, s, subgraph.edge) for name, s in self._edge_stores.items()}
-        return Batch(subgraph, self.seeds[index], index, nodes, edges)
+        nodes: dict[Any, dict[str, NDArray[Any]]] = {}
+        edges: dict[Any, dict[str, NDArray[Any]]] = {}
+        for number, column in enumerate(self._node_columns):
+            nodes.setdefault(column.kind, {})[column.name] = gather(number, column)
+        for number, column in enumerate(self._edge_columns, len(self._node_columns)):
+            edges.setdefault(column.kind, {})[column.name] = gather(number, column)
+        places, (seeds, _) = self._seeds.split(index), self._seeds.arguments(index)
+        if self.graph.is_typed:
+            return HeteroBatch(subgraph, seeds, places, nodes, edges)
+        return Batch(subgraph, seeds, index, nodes.get(NODE, {}), edges.get(EDGE, {}))
 
 
-def _as_sampler(
-    graph: HomogeneousGraph, fanouts: Any, sampler: Sampler | None, options: dict[str, Any]
-) -> Sampler:
+def _as_sampler(graph: AnyGraph, fanouts: Any, sampler: Any, options: dict[str, Any]) -> Any:
     """Return the sampler that was given, or one of ``fanouts`` and ``options``."""
     if sampler is None:
         if fanouts is None:
             raise InvalidArgumentError("fanouts or sampler is needed: give fanouts=[15, 10]")
+        if graph.is_typed:
+            return HeteroNeighborSampler(graph, fanouts, **options)
         return NeighborSampler(graph, fanouts, **options)
     if fanouts is not None:
         raise InvalidArgumentError(
@@ -399,36 +407,3 @@ def _as_sampler(
                 f"{name} = {shown(value)} goes without sampler: give it to the sampler"
             )
     return sampler
-
-
-def _as_seeds(seeds: ArrayLike | None, graph: HomogeneousGraph) -> Ids:
-    num_nodes = graph.num_nodes
-    if seeds is None:
-        return np.arange(num_nodes, dtype=np.int64)
-    array = to_array(seeds, "seeds")
-    if array.dtype.kind == "b":
-        if array.shape != (num_nodes,):
-            raise InvalidArgumentError(
-                f"seeds is a mask of shape {array.shape}, the graph has {num_nodes} nodes"
-            )
-        return np.flatnonzero(array).astype(np.int64, copy=False)
-    ids = as_ids(seeds, "seeds")
-    if not graph.is_live:  # else there may be more nodes by the time that they are drawn from
-        check_ids(ids, num_nodes, "seeds")
-    return ids
-
-
-def _pick(
-    table: Mapping[str, RowSource], names: Iterable[str] | None, argument: str
-) -> dict[str, RowSource]:
-    if names is None:
-        return dict(table)
-    picked = {}
-    for name in as_list(names, argument, "names"):
-        if not isinstance(name, str) or name not in table:
-            known = ", ".join(table) or "none"
-            raise InvalidArgumentError(
-                f"{argument}: {shown(name)} does not exist; there are: {known}"
-            )
-        picked[name] = table[name]
-    return picked

@@ -71,7 +71,7 @@ class _Plan(NamedTuple):
 
 
 #: Loader of this process by the name of its plan; the last one only.
-_loaders: dict[str, SubgraphLoader] = {}
+_loaders: dict[str, SubgraphLoader[Any]] = {}
 
 
 class SamplingDatasource(Datasource):  # type: ignore[misc]
@@ -140,7 +140,7 @@ def _reader(plan: Any, epoch: int, start: int, stop: int) -> Callable[[], Iterat
     return read
 
 
-def _loader_of(plan: _Plan) -> SubgraphLoader:
+def _loader_of(plan: _Plan) -> SubgraphLoader[Any]:
     found = _loaders.get(plan.name)
     if found is None:
         graph = plan.file.open()
