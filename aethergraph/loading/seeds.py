@@ -30,6 +30,7 @@ class Seeds:
         given: ids or a mask over the nodes, or None for every node; of a typed graph any of these
             by node type.
         times: None, or the latest time that each seed may see, likewise.
+        names: names of ``given`` and ``times`` in messages.
 
     Raises:
         InvalidArgumentError: seeds without types or of a type that is none; another number of
@@ -37,15 +38,21 @@ class Seeds:
         OutOfRangeError: a seed that is no node; of a graph that changes its batch raises it.
     """
 
-    def __init__(self, schema: Schema, given: Any, times: Any) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        given: Any,
+        times: Any,
+        names: tuple[str, str] = ("seeds", "seed_time"),
+    ) -> None:
         self.ids: dict[str, Ids] = {}
         self.times: dict[str, NDArray[Any]] = {}
         self._is_typed = schema.is_typed
-        for node_type, ids in _by_type(schema, given, "seeds"):
-            label = schema.label("seeds", node_type)
+        for node_type, ids in _by_type(schema, given, names[0]):
+            label = schema.label(names[0], node_type)
             self.ids[node_type] = _as_seeds(ids, schema, node_type, label)
-        for node_type, of_type in () if times is None else _by_type(schema, times, "seed_time"):
-            label = schema.label("seed_time", node_type)
+        for node_type, of_type in () if times is None else _by_type(schema, times, names[1]):
+            label = schema.label(names[1], node_type)
             array, count = to_array(of_type, label), len(self.ids.get(node_type, ()))
             if array.shape != (count,):
                 raise InvalidArgumentError(

@@ -55,6 +55,7 @@ from aethergraph.pyg._order_mixin import OrderMixin
 from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._tensor_rows import Names, tensors_of
+from aethergraph.pyg._typed_seeds import TypedSeeds
 from aethergraph.pyg.stores import Stores
 from aethergraph.sampling.groups import EdgeColumns, SampleGroups
 from aethergraph.sampling.keys import mix_key
@@ -516,6 +517,12 @@ class NodeMixin(LoaderMixin):
         batch["batch_size"] = metadata[0].size(0)
 
     def _add_typed_metadata(self, data: Any, metadata: tuple[Any, ...]) -> None:
+        if isinstance(self.input_data, TypedSeeds):
+            for node_type, input_id in metadata[0].items():
+                seeds = data[node_type]
+                seeds.input_id, seeds.seed_time = input_id, metadata[1].get(node_type)
+                seeds.batch_size = input_id.size(0)
+            return
         seeds = data[self.input_data.input_type]
         seeds.input_id, seeds.seed_time = metadata[:2]
         seeds.batch_size = metadata[0].size(0)

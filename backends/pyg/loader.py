@@ -10,7 +10,7 @@ link_neighbor_loader,utils}.py``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch_geometric.loader as pyg_loader
@@ -27,6 +27,7 @@ from aethergraph.pyg._function_sampler import as_sampler
 from aethergraph.pyg._inputs import seed_labels, seed_links, seed_nodes, seed_times
 from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
 from aethergraph.pyg._sampler_base import KeyedSampler
+from aethergraph.pyg._typed_seeds import TypedSeeds
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
 from aethergraph.pyg.stores import Stores
@@ -73,8 +74,11 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             all edge types, or one by edge type (types that are missing are not followed).
         input_nodes: seed nodes: None (all nodes), ids as tensor, array or list, a mask, or a
             slice. With a mask or a slice ``input_id`` in the batch are node ids, else positions.
-            Of a typed graph ``(node type, any of these)``, or the node type alone.
-        input_time: a time for each seed [number of seeds]; None: the times of the seed nodes. It
+            Of a typed graph ``(node type, any of these)``, the node type alone, or, for seeds of
+            several types, ``{node type: any of these}``: a batch has ``batch_size`` seeds of all
+            types together, and ``input_id``, ``seed_time`` and ``batch_size`` of each of them.
+        input_time: a time for each seed [number of seeds], by node type as ``input_nodes``;
+            None: the times of the seed nodes. It
             comes back as ``seed_time``. datetime64 is taken where the graph's times are datetimes,
             and comes back as int64 in their unit, ``graph.time_unit``.
         time_attr: name of the times of nodes or edges to compare with. None: the graph's own
@@ -152,7 +156,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         data: Any,
         num_neighbors: Any,
         input_nodes: Any = None,
-        input_time: Tensor | None = None,
+        input_time: Tensor | Mapping[str, Any] | None = None,
         replace: bool = False,
         subgraph_type: Any = "directional",
         disjoint: bool = False,
@@ -218,13 +222,20 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
         )
         self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
-        kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
-        kwargs.setdefault("input_id", ids)
+        typed, times = None, None
+        if isinstance(input_nodes, Mapping):
+            typed = TypedSeeds.read(input_nodes, input_time, sampler)
+            seeds: Any = typed.node
+        else:
+            kind, seeds, ids = seed_nodes(input_nodes, sampler, stores)
+            kwargs.setdefault("input_id", ids)
+            times = seed_times(input_time, len(seeds), "input_time", sampler)
+            seeds = seeds if kind is None else (kind, seeds)
         super().__init__(
             stores,
             num_neighbors,
-            input_nodes=nodes if kind is None else (kind, nodes),
-            input_time=seed_times(input_time, len(nodes), "input_time", sampler),
+            input_nodes=seeds,
+            input_time=times,
             time_attr=time_attr,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
@@ -233,6 +244,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             **kwargs,
         )
         self.input_nodes = input_nodes  # Lightning makes a loader anew from this attribute.
+        if typed is not None:
+            self.input_data = typed
         self._lighten()
 
     def _check_stores(self, stores: Stores) -> None:

@@ -36,6 +36,7 @@ from aethergraph.pyg._negative_links import NegativeLinks
 from aethergraph.pyg._negative_nodes import NegativeNodes, NodesByTime
 from aethergraph.pyg._neighbors import NEGATIVES, NeighborSamplerBase
 from aethergraph.pyg._sampled_graph import sampled_graph
+from aethergraph.pyg._typed_seeds import TypedSeeds
 from aethergraph.pyg._values import convert_seed_times
 from aethergraph.sampling.base import as_window
 from aethergraph.sampling.directions import (
@@ -219,13 +220,14 @@ class NeighborSampler(NeighborSamplerBase):
     # ---- options and properties that PyG and its users read --------------------------------
 
     @property
-    def _schema(self) -> Schema:
+    def schema(self) -> Schema:
+        """Types of the graph, and the values that samples are drawn by."""
         return self._graph.schema
 
     @property
     def graph(self) -> AnyGraph:
         """Graph whose edges are sampled."""
-        return self._schema.graph
+        return self.schema.graph
 
     @property
     def num_nodes(self) -> Any:
@@ -235,19 +237,19 @@ class NeighborSampler(NeighborSamplerBase):
     @property
     def is_hetero(self) -> bool:
         """True if the graph is typed."""
-        return self._schema.is_typed
+        return self.schema.is_typed
 
     @property
     def num_neighbors(self) -> NumNeighbors:
         """Neighbours per hop, as PyG's ``NumNeighbors``; takes a list, or a dict by edge type."""
         if not self.is_hetero:
             return NumNeighbors(list(self._fanouts[0]))
-        by_type = zip(self._schema.edge_types, self._fanouts, strict=True)
+        by_type = zip(self.schema.edge_types, self._fanouts, strict=True)
         return NumNeighbors({kind: list(row) for kind, row in by_type})
 
     @num_neighbors.setter
     def num_neighbors(self, value: Any) -> None:
-        kinds = self._schema.edge_types
+        kinds = self.schema.edge_types
         if self.is_hetero:
             fanouts = typed_fanouts(_by_type(value, kinds), kinds, "num_neighbors")
             self._fanouts = tuple(fanouts.values())
@@ -283,9 +285,9 @@ class NeighborSampler(NeighborSamplerBase):
             times = None
             if self._time_attr is not None:
                 times = Times(self._time_attr, strict=self._strict, window=self._window)
-            lists = lists_of(self._schema.edge_types, LAYOUTS[self._sample_direction])
+            lists = lists_of(self.schema.edge_types, LAYOUTS[self._sample_direction])
             self._plan = make_plan(
-                self._schema, lists, weights, times, is_sorted=self._is_sorted
+                self.schema, lists, weights, times, is_sorted=self._is_sorted
             )  # fmt: skip
         return self._plan
 
@@ -338,6 +340,9 @@ class NeighborSampler(NeighborSamplerBase):
     def node_steps(self, index: NodeSamplerInput, loader_key: int | None = None) -> Steps:
         """Run :meth:`sample_from_nodes` as a generator of two steps (``sampling/two_step.py``)."""
         index = NodeSamplerInput.cast(index)
+        if isinstance(index, TypedSeeds):
+            out = yield from self._typed_steps(index, loader_key)
+            return out
         node_type = self._node_type(index.input_type, "input_nodes")
         seeds = seed_ids(index.node, "input_nodes")
         times = self._seed_times(index.time, len(seeds), "input_time")
@@ -346,6 +351,22 @@ class NeighborSampler(NeighborSamplerBase):
         sample = yield self._draws().prepare({node_type: seeds}, key, seed_time=by_type)
         out = self._output(sample)
         out.metadata = (index.input_id, index.time)
+        return self._finish(out)
+
+    def _typed_steps(self, index: TypedSeeds, loader_key: int | None) -> Steps:
+        """Sample around seeds of several types; metadata are dicts by type."""
+        seeds = {name: ids for name, ids in index.by_type.items() if len(ids)}
+        times = {
+            name: self._seed_times(index.times.get(name), len(ids), f"input_time[{name!r}]")
+            for name, ids in seeds.items()
+        }
+        key = self._key(loader_key, list(seeds), list(seeds.values()), list(times.values()))
+        given = {name: of_type for name, of_type in times.items() if of_type is not None}
+        sample = yield self._draws().prepare(seeds, key, seed_time=given)
+        out = self._output(sample)
+        none = np.empty(0, self._current_plan().times_dtype)
+        seed_times = {name: torch.from_numpy(given.get(name, none)) for name in index.times}
+        out.metadata = (index.input_ids, seed_times)
         return self._finish(out)
 
     def sample_from_edges(
@@ -435,7 +456,7 @@ class NeighborSampler(NeighborSamplerBase):
         self, sample: native.NativeSample, link_of: Mapping[str, Tensor] | None = None
     ) -> Any:
         """Return PyG's form of a sample; ``link_of`` has the link of every seed, by node type."""
-        schema = self._schema
+        schema = self.schema
         sample = turned(sample, self._sample_direction)
         self._graph.number_edges(sample)
         nodes, batches = node_tensors(sample)
@@ -468,7 +489,7 @@ class NeighborSampler(NeighborSamplerBase):
 
     def _node_type(self, given: Any, option: str) -> str:
         """Return the node type of seeds; None stands for that of a graph of one type."""
-        names = self._schema.node_types
+        names = self.schema.node_types
         if not self.is_hetero:
             if given is not None:
                 raise UnsupportedError(
@@ -487,7 +508,7 @@ class NeighborSampler(NeighborSamplerBase):
         if not self.is_hetero:
             self._node_type(given, "")
             return EDGE
-        return link_type(given, self._schema)
+        return link_type(given, self.schema)
 
     def _seed_times(self, given: Any, count: int, name: str) -> NDArray[Any] | None:
         """Return the given seed times in the dtype of the graph's times; None: the seeds' own."""
@@ -540,7 +561,7 @@ class NeighborSampler(NeighborSamplerBase):
 
     def _excluded(self, kind: EdgeType, src: Ids, dst: Ids) -> Excluded:
         """Find the edges that are seed links, or reverses of seed links."""
-        schema = self._schema
+        schema = self.schema
         check_ids(src, schema.num_nodes(kind[0]), "row")
         check_ids(dst, schema.num_nodes(kind[2]), "col")
         pairs: dict[EdgeType, list[tuple[Ids, Ids]]] = {}
@@ -568,7 +589,7 @@ class NeighborSampler(NeighborSamplerBase):
         return links.draw(ends, neg_sampling, generator, (until[0], until[1]))
 
     def _negative_links(self, kind: EdgeType) -> NegativeLinks:
-        schema, plan = self._schema, self._current_plan()
+        schema, plan = self.schema, self._current_plan()
         # Of a live graph the numbers of nodes are those of the commit of this batch.
         counts = schema.num_nodes(kind[0]), schema.num_nodes(kind[2])
         made = self._negatives.get(kind)
