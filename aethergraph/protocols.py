@@ -7,6 +7,7 @@
     FeatureSource  ───── graph.node_attrs["x"] = rows ───> RowSource
     GraphSource    ──┬── as_graph(source) ───────────────> HomogeneousGraph, an Adjacency
     TopologySource ──┘
+    TypedGraphSource ─── as_graph(source) ───────────────> a typed graph
 
 They then go through every loader and framework adapter. The abstract types on the right are for
 classes that can do more, and for ours.
@@ -45,6 +46,7 @@ __all__ = [
     "Sampler",
     "SharedFile",
     "TopologySource",
+    "TypedGraphSource",
 ]
 
 Layout = Literal["csc", "csr", "both"]
@@ -330,6 +332,28 @@ class GraphSource(Protocol):
     @property
     def indices(self) -> Any:
         """Nodes of all lists, integers [num_edges]."""
+
+
+@runtime_checkable
+class TypedGraphSource(Protocol):
+    """Graph of several types as arrays: for each edge type the members of a :class:`GraphSource`.
+
+    :func:`aethergraph.as_graph` makes of it a typed graph that every sampler, loader and adapter
+    takes. The list of node ``v`` of the destination type is ``indices[indptr[v]:indptr[v + 1]]``,
+    nodes of the source type. ``edge_ids``, ``edge_weight``, ``edge_time`` and ``edge_attrs`` may be
+    there too, of each edge type, and here:
+
+    * ``node_time``: vectors by node type;
+    * ``node_attrs``: dicts of arrays or :class:`FeatureSource` by node type and name.
+    """
+
+    @property
+    def num_nodes(self) -> Mapping[str, int]:
+        """Number of nodes by type."""
+
+    @property
+    def edges(self) -> Mapping[tuple[str, str, str], Any]:
+        """Objects with ``indptr`` and ``indices`` by (source type, relation, destination type)."""
 
 
 @runtime_checkable

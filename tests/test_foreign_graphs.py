@@ -6,7 +6,7 @@ import gc
 import pickle
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +30,12 @@ from aethergraph.errors import (
 )
 from aethergraph.graph import ForeignGraph
 from aethergraph.loading import SubgraphLoader
-from aethergraph.protocols import GraphSource, HomogeneousGraph, TopologySource
+from aethergraph.protocols import (
+    GraphSource,
+    HomogeneousGraph,
+    TopologySource,
+    TypedGraphSource,
+)
 from aethergraph.testing import AdjacencyContract
 from aethergraph.testing.rules import BrokenRule
 
@@ -380,6 +385,10 @@ def test_what_is_wrong_is_named(members: Any, message: str) -> None:
         as_graph(Source(**members))
 
 
+class _Counts:
+    num_nodes: ClassVar[dict[str, int]] = {"a": 1}
+
+
 def test_what_is_missing_is_named() -> None:
     class NoArrays:
         num_nodes = num_edges = 0
@@ -387,9 +396,10 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="NoArrays has no indptr and no indices"):
         as_graph(NoArrays())  # type: ignore[arg-type]
     typed: Any = HeteroGraph.from_edges({("a", "to", "b"): ([0], [0])})
-    for graph in (typed, typed["a", "to", "b"]):
-        with pytest.raises(InvalidArgumentError, match="one node type"):
-            as_graph(graph)
+    with pytest.raises(InvalidArgumentError, match="the edges of one type"):
+        as_graph(typed["a", "to", "b"])
+    with pytest.raises(InvalidArgumentError, match="_Counts has no edges"):
+        as_graph(_Counts())  # type: ignore[call-overload]
     with pytest.raises(InvalidArgumentError, match="layout"):
         as_graph(Source(), layout="both")
 
@@ -476,3 +486,108 @@ def test_a_foreign_graph_is_not_saved_and_closes() -> None:
     assert graph.closed and "closed" in repr(graph)
     with pytest.raises(ClosedError), graph:
         pass
+
+
+# ---- graphs of several types ------------------------------------------------------------------
+
+
+class ListsOfOneType:
+    """Lists of in-edges of one edge type, by destination, with what else is given."""
+
+    def __init__(self, num_dst: int, src: Any, dst: Any, **more: Any) -> None:
+        order = np.argsort(dst, kind="stable")
+        self.indptr = np.searchsorted(np.asarray(dst)[order], np.arange(num_dst + 1))
+        self.indices, self.edge_ids = np.asarray(src)[order], order
+        self.__dict__.update(more)
+
+
+class OfTypes:
+    """Two node types, two edge types between them, in arrays."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(4)
+        self.num_nodes = {"a": 20, "b": 30}
+        self.ends = {
+            ("a", "to", "b"): (rng.integers(0, 20, 200), rng.integers(0, 30, 200)),
+            ("b", "of", "a"): (rng.integers(0, 30, 90), rng.integers(0, 20, 90)),
+        }
+        self.weights = {kind: rng.random(len(src)) for kind, (src, _) in self.ends.items()}
+        self.edges = {
+            kind: ListsOfOneType(
+                self.num_nodes[kind[2]], *ends, edge_weight=self.weights[kind],
+                edge_attrs={"e": np.arange(len(ends[0]))},
+            )
+            for kind, ends in self.ends.items()
+        }  # fmt: skip
+        self.node_attrs = {"a": {"x": rng.random((20, 2))}}
+        self.node_time = {"a": np.arange(20), "b": np.zeros(30, int)}
+
+
+@pytest.mark.parametrize("weight_attr", [None, "edge_weight"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_typed_arrays_are_a_typed_graph(weight_attr: str | None, copied: bool) -> None:
+    source = OfTypes()
+    assert isinstance(source, TypedGraphSource)
+    made = as_graph(source)
+    if copied:
+        made = pickle.loads(pickle.dumps(made))
+    expected = HeteroGraph.from_edges(
+        source.ends, source.num_nodes, edge_weight=source.weights, keep_order=True
+    )
+    for kind, (src, dst) in source.ends.items():
+        assert [ids.tolist() for ids in made[kind].edge_index()] == [src.tolist(), dst.tolist()]
+    one, other = (
+        HeteroNeighborSampler(graph, [-1, -1], weight_attr=weight_attr).sample({"b": [3, 8]}, 2)
+        for graph in (made, expected)
+    )
+    for name in source.num_nodes:
+        assert sorted(one.node[name]) == sorted(other.node[name])
+    for kind in source.ends:
+        order = expected[kind].edge_order
+        assert order is not None
+        assert sorted(one.edge[kind]) == sorted(order[other.edge[kind]])
+    batch = next(iter(SubgraphLoader(made, [2], {"b": [1]})))
+    assert batch.x["a"].shape == (len(batch.subgraph.node["a"]), 2)
+    for kind in source.ends:
+        assert batch.edge_attrs[kind]["e"].tolist() == batch.subgraph.edge[kind].tolist()
+    timed = HeteroNeighborSampler(made, [-1], time_attr="node_time", is_sorted=True)
+    assert timed.sample({"b": [3]}, seed_time={"b": [-1]}).node["a"].tolist() == []
+    assert as_graph(made) is made
+
+
+def _changed(**changes: Any) -> OfTypes:
+    source = OfTypes()
+    for name, value in changes.items():
+        setattr(source, name, value)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: _changed(edges={"to": 3}), "'to' is no edge type, .* of 'a', 'b'"),
+        (lambda: _changed(edges={("a", "to", "c"): 3}), "is no edge type"),
+        (lambda: _changed(edges={("a", "to", "b"): 3}), "is a int, which has no indptr and no"),
+        (
+            lambda: _changed(edges={("a", "to", "b"): ListsOfOneType(29, [0], [0])}),
+            r"\.indptr has 30 offsets, but num_nodes = 30",
+        ),
+        (
+            lambda: _changed(edges={("a", "to", "b"): ListsOfOneType(30, [20], [0])}),
+            r"edges\[\('a', 'to', 'b'\)\]\.indices\[0\] = 20",
+        ),
+        (lambda: _changed(num_nodes={"a": -1, "b": 3}), r"num_nodes\['a'\]"),
+        (lambda: _changed(node_attrs={"c": {}}), "node_attrs: 'c' is no node type"),
+        (lambda: _changed(node_attrs={"a": [1]}), r"node_attrs\['a'\] goes by name"),
+        (lambda: _changed(node_time={"a": [1]}), r"node_time\['a'\]"),
+        (
+            lambda: _changed(
+                node_time={"a": np.arange(20).astype("datetime64[D]"), "b": np.zeros(30, int)}
+            ),
+            "times of 'b' are in None, those of 'a' in 'D': give all in one unit",
+        ),
+    ],
+)
+def test_typed_arrays_that_do_not_fit(make: Any, message: str) -> None:
+    with pytest.raises((InvalidArgumentError, OutOfRangeError), match=message):
+        as_graph(make())

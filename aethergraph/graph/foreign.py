@@ -5,6 +5,7 @@
     GraphSource     indptr, indices ──┐
                                       ├── as_graph ──> ForeignGraph, a HomogeneousGraph
     TopologySource  topology ─────────┘   checked once
+    TypedGraphSource  either by edge type ────────────> ForeignHeteroGraph, a HeteroGraph
 
 Arrays are used where they are, and a topology is asked through its operations. Nothing is copied.
 """
@@ -14,31 +15,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aethergraph import _native as native
 from aethergraph._checks.arrays import (
     as_count,
-    as_float_values,
-    as_ids,
-    check_weights,
-    read_only,
     to_array,
 )
 from aethergraph._checks.options import as_choice, shown
-from aethergraph._checks.times import as_times
 from aethergraph.errors import (
-    CorruptFileError,
     InvalidArgumentError,
-    OutOfRangeError,
     UnsupportedError,
 )
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import read_node_time
+from aethergraph.graph.foreign_lists import read_attributes, read_edge_values, read_lists
+from aethergraph.graph.foreign_typed import ForeignHeteroGraph, typed_graph
 from aethergraph.graph.hetero import HeteroGraph
-from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import (
@@ -47,11 +39,12 @@ from aethergraph.protocols import (
     HomogeneousGraph,
     RowSource,
     TopologySource,
+    TypedGraphSource,
 )
 
 __all__ = ["ForeignGraph", "as_graph", "graph_hint"]
 
-G = TypeVar("G", bound=HomogeneousGraph)
+G = TypeVar("G", bound=HomogeneousGraph | HeteroGraph)
 
 _MEMBERS = ("num_nodes", "num_edges", "indptr", "indices")
 
@@ -59,8 +52,10 @@ _MEMBERS = ("num_nodes", "num_edges", "indptr", "indices")
 @overload
 def as_graph(source: G, *, layout: str = ...) -> G: ...
 @overload
+def as_graph(source: TypedGraphSource, *, layout: str = ...) -> ForeignHeteroGraph: ...
+@overload
 def as_graph(source: GraphSource | TopologySource, *, layout: str = ...) -> ForeignGraph: ...
-def as_graph(source: Any, *, layout: str = "csc") -> HomogeneousGraph:
+def as_graph(source: Any, *, layout: str = "csc") -> Any:
     """Make a graph of the lists of another library, for every sampler, loader and adapter.
 
     ::
@@ -78,6 +73,8 @@ def as_graph(source: Any, *, layout: str = "csc") -> HomogeneousGraph:
             * an object with the members of :class:`aethergraph.protocols.GraphSource`;
             * an object with a member ``topology``, the address of an ``aether_topology`` of a
               library of yours (:class:`aethergraph.protocols.TopologySource`);
+            * an object with either for each edge type
+              (:class:`aethergraph.protocols.TypedGraphSource`), which makes a typed graph;
             * a graph, which is returned as it is.
 
             The result keeps the object, and pickles with it. What it holds must not change.
@@ -88,9 +85,12 @@ def as_graph(source: Any, *, layout: str = "csc") -> HomogeneousGraph:
         InvalidArgumentError: a member is missing or wrong; says which, and what it should be.
         OutOfRangeError: an id is not below the number of nodes (or edges); has its position.
     """
-    if isinstance(source, HomogeneousGraph):
+    if isinstance(source, (HomogeneousGraph, HeteroGraph)):
         return source
-    return ForeignGraph(source, as_choice(layout, ("csc", "csr"), "layout"))
+    chosen = as_choice(layout, ("csc", "csr"), "layout")
+    if isinstance(getattr(source, "num_nodes", None), Mapping):
+        return typed_graph(source, chosen)
+    return ForeignGraph(source, chosen)
 
 
 class ForeignGraph(StoredGraph):
@@ -224,7 +224,8 @@ def _rebuild(
 
 def graph_hint(value: Any) -> str:
     """Return what to do with an object that is no graph, but could be made one; else ``""``."""
-    if isinstance(value, (GraphSource, TopologySource)) and not isinstance(value, Adjacency):
+    sources = (GraphSource, TopologySource, TypedGraphSource)
+    if isinstance(value, sources) and not isinstance(value, Adjacency):
         return ": aethergraph.as_graph(source) makes a graph of it"
     return ""
 
@@ -234,10 +235,9 @@ def graph_hint(value: Any) -> str:
 
 def _check_members(source: Any) -> None:
     """Raise InvalidArgumentError unless ``source`` has the members of one of the forms."""
-    if isinstance(source, (HeteroGraph, Adjacency)):
+    if isinstance(source, Adjacency):
         raise InvalidArgumentError(
-            "as_graph takes a graph of one node type and one edge type, got "
-            f"{type(source).__name__}: samplers and loaders take a HeteroGraph as it is"
+            f"as_graph takes graphs, got {type(source).__name__}: the edges of one type of a graph"
         )
     if hasattr(source, "topology"):
         return
@@ -262,109 +262,24 @@ def _adopt(source: Any) -> Lists:
 
 
 def _read_lists(source: Any) -> Lists:
-    """Return the lists in the arrays of ``source``, checked and not copied where possible."""
+    """Return the lists in the arrays of ``source``."""
     nodes, edges = as_count(source.num_nodes, "num_nodes"), as_count(source.num_edges, "num_edges")
-    indptr, indices = _unsigned(source.indptr, "indptr"), _unsigned(source.indices, "indices")
-    if len(indptr) != nodes + 1:
-        raise InvalidArgumentError(
-            f"indptr has {len(indptr)} offsets, but num_nodes = {nodes} needs {nodes + 1}"
-        )
-    if len(indices) != edges:
-        raise InvalidArgumentError(f"indices has {len(indices)} ids, but num_edges = {edges}")
-    offsets = np.ascontiguousarray(indptr, np.uint64)
-    at = _first_wrong(offsets, None, edges, nodes)
-    if at is not None:
-        raise InvalidArgumentError(
-            f"indptr must ascend from 0 to num_edges = {edges}: indptr[{at}] = "
-            f"{_signed(indptr, at)}",
-            position=at,
-        )
-    at = _first_wrong(offsets, indices, edges, nodes)
-    if at is not None:
-        error = OutOfRangeError("", position=at, value=_signed(indices, at))
-        raise name_id(error, "indices", nodes)
-    ids = getattr(source, "edge_ids", None)
-    return Lists((offsets, indices, None if ids is None else _edge_ids(ids, edges)), nodes, None)
-
-
-def _first_wrong(
-    offsets: NDArray[np.uint64], indices: NDArray[Any] | None, num_edges: int, num_nodes: int
-) -> int | None:
-    """Return the position of the first wrong offset, or of the first wrong id if there are ids."""
-    size = offsets.nbytes if indices is None else indices.nbytes
-    try:
-        native.run_long(
-            lambda task: native.check_lists(offsets, indices, num_edges, num_nodes, task),
-            None,
-            size,
-        )
-    except (CorruptFileError, OutOfRangeError) as error:
-        return error.position or 0
-    return None
-
-
-def _unsigned(values: Any, name: str) -> NDArray[Any]:
-    """Return integers as uint32 or uint64, in their own memory if they are of 4 or 8 bytes."""
-    array = to_array(values, name)
-    if array.dtype.kind not in "iu" or array.dtype.itemsize < 4 or not array.dtype.isnative:
-        array = as_ids(values, name)
-    if array.ndim != 1:
-        raise InvalidArgumentError(f"{name} must be a vector, got shape {array.shape}")
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-
-
-def _signed(array: NDArray[Any], at: int) -> int:
-    """Return a number as it was before :func:`_unsigned`, if it was negative."""
-    return int(array[at : at + 1].view(f"i{array.dtype.itemsize}")[0])
-
-
-def _edge_ids(values: Any, num_edges: int) -> NDArray[Any]:
-    """Return the edge id at each place; each edge has to be there once."""
-    ids = _unsigned(values, "edge_ids")
-    if len(ids) != num_edges:
-        raise InvalidArgumentError(f"edge_ids has {len(ids)} ids, but num_edges = {num_edges}")
-    outside = ids >= num_edges
-    if outside.any():
-        at = int(outside.argmax())
-        error = OutOfRangeError("", position=at, value=_signed(ids, at))
-        raise name_id(error, "edge_ids", num_edges, "edges")
-    place = np.full(num_edges, -1, np.int64)
-    place[ids] = np.arange(num_edges)
-    twice = place[ids] != np.arange(num_edges)
-    if twice.any():
-        at = int(twice.argmax())
-        raise InvalidArgumentError(
-            f"edge_ids[{at}] = {ids[at]} and edge_ids[{place[ids[at]]}] are equal: each edge has "
-            "an id of its own",
-            position=at,
-        )
-    return ids
+    given = to_array(source.indices, "indices")
+    if given.ndim == 1 and len(given) != edges:
+        raise InvalidArgumentError(f"indices has {len(given)} ids, but num_edges = {edges}")
+    return read_lists(source, nodes, nodes)
 
 
 def _read_values(source: Any, parts: GraphParts, num_edge_ids: int) -> None:
     """Read the weights, times and attributes that ``source`` has."""
-    weight, time = (getattr(source, name, None) for name in ("edge_weight", "edge_time"))
+    read_edge_values(source, parts, num_edge_ids)
     node_time = getattr(source, "node_time", None)
-    if weight is not None:
-        values = as_float_values(weight, num_edge_ids, "edge_weight", "num_edges")
-        check_weights(values, "edge_weight")
-        parts.edge_weight = read_only(values)
-    if time is not None:
-        times, parts.time_unit = as_times(time, num_edge_ids, "edge_time", "num_edges")
-        parts.edge_time = read_only(times)
     if node_time is not None:
         unit = parts.time_unit
         read_node_time(parts, node_time)
-        if time is not None and unit != parts.time_unit:
+        if parts.edge_time is not None and unit != parts.time_unit:
             raise InvalidArgumentError(
                 f"edge_time is in {shown(unit)}, node_time in {shown(parts.time_unit)}: give both "
                 "in one unit"
             )
-    for name, table in (("node_attrs", parts.node_attrs), ("edge_attrs", parts.edge_attrs)):
-        attrs = getattr(source, name, None)
-        if attrs is not None and not isinstance(attrs, Mapping):
-            raise InvalidArgumentError(
-                f"{name} goes by name, {{name: rows}}, got {type(attrs).__name__}"
-            )
-        for key, rows in (attrs or {}).items():
-            table[key] = rows
+    read_attributes(getattr(source, "node_attrs", None), parts.node_attrs, "node_attrs")

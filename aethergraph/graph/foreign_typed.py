@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import read_only
+from aethergraph._checks.arrays import as_count, read_only
+from aethergraph._checks.options import as_items, shown
+from aethergraph._checks.times import as_times
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.foreign_lists import read_attributes, read_edge_values, read_lists
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import EdgeType
-from aethergraph.protocols import RowSource
+from aethergraph.protocols import RowSource, TypedGraphSource
 
-__all__ = ["ForeignHeteroGraph", "TypedTopologySource"]
+__all__ = ["ForeignHeteroGraph", "TypedTopologySource", "typed_graph"]
 
 K = TypeVar("K")
 Rows = Mapping[str, RowSource]
@@ -81,33 +84,20 @@ class ForeignHeteroGraph(HeteroGraph):
     nodes put into another order, since its weights and times are where its lists are.
     """
 
-    _source: TypedTopologySource | None
+    _source: TypedTopologySource | _Sources | None
 
-    def __init__(self, source: TypedTopologySource) -> None:
-        nodes = {name: NodeParts(count) for name, count in source.num_nodes.items()}
-        for name, part in nodes.items():
-            times = source.node_time.get(name)
-            if times is not None:
-                part.node_time, part.time_unit = read_only(times), source.time_unit
-            for attr, rows in source.node_attrs.get(name, {}).items():
-                part.node_attrs[attr] = rows
-        edges = {}
-        for kind, pointer in source.topologies.items():
-            ends = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
-            adopted = native.NativeTopology.adopt(pointer, source)
-            edges[kind] = _edge_parts(kind, adopted, source, *ends)
-            edges[kind].other_lists = source.other_lists
-            edges[kind].elsewhere.update(source.edge_values.get(kind, {}))
-            for attr, rows in source.edge_attrs.get(kind, {}).items():
-                edges[kind].edge_attrs[attr] = rows
+    def __init__(self, source: TypedTopologySource | _Sources) -> None:
+        read = source.parts() if isinstance(source, _Sources) else _adopted_parts(source)
+        self._nodes, self._edges = nodes, edges = read
         self._source = source
         self._own: _Own = (
             {name: dict(part.node_attrs) for name, part in nodes.items()},
             {kind: dict(part.edge_attrs) for kind, part in edges.items()},
         )
-        self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
-        self._path, self._storage = None, type(source).__name__
-        self._time_zone, self._time_attr = source.time_zone, source.time_attr
+        self._reader, self._closed = None, False
+        self._path, self._storage = None, type(self.source).__name__
+        self._time_zone = getattr(source, "time_zone", None)
+        self._time_attr = getattr(source, "time_attr", None)
 
     def close(self) -> None:
         """Drop the graph's references; using the graph afterwards raises ClosedError."""
@@ -124,11 +114,10 @@ class ForeignHeteroGraph(HeteroGraph):
         return bool(getattr(self.source, "renumbers_edges", False))
 
     @property
-    def source(self) -> TypedTopologySource:
+    def source(self) -> Any:
         """Object that the graph was made of."""
         self._check_open()
-        assert self._source is not None
-        return self._source
+        return self._source.given if isinstance(self._source, _Sources) else self._source
 
     @property
     def lsn(self) -> int:
@@ -158,11 +147,106 @@ class ForeignHeteroGraph(HeteroGraph):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        source = self.source
+        self._check_open()
+        source = self._source
         nodes = {name: part.node_attrs for name, part in self._nodes.items()}
         edges = {kind: part.edge_attrs for kind, part in self._edges.items()}
         own_nodes, own_edges = self._own
         return _rebuild, (source, _changed(nodes, own_nodes), _changed(edges, own_edges))
+
+
+class _Sources:
+    """Edge types of a :class:`TypedGraphSource`, each read as a topology of its own.
+
+    It is what a :class:`ForeignHeteroGraph` is made of, and keeps the object that it reads.
+    """
+
+    def __init__(self, given: TypedGraphSource, layout: str) -> None:
+        self.given, self.layout = given, layout
+
+    def parts(self) -> tuple[dict[str, NodeParts], dict[EdgeType, EdgeParts]]:
+        """Read nodes and edges by type."""
+        nodes = self._nodes()
+        edges: dict[EdgeType, EdgeParts] = {}
+        for kind, of_kind in as_items(self.given.edges, "edges", "lists"):
+            name = type(self.given).__name__
+            if not (isinstance(kind, tuple) and len(kind) == 3 and {kind[0], kind[2]} <= {*nodes}):
+                raise InvalidArgumentError(
+                    f"edges of {name}: {shown(kind)} is no edge type, (source type, relation, "
+                    f"destination type), of {', '.join(map(repr, nodes)) or 'no types'}"
+                )
+            edges[kind] = self._edges(kind, of_kind, nodes)
+        self._check_unit(nodes, edges)
+        return nodes, edges
+
+    def _nodes(self) -> dict[str, NodeParts]:
+        counts = as_items(self.given.num_nodes, "num_nodes", "counts")
+        nodes = {t: NodeParts(as_count(count, f"num_nodes[{t!r}]")) for t, count in counts}
+        for option, read in (("node_time", _read_time), ("node_attrs", _read_attrs)):
+            by_type = getattr(self.given, option, None)
+            for node_type, values in () if by_type is None else as_items(by_type, option, "values"):
+                if node_type not in nodes:
+                    raise InvalidArgumentError(
+                        f"{option}: {shown(node_type)} is no node type; there are: "
+                        f"{', '.join(map(repr, nodes)) or 'none'}"
+                    )
+                read(nodes[node_type], values, f"{option}[{node_type!r}]")
+        return nodes
+
+    def _edges(self, kind: EdgeType, source: Any, nodes: Mapping[str, NodeParts]) -> EdgeParts:
+        num_src, num_dst = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
+        major, minor = (num_dst, num_src) if self.layout == "csc" else (num_src, num_dst)
+        label = f"edges[{kind!r}]."
+        missing = [name for name in ("indptr", "indices") if not hasattr(source, name)]
+        if missing:
+            raise InvalidArgumentError(
+                f"edges[{kind!r}] is a {type(source).__name__}, which has no "
+                f"{' and no '.join(missing)}: it needs these arrays"
+            )
+        lists = read_lists(source, major, minor, label)
+        parts = EdgeParts(num_src, num_dst, lists.topology.num_edges)
+        if self.layout == "csc":
+            parts.csc = lists
+        else:
+            parts.csr = lists
+        other = "csr" if self.layout == "csc" else "csc"
+        parts.other_lists = f"as_graph(source, layout={other!r}) takes such lists"
+        read_edge_values(source, parts, lists.topology.end_edge_ids, label)
+        return parts
+
+    def _check_unit(
+        self, nodes: Mapping[str, NodeParts], edges: Mapping[EdgeType, EdgeParts]
+    ) -> None:
+        """Raise unless all times are in one unit, since a seed's time is compared with all."""
+        units = {t: part.time_unit for t, part in nodes.items() if part.node_time is not None}
+        of_edges = {k: part.time_unit for k, part in edges.items() if part.edge_time is not None}
+        named: dict[Any, str | None] = {**units, **of_edges}
+        first = next(iter(named.items()), None)
+        for kind, unit in named.items():
+            if first is not None and unit != first[1]:
+                raise InvalidArgumentError(
+                    f"times of {kind!r} are in {shown(unit)}, those of {first[0]!r} in "
+                    f"{shown(first[1])}: give all in one unit"
+                )
+
+
+def _read_time(part: NodeParts, times: Any, name: str) -> None:
+    values, part.time_unit = as_times(times, part.num_nodes, name, "num_nodes")
+    part.node_time = read_only(values.copy())
+
+
+def _read_attrs(part: NodeParts, attrs: Any, name: str) -> None:
+    read_attributes(attrs, part.node_attrs, name)
+
+
+def typed_graph(source: TypedGraphSource, layout: str) -> ForeignHeteroGraph:
+    """Make a typed graph of the lists of another library; see :func:`aethergraph.as_graph`."""
+    if not hasattr(source, "edges"):
+        raise InvalidArgumentError(
+            f"{type(source).__name__} has no edges: a typed graph has num_nodes by node type and "
+            "edges by edge type (aethergraph.protocols.TypedGraphSource)"
+        )
+    return ForeignHeteroGraph(_Sources(source, layout))
 
 
 def _changed(now: Mapping[K, Rows], own: Mapping[K, Rows]) -> dict[K, dict[str, RowSource | None]]:
@@ -171,6 +255,29 @@ def _changed(now: Mapping[K, Rows], own: Mapping[K, Rows]) -> dict[K, dict[str, 
         kind: {name: None if own[kind].get(name) is rows else rows for name, rows in table.items()}
         for kind, table in now.items()
     }
+
+
+def _adopted_parts(
+    source: TypedTopologySource,
+) -> tuple[dict[str, NodeParts], dict[EdgeType, EdgeParts]]:
+    """Return nodes and edges by type over topologies in C."""
+    nodes = {name: NodeParts(count) for name, count in source.num_nodes.items()}
+    for name, part in nodes.items():
+        times = source.node_time.get(name)
+        if times is not None:
+            part.node_time, part.time_unit = read_only(times), source.time_unit
+        for attr, rows in source.node_attrs.get(name, {}).items():
+            part.node_attrs[attr] = rows
+    edges = {}
+    for kind, pointer in source.topologies.items():
+        ends = nodes[kind[0]].num_nodes, nodes[kind[2]].num_nodes
+        adopted = native.NativeTopology.adopt(pointer, source)
+        edges[kind] = _edge_parts(kind, adopted, source, *ends)
+        edges[kind].other_lists = source.other_lists
+        edges[kind].elsewhere.update(source.edge_values.get(kind, {}))
+        for attr, rows in source.edge_attrs.get(kind, {}).items():
+            edges[kind].edge_attrs[attr] = rows
+    return nodes, edges
 
 
 def _edge_parts(
@@ -203,7 +310,7 @@ def _edge_parts(
 
 
 def _rebuild(
-    source: TypedTopologySource,
+    source: Any,
     node_attrs: dict[str, dict[str, Any]],
     edge_attrs: dict[EdgeType, dict[str, Any]],
 ) -> ForeignHeteroGraph:
