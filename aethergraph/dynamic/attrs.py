@@ -92,6 +92,14 @@ class SnapshotRows(SourceRows):
         """True if a gather waits for nothing but memory."""
         return self._rows.is_in_memory
 
+    def is_same_rows(self, other: RowSource) -> bool:
+        """Return whether both are one attribute at one commit."""
+        return (
+            isinstance(other, SnapshotRows)
+            and self._rows is other._rows
+            and self._snapshot.commit == other._snapshot.commit
+        )
+
     @property
     def storage(self) -> str:
         """``"live"``."""
@@ -126,6 +134,10 @@ class LiveRows(RowSource):
     @property
     def _rows(self) -> GrowingRows:
         return self._now[1]
+
+    def is_same_rows(self, other: RowSource) -> bool:
+        """Return whether both are one attribute of one live graph."""
+        return isinstance(other, LiveRows) and self._rows is other._rows
 
     def _take(self) -> tuple[native.NativeSnapshot, int]:
         """Take a snapshot, and turn to the rows of its store."""

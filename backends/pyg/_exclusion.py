@@ -62,7 +62,7 @@ def reverse_types(exclude: Exclude, kind: EdgeType, schema: Schema) -> set[EdgeT
         InvalidArgumentError: it cannot be known, and a model would read the answers off them.
     """
     kinds = schema.edge_types
-    backward = {(kind[2], reverse_name(kind[1]), kind[0])}
+    backward = {_partner(kind)}
     if isinstance(exclude, Mapping):
         if kind not in exclude:
             named = ", ".join(map(repr, exclude)) or "no edge type"
@@ -78,7 +78,7 @@ def reverse_types(exclude: Exclude, kind: EdgeType, schema: Schema) -> set[EdgeT
             for name in _types_back(kind, kinds)
             if name not in (kind, by_name)
             # Beside a reverse by name, what has a partner of its own is that one's.
-            and not (is_there and (name[2], reverse_name(name[1]), name[0]) in kinds)
+            and not (is_there and _partner(name) in kinds and _partner(name) != kind)
         ]
         if others:
             candidates = [by_name, *others] if is_there else others
@@ -92,6 +92,11 @@ def reverse_types(exclude: Exclude, kind: EdgeType, schema: Schema) -> set[EdgeT
             )
     same = {kind} if kind[0] == kind[2] else set()
     return {name for name in backward | same if name in kinds}
+
+
+def _partner(kind: EdgeType) -> EdgeType:
+    """Return the reverse of an edge type by its name."""
+    return (kind[2], reverse_name(kind[1]), kind[0])
 
 
 def _types_back(kind: EdgeType, kinds: Sequence[EdgeType]) -> list[EdgeType]:

@@ -30,12 +30,7 @@ from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore, SortKey
 from aethergraph.pyg.stores import read_pair
-from aethergraph.sampling.values import (
-    read_times,
-    read_weights,
-    topology_times,
-    topology_weights,
-)
+from aethergraph.sampling.values import read_times, read_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,9 +104,6 @@ def _given(
     schema: Schema, stores: Stores, weight_attr: str | None, time_attr: str | None
 ) -> SampledGraph:
     """Return a graph as it is, with the stores' values before its own."""
-    graph = schema.graph
-    if graph.is_typed and graph.keeps_values:
-        return SampledGraph(schema, {}, False)
     rows = _find_values(schema.node_types, schema.edge_types, stores, weight_attr, time_attr)
     for node_type, columns in rows.nodes.items():
         _drop_own(columns, schema.node_rows(node_type))
@@ -119,13 +111,10 @@ def _given(
     for kind, columns in rows.edges.items():
         edges = schema.edges(kind)
         layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
-        for name in list(columns):
-            if topology_weights(edges, layout, name, {}) or topology_times(edges, layout, name, {}):
-                del columns[name]
         _drop_own(columns, schema.edge_rows(kind))
         end = edges.topology(layout).end_edge_ids
         _check_lengths(columns, end, schema.label("", kind), "edges")
-    return SampledGraph(Schema(graph, rows.nodes, rows.edges), {}, False)
+    return SampledGraph(Schema(schema.graph, rows.nodes, rows.edges), {}, False)
 
 
 def _built(
@@ -251,14 +240,17 @@ def _drop_own(columns: dict[str, RowSource], own: Mapping[str, RowSource]) -> No
     """Drop values that the graph itself holds: it knows, for example, whether lists are sorted."""
     for name in list(columns):
         rows = own.get(name)
-        if rows is not None and (rows is columns[name] or _share_memory(rows, columns[name])):
+        if rows is not None and _are_same(rows, columns[name]):
             del columns[name]
 
 
-def _share_memory(one: RowSource, other: RowSource) -> bool:
-    if not (one.is_in_memory or one.guard) or one.shape != other.shape:
-        return one.is_same_rows(other)
-    return one.array.ctypes.data == other.array.ctypes.data
+def _are_same(one: RowSource, other: RowSource) -> bool:
+    """Return whether two columns have the same memory, or say that they are the same rows."""
+    if one is other or one.is_same_rows(other):
+        return True
+    if any(rows.is_live or not isinstance(rows, core.FeatureStore) for rows in (one, other)):
+        return False
+    return one.shape == other.shape and one.array.ctypes.data == other.array.ctypes.data
 
 
 def _count_rows(stores: Stores) -> dict[str, int]:
@@ -295,6 +287,12 @@ def _parts(data: Any) -> tuple[Stores, GraphStore]:
         return (), _copy_store(data)
     if isinstance(data, (tuple, list)) and len(data) == 2:
         features, store = read_pair(data)
+        whole_graphs = [part for part in (features, store) if isinstance(part, (Data, HeteroData))]
+        if len({isinstance(part, HeteroData) for part in whole_graphs}) > 1:
+            raise InvalidArgumentError(
+                f"data = ({type(features).__name__}, {type(store).__name__}): one is of several "
+                "types, the other is not; give two that are alike"
+            )
         if isinstance(features, (Data, HeteroData)):  # as a store it does not list edge tensors
             whole = from_data(features)
             return (whole[0],), whole[1] if store is features else _parts(store)[1]

@@ -165,6 +165,21 @@ def test_several_reverses_must_be_named() -> None:
     assert seen({BUYS: []}) == seen("self") == {BOUGHT, bought}
 
 
+def test_reverses_of_reverses_must_be_named() -> None:
+    """PyG's ToUndirected, applied twice, makes them."""
+    rev, again = ("item", "rev_buys", "user"), ("user", "rev_rev_buys", "item")
+    back = PAIRS.flip(0)
+    graph = make_graph((BUYS, PAIRS.numpy()), (rev, back.numpy()), (again, PAIRS.numpy()))
+    index = EdgeSamplerInput(None, back[0], back[1], input_type=rev)
+    sampler = HeteroNeighborSampler(graph, [-1], exclude="reverse")
+    with pytest.raises(errors.InvalidArgumentError, match="rev_rev_buys") as error:
+        sampler.sample_from_edges(index)
+    assert f"exclude={{{rev!r}: {[BUYS, again]!r}}}" in str(error.value)
+    sampler = HeteroNeighborSampler(graph, [-1], exclude={rev: [BUYS, again]})
+    row = sampler.sample_from_edges(index).row
+    assert not any(row[kind].numel() for kind in (rev, BUYS, again))
+
+
 def test_a_reverse_that_the_graph_has_not_is_told_what_to_name() -> None:
     """What the message advises is taken."""
     graph = make_graph()

@@ -201,6 +201,9 @@ def test_what_a_sampler_may_be_given() -> None:
     assert NeighborSampler(typed, [3, 3]).is_hetero
     with pytest.raises(errors.UnsupportedError, match="is empty"):
         NeighborSampler(HeteroData(), [2])
+    for pair in ((data, HeteroData()), (HeteroData(), data)):
+        with pytest.raises(errors.InvalidArgumentError, match="give two that are alike"):
+            NeighborSampler(pair, [2])
     for source in (None, "graph", (1, 2), (stores[0], stores[0])):
         with pytest.raises(errors.InvalidArgumentError, match="data must be"):
             NeighborSampler(source, [2])

@@ -24,7 +24,7 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
-from aethergraph import Graph, HeteroGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, errors
 from aethergraph import _native as native
 from aethergraph.pyg import (
     FeatureStore,
@@ -489,3 +489,39 @@ def test_weights_of_a_store_stand_before_those_of_the_graph() -> None:
             node = out.node if input_type is None else out.node["node"]
             assert node.tolist() == [0, expected]
             features[group, "edge_weight", None] = given
+
+
+def test_values_of_a_store_stand_before_those_of_a_snapshot() -> None:
+    """A live graph itself draws by what its lists keep, and says so."""
+    kind, seed = ("node", "to", "node"), torch.tensor([0])
+    values: dict[str, Any] = {"order": "time", "edge_time": "int64", "edge_weight": "float32"}
+    memory: dict[str, Any] = {"arena_mb": 16, "huge_pages": False}
+    edges: dict[str, Any] = {"time": [0, 1], "weight": [1.0, 0.0]}
+    given = {"edge_time": torch.tensor([0, 9]), "edge_weight": torch.tensor([0.0, 1.0])}
+    with (
+        DynamicGraph(3, layout="csc", **values, **memory) as live,
+        DynamicHeteroGraph({"node": 3}, [kind], layout="csc", **values, **memory) as typed,
+    ):
+        live.insert_edges([1, 2], [0, 0], **edges)
+        typed[kind].insert([1, 2], [0, 0], **edges)
+        for graph, group, node_type in ((live, (None, None), None), (typed, kind, "node")):
+            for name, time, own, expected in (
+                ("edge_time", torch.tensor([5]), [0, 1, 2], [0, 1]),
+                ("edge_weight", None, [0, 1], [0, 2]),
+            ):
+                option = {name.replace("edge", "").lstrip("_") + "_attr": name}
+                seeds = NodeSamplerInput(None, seed, time, node_type)
+                features = FeatureStore()
+                for store, result in ((None, own), (given[name], expected)):
+                    if store is not None:
+                        features[group, name, None] = store
+                    snapshot = features, GraphStore(graph.snapshot())
+                    out = NeighborSampler(snapshot, [-1], **option).sample_from_nodes(seeds)
+                    node = out.node if node_type is None else out.node[node_type]
+                    assert sorted(node.tolist()) == result
+                with pytest.raises(errors.InvalidArgumentError, match="on a snapshot only"):
+                    NeighborSampler((features, GraphStore(graph)), [-1], **option)
+                own_values = FeatureStore.from_graph(graph), GraphStore(graph)
+                out = NeighborSampler(own_values, [-1], **option).sample_from_nodes(seeds)
+                node = out.node if node_type is None else out.node[node_type]
+                assert sorted(node.tolist()) == own
