@@ -64,6 +64,16 @@ def _graph_of_members(layout: Any = "csc", **members: Any) -> Any:
     return ag.as_graph(SimpleNamespace(**members), layout=layout)  # type: ignore[arg-type]
 
 
+def _typed_graph_of_members(
+    num_nodes: Any, node_time: Any, node_attrs: Any, layout: Any = "csc", **members: Any
+) -> Any:
+    edges = {("a", "to", "b"): SimpleNamespace(**members)}
+    source = SimpleNamespace(
+        num_nodes=num_nodes, edges=edges, node_time=node_time, node_attrs=node_attrs
+    )
+    return ag.as_graph(source, layout=layout)
+
+
 def _typed_graph() -> ag.HeteroGraph:
     src, dst = _ends()
     back = (_TYPE[2], "rated_by", _TYPE[0])
@@ -372,6 +382,28 @@ def _around() -> Iterator[Target]:
             {"graph": _graph(f), "fanouts": [3, 2], "seeds": [0, 1, 2]},
         ),
     )
+    yield Target(
+        "SubgraphLoader (typed)",
+        lambda _: (
+            then(SubgraphLoader, some),
+            {
+                "graph": _typed_graph(), "fanouts": [3, 2], "seeds": {"user": [0, 1], "film": None},
+                "node_attrs": {"user": ["x"]}, "seed_time": None,
+            },
+        ),
+    )  # fmt: skip
+    yield Target(
+        "as_graph (typed)",
+        lambda _: (
+            _typed_graph_of_members,
+            {
+                "num_nodes": {"a": 3, "b": 2}, "indptr": [0, 1, 4], "indices": [2, 0, 1, 1],
+                "edge_ids": [3, 1, 0, 2], "edge_weight": [0.5, 1.0, 2.0, 0.0],
+                "node_time": {"a": [3, 1, 2], "b": [0, 0]}, "node_attrs": {"a": {"x": np.eye(3)}},
+                "layout": "csc",
+            },
+        ),
+    )  # fmt: skip
     yield from methods(
         "SubgraphLoader",
         lambda f: SubgraphLoader(_graph(f), [3, 2], batch_size=4),
@@ -554,10 +586,11 @@ def _pyg() -> Iterator[Target]:
     )
     for name, arguments in (
         ("HeteroNeighborLoader", {"num_neighbors": [3], "input_nodes": ("user", [0])}),
+        ("NeighborLoader", {"num_neighbors": [3], "input_nodes": {"user": [0], "film": None}}),
         ("HGTLoader", {"num_samples": [3], "input_nodes": ("user", [0])}),
     ):
         yield Target(
-            f"pyg.{name}",
+            f"pyg.{name} (typed)",
             lambda _, name=name, arguments=arguments: (
                 then(getattr(pyg, name), some),
                 {"data": pyg.from_data(pyg.to_data(_typed_graph())), **arguments},
