@@ -232,7 +232,7 @@ def _check_lengths(columns: Mapping[str, RowSource], count: int, of: str, what: 
     for name, column in columns.items():
         if len(column.shape) == 1 and column.num_rows != count:
             raise InvalidArgumentError(
-                f"{name!r}{of} has {column.num_rows} rows, but there are {count} {what}"
+                f"{name!r}{of} has {column.num_rows} rows, but num_{what} = {count}"
             )
 
 
