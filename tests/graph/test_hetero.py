@@ -261,8 +261,8 @@ def test_options_that_are_refused() -> None:
     graph = make_graph(node_time={"post": np.arange(60)})
     bad: list[tuple[Any, dict[str, Any], str]] = [
         ({("a", "b", "c"): [1]}, {}, r"'b', 'c'\) is no edge type"),
-        ([1], {"weight_attr": "w"}, "'w': no edge type has it"),
-        ([1], {"time_attr": "t"}, "'t': no node type or edge type has it"),
+        ([1], {"weight_attr": "w"}, "'w' is no edge attribute"),
+        ([1], {"time_attr": "t"}, "'t' is no node or edge attribute"),
     ]
     for fanouts, options, text in bad:
         with pytest.raises(errors.InvalidArgumentError, match=text):

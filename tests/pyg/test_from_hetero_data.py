@@ -349,11 +349,11 @@ def test_bad_data_is_named() -> None:
     ("change", "option", "match"),
     [
         ({"vote_weight": torch.full((500,), -1.0)}, "weight_attr", r"'votes'.*\[0\] = -1"),
-        ({"vote_weight": torch.ones(7)}, "weight_attr", "no edge type has it"),
+        ({"vote_weight": torch.ones(7)}, "weight_attr", "is no edge attribute"),
         ({"vote_weight": torch.ones(500, 2)}, "weight_attr", "one number each"),
         ({"vote_weight": torch.ones(500, dtype=torch.bool)}, "weight_attr", "not numbers"),
         ({"vote_weight": torch.full((500,), torch.nan)}, "time_attr", r"\[0\] = nan"),
-        ({"vote_weight": None}, "time_attr", "no node type or edge type has it"),
+        ({"vote_weight": None}, "time_attr", "is no node or edge attribute"),
     ],
 )
 def test_bad_values_are_named(change: dict[str, Any], option: str, match: str) -> None:

@@ -337,7 +337,7 @@ def test_no_seeds() -> None:
         ({"fanout": -1}, "fanout"),
         ({"fanout": {("a", "b", "c"): 1}}, r"fanout: \('a', 'b', 'c'\) is no edge type"),
         ({"references": [("a", "b", "c")]}, r"references: \('a', 'b', 'c'\) is no edge type"),
-        ({"time_attr": "when"}, "time_attr = 'when': no node type or edge type has it"),
+        ({"time_attr": "when"}, "time_attr = 'when' is no node or edge attribute"),
         ({"temporal_strategy": "last"}, "need time_attr"),
         ({"temporal_strategy": "first", "time_attr": "node_time"}, "temporal_strategy"),
     ],
