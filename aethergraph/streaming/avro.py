@@ -135,6 +135,11 @@ class AvroDecoder(Decoder):
             raise ValueError(
                 f"it ends in the middle of a value, after {len(payload)} bytes"
             ) from None
+        except IndexError:
+            raise ValueError(
+                "it names a type of a union, or a symbol of an enum, that is not there: another "
+                "schema wrote it"
+            ) from None
         rest = len(payload) - stream.tell()
         if rest:
             raise ValueError(f"{rest} bytes are left behind the record: another schema wrote it")
@@ -173,6 +178,8 @@ def _parse(given: Any) -> Any:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {one_line(error)}") from None
     _check_nesting(schema)
+    if schema == []:
+        raise ValueError("it is a union of no types")
     try:
         return parse_schema(schema)
     except Exception as error:  # fastavro raises many kinds

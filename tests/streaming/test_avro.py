@@ -231,3 +231,27 @@ def test_a_record_may_name_itself() -> None:
     schema = Schema.avro(registry=lambda _: tree, src="s", dst="d")
     records = schema.decode(0, 1, [struct.pack(">bI", 0, 7) + b"\2\4\0"], np.arange(1))
     assert not records.bad and records.columns["src"].tolist() == [1]
+
+
+def test_a_union_of_no_types_and_a_branch_that_is_not_there() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="bad schema: it is a union of no types"):
+        Schema.avro(schema="[]", src="s", dst="d")
+    kinds: dict[int, Any] = {
+        8: ["null", "long"],
+        9: {"type": "enum", "name": "E", "symbols": ["a"]},
+        10: [],
+    }
+    fields = [{"name": "s", "type": "long"}, {"name": "d", "type": "long"}]
+    known: dict[int, Any] = {7: []}
+    for number, kind in kinds.items():
+        parts = [*fields, {"name": "x", "type": kind}]
+        known[number] = {"type": "record", "name": "R", "fields": parts}
+    schema = Schema.avro(registry=known.__getitem__, src="s", dst="d")
+    payloads = [struct.pack(">bI", 0, number) + b"\2\4\6" for number in known]
+    records = schema.decode(0, 4, payloads, np.arange(4))
+    reasons = [bad.reason.removeprefix("cannot be read: ValueError: ") for bad in records.bad]
+    assert reasons[0] == "schema 7 of the registry is none: it is a union of no types"
+    assert reasons[1:] == 3 * [
+        "it names a type of a union, or a symbol of an enum, that is not there: another schema "
+        "wrote it"
+    ]
