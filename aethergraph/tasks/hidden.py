@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from math import lgamma, log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HiddenColumn", "place_of"]
+__all__ = ["HiddenColumn", "place_by_name", "place_by_values"]
 
 Array = NDArray[Any]
 #: Reads some rows of columns side by side, [n, width].
 Read = Callable[[slice], Array]
 
 _NUMBERS = 1 << 22  # numbers of a graph that are compared at once
-_DAY = 86_400 * 10**9  # nanoseconds
-_UNITS = (_DAY, 3_600 * 10**9, 60 * 10**9, 10**9, 10**6, 10**3, 1)
+_MILLION = log(1e6)
+#: Nanoseconds of units of time.
+_UNITS = {
+    "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6,
+    "us": 10**3, "ns": 1,
+}  # fmt: skip
+_TIMES = ("date", "datetime", "datetime64", "string")
+_FIRST = 100  # texts that are read before many others
+_SPANS = ("timedelta", "timedelta64")
 
 
 class HiddenColumn:
@@ -32,70 +40,93 @@ class HiddenColumn:
     def __init__(self, series: Any, keys: Any = None) -> None:
         pd: Any = import_module("pandas")
         try:
-            self.codes, distinct = pd.factorize(series)
+            codes, distinct = pd.factorize(series)
         except TypeError:  # lists and the like
             texts = series.astype(str).where(series.notna(), None)
-            self.codes, distinct = pd.factorize(texts)
-        self.count = len(distinct)
-        #: There are so few values that no other column has the same ones equal by chance.
-        self.repeats = 2 <= self.count <= np.count_nonzero(self.codes >= 0) // 2
-        #: Of a foreign key, row of the other table that each row refers to, -1 for none.
-        self.targets = None if keys is None else pd.Index(keys).get_indexer(series)
-        self._forms = _forms_of(series, self.codes >= 0)
+            codes, distinct = pd.factorize(texts)
+        #: Of each row the number of its value, -1 where it is missing.
+        self.codes: Array = codes
+        #: For each form the numbers of some values that are given by their numbers.
+        self._forms = _forms_of(pd.Series(distinct, dtype=distinct.dtype))
+        if keys is not None:  # the row of the other table that each value refers to, -1 for none
+            targets = pd.Index(keys).get_indexer(distinct)
+            self._forms.append(targets.__getitem__)
+        if len(distinct) == 1 and (codes < 0).any():  # what it tells is where it is missing
+            self.codes, self._forms = (codes < 0).astype(np.int64), []
 
-    def find(self, read: Read, num_rows: int, width: int) -> int | None:
-        """Return the first of some columns that has these values, or one for each of them."""
-        if self.count < 2:  # one value tells nothing
-            return None
+    def find(self, read: Read, width: int, rows: Array | None = None) -> int | None:
+        """Return the first of some columns that has these values, or one for each of them.
+
+        Args:
+            read: reads the columns.
+            width: number of columns.
+            rows: which rows of the table they have, each at most once; None: all.
+        """
+        all_codes = self.codes if rows is None else self.codes[rows]
+        all_known = all_codes[all_codes >= 0]
         same = [np.arange(width) for _ in self._forms]
-        coded = np.arange(width if self.repeats else 0)
+        coded = np.arange(width if _log_divisions(all_known) > _MILLION else 0)
+        count = int(all_codes.max(initial=-1)) + 1
         values: Array | None = None  # for each code, of the columns in ``coded``
-        seen = np.zeros(self.count, np.bool_)
+        seen = np.zeros(count, np.bool_)
         step = max(1, _NUMBERS // width)
-        for begin in range(0, num_rows, step):
-            rows = slice(begin, min(begin + step, num_rows))
-            known = self.codes[rows] >= 0
-            found = read(rows)[known]
+        for begin in range(0, len(all_codes), step):
+            if not len(coded) and not any(map(len, same)):
+                return None
+            some = slice(begin, min(begin + step, len(all_codes)))
+            known = all_codes[some] >= 0
+            codes = all_codes[some][known]
+            found = read(some)[known]
             if found.dtype.kind != "f":
                 found = found.astype(np.float64)
             for number, form in enumerate(self._forms):
-                same[number] = same[number][_are_equal(found[:, same[number]], form(rows)[known])]
+                if len(same[number]):
+                    equal = _are_equal(found[:, same[number]], form(codes))
+                    same[number] = same[number][equal]
             found = np.where(np.isnan(found), np.finfo(found.dtype).min, found)[:, coded]
-            codes, first, back = np.unique(
-                self.codes[rows][known], return_index=True, return_inverse=True
-            )
+            codes, first, back = np.unique(codes, return_index=True, return_inverse=True)
             left = (found[first][back] == found).all(axis=0)
             if values is not None:
                 before = seen[codes]
                 left &= (found[first][before] == values[codes[before]]).all(axis=0)
                 values = values[:, left]
             else:
-                values = np.zeros((self.count, int(left.sum())), found.dtype)
+                values = np.zeros((count, int(left.sum())), found.dtype)
             coded = coded[left]
             values[codes] = found[first][:, left]
             seen[codes] = True
-            if not len(coded) and not any(map(len, same)):
-                return None
         if values is not None:
-            columns = zip(coded.tolist(), values.T, strict=True)
-            coded = np.array([at for at, own in columns if len(np.unique(own)) == self.count], int)
+            columns = zip(coded.tolist(), values[seen].T, strict=True)
+            coded = np.array([at for at, own in columns if len(np.unique(own)) == len(own)], int)
+        for number, form in enumerate(self._forms):
+            if len(same[number]) and _log_orders(form(all_known)) <= _MILLION:
+                same[number] = same[number][:0]
         left_over = np.concatenate([coded, *same])
         return int(left_over.min()) if len(left_over) else None
 
-    def is_told_by(self, rows: Array, others: Array) -> bool:
-        """Return whether edges, at most one for each row, go to what the values stand for."""
-        if not 0 < len(rows) <= len(self.codes) or np.bincount(rows).max() > 1:
-            return False
-        codes = self.codes[rows]
-        if (codes < 0).any():
-            return False
-        kinds = len(np.unique(codes))
-        if kinds < 2:
-            return False
-        if self.targets is not None and (self.targets[rows] == others).all():
-            return True
-        pairs = len(np.unique(np.stack([codes, others]), axis=1).T)
-        return pairs == kinds == len(np.unique(others)) <= len(rows) // 2
+
+def _log_orders(values: Array) -> float:
+    """Return the logarithm of the number of orders that values have.
+
+    One of so many is the chance that values in any order are in this one.
+    """
+    counts = np.unique(values, return_counts=True)[1]
+    sizes, times = np.unique(counts, return_counts=True)
+    parts = zip(sizes.tolist(), times.tolist(), strict=True)
+    return float(lgamma(len(values) + 1) - sum(count * lgamma(size + 1) for size, count in parts))
+
+
+def _log_divisions(codes: Array) -> float:
+    """Return the logarithm of the number of ways to divide rows in parts as large as the codes do.
+
+    None where most are alone: rows that are the same as a whole divide all columns in that way.
+    """
+    sizes = np.unique(codes, return_counts=True)[1]
+    if len(sizes) > len(codes) // 2:
+        return 0.0
+    # Parts of one size that change places divide the rows as before.
+    times = np.unique(sizes, return_counts=True)[1]
+    return _log_orders(codes) - sum(map(lgamma, (times + 1).tolist()))
 
 
 def _are_equal(found: Array, values: Array) -> NDArray[np.bool_]:
@@ -108,62 +139,144 @@ def _are_equal(found: Array, values: Array) -> NDArray[np.bool_]:
     return columns
 
 
-def _forms_of(series: Any, known: NDArray[np.bool_]) -> list[Callable[[slice], Array]]:
-    """Return functions that give some rows of a column as numbers, each in another way."""
+def _forms_of(values: Any) -> list[Callable[[Array], Array]]:
+    """Return functions that give some of the values as numbers, each in another way."""
     pd: Any = import_module("pandas")
-    if series.dtype.kind == "M":
-        counts = series.to_numpy("datetime64[ns]").astype(np.int64)
-        forms = [lambda rows, unit=unit: counts[rows] // unit for unit in _UNITS]
-        return [lambda rows: counts[rows] / _DAY, *forms]
-    numbers = pd.to_numeric(series, errors="coerce")
-    if numbers.dtype.kind not in "iufb" or (numbers.isna().to_numpy() & known).any():
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    forms: list[Callable[[Array], Array]] = []
+    kind = pd.api.types.infer_dtype(values)
+    if kind == "string" and len(values) > _FIRST and not _forms_of(values[:_FIRST]):
         return []
-    values = numbers.to_numpy("float64", na_value=np.nan)
-    return [lambda rows: values[rows]]
+    times = None
+    if kind in _TIMES:
+        times = pd.to_datetime(values, errors="coerce", utc=True, format="ISO8601")
+        times = times.dt.tz_localize(None)
+    elif kind in _SPANS:
+        times = pd.to_timedelta(values, errors="coerce")
+    if times is not None and not times.isna().any():
+        array = times.to_numpy()
+        unit = _UNITS[np.datetime_data(array.dtype)[0]]
+        forms = _times_as_numbers(array.astype(np.int64), unit)
+    if kind in _SPANS or values.dtype.kind == "M":
+        return forms
+    numbers = pd.to_numeric(values, errors="coerce")
+    if numbers.dtype.kind in "iufb" and not numbers.isna().any():
+        forms.append(numbers.to_numpy("float64").__getitem__)
+    return forms
 
 
-def place_of(graph: Any, table: str, column: HiddenColumn) -> str | None:
-    """Return where a graph keeps the values of a column of a node type, in words, or None."""
-    num_rows = len(column.codes)
-    for describe, width, read in _stores(graph, table, num_rows):
-        at = column.find(read, num_rows, width)
-        if at is not None:
-            return describe(at)
+def _times_as_numbers(counts: Array, unit: int) -> list[Callable[[Array], Array]]:
+    """Return functions that give times as numbers of each unit, with fractions and without."""
+    forms: list[Callable[[Array], Array]] = []
+    for other in _UNITS.values():
+        forms.append(partial(_in_units, counts, unit / other))
+        if other > unit:
+            forms.append(partial(_in_whole_units, counts, other // unit))
+    return forms
+
+
+def _in_units(counts: Array, factor: float, some: Array) -> Array:
+    return counts[some] * factor
+
+
+def _in_whole_units(counts: Array, part: int, some: Array) -> Array:
+    return counts[some] // part
+
+
+def place_by_name(graph: Any, table: str, column: str) -> str | None:
+    """Return where a graph keeps a column of a node type under its name, in words, or None."""
+    if column in graph[table].attrs:
+        return f"{column!r} of its nodes"
+    kept = getattr(graph, "columns", {})
+    if table in kept and column in kept[table].columns:
+        return "a column beside the graph"
     for kind in graph.edge_types:
-        ends = [end for end in (0, 2) if kind[end] == table]
-        if not ends or graph[kind].num_edges > num_rows:
-            continue
-        src, dst = graph[kind].edge_list()[:2]
-        if any(column.is_told_by(*((src, dst) if end == 0 else (dst, src))) for end in ends):
-            return f"edges {kind[1]!r}"
+        source, relation, target = kind
+        forward = source == table and relation in (column, f"f2p_{column}")
+        if forward or (target == table and relation in (f"rev_{column}", f"rev_f2p_{column}")):
+            return f"edges {relation!r}"
+        if column in graph[kind].attrs and any(_edges_of_rows(graph, table, kind)):
+            return f"{column!r} of edges {relation!r}"
     return None
 
 
-def _stores(
-    graph: Any, table: str, num_rows: int
-) -> Iterator[tuple[Callable[[int], str], int, Read]]:
-    """Return what a graph has of the nodes of a type: its name, its width, and how to read it."""
+def place_by_values(graph: Any, table: str, column: HiddenColumn) -> str | None:
+    """Return where a graph keeps the values of a column of a node type, in words, or None."""
+    for describe, width, read, rows in _stores(graph, table, len(column.codes)):
+        at = column.find(read, width, rows)
+        if at is not None:
+            return describe(at)
+    return None
+
+
+#: Columns side by side: what the one of a number is called, their number, how to read them, and
+#: which rows of a table they have, None for all.
+_Store = tuple[Callable[[int], str], int, Read, Array | None]
+
+
+def _stores(graph: Any, table: str, num_rows: int) -> Iterator[_Store]:
+    """Yield what a graph has of the nodes of a type, and of edges that go by them."""
     for name, rows in graph[table].attrs.items():
-        width = int(np.prod(rows.shape[1:], dtype=np.int64))
-        if rows.num_rows == num_rows and width and np.dtype(rows.dtype).kind in "iufb":
-            yield partial(_name_column, name, len(rows.shape)), width, partial(_gather, rows, width)
+        if rows.num_rows == num_rows:
+            yield from _store_of(name, "its nodes", rows)
     times = getattr(graph[table], "node_time", None)
     if times is not None:
         array = np.asarray(times)
-        yield lambda _: "the times of its nodes", 1, lambda some: array[some, None]
+        yield (lambda _: "the times of its nodes"), 1, (lambda some: array[some, None]), None
     kept = getattr(graph, "columns", {})
     for name, column in kept[table].columns.items() if table in kept else ():
         if column.kind != "text":
             read = partial(_gather_column, kept[table], name)
-            yield partial("the column {0!r} beside the graph".format, name), 1, read
+            yield partial("the column {0!r} beside the graph".format, name), 1, read, None
+    for kind in graph.edge_types:
+        for ends, others, edges in _edges_of_rows(graph, table, kind):
+            yield from _edge_stores(graph[kind], kind[1], num_rows, ends, others, edges)
 
 
-def _name_column(name: str, dimensions: int, at: int) -> str:
-    return f"{name!r} of its nodes" if dimensions == 1 else f"{name}[:, {at}] of its nodes"
+def _edges_of_rows(graph: Any, table: str, kind: Any) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield (rows, others, edges) of an end of which each row of a table has one edge at most."""
+    ends = [end for end in (0, 2) if kind[end] == table]
+    if not ends or not 0 < graph[kind].num_edges <= graph.num_nodes[table]:
+        return
+    src, dst, edges = graph[kind].edge_list()
+    for end in ends:
+        rows, others = (src, dst) if end == 0 else (dst, src)
+        if np.bincount(rows).max() == 1:
+            yield rows, others, edges
 
 
-def _gather(rows: Any, width: int, some: slice) -> Array:
-    return np.asarray(rows.gather(np.arange(some.start, some.stop))).reshape(-1, width)
+def _edge_stores(
+    view: Any, relation: str, num_rows: int, rows: Array, others: Array, edges: Array
+) -> Iterator[_Store]:
+    """Yield what edges tell of rows: where they go, which rows have one, and their values."""
+    there = np.zeros((num_rows, 1), np.bool_)
+    there[rows] = True
+    name = f"edges {relation!r}"
+    yield (lambda _: name), 1, (lambda some: others[some, None]), rows
+    yield (lambda _: name), 1, there.__getitem__, None
+    for attr, values in {**view.attrs, **view.value_stores()}.items():
+        yield from _store_of(attr, name, values, rows, edges)
+
+
+def _store_of(
+    name: str, of: str, values: Any, rows: Array | None = None, ids: Array | None = None
+) -> Iterator[_Store]:
+    """Yield an attribute, if it has numbers; of edges with their rows of the table, and ids."""
+    width = int(np.prod(values.row_shape, dtype=np.int64))
+    is_short = values.dtype_name == "bfloat16"
+    wider = "float32" if is_short and values.can_widen else None
+    if not width or not (is_short or np.dtype(values.dtype_name).kind in "iufb"):
+        return
+
+    def read(some: slice) -> Array:
+        own = np.arange(some.start, some.stop) if ids is None else ids[some]
+        return np.asarray(values.gather(own, None, wider)).reshape(-1, width)
+
+    def describe(at: int) -> str:
+        return f"{name!r} of {of}" if values.row_shape == () else f"{name}[:, {at}] of {of}"
+
+    yield describe, width, read, rows
 
 
 def _gather_column(store: Any, name: str, some: slice) -> Array:

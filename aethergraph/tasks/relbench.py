@@ -9,7 +9,7 @@ from typing import Any
 from aethergraph._checks.options import shown
 from aethergraph.convert.readers.base import InputError
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.tasks.hidden import HiddenColumn, place_of
+from aethergraph.tasks.hidden import HiddenColumn, place_by_name, place_by_values
 from aethergraph.tasks.links import LinkTask
 from aethergraph.tasks.reading import AnyGraph, NamedTable, Unknown
 from aethergraph.tasks.rows import Splits
@@ -33,11 +33,14 @@ def relbench_task(
 
     Columns that the labels are or were derived from (``task.hidden_columns()``, RelBench 3) may not
     be in the graph: ``task.get_db()`` is the database without them, ``dataset.get_db()`` has them.
-    They are looked for by name, and by value in attributes, times, columns beside the graph and
-    edges of the node type: as numbers, times in any unit, or any other values that are equal where
-    theirs are, such as codes of texts. Missing values may be filled. Not found are values that were
-    made coarser, or mixed with others; values of which most are different, where they are scaled or
-    encoded; texts under another name; and what the rows of other tables tell.
+    They are looked for by name, and by value in attributes, times, columns beside the graph, and
+    edges of which each row has one at most, with their values: as numbers, times in any unit (which
+    ISO texts are, too), or any other values that are equal where theirs are, such as codes of
+    texts. Missing values may be filled; of a column of one value, missing is another. Values that
+    match count only where more than a million other orders of them over their rows would not: a
+    column of which fewer than ten rows have a value may be found by its name alone. Not found are
+    values that were made coarser, or mixed with others; values of which most are different, where
+    they are scaled or encoded; texts under another name; and what the rows of other tables tell.
 
     Args:
         graph: a graph that :func:`aethergraph.convert.relbench_schema` has described.
@@ -116,7 +119,7 @@ def _refuse_hidden(graph: AnyGraph, task: Any, hidden: list[tuple[str, str]]) ->
         typed: Any = graph if graph.is_typed else _OneType(graph, table)
         if table not in typed.node_types:
             continue
-        place = _place_by_name(typed, table, column)
+        place = place_by_name(typed, table, column)
         if place is None:
             values = views.column(table, column, typed.num_nodes[table])
             if values is None:
@@ -127,7 +130,7 @@ def _refuse_hidden(graph: AnyGraph, task: Any, hidden: list[tuple[str, str]]) ->
                     stacklevel=3,
                 )
                 continue
-            place = place_of(typed, table, values)
+            place = place_by_values(typed, table, values)
         if place is not None:
             raise InvalidArgumentError(
                 f"the graph has the column {column!r} of {table!r}, which the labels of the task "
@@ -135,31 +138,20 @@ def _refuse_hidden(graph: AnyGraph, task: Any, hidden: list[tuple[str, str]]) ->
             )
 
 
-def _place_by_name(graph: Any, table: str, column: str) -> str | None:
-    """Return where a graph keeps a column under its name, in words, or None."""
-    if column in graph[table].attrs:
-        return f"{column!r} of its nodes"
-    kept = getattr(graph, "columns", {})
-    if table in kept and column in kept[table].columns:
-        return "a column beside the graph"
-    for source, relation, target in graph.edge_types:
-        forward = source == table and relation in (column, f"f2p_{column}")
-        if forward or (target == table and relation in (f"rev_{column}", f"rev_f2p_{column}")):
-            return f"edges {relation!r}"
-    return None
-
-
 class _OneType:
     """Graph of one type as a typed one, whose nodes are the rows of a table."""
 
     def __init__(self, graph: Any, table: str) -> None:
-        self._graph = graph
         self._nodes = SimpleNamespace(attrs=graph.node_attrs, node_time=graph.node_time)
+        self._edges = SimpleNamespace(
+            attrs=graph.edge_attrs, num_edges=graph.num_edges, edge_list=graph.edge_list,
+            value_stores=lambda: graph.value_stores("edge"),
+        )  # fmt: skip
         self.node_types, self.edge_types = [table], [(table, "to", table)]
         self.num_nodes = {table: graph.num_nodes}
 
     def __getitem__(self, kind: Any) -> Any:
-        return self._graph if isinstance(kind, tuple) else self._nodes
+        return self._edges if isinstance(kind, tuple) else self._nodes
 
 
 class _Views:

@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.task_shop import DAY, make_shop, training_rows
 
-from aethergraph import Graph, HeteroGraph
+from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
 from aethergraph.convert import (
+    ForeignKey,
     InputError,
+    LinkTable,
     NodeTable,
     Schema,
     convert,
@@ -362,6 +364,30 @@ def test_a_graph_with_a_column_that_the_task_hides_is_refused(tmp_path: Path) ->
         relbench_task(graph, task)
 
 
+class MorePosts(Posts):
+    """Posts with a column of each kind, which tasks hide."""
+
+    def get_db(self, upto_test_timestamp: bool = True) -> SimpleNamespace:
+        pandas = pytest.importorskip("pandas")
+        database = super().get_db(upto_test_timestamp)
+        posts = database.table_dict["posts"].df
+        rng, count = np.random.default_rng(6), len(posts)
+        posts["closed"] = posts.ts + pandas.to_timedelta(rng.integers(1, 10**6, count), "s")
+        posts["kind"] = np.array(["a", "b", "c"], object)[rng.integers(0, 3, count)]
+        posts["amount"] = pandas.Series(rng.random(count).tolist(), dtype=object)
+        posts["editor"] = rng.integers(0, 20, count)
+        posts["won"] = np.where(rng.random(count) < 0.5, 1.0, np.nan)
+        posts["seen"] = posts.closed[::-1].astype(str).to_list()
+        posts["day"] = (pandas.Timestamp(2024, 1, 1) + pandas.to_timedelta(
+            rng.permutation(count), "D")).date  # fmt: skip
+        posts["took"] = pandas.to_timedelta(rng.permutation(count), "s")
+        posts["rated"] = posts.ts + pandas.to_timedelta(rng.permutation(count), "s")
+        return database
+
+
+MORE = ["closed", "kind", "amount", "editor", "won", "seen", "day", "took", "rated", "score"]
+
+
 def hidden_places() -> dict[str, tuple[str, Callable[[Any], dict[str, Any]], str]]:
     """Return by name a hidden column, how a table of posts may have it, and where it is then."""
     day = np.timedelta64(1, "D")
@@ -374,39 +400,32 @@ def hidden_places() -> dict[str, tuple[str, Callable[[Any], dict[str, Any]], str
         "objects": ("amount", lambda p: {"z": p.amount.astype("float64")}, "x[:, 2]"),
         "time": ("closed", lambda p: {"ts": p.closed}, "the times"),
         "relation": ("editor", lambda p: {"user_id": p.editor}, "edges 'f2p_user_id'"),
-    }
+        "rows": ("editor", lambda p: {"z": p.editor.astype("float64")}, "x[:, 2]"),
+        "missing": ("won", lambda p: {"z": p.won.fillna(0)}, "x[:, 2]"),
+        "missing edges": (
+            "won", lambda p: {"user_id": p.user_id.astype("Int64").where(p.won.notna())},
+            "edges 'f2p_user_id'",
+        ),
+        "text": ("seen", lambda p: {"ts": p.seen.astype("datetime64[s]")}, "the times"),
+        "date": ("day", lambda p: {"z": (p.day.astype("datetime64[s]") - np.datetime64(0, "s"))
+                                   / day}, "x[:, 2]"),
+        "span": ("took", lambda p: {"z": p.took.dt.total_seconds()}, "x[:, 2]"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", hidden_places())
 def test_a_hidden_column_is_found_under_another_name(tmp_path: Path, case: str) -> None:
-    pandas = pytest.importorskip("pandas")
     column, change, place = hidden_places()[case]
     rng = np.random.default_rng(5)
-
-    class More(Posts):
-        """Posts with a column of each kind."""
-
-        def get_db(self, upto_test_timestamp: bool = True) -> SimpleNamespace:
-            database = super().get_db(upto_test_timestamp)
-            posts = database.table_dict["posts"].df
-            count = np.random.default_rng(6)
-            posts["closed"] = posts.ts + pandas.to_timedelta(
-                count.integers(1, 10**6, len(posts)), "s"
-            )
-            posts["kind"] = np.array(["a", "b", "c"], object)[count.integers(0, 3, len(posts))]
-            posts["amount"] = pandas.Series(count.random(len(posts)).tolist(), dtype=object)
-            posts["editor"] = count.integers(0, 20, len(posts))
-            return database
-
     task = HidingTask(column)
-    task.dataset = More()
+    task.dataset = MorePosts()
     database = task.dataset.get_db(upto_test_timestamp=False)
     posts = database.table_dict["posts"]
-    whole, hidden = posts.df, ["closed", "kind", "amount", "editor", "score"]
-    posts.df = whole.drop(columns=hidden)
+    whole = posts.df
+    posts.df = whole.drop(columns=MORE)
     assert len(relbench_task(built(database, tmp_path), task).test) == 40  # it has no such column
     changed = change(whole)
-    posts.df = whole.drop(columns=hidden).assign(**changed)
+    posts.df = whole.drop(columns=MORE).assign(**changed)
     if case == "seconds":  # as an attribute: float32 would round them
         posts.df = posts.df.drop(columns="z")
     graph = built(database, tmp_path)
@@ -417,10 +436,104 @@ def test_a_hidden_column_is_found_under_another_name(tmp_path: Path, case: str) 
     assert f"the column {column!r} of 'posts'" in str(error.value)
     assert f", as {place}" in str(error.value)
     # Others with as many values of their own tell nothing.
-    posts.df = whole.drop(columns=hidden).assign(
+    posts.df = whole.drop(columns=MORE).assign(
         other=rng.random(200), code=rng.integers(0, 3, 200), user_id=rng.integers(0, 20, 200)
     )
     assert len(relbench_task(built(database, tmp_path), task).test) == 40
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"attrs": ["amount"]}, "'amount' of edges 'by'"),
+        ({"attrs": ["z"]}, "'z' of edges 'by'"),
+        ({"weight": "z"}, "'edge_weight' of edges 'by'"),
+        ({"time": "t"}, "'edge_time' of edges 'by'"),
+    ],
+)
+def test_a_hidden_column_is_found_as_a_value_of_edges(
+    tmp_path: Path, values: dict[str, Any], place: str
+) -> None:
+    task = HidingTask("closed" if "time" in values else "amount")
+    task.dataset = MorePosts()
+    frames = {name: one.df for name, one in task.dataset.get_db(False).table_dict.items()}
+    posts = frames["posts"]
+    posts = posts.assign(
+        amount=posts.amount.astype("float64"), z=posts.amount.astype("float64"), t=posts.closed,
+        user_id=posts.user_id.astype("Int64").where(posts.id % 3 > 0),
+    )  # fmt: skip
+    likes = {"user": np.arange(400) % 20, "post": np.arange(400) // 2, "amount": np.arange(400.0)}
+
+    def graph_of(**more: Any) -> HeteroGraph:
+        foreign = {"by": ForeignKey("users", "user_id", **more)}
+        schema = Schema(
+            {
+                "users": NodeTable(frames["users"], key="id"),
+                "posts": NodeTable(posts, key="id", time="ts", foreign=foreign),
+            },
+            {"likes": LinkTable(likes, "users", "user", "posts", "post", attrs=["amount"])},
+            time_unit="s",
+        )
+        tables(schema, tmp_path / "g.aeg", force=True)
+        return HeteroGraph.load(tmp_path / "g.aeg")
+
+    # The likes of a post are other rows, which may have a column of that name.
+    assert len(relbench_task(graph_of(attrs=["length"]), task).test) == 40
+    with pytest.raises(InvalidArgumentError) as error:
+        relbench_task(graph_of(**values), task)
+    assert f", as {place}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_found"),
+    [
+        (list(range(9)), False),  # 9! = 362_880 orders, and 10! = 3_628_800
+        (list(range(10)), True),
+        (["a"] * 2, False),  # 200 * 199 / 2 = 19_900 pairs of rows, and 1_313_400 triples
+        (["a"] * 3, True),
+        (["a"] * 8 + ["b"] * 15, False),  # 490_314 ways to divide 23 rows, and 1_307_504
+        (["a"] * 9 + ["b"] * 15, True),
+        ([*"aabbccddeeff"], False),  # 10_395 pairings of 12 rows, and 2_027_025 of 16
+        ([*"aabbccddeeffgghh"], True),
+    ],
+)
+def test_values_that_may_be_equal_by_chance_are_let_through(
+    tmp_path: Path, values: list[Any], is_found: bool
+) -> None:
+    task = HidingTask("rare")
+    rows = np.random.default_rng(5).permutation(200)[: len(values)]
+
+    class Rare(Posts):
+        """Posts with a column that few rows have."""
+
+        def get_db(self, upto_test_timestamp: bool = True) -> SimpleNamespace:
+            database = super().get_db(upto_test_timestamp)
+            column = np.full(200, None, object)
+            column[rows] = values
+            database.table_dict["posts"].df["rare"] = column[: 160 if upto_test_timestamp else 200]
+            return database
+
+    task.dataset = Rare()
+    graph = built(Posts().get_db(False), tmp_path)
+    z = np.zeros(200)
+    z[rows] = values if isinstance(values[0], int) else [ord(value) for value in values]
+    graph["posts"].attrs["z"] = z
+    if is_found:
+        with pytest.raises(InvalidArgumentError, match="as 'z' of its nodes"):
+            relbench_task(graph, task)
+    else:
+        assert len(relbench_task(graph, task).test) == 40
+    graph["posts"].attrs["rare"] = z
+    with pytest.raises(InvalidArgumentError, match="as 'rare' of its nodes"):
+        relbench_task(graph, task)
+
+
+def test_the_day_of_times_of_one_day_tells_nothing(tmp_path: Path) -> None:
+    task = HidingTask("rated")
+    task.dataset = MorePosts()
+    graph = built(Posts().get_db(False), tmp_path)
+    graph["posts"].attrs["day"] = np.full(200, np.datetime64("2024-01-01", "D").astype(int))
+    assert len(relbench_task(graph, task).test) == 40
 
 
 def test_a_hidden_column_in_a_graph_of_one_type() -> None:
@@ -433,6 +546,29 @@ def test_a_hidden_column_in_a_graph_of_one_type() -> None:
         InvalidArgumentError, match=r"has the column 'score' .* as 'y' of its nodes"
     ):
         relbench_task(graph, task)
+
+
+def test_a_hidden_column_in_a_live_graph_and_in_short_floats(tmp_path: Path) -> None:
+    task = HidingTask("editor")
+    task.dataset = MorePosts()
+    task.entity_table = None  # type: ignore[assignment]
+    rows = np.zeros((200, 2), np.float32)
+    rows[:, 1] = task.dataset.get_db(False).table_dict["posts"].df.editor
+    live = DynamicGraph(200, 8, edge_attrs={"e": ((2,), "float32")}, huge_pages=False)
+    live.insert_edges(np.arange(200), np.arange(200) % 3, edge_attrs={"e": rows})
+    live.delete_edges([5], [2])
+    for graph in (live, live.snapshot()):
+        with pytest.raises(InvalidArgumentError, match=r"as e\[:, 1\] of edges 'to'"):
+            relbench_task(graph, task)
+    plain = Graph.from_edges(200, [0, 1], [1, 2])
+    task = HidingTask("took")
+    task.dataset, task.entity_table = MorePosts(), None  # type: ignore[assignment]
+    rows[:, 1] = task.dataset.get_db(False).table_dict["posts"].df.took.dt.total_seconds()
+    short = FeatureStore.from_array(rows)
+    short.save(tmp_path / "x.bin", dtype="bfloat16")  # which has whole numbers up to 256
+    plain.load_features(tmp_path / "x.bin")
+    with pytest.raises(InvalidArgumentError, match=r"as x\[:, 1\] of its nodes"):
+        relbench_task(plain, task)
 
 
 def test_features_of_other_rows_are_told(tmp_path: Path) -> None:
