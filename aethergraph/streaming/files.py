@@ -123,6 +123,14 @@ class FileSource(SchemaSource):
         self._offsets, self._paused, self._opened = dict(offsets), frozenset(), True
         self._files, self._by_name = {}, {}
         self._scan()
+        before = self._offsets.get(_partition_of(self.path.name))
+        if self._is_folder and before and self.path.name not in self._by_name:
+            raise SourceError(
+                21,
+                f"{self.path}: it was a file, which was read to {before}, and is a folder now: put "
+                "the file back, or let the source have a name of its own (name=)",
+                str(self.path),
+            )
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
         """Return the next records of one file."""
@@ -214,9 +222,7 @@ class FileSource(SchemaSource):
                 yield before + name
 
     def _add(self, name: str) -> None:
-        # The number is that of the name, whatever other files there are.
-        digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
-        partition = int.from_bytes(digest, "big") >> 1
+        partition = _partition_of(name)
         path = self.path / name if self._is_folder else self.path
         begin = self._offsets.get(partition, 0)
         kinds: Mapping[str, Callable[..., _File]] = {"arrow": _ArrowFile, "struct": _StructFile}
@@ -289,6 +295,11 @@ class _File:
 
     def _error(self, problem: str) -> SourceError:
         return SourceError(None, f"{self.path}: {problem}", str(self.path))
+
+
+def _partition_of(name: str) -> int:
+    """Return the number of a file, which is that of its name, whatever other files there are."""
+    return _number_of(name.encode(errors="surrogateescape"))
 
 
 def _number_of(content: bytes) -> int:

@@ -117,6 +117,25 @@ def test_files_may_only_grow(tmp_path: Path) -> None:
             source.poll(5)
 
 
+def test_a_file_that_has_become_a_folder(tmp_path: Path) -> None:
+    path, graph = tmp_path / "e.jsonl", small()
+    path.write_text(line(1, 1))
+    Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    path.unlink()
+    path.mkdir()
+    (path / "a").write_text(line(1, 2))
+    with pytest.raises(errors.SourceError, match=r"was a file, .* read to \d+, and is a folder"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    Ingestor(graph, FileSource(path, JSON, name="pieces", follow=False)).run()
+    assert ends(graph) == [1, 2]
+    (path / path.name).write_text(line(1, 3))  # a file in a folder of its name is one of many
+    Ingestor(graph, FileSource(path, JSON, name="pieces", follow=False)).run()
+    (path / path.name).unlink()
+    with pytest.raises(errors.SourceError, match="is a folder"):
+        Ingestor(graph, FileSource(path, JSON, follow=False)).run()
+    assert ends(graph) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("form", ["json", "struct"])
 def test_a_followed_file_that_is_removed(tmp_path: Path, form: str) -> None:
     """It is read to its end, and nobody waits for more; what was in a folder may go."""
