@@ -663,6 +663,98 @@ TEST(what_is_left_over_goes) {
     CHECK_EQ(log_count_files(dir, ".free"), AE_LOG_MAX_IDLE);
 }
 
+static void write_named(const char *dir, const char *name, const char *text) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    log_write_file(path, (const uint8_t *)text, strlen(text));
+}
+
+static void check_named(const char *dir, const char *name, const char *text) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    uint8_t *bytes = log_read_file(path, strlen(text));
+    CHECK(memcmp(bytes, text, strlen(text)) == 0);
+    free(bytes);
+}
+
+/* Short, and long enough for a header. */
+TEST(what_only_has_the_name_of_a_segment_is_left_alone) {
+    enum { SIZE = 8 << 10 };
+    static char notes[2][SIZE + 1];
+    char dir[128], expected[300];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    const ae_log_options options = log_options(SIZE, AE_LOG_NONE);
+    strcpy(notes[0], "notes");
+    memset(notes[1], 'n', SIZE);
+    for (unsigned kind = 0; kind < 2; kind++) {
+        const char *text = notes[kind];
+        log_dir(dir, sizeof dir, kind ? "foreign" : "notes");
+        REQUIRE_OK(log_open(dir, &options, 1, &next, &log, &err), err);
+        while (log_count_files(dir, ".log") < 3)
+            REQUIRE_OK(log_put_next(log, &err), err);
+        CHECK_OK(ae_log_release(log, ae_log_next(log) - 1, &err), err);
+        const uint64_t from = ae_log_next(log) - 1;
+        ae_log_close(log);
+        write_named(dir, "wal-0000000000000001.log", text);
+        write_named(dir, "wal-0000000000000001.free", text);
+        REQUIRE_OK(log_open(dir, &options, from, &next, &log, &err), err);
+        CHECK_EQ(next, from + 1);
+        for (unsigned i = 0; i < 100; i++)
+            REQUIRE_OK(log_put_next(log, &err), err);
+        CHECK_OK(ae_log_release(log, ae_log_next(log) - 1, &err), err);
+        const uint64_t last = ae_log_next(log) - 1;
+        ae_log_close(log);
+        check_named(dir, "wal-0000000000000001.log", text);
+        check_named(dir, "wal-0000000000000001.free", text);
+        REQUIRE_OK(log_open(dir, &options, last, &next, &log, &err), err);
+        CHECK_EQ(next, last + 1);
+        ae_log_close(log);
+
+        /* One that stands behind the log says nothing about what comes before it. */
+        write_named(dir, "wal-0000000000099999.log", text);
+        CHECK_CODE(log_open(dir, &options, last, &next, &log, &err), AETHER_E_FORMAT);
+        CHECK_EQ(err.value, last + 1);
+        CHECK_HAS(err.message, "wal-0000000000099999.log' is damaged at byte 0, or no segment");
+        CHECK_HAS(err.message, "move it away");
+        snprintf(expected, sizeof expected, "%s/wal-0000000000099999.log", dir);
+        REQUIRE(unlink(expected) == 0);
+        REQUIRE_OK(log_open(dir, &options, last, &next, &log, &err), err);
+        ae_log_close(log);
+    }
+}
+
+/* Where the graph's file is ahead of its log, nothing of the log is needed. */
+TEST(a_segment_of_another_graph_is_left_alone) {
+    char dir[128], other[128], path[300];
+    uint64_t next;
+    aether_error err;
+    ae_log *log;
+    ae_log_options options = log_options(SEGMENT, AE_LOG_NONE);
+    REQUIRE_OK(log_open(log_dir(dir, sizeof dir, "mine"), &options, 1, &next, &log, &err), err);
+    REQUIRE_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    options.graph[0] ^= 1;
+    REQUIRE_OK(log_open(log_dir(other, sizeof other, "other"), &options, 7, &next, &log, &err), err);
+    REQUIRE_OK(log_put_next(log, &err), err);
+    ae_log_close(log);
+    snprintf(path, sizeof path, "%s/%s", dir, first_name);
+    uint8_t *bytes = log_read_file(path, SEGMENT);
+    snprintf(path, sizeof path, "%s/%s", other, first_name);
+    log_write_file(path, bytes, SEGMENT);
+    REQUIRE_OK(log_open(other, &options, 7, &next, &log, &err), err);
+    CHECK_EQ(next, 8);
+    CHECK_OK(ae_log_release(log, 8, &err), err);
+    ae_log_close(log);
+    uint8_t *again = log_read_file(path, SEGMENT);
+    CHECK(memcmp(bytes, again, SEGMENT) == 0);
+    free(again);
+    free(bytes);
+    CHECK_CODE(log_open(other, &options, 8, &next, &log, &err), AETHER_E_INVALID); /* it stands alone */
+    CHECK_HAS(err.message, "another graph: move it away");
+}
+
 /* The bytes of a log never change: after a deliberate change of the format there is a new version
  * and a new golden file (AETHER_WRITE_GOLDEN=1 writes it), and the old one goes on being read. */
 TEST(golden_file_of_version_1) {

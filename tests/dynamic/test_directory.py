@@ -673,6 +673,34 @@ def test_a_log_with_a_damaged_beginning_says_so(tmp_path: Path, byte: int) -> No
     DynamicGraph.open(path).close()
 
 
+def test_what_only_has_the_name_of_a_piece_of_the_log_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "g"
+    graph = make(path)
+    graph.insert_edge(0, 1)
+    graph.merge()
+    graph.insert_edge(1, 2)
+    graph.close()
+    notes = [path / f"wal-{number:016x}.{end}" for number, end in ((1, "log"), (1, "free"))]
+    for file in notes:
+        file.write_text("my notes")
+    with DynamicGraph.open(path) as graph:
+        graph.insert_edge(2, 3)
+        graph.merge()
+        graph.insert_edge(3, 4)
+    assert [file.read_text() for file in notes] == ["my notes", "my notes"]
+    later = path / f"wal-{0x99:016x}.log"
+    later.write_text("my notes")
+    for reads in (DynamicGraph.open, verify_directory):
+        with pytest.raises(errors.FormatError, match="no segment of an AetherGraph log") as raised:
+            reads(path)
+        assert str(raised.value).startswith(f"'{later}' is damaged at byte 0, or no segment")
+        assert "; move it away if it is none of this graph's, or let" in str(raised.value)
+    later.unlink()
+    assert verify_directory(path)
+    with DynamicGraph.open(path) as graph:
+        assert graph.num_edges == 4
+
+
 def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(errors.InvalidArgumentError, match=r"holds 'notes\.txt'"):

@@ -203,6 +203,30 @@ int ae_log_check_newest(const ae_log_directory *dir, aether_error *err) {
                        "the log in '%s' has had the segment '%s', which is missing", dir->path, name);
 }
 
+/* ---- whose a file is --------------------------------------------------------------- */
+
+/* Return whether a file is of the graph's log, damaged or not. One that is filled with zeros for later has no
+ * header yet. */
+static bool is_ours(const ae_log_directory *dir, const uint8_t graph[16], const char *name) {
+    static const char zeros[sizeof((ae_log_header *)0)->magic];
+    ae_log_header header = {.first_lsn = 0};
+    struct stat st;
+    const int fd = ae_os_calls.open(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return false;
+    const bool regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    const ssize_t got = regular ? pread(fd, &header, sizeof header, 0) : -1;
+    close(fd);
+    if (got < 0)
+        return false;
+    if (memcmp(header.magic, zeros, sizeof zeros) == 0)
+        return true;
+    if ((uint64_t)got < sizeof header)
+        return memcmp(header.magic, AE_LOG_MAGIC, ae_min_u64((uint64_t)got, sizeof header.magic)) == 0;
+    const int rc = ae_log_header_check(&header, graph, header.first_lsn, header.size, name, NULL);
+    return rc == AETHER_OK || rc == AETHER_E_CORRUPT;
+}
+
 /* ---- begin ------------------------------------------------------------------------- */
 
 static bool has_size(int fd, uint64_t size) {
@@ -210,15 +234,18 @@ static bool has_size(int fd, uint64_t size) {
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
 }
 
-/* Open a free file of the right size and write down its name; -1 if there is none. Others are of
+/* Open a free file of the right size and write down its name; -1 if there is none. Others of the graph are of
  * no use and are deleted. */
-static int take_free(const ae_log_directory *dir, uint64_t size, char name[NAME_ROOM]) {
+static int take_free(const ae_log_directory *dir, const uint8_t graph[16], uint64_t size,
+                     char name[NAME_ROOM]) {
     uint64_t *lsns, count;
     int fd = -1;
     if (list(dir, "free", &lsns, &count, NULL))
         return -1;
     for (uint64_t i = 0; i < count && fd < 0; i++) {
         name_of(lsns[i], "free", name);
+        if (!is_ours(dir, graph, name))
+            continue;
         fd = ae_os_calls.open(dir->fd, name, O_RDWR | O_CLOEXEC, 0);
         if (fd >= 0 && !has_size(fd, size)) {
             close(fd);
@@ -270,7 +297,7 @@ int ae_log_begin_segment(const ae_log_directory *dir, const ae_log_header *heade
                          aether_error *err) {
     char from[NAME_ROOM], to[NAME_ROOM];
     name_of(header->first_lsn, "log", to);
-    int fd = take_free(dir, header->size, from);
+    int fd = take_free(dir, header->graph, header->size, from);
     if (fd < 0) {
         strcpy(from, NEW_NAME);
         fd = create_filled(dir, header->size);
@@ -357,7 +384,8 @@ static bool is_whole(const ae_log_directory *dir, const char *name) {
     return fstatat(dir->fd, name, &found, 0) == 0 && found.st_blocks * 512 >= found.st_size;
 }
 
-int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err) {
+int ae_log_recycle_segment(const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
+                           aether_error *err) {
     char from[NAME_ROOM], to[NAME_ROOM];
     uint64_t *lsns, count, newest;
     int rc =
@@ -368,6 +396,8 @@ int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aeth
     free(lsns);
     name_of(first_lsn, "log", from);
     name_of(first_lsn, "free", to);
+    if (faccessat(dir->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) == 0 && !is_ours(dir, graph, from))
+        return AETHER_OK;
     const bool kept = count < AE_LOG_MAX_FREE && is_whole(dir, from);
     int failed = kept ? ae_os_calls.rename(dir->fd, from, to) : unlinkat(dir->fd, from, 0);
     if (failed)
@@ -375,14 +405,15 @@ int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aeth
     return sync_directory(dir, err);
 }
 
-void ae_log_trim_free(const ae_log_directory *dir, uint64_t keep) {
+void ae_log_trim_free(const ae_log_directory *dir, const uint8_t graph[16], uint64_t keep) {
     char name[NAME_ROOM];
     uint64_t *lsns, count;
     if (list(dir, "free", &lsns, &count, NULL))
         return;
     for (uint64_t i = keep; i < count; i++) {
         name_of(lsns[i], "free", name);
-        unlinkat(dir->fd, name, 0);
+        if (is_ours(dir, graph, name))
+            unlinkat(dir->fd, name, 0);
     }
     free(lsns);
 }

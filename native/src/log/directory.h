@@ -18,6 +18,8 @@
  * any: it names no segment before that is there, and none behind that has a commit. Its name is unlike
  * theirs, since what takes segments away (`rm wal*`, cleaners of *.log) should not take it, too.
  *
+ * What is somebody else's, as its header says, is neither deleted nor used, whatever its name.
+ *
  * Caveats: for one process at a time, which the owner of the directory sees to.
  */
 #ifndef AE_LOG_DIRECTORY_H
@@ -64,14 +66,16 @@ void ae_log_drop_spare(const ae_log_directory *dir, ae_log_spare *spare);
 /* Delete what a process that was killed was filling. */
 void ae_log_remove_unfinished(const ae_log_directory *dir);
 /* Delete files that are kept for later, but for a few. */
-void ae_log_trim_free(const ae_log_directory *dir, uint64_t keep);
+void ae_log_trim_free(const ae_log_directory *dir, const uint8_t graph[16], uint64_t keep);
 
 /* Give the disk back what an open segment of `size` bytes has behind `end`; it reads as zeros from then on.
  * Does nothing where the file system cannot. */
 void ae_log_cut_unused(int fd, uint64_t end, uint64_t size);
 
-/* Put a segment aside, to be used again; or remove it, if enough are there or it was cut. */
-int ae_log_recycle_segment(const ae_log_directory *dir, uint64_t first_lsn, aether_error *err);
+/* Put a segment of the graph's log aside, to be used again; or remove it, if enough are there or it was cut.
+ * A file that only has the name of one is left alone. */
+int ae_log_recycle_segment(const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
+                           aether_error *err);
 
 /* Open a segment for reading, and for writing if `writes`. */
 int ae_log_open_segment(const ae_log_directory *dir, uint64_t first_lsn, bool writes, int *fd,

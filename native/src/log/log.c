@@ -191,7 +191,7 @@ static int note_segment(ae_log *log, uint64_t first_lsn, aether_error *err) {
 static int begin_segment(ae_log *log, aether_error *err) {
     if (log->num_segments && log->segments[log->num_segments - 1] == log->next) {
         /* The log was opened and left without a commit: the name is taken by an empty segment. */
-        int rc = ae_log_recycle_segment(&log->dir, log->next, err);
+        int rc = ae_log_recycle_segment(&log->dir, log->header.graph, log->next, err);
         if (rc)
             return rc;
         log->num_segments--;
@@ -343,7 +343,7 @@ int ae_log_release(ae_log *log, uint64_t lsn, aether_error *err) {
     pthread_mutex_lock(&log->lock);
     int rc = AETHER_OK;
     while (!rc && is_given_up(log, lsn)) {
-        rc = ae_log_recycle_segment(&log->dir, log->segments[0], err);
+        rc = ae_log_recycle_segment(&log->dir, log->header.graph, log->segments[0], err);
         if (!rc)
             memmove(log->segments, log->segments + 1, --log->num_segments * sizeof *log->segments);
     }
@@ -390,7 +390,8 @@ static int recover(ae_log *log, uint64_t from, ae_log_apply apply, void *user, a
         /* The graph's file is ahead of its log, whose last commits were not synced. Nothing of it
          * is needed, and it must not look like a log with commits missing. */
         for (; log->num_segments && !rc; log->num_segments--)
-            rc = ae_log_recycle_segment(&log->dir, log->segments[log->num_segments - 1], err);
+            rc = ae_log_recycle_segment(&log->dir, log->header.graph, log->segments[log->num_segments - 1],
+                                        err);
         log->next = from;
     }
     log->synced = log->next - 1;
@@ -437,7 +438,7 @@ void ae_log_close(ae_log *log) {
     if (log->owner == getpid()) {
         ae_log_drop_spare(&log->dir, &log->spare);
         if (log->dir.fd >= 0)
-            ae_log_trim_free(&log->dir, AE_LOG_MAX_IDLE);
+            ae_log_trim_free(&log->dir, log->header.graph, AE_LOG_MAX_IDLE);
     } else if (log->spare.fd >= 0)
         close(log->spare.fd);
     ae_log_directory_close(&log->dir);

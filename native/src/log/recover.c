@@ -20,6 +20,7 @@ bool ae_log_is_damage(int rc) {
 }
 
 #define PUT_BACK "put it back, or "
+#define MOVE_AWAY "move it away if it is none of this graph's, or "
 
 /* Let an error that is damage name the first commit that is lost, and the way out; @first is what
  * else may be done. */
@@ -65,7 +66,7 @@ static int read_file(const loaded *s, void *bytes, uint64_t from, uint64_t size,
 
 static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16], uint64_t first_lsn,
                 bool writes, aether_error *err) {
-    ae_log_header header;
+    ae_log_header header = {.first_lsn = 0};
     struct stat st;
     *s = (loaded){.fd = -1};
     ae_log_segment_path(dir, first_lsn, s->path, sizeof s->path);
@@ -75,12 +76,15 @@ static int load(loaded *s, const ae_log_directory *dir, const uint8_t graph[16],
     if (fstat(s->fd, &st) != 0)
         return ae_error_os(err, errno, "cannot read log segment '%s'", s->path);
     s->held = (uint64_t)st.st_size;
-    if (s->held < sizeof header)
+    rc = read_file(s, &header, 0, ae_min_u64(s->held, sizeof header), err);
+    if (rc)
+        return rc;
+    if (s->held < sizeof header &&
+        memcmp(header.magic, AE_LOG_MAGIC, ae_min_u64(s->held, sizeof header.magic)) == 0)
         return ae_error_at(err, AETHER_E_TRUNCATED, (int64_t)s->held, (int64_t)first_lsn,
                            "log segment '%s' is cut short at byte %" PRIu64 ", before its first commit",
                            s->path, s->held);
-    rc = read_file(s, &header, 0, sizeof header, err);
-    rc = rc ? rc : ae_log_header_check(&header, graph, first_lsn, s->held, s->path, err);
+    rc = ae_log_header_check(&header, graph, first_lsn, s->held, s->path, err);
     if (rc && rc != AETHER_E_TRUNCATED)
         return rc;
     if (header.size < AE_LOG_MIN_SEGMENT || header.size > AE_LOG_MAX_SEGMENT)
@@ -203,6 +207,22 @@ static int replay(const loaded *s, uint64_t end, const reading *r, aether_error 
     return settle(s, at.synced + 1, offset, lsn, err);
 }
 
+/* Load a segment; an error names the way out. */
+static int load_needed(loaded *s, const reading *r, const uint8_t graph[16], uint64_t first_lsn,
+                       aether_error *err) {
+    const int rc = load(s, r->dir, graph, first_lsn, r->settles, err);
+    return with_remedy(rc, r->dir, *r->next, rc == AETHER_E_FORMAT ? MOVE_AWAY : "", err);
+}
+
+/* Return an error if the file that follows the commits that check is none of the log: then it says nothing
+ * about them. */
+static int check_following(const reading *r, const uint8_t graph[16], uint64_t first_lsn, aether_error *err) {
+    loaded s;
+    const int rc = load_needed(&s, r, graph, first_lsn, err);
+    unload(&s);
+    return rc == AETHER_E_FORMAT || rc == AETHER_E_INVALID ? rc : AETHER_OK;
+}
+
 static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint64_t num_segments,
                          const reading *r, aether_error *err) {
     *r->next = r->from;
@@ -218,9 +238,18 @@ static int read_segments(const uint8_t graph[16], const uint64_t *segments, uint
         if (end && end <= r->from) /* nothing of it is needed: it may be as it likes */
             continue;
         loaded s;
-        rc = with_remedy(load(&s, r->dir, graph, segments[i], r->settles, err), r->dir, *r->next, "", err);
+        rc = load_needed(&s, r, graph, segments[i], err);
         rc = rc ? rc : replay(&s, end, r, err);
         unload(&s);
+        if (rc == AETHER_E_CORRUPT && end) {
+            aether_error following;
+            const int other = check_following(r, graph, end, &following);
+            if (other) {
+                rc = other;
+                if (err)
+                    *err = following;
+            }
+        }
     }
     return rc ? rc : with_remedy(ae_log_check_newest(r->dir, err), r->dir, *r->next, PUT_BACK, err);
 }
