@@ -51,8 +51,8 @@ from aethergraph.convert.typed.schema import EdgeSpec
 from aethergraph.convert.typed.sources import Batch, Table, kind_of
 from aethergraph.convert.typed.text_files import TextForm
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.beside import fingerprint_of
-from aethergraph.graph.id_files import ids_path
+from aethergraph.graph.beside import check_not_of_another, fingerprint_of
+from aethergraph.graph.id_files import IdFiles, ids_path
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.storage.budget import Budget
 
@@ -187,6 +187,10 @@ class KeyedJob:
         """Do all steps; on failure keep the work folder if a later call can use it."""
         request, result = self._request, self.result
         result.ids = ids_path(request.output, _NODE)
+        request.check_graph(force=True)
+        check_not_of_another(
+            request.output, _NODE, IdFiles.suffix
+        )  # force does not help against it
         request.check_graph(force)
         table = _open(request)
         columns = _choose(request.plan, table, result)

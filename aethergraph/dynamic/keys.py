@@ -28,8 +28,8 @@ from aethergraph._checks.options import is_name
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.dynamic.transaction import undoing
 from aethergraph.errors import LimitError, OutOfRangeError, StorageError
-from aethergraph.graph.beside import fingerprint_of
-from aethergraph.graph.id_files import ids_path
+from aethergraph.graph.beside import check_made_with, fingerprint_of
+from aethergraph.graph.id_files import IdFiles, ids_path
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.ids import IdMap, IdMapBuilder, KeyColumns
 from aethergraph.ids.tiers import KeyTiers, first_of_each
@@ -244,8 +244,11 @@ def saving_keys(
         Fingerprints of the files, for the graph file, which refuses those of another one.
 
     Raises:
-        DiskFullError, StorageError: a file cannot be written.
+        DiskFullError, StorageError: a file cannot be written, or one is there that was not made
+            with the graph file that is replaced.
     """
+    for name in keys:
+        check_made_with(path, name, IdFiles.suffix)
     written = {ids_path(path, name): f"{ids_path(path, name)}.new" for name in keys}
     try:
         for (name, own), file in zip(keys.items(), written.values(), strict=True):

@@ -213,8 +213,9 @@ class OneCommit:
         The file is that of ``to_graph().save(path)``, and appears complete and at once, or not at
         all. Reads and writes of the live graph go on meanwhile. Edge types may have lists of
         different kinds, which ``to_graph()`` refuses. The keys of nodes that have some are in files
-        beside it, ``g.node.ids`` beside ``g.aeg``: ``Graph.load("g.aeg").ids`` finds them. Of a
-        graph in a directory the file says which commit it is.
+        beside it, ``g.node.ids`` beside ``g.aeg``: ``Graph.load("g.aeg").ids`` finds them. A file
+        there that was made by hand, or with another graph, is not replaced. Of a graph in a
+        directory the file says which commit it is.
 
         Args:
             path: the file to write, by convention ``*.aeg``.
@@ -227,7 +228,8 @@ class OneCommit:
 
         Raises:
             InvalidArgumentError: too little memory; names the least.
-            DiskFullError, StorageError: the file cannot be written.
+            DiskFullError, StorageError: the file cannot be written, or a file beside it would
+                replace one that was not made with the graph there.
             SnapshotExpiredError: the snapshot was held too long.
         """
         self._store.check_not_base(path)

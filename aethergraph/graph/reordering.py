@@ -36,6 +36,7 @@ class Reordering:
     _time_attr: str | None
     _names: tuple[str, str]
     _beside: Mapping[str, str]
+    _path: str | None
 
     @abstractmethod
     def _live(self) -> GraphParts:
@@ -150,7 +151,8 @@ class Reordering:
 
         made = self._make(native.run_long(work, progress, _moved_bytes([parts], [parts])))
         made._time_zone, made._time_attr = self._time_zone, self._time_attr
-        made._names, made._beside = self._names, in_another_order(self._beside, self._names[:1])
+        made._names = self._names
+        made._beside = in_another_order(self._beside, self._names[:1], self._path)
         return made
 
 
@@ -162,6 +164,7 @@ class TypedReordering:
     _time_zone: str | None
     _time_attr: str | None
     _beside: Mapping[str, str]
+    _path: str | None
 
     @abstractmethod
     def _check_open(self) -> None:
@@ -272,7 +275,7 @@ class TypedReordering:
         native.run_long(work, progress, size)
         made = self._make(nodes, edges)
         made._time_zone, made._time_attr = self._time_zone, self._time_attr
-        made._beside = in_another_order(self._beside, perms)
+        made._beside = in_another_order(self._beside, perms, self._path)
         return made
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from aethergraph import DynamicGraph, Graph, HeteroGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph
 from aethergraph.cli.app import app
 from aethergraph.convert import NodeTable, Schema, convert, reorder, tables
 from aethergraph.errors import (
@@ -21,6 +21,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     MissingFileError,
     MissingNameError,
+    StorageError,
 )
 from aethergraph.graph import beside
 from aethergraph.ids import IdMap
@@ -173,7 +174,8 @@ def test_nor_after_a_kill_before_that_was_deleted(
     keyed: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(beside, "os", SimpleNamespace(unlink=lambda _: os._exit(3)))
+        dying = SimpleNamespace(unlink=lambda _: os._exit(3), path=os.path)
+        patch.setattr(beside, "os", dying)
         with pytest.raises(EOFError):  # the child says nothing
             in_fork(lambda: OTHERS[kind](keyed))
     assert Graph.load(keyed).num_edges == 1 and keyed.with_suffix(".node.ids").exists()
@@ -303,3 +305,160 @@ def test_so_has_a_file_in_another_order(builds: list[Path]) -> None:
     shutil.copy(builds[0] / "people.person.ids", builds[0] / "moved.person.ids")
     with pytest.raises(FileChangedError, match="the order of before"):
         _ = Graph.load(builds[0] / "moved.aeg").ids
+
+
+# ---- several graphs with the same names beside them -------------------------------------------
+
+
+def people(path: Path, *keys: str, force: bool = False) -> None:
+    """Make tables of people, whose boss is the first of them, into a graph."""
+    rows = {"id": [*keys], "age": [*range(len(keys))], "boss": [keys[0]] * len(keys)}
+    person = NodeTable(rows, "id", columns={"age": "number"}, foreign={"boss": "person"})
+    tables(Schema({"person": person}), path, force=force)
+
+
+def without_keys() -> HeteroGraph:
+    return HeteroGraph.from_edges({("person", "boss", "person"): ([0], [1])})
+
+
+def test_a_second_graph_deletes_nothing_of_the_first(tmp_path: Path) -> None:
+    first, copy = tmp_path / "shop.aeg", tmp_path / "shop.bak"
+    people(first, "ann", "bob")
+    HeteroGraph.load(first).save(copy)
+    assert HeteroGraph.load(copy).ids["person"].keys([0, 1]) == ["ann", "bob"]
+    without_keys().save(copy)
+    graph = HeteroGraph.load(first)
+    assert graph.ids["person"].keys([0, 1]) == ["ann", "bob"]
+    assert graph.columns["person"].gather([1])["age"].tolist() == [1]
+    other = HeteroGraph.load(copy)
+    assert not other.ids and not other.columns and "person" not in other.ids
+    with pytest.raises(MissingNameError, match=r"is of .*shop\.aeg, .*: this graph has none"):
+        other.ids["person"]
+    assert CliRunner().invoke(app, ["verify", str(copy), str(first)]).exit_code == 0
+    HeteroGraph.load(first).permute({"person": [1, 0]}).save(copy)
+    without_keys().save(first)  # the copy knows them as those of another order
+    assert IdMap.load(tmp_path / "shop.person.ids").keys([0]) == ["ann"]
+    without_keys().save(copy)
+    without_keys().save(first)
+    assert sorted(one.name for one in tmp_path.iterdir() if one.suffix == ".ids") == [
+        "shop.person.ids"
+    ]
+
+
+def test_a_graph_in_another_order_beside_it_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    first, moved = tmp_path / "shop.aeg", tmp_path / "shop.fast"
+    people(first, "ann", "bob")
+    reorder(first, moved)
+    assert HeteroGraph.load(first).ids["person"].keys([0, 1]) == ["ann", "bob"]
+    people(first, "cy", "dan", force=True)
+    assert HeteroGraph.load(first).ids["person"].keys([0, 1]) == ["cy", "dan"]
+    u = tmp_path / "u.aeg"
+    Graph.from_edges(2, [0], [1]).save(u)
+    IdMap.build(tmp_path / "u.node.ids", [["a", "b"]], "str")
+    reorder(u, tmp_path / "u.fast")
+    assert Graph.load(u).ids.keys([0, 1]) == ["a", "b"]
+    with pytest.raises(FileChangedError, match="the order of before"):
+        _ = Graph.load(tmp_path / "u.fast").ids
+
+
+def test_nor_does_it_replace_any(tmp_path: Path) -> None:
+    first, second = tmp_path / "shop.v1", tmp_path / "shop.v2"
+    people(first, "ann", "bob")
+    shutil.copy(first, second)
+    for force in (False, True):
+        with pytest.raises(StorageError, match=r"shop\.person\.ids: is of .*shop\.v1, .* the dot"):
+            people(second, "cy", "dan", force=force)
+    second.unlink()
+    boss = ("person", "boss", "person")
+    with DynamicHeteroGraph.open(
+        tmp_path / "live", {"person": 0}, [boss], arena_mb=16, ids={"person": "str"}
+    ) as live:
+        live.ids["person"].add(["cy", "dan"])
+        with pytest.raises(StorageError, match=r"shop\.person\.ids: is of .*shop\.v1"):
+            live.save(second)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "live", "shop.person.columns", "shop.person.ids", "shop.v1",
+    ]  # fmt: skip
+    assert HeteroGraph.load(first).ids["person"].keys([0, 1]) == ["ann", "bob"]
+    (tmp_path / "g.csv").write_text("src,dst\nx,y\n")
+    convert(tmp_path / "g.csv", tmp_path / "g.v1", ids="string")
+    with pytest.raises(StorageError, match=r"g\.node\.ids: is of .*g\.v1"):
+        convert(tmp_path / "g.csv", tmp_path / "g.v2", ids="string", force=True)
+    assert Graph.load(tmp_path / "g.v1").ids.keys([0, 1]) == ["x", "y"]
+
+
+# ---- maps made by hand, and live graphs -------------------------------------------------------
+
+
+def test_a_live_graph_replaces_no_map_that_was_made_by_hand(tmp_path: Path) -> None:
+    path, file = tmp_path / "g.aeg", tmp_path / "g.node.ids"
+    IdMap.build(file, [["a", "b"]], "str")
+    with DynamicGraph.open(tmp_path / "live", 0, arena_mb=16, ids="str") as live:
+        live.ids.add(["x", "y"])
+        for _ in range(2):
+            with pytest.raises(StorageError, match=r"node\.ids: exists already, and was not made"):
+                live.save(path)
+            assert IdMap.load(file).keys([0, 1]) == ["a", "b"]
+            Graph.from_edges(2, [0], [1]).save(path)
+        file.unlink()
+        for keys in (["x", "y"], ["x", "y", "z"]):  # its own may be replaced
+            live.ids.add(keys)
+            live.save(path)
+            assert Graph.load(path).ids.keys(range(len(keys))) == keys
+        path.unlink()  # moved away, say: they are of use with it
+        with pytest.raises(StorageError, match="exists already"):
+            live.save(path)
+
+
+# ---- maps made by hand, and nodes in another order --------------------------------------------
+
+
+def by_hand(path: Path, *keys: str) -> None:
+    """Save a graph a -> b -> c, and a map of keys beside it."""
+    Graph.from_edges(3, [0, 1], [1, 2]).save(path)
+    IdMap.build(path.with_suffix(".node.ids"), [[*keys]], "str")
+
+
+MOVES = {
+    "saved over it": lambda u, v: Graph.load(u).permute([2, 1, 0]).save(u),
+    "typed": lambda u, v: HeteroGraph.load(u).permute({"node": [2, 1, 0]}).save(u),
+    "saved elsewhere": lambda u, v: Graph.load(u).permute([2, 1, 0]).save(v),
+    "saved from memory": lambda u, v: Graph.from_edges(3, [0], [1]).permute([2, 1, 0]).save(v),
+    "reordered": lambda u, v: reorder(u, v, force=True),
+    "pickled": lambda u, v: pickle.loads(pickle.dumps(Graph.load(u).permute([2, 1, 0]))).save(u),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_map_made_by_hand_is_not_believed_of_nodes_that_moved(tmp_path: Path, move: str) -> None:
+    u, v = tmp_path / "u.aeg", tmp_path / "v.aeg"
+    by_hand(u, "a", "b", "c")
+    by_hand(v, "d", "e", "f")
+    MOVES[move](u, v)
+    moved = u if "node_ids" in Graph.load(u).node_attrs else v
+    for _ in range(2):
+        with pytest.raises(FileChangedError, match="the order of before"):
+            _ = Graph.load(moved).ids
+        with pytest.raises(FileChangedError, match="the order of before"):
+            DynamicGraph.open(tmp_path / "live", base=moved, ids="str")
+        Graph.load(moved).save(moved)
+    shutil.copy(u.with_suffix(".node.ids"), tmp_path / "w.node.ids")
+    Graph.load(moved).save(tmp_path / "w.aeg")
+    if move != "saved from memory":  # what lay beside the graph that was moved is told anywhere
+        with pytest.raises(FileChangedError, match="the order of before"):
+            _ = Graph.load(tmp_path / "w.aeg").ids
+    IdMap.build(moved.with_suffix(".node.ids"), [["z", "y", "x"]], "str", force=True)
+    for _ in range(2):  # it was made since
+        assert Graph.load(moved).ids.keys([0, 1, 2]) == ["z", "y", "x"]
+        Graph.load(moved).save(moved)
+    Graph.load(moved).permute([1, 0, 2]).save(moved)
+    with pytest.raises(FileChangedError, match="the order of before"):
+        _ = Graph.load(moved).ids
+
+
+def test_a_map_may_be_there_before_the_graph(tmp_path: Path) -> None:
+    moved = Graph.from_edges(3, [0], [1]).permute([2, 1, 0])
+    IdMap.build(tmp_path / "g.node.ids", [["c", "b", "a"]], "str")
+    for _ in range(2):
+        moved.save(tmp_path / "g.aeg")
+        assert Graph.load(tmp_path / "g.aeg").ids.keys([0, 1, 2]) == ["c", "b", "a"]

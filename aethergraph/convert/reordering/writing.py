@@ -108,7 +108,9 @@ class GraphSections:
         return FileMeta(
             old.node_types, old.edge_types, tuple(arrays), old.time_unit,
             time_zone=old.time_zone, time_attr=old.time_attr,
-            beside=in_another_order(old.beside, {kind.name for kind in old.node_types}),
+            beside=in_another_order(
+                old.beside, [kind.name for kind in old.node_types], self._graph.reader.path
+            ),
         )  # fmt: skip
 
     def write(self, path: str, task: native.Task | None, files: native.FileSet) -> None:

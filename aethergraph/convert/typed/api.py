@@ -40,7 +40,8 @@ def tables(
 
     Writes the graph file, with node times, features (``x``) and labels (``y``), and beside it a map
     of ids (:class:`aethergraph.ids.IdMap`) for each node type that has a key: ``shop.user.ids``
-    beside ``shop.aeg``.
+    beside ``shop.aeg``. ``shop.v2`` would have the same names beside it: it is refused, also with
+    ``force``, while another graph needs them.
 
     Args:
         schema: the tables, or a TOML file that names them.

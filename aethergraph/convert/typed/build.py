@@ -57,9 +57,14 @@ from aethergraph.convert.typed.sources import (
     spool,
 )
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.beside import GraphFile, fingerprint_of
-from aethergraph.graph.column_files import columns_path
-from aethergraph.graph.id_files import ids_path
+from aethergraph.graph.beside import (
+    GraphFile,
+    check_not_of_another,
+    fingerprint_of,
+    path_beside,
+)
+from aethergraph.graph.column_files import ColumnFiles, columns_path
+from aethergraph.graph.id_files import IdFiles, ids_path
 from aethergraph.graph.typed_edges import EdgeType
 from aethergraph.ids import IdMap, KeyColumns
 from aethergraph.storage.meta import ArrayMeta, FileMeta, NodeType
@@ -144,12 +149,17 @@ class TypedBuild:
 
     def run(self, force: bool) -> TablesResult:
         """Build the graph."""
-        outputs = [self._output, *(ids_path(self._output, name) for name in self._mapped())]
-        outputs += [columns_path(self._output, n) for n in self._names if self._with_columns(n)]
+        with_columns = [name for name in self._names if self._with_columns(name)]
+        files = [(name, IdFiles.suffix) for name in self._mapped()]
+        files += [(name, ColumnFiles.suffix) for name in with_columns]
+        outputs = [self._output, *(path_beside(self._output, *file) for file in files)]
         inputs = [one["path"] for one in self.inputs]
         inputs += [] if self._schema.path is None else [self._schema.path]
         # A build that was killed at its end may have written the output.
         goes_on = not self._restart and left_behind(self._output) is not None
+        check_outputs([self._output], inputs, force=True)
+        for file in files:
+            check_not_of_another(self._output, *file)  # first: force does not help against it
         check_outputs([self._output], inputs, force or goes_on)
         for path in outputs:
             name = os.path.basename(path)
