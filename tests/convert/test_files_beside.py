@@ -128,7 +128,7 @@ def convert_without_keys(path: Path) -> None:
 
 def convert_within_memory(path: Path) -> None:
     (path.parent / "numbers.csv").write_text("src,dst\n0,1\n")
-    convert(path.parent / "numbers.csv", path, force=True, memory_budget="400M")
+    convert(path.parent / "numbers.csv", path, force=True, memory_budget="2G")
 
 
 def save_a_live_graph(path: Path) -> None:

@@ -37,8 +37,8 @@ int ae_log_header_check(const ae_log_header *header, const uint8_t graph[16], ui
         return ae_error_at(err, AETHER_E_CORRUPT, 0, header->crc,
                            "the header of log segment '%s', at byte 0, is damaged (checksum mismatch)", path);
     if (memcmp(header->graph, graph, sizeof header->graph) != 0)
-        return ae_error_set(err, AETHER_E_INVALID,
-                            "log segment '%s' belongs to another graph: move it away", path);
+        return ae_error_set(err, AETHER_E_INVALID, "log segment '%s' belongs to another graph: move it away",
+                            path);
     if (header->first_lsn != first_lsn)
         return ae_error_at(err, AETHER_E_CORRUPT, 0, (int64_t)header->first_lsn,
                            "log segment '%s' begins at lsn %" PRIu64 ", not at the one of its name", path,
