@@ -485,8 +485,10 @@ class _Registry:
         try:
             return json.loads(self._client.get_schema(number).schema_str)
         except Exception as error:  # of the client, and of the library that it asks by
-            if getattr(error, "http_status_code", None) == 404:
+            status = getattr(error, "http_status_code", None)
+            if status == 404:
                 raise ValueError(f"the registry {self._url} has no schema {number}") from None
+            answer = "" if status is None else f"HTTP {status}, "
             raise SourceError(
-                f"the registry {self._url} does not give schema {number}: {one_line(error)}"
+                f"the registry {self._url} does not give schema {number}: {answer}{one_line(error)}"
             ) from None
