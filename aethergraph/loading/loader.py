@@ -373,16 +373,18 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             with stage("gather", column.name, rows):
                 return gather_rows(rows, ids, out) if plan is None else plan.gather(ids, out)
 
-        nodes: dict[Any, dict[str, NDArray[Any]]] = {}
-        edges: dict[Any, dict[str, NDArray[Any]]] = {}
+        nodes: dict[Any, dict[str, NDArray[Any]]] = {NODE: {}}
+        edges: dict[Any, dict[str, NDArray[Any]]] = {EDGE: {}}
+        if self.graph.is_typed:
+            nodes, edges = {}, {}
         for number, column in enumerate(self._node_columns):
             nodes.setdefault(column.kind, {})[column.name] = gather(number, column)
         for number, column in enumerate(self._edge_columns, len(self._node_columns)):
             edges.setdefault(column.kind, {})[column.name] = gather(number, column)
-        places, (seeds, _) = self._seeds.split(index), self._seeds.arguments(index)
+        seeds, _ = self._seeds.arguments(index)
         if self.graph.is_typed:
-            return HeteroBatch(subgraph, seeds, places, nodes, edges)
-        return Batch(subgraph, seeds, index, nodes.get(NODE, {}), edges.get(EDGE, {}))
+            return HeteroBatch(subgraph, seeds, self._seeds.split(index), nodes, edges)
+        return Batch(subgraph, seeds, index, nodes[NODE], edges[EDGE])
 
 
 def _as_sampler(graph: AnyGraph, fanouts: Any, sampler: Any, options: dict[str, Any]) -> Any:

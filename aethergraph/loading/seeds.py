@@ -76,12 +76,13 @@ class Seeds:
 
     def arguments(self, index: Ids) -> tuple[Any, Any]:
         """Return the seeds at some positions, and their times or None, as samplers take them."""
+        if not self._is_typed:
+            of_seeds = self.times.get(NODE)
+            return self.ids[NODE][index], None if of_seeds is None else of_seeds[index]
         places = self.split(index)
-        ids = {node_type: self.ids[node_type][own] for node_type, own in places.items()}
+        ids = {node_type: self.ids[node_type][at] for node_type, at in places.items()}
         times = {node_type: of_type[places[node_type]] for node_type, of_type in self.times.items()}
-        if self._is_typed:
-            return ids, times or None
-        return ids[NODE], times.get(NODE)
+        return ids, times or None
 
     def described(self) -> dict[str, Any]:
         """Return what decides the batches, for the state of a loader."""
