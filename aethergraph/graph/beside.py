@@ -206,7 +206,11 @@ class GraphFile(native.NativeWriter):
                 if known.startswith(_MOVED) and before[:1] in ("", _MOVED) and before != known:
                     beside[file] = _with_file_there(known, self.path, file)
         self._meta = replace(meta, beside=beside)
-        write_meta(self, self._meta)
+        try:
+            write_meta(self, self._meta)
+        except BaseException:  # nobody has this object yet, to give up the file that was begun
+            self.abort()
+            raise
 
     def commit(self) -> None:
         """Make the file durable, put it in place, and delete what the former one was made with."""

@@ -242,17 +242,15 @@ class NeighborSampler(NeighborSamplerBase):
     @property
     def num_neighbors(self) -> NumNeighbors:
         """Neighbours per hop, as PyG's ``NumNeighbors``; takes a list, or a dict by edge type."""
-        if not self.is_hetero:
-            return NumNeighbors(list(self._fanouts[0]))
-        by_type = zip(self.schema.edge_types, self._fanouts, strict=True)
-        return NumNeighbors({kind: list(row) for kind, row in by_type})
+        return NumNeighbors(self._num_neighbors)
 
     @num_neighbors.setter
     def num_neighbors(self, value: Any) -> None:
         kinds = self.schema.edge_types
         if self.is_hetero:
             fanouts = typed_fanouts(_by_type(value, kinds), kinds, "num_neighbors")
-            self._fanouts = tuple(fanouts.values())
+            self._hops = tuple(fanouts.values())
+            self._num_neighbors: Any = {kind: list(row) for kind, row in fanouts.items()}
             return
         given = value.values if isinstance(value, NumNeighbors) else value
         if isinstance(given, Mapping):
@@ -262,7 +260,8 @@ class NeighborSampler(NeighborSamplerBase):
         if isinstance(given, Set):  # has an order of its own
             raise InvalidArgumentError(f"num_neighbors = {shown(given)}: give a list")
         given = as_list(given, "num_neighbors", "numbers, one per hop, such as [15, 10]")
-        self._fanouts = (as_fanouts(given, "num_neighbors"),)
+        self._hops = (as_fanouts(given, "num_neighbors"),)
+        self._num_neighbors = list(self._hops[0])
 
     @property
     def sample_direction(self) -> str:
@@ -294,7 +293,7 @@ class NeighborSampler(NeighborSamplerBase):
     def _draws(self) -> Draws[native.NativeSample]:
         """Return the draws for the present options, which PyG's users may assign to."""
         given = (
-            self._fanouts, as_flag(self.replace, "replace"), self.disjoint, self._is_counted,
+            self._hops, as_flag(self.replace, "replace"), self.disjoint, self._is_counted,
             self._temporal_strategy, self.num_threads,
         )  # fmt: skip
         made = self._made

@@ -39,6 +39,7 @@ ALLOWED = {
     ("tests/*.py", "pickle.loads"): "the test's own dump",
     ("tests/docs/test_snippets.py", "exec"): "the snippets of the repository's own pages",
     ("tests/convert/test_no_unpickling_of_files.py", "numpy.load"): "shows that a trap is one",
+    ("tests/with_dgl/test_available.py", "exec"): "two imports that the test spells out",
     ("tests/with_dgl/test_graphbolt_versions.py", "exec"): "signatures that the repository records",
     ("tests/with_dgl/test_graphbolt_hostile.py", "torch.load"): "shows that a trap is one",
     ("tests/pyg/test_to_data.py", "torch_geometric.data.InMemoryDataset"): "a folder of the test's",

@@ -445,7 +445,7 @@ def test_repr_says_what_is_loaded() -> None:
     ("options", "error", "text"),
     [
         ({"data": None}, errors.InvalidArgumentError, "data must be"),
-        ({"data": HeteroData()}, errors.UnsupportedError, "typed"),
+        ({"data": HeteroData()}, errors.UnsupportedError, "is empty"),
         ({"data": "/no/such/graph"}, FileNotFoundError, "no/such"),
         ({"time_attr": "time"}, errors.InvalidArgumentError, "'time' is no node or edge"),
         ({"weight_attr": "w"}, errors.InvalidArgumentError, "'w' is no edge attribute"),
