@@ -327,8 +327,8 @@ static uint64_t epoch_at(const ae_view *s, const ae_root *root) {
     uint64_t past = atomic_load_explicit(&root->past, memory_order_acquire);
     while ((uint32_t)past > s->epoch) {
         const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
-        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : UINT32_MAX;
-        if (!(past >> 32) || epoch >= (uint32_t)past)
+        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : 0;
+        if (!h || !(past >> 32) || epoch >= (uint32_t)past)
             return 0;
         past = ae_past(epoch, h->next);
     }

@@ -42,8 +42,8 @@ int ae_view_bad_length(const ae_view *s, uint64_t length, aether_error *err) {
 uint64_t ae_view_older(const ae_view *s, uint64_t past) {
     for (;;) {
         const ae_history *h = ae_view_at(s, (ae_ref)(past >> 32), sizeof *h);
-        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : UINT32_MAX;
-        if (!(past >> 32) || epoch >= (uint32_t)past)
+        const uint32_t epoch = h ? __atomic_load_n(&h->epoch, __ATOMIC_RELAXED) : 0;
+        if (!h || !(past >> 32) || epoch >= (uint32_t)past)
             return s->below ? AE_HEAD_BASE : 0;
         if (epoch <= s->epoch)
             return h->head;
