@@ -19,7 +19,7 @@ bool ae_log_is_damage(int rc) {
     return rc == AETHER_E_CORRUPT || rc == AETHER_E_TRUNCATED || rc == AETHER_E_FORMAT;
 }
 
-#define PUT_BACK "put it back, or "
+#define PUT_BACK  "put it back, or "
 #define MOVE_AWAY "move it away if it is none of this graph's, or "
 
 /* Let an error that is damage name the first commit that is lost, and the way out; @first is what
