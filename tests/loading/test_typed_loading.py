@@ -43,7 +43,7 @@ def test_batches(num_threads: int, plan_ahead: int, storage: Any, tmp_path: Path
     whole = graph = make_graph()
     if storage != "memory":
         graph.save(tmp_path / "g.aeg")
-        budget = {"memory_budget": "8M"} if storage == "uring" else {}
+        budget = {"memory_budget": "64M"} if storage == "uring" else {}
         graph = HeteroGraph.load(tmp_path / "g.aeg", storage=storage, **budget)  # type: ignore[arg-type]
     loader = SubgraphLoader(
         graph, [3, 2], SEEDS, batch_size=4, shuffle=True, seed=5, num_threads=num_threads,
