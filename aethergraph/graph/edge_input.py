@@ -148,9 +148,9 @@ class EdgeInput:
         return indptr, indices, order
 
 
-def read_node_time(parts: NodeParts, node_time: ArrayLike) -> None:
-    """Check the times of the nodes and store a copy."""
-    times, parts.time_unit = as_times(node_time, parts.num_nodes, "node_time", "num_nodes")
+def read_node_time(parts: NodeParts, node_time: ArrayLike, name: str = "node_time") -> None:
+    """Check the times of the nodes, ``name`` in messages, and store a copy."""
+    times, parts.time_unit = as_times(node_time, parts.num_nodes, name, "num_nodes")
     parts.node_time = read_only(times.copy())
 
 

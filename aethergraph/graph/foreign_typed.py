@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, read_only
 from aethergraph._checks.options import as_items, shown
-from aethergraph._checks.times import as_times
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph.attributes import AttributeTable
+from aethergraph.graph.edge_input import read_node_time
 from aethergraph.graph.foreign_lists import read_attributes, read_edge_values, read_lists
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.lists import Lists
@@ -182,7 +182,7 @@ class _Sources:
     def _nodes(self) -> dict[str, NodeParts]:
         counts = as_items(self.given.num_nodes, "num_nodes", "counts")
         nodes = {t: NodeParts(as_count(count, f"num_nodes[{t!r}]")) for t, count in counts}
-        for option, read in (("node_time", _read_time), ("node_attrs", _read_attrs)):
+        for option, read in (("node_time", read_node_time), ("node_attrs", _read_attrs)):
             by_type = getattr(self.given, option, None)
             for node_type, values in () if by_type is None else as_items(by_type, option, "values"):
                 if node_type not in nodes:
@@ -228,11 +228,6 @@ class _Sources:
                     f"times of {kind!r} are in {shown(unit)}, those of {first[0]!r} in "
                     f"{shown(first[1])}: give all in one unit"
                 )
-
-
-def _read_time(part: NodeParts, times: Any, name: str) -> None:
-    values, part.time_unit = as_times(times, part.num_nodes, name, "num_nodes")
-    part.node_time = read_only(values.copy())
 
 
 def _read_attrs(part: NodeParts, attrs: Any, name: str) -> None:

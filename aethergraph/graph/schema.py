@@ -10,8 +10,8 @@ a graph of types with one of each::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.protocols import HomogeneousGraph
@@ -108,16 +108,6 @@ class Schema:
         graph = self.graph
         values = graph[kind].value_stores() if graph.is_typed else graph.value_stores("edge")
         return {**values, **self.edge_attrs(kind)}
-
-    def end_edge_ids(self, kind: EdgeType) -> Callable[[], int]:
-        """Return what counts the edge ids of a type: once, unless they grow."""
-        edges = self.edges(kind)
-        layout: Literal["csc", "csr"] = "csr" if edges.layout == "csr" else "csc"
-        topology = edges.topology(layout)
-        if topology.is_live:
-            return lambda: topology.end_edge_ids
-        end = topology.end_edge_ids
-        return lambda: end
 
     def label(self, option: str, kind: Any) -> str:
         """Return the name of an argument that goes by type: ``seeds['user']``, or ``seeds``."""

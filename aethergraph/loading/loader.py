@@ -361,8 +361,8 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         of_edges = number - len(self._node_columns)
         column = self._node_columns[number] if of_edges < 0 else self._edge_columns[of_edges]
         ids: Any = subgraph.node if of_edges < 0 else subgraph.edge
-        found: Ids = ids[column.kind] if self.graph.is_typed else ids
-        return found
+        of_column: Ids = ids[column.kind] if self.graph.is_typed else ids
+        return of_column
 
     def _assemble(self, index: Ids, subgraph: Any, plans: Plans | None = None) -> Any:
         def gather(number: int, column: Column) -> NDArray[Any]:

@@ -223,13 +223,13 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         """
         self._check_graph(graph)
         schema, other = self.plan.schema, Schema(graph)
-        for there, given, what in (
+        for sampled, given, types in (
             (schema.node_types, other.node_types, "node types"),
             (schema.edge_types, other.edge_types, "edge types"),
         ):
-            if there != given:
+            if sampled != given:
                 raise InvalidArgumentError(
-                    f"graph has the {what} {given}, the one that is sampled has {there}: make "
+                    f"graph has the {types} {given}, the one that is sampled has {sampled}: make "
                     "another sampler"
                 )
         self._draws.retarget(self._plan_of(graph, is_sorted))

@@ -117,7 +117,7 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DrawPlan:
-    """What samples of a graph are drawn by, found once.
+    """Lists, weights and times that samples of a graph are drawn by, found once.
 
     Attributes:
         schema: types of the graph.
@@ -289,13 +289,13 @@ def _find_node_times(schema: Schema, times: Times | None) -> dict[str, Values]:
     """Return the times of the nodes of every type that has them."""
     if times is None or times.of_nodes is False:
         return {}
-    name, found = times.name, {}
+    name, by_type = times.name, {}
     for node_type in schema.node_types:
         rows = schema.node_rows(node_type).get(name)
         if rows is not None:
             label = schema.option("time_attr", name, node_type)
-            found[node_type] = read_times(rows, name, label, of_nodes=True)
-    return found
+            by_type[node_type] = read_times(rows, name, label, of_nodes=True)
+    return by_type
 
 
 def _find_weights(schema: Schema, lists: TypedLists, weights: Weights) -> Values | None:

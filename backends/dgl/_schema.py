@@ -163,9 +163,7 @@ class Schema(core.Schema):
         self.are_input = by_input
         is_clear = kept or edge_ids is not None or not graph.renumbers_edges
         self.numbers = {
-            kind: EdgeNumbers(
-                graph, kind, self.edges(kind), self.end_edge_ids(kind), by_input, is_clear
-            )
+            kind: EdgeNumbers(graph, kind, self.edges(kind), self._end_of(kind), by_input, is_clear)
             for kind in self.edge_types
         }
 
@@ -173,6 +171,15 @@ class Schema(core.Schema):
     def is_homogeneous(self) -> bool:
         """True if there is one type of nodes and one of edges."""
         return len(self.node_types) == 1 and len(self.edge_types) == 1
+
+    def _end_of(self, kind: EdgeType) -> Callable[[], int]:
+        """Return a function that counts the edge ids of a type: once, unless they grow."""
+        edges = self.edges(kind)
+        topology = edges.topology("csr" if edges.layout == "csr" else "csc")
+        if topology.is_live:
+            return lambda: topology.end_edge_ids
+        end = topology.end_edge_ids
+        return lambda: end
 
     def num_edges(self, kind: EdgeType) -> int:
         """Return the number of edges of a type."""

@@ -1,4 +1,4 @@
-"""Base of our two neighbour samplers: options, checks of seed links, sampling in two steps."""
+"""Base of our neighbour sampler: options, checks of seed links, sampling in two steps."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from aethergraph.features import store as core
 from aethergraph.graph import HeteroGraph, graph_hint
 from aethergraph.graph.schema import EDGE, NODE, AnyGraph, Schema
 from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._typed_graphs import TypedSortKey
 from aethergraph.pyg._values import find_rows, unknown_values
@@ -91,13 +92,13 @@ def sampled_graph(
         InvalidArgumentError: any other data; invalid weights or times.
     """
     stores, graph_store = _parts(data)
-    is_typed = _is_typed(graph_store) if typed is None else typed
-    if graph_store.holds_graph and not is_typed:
+    is_many = is_typed((stores, graph_store)) if typed is None else typed
+    if graph_store.holds_graph and not is_many:
         return _given(Schema(graph_store.graph), stores, weight_attr, time_attr)
-    if graph_store.hetero is not None and is_typed:
+    if graph_store.hetero is not None and is_many:
         graph = graph_store.typed_sampling_graph().graph
         return _given(Schema(graph), stores, weight_attr, time_attr)
-    return _built(graph_store, stores, weight_attr, time_attr, backward, is_typed)
+    return _built(graph_store, stores, weight_attr, time_attr, backward, is_many)
 
 
 def _given(
@@ -264,14 +265,6 @@ def _count_rows(stores: Stores) -> dict[str, int]:
             if size:
                 counts[attr.group_name] = max(counts.get(attr.group_name, 0), size[0])
     return counts
-
-
-def _is_typed(graph_store: GraphStore) -> bool:
-    """Return whether a graph store has typed edges alone."""
-    if graph_store.hetero is not None:
-        return True
-    kinds = {attr.edge_type for attr in graph_store.get_all_edge_attrs()}
-    return bool(kinds or graph_store.node_counts) and None not in kinds
 
 
 def _parts(data: Any) -> tuple[Stores, GraphStore]:
