@@ -183,12 +183,12 @@ def _load_keys(path: str, kind: str, count: int) -> IdMap:
         InvalidArgumentError: they are of another type.
         FileChangedError: they are of another base.
     """
-    found = _of_type(IdMap.load(path), kind)
-    if len(found) != count:
+    keys = _of_type(IdMap.load(path), kind)
+    if len(keys) != count:
         raise FileChangedError(
-            116, f"{path}: has {len(found):,} keys, but its base has {count:,} nodes", path
+            116, f"{path}: has {len(keys):,} keys, but its base has {count:,} nodes", path
         )
-    return found
+    return keys
 
 
 def _of_type(keys: IdMap, kind: str) -> IdMap:

@@ -566,12 +566,12 @@ def _as_partitions(partitions: Any) -> set[int]:
             "None for all there are"
         )
     numbers = as_list(partitions, "partitions", "numbers", most=_MOST_PARTITIONS)
-    found = {as_count(one, f"partitions[{at}]") for at, one in enumerate(numbers)}
-    if not found:
+    wanted = {as_count(number, f"partitions[{at}]") for at, number in enumerate(numbers)}
+    if not wanted:
         raise InvalidArgumentError(
             "partitions = [] leaves nothing to read: give some, or None for all there are"
         )
-    return found
+    return wanted
 
 
 def _text(error: Any) -> str:

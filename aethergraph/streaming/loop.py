@@ -499,10 +499,10 @@ class Loop:
     def _save_mark(self, partition: int, following: int, marks: dict[int, int]) -> None:
         """Keep what the records of a partition are known by, where the source has that."""
         give = getattr(self.source, "mark", None)
-        found = None if give is None else give(partition, following)
-        if found is not None and marks.get(partition) != found:
-            self.graph.set_offset(_marks_of(self._name), partition, found)
-            marks[partition] = found
+        mark = None if give is None else give(partition, following)
+        if mark is not None and marks.get(partition) != mark:
+            self.graph.set_offset(_marks_of(self._name), partition, mark)
+            marks[partition] = mark
 
     def _save_times(self, partitions: Iterable[int]) -> None:
         """Keep the largest times and the watermark with the edges."""

@@ -151,7 +151,7 @@ def things(path: Path) -> Iterator[Any]:
 
 
 class NoInteger:
-    """What has a method that makes it an integer, which fails."""
+    """Object with a method that makes it an integer, which fails."""
 
     def __index__(self) -> int:
         raise RuntimeError("no index after all")

@@ -181,7 +181,7 @@ def test_reverses_of_reverses_must_be_named() -> None:
 
 
 def test_a_reverse_that_the_graph_has_not_is_told_what_to_name() -> None:
-    """What the message advises is taken."""
+    """The edge types that the message advises are taken."""
     graph = make_graph()
     for missing in (("item", "sold", "user"), LIKES, "rev_likes", [LIKED, 7]):
         with pytest.raises(

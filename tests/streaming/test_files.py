@@ -512,7 +512,7 @@ def test_a_last_record_that_became_another_of_the_same_length(
 
 
 def test_a_run_that_failed_behind_its_last_commit_is_gone_on_with(tmp_path: Path) -> None:
-    """What was read further than the commit says nothing of what stands before it."""
+    """Bytes that were read behind the commit are no part of the mark of those before it."""
     path = tmp_path / "e.jsonl"
     good = [line(1, v) for v in range(500, 600)]
     path.write_text("".join(good))

@@ -159,10 +159,10 @@ class ColumnReader:
             advice = _advice_of_fraction(text) if pat.is_integer(kind) and what != "key" else ""
             return f"the {what} {text!r} is not {_plain(kind)}{advice}"
 
-        found = _cast(batch, array, kind, describe)
+        numbers = _cast(batch, array, kind, describe)
         if pat.is_float64(kind):
-            _refuse_rounded(batch, column, array, found, f"the {what} ")
-        return found
+            _refuse_rounded(batch, column, array, numbers, f"the {what} ")
+        return numbers
 
     # ---- keys ------------------------------------------------------------------------------
 
@@ -607,15 +607,15 @@ def _mask(known: NDArray[np.bool_]) -> Any:
 def _kind_of(values: Sequence[str]) -> str:
     if not values:
         return "float"
-    whole = [one for one in values if _INTEGER.fullmatch(one)]
-    if len(whole) == len(values):
-        return _kind_of_integers(whole)
+    integers = [text for text in values if _INTEGER.fullmatch(text)]
+    if len(integers) == len(values):
+        return _kind_of_integers(integers)
     if set(values) <= _LOGICAL:
         return "bool"
     if _all(float, values):
         # Digits alone that are no canonical integers (007) are names, as those beyond 64 bits are.
         named = any(re.fullmatch(r"[+-]?0[0-9]+", one) for one in values)
-        return "str" if named or _kind_of_integers(whole) == "str" else "float"
+        return "str" if named or _kind_of_integers(integers) == "str" else "float"
     for kind, zone in (("time", None), ("zoned", "UTC")):
         if _castable(values, zone):
             return kind
