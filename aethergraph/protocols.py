@@ -5,9 +5,10 @@
 
     yours                adapter                           what the package asks for
     FeatureSource  ───── graph.node_attrs["x"] = rows ───> RowSource
-    GraphSource    ──┬── as_graph(source) ───────────────> HomogeneousGraph, an Adjacency
+    GraphSource    ──┬── as_graph(source) ───────────────> HomogeneousGraph: nodes and edges
     TopologySource ──┘
-    TypedGraphSource ─── as_graph(source) ───────────────> a typed graph
+    TypedGraphSource ─── as_graph(source) ───────────────> HeterogeneousGraph: graph[node type] are
+                                                           nodes, graph[edge type] are edges
 
 They then go through every loader and framework adapter. The abstract types on the right are for
 classes that can do more, and for ours.
@@ -23,7 +24,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -35,12 +47,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adjacency",
+    "AnyGraph",
     "FeatureSource",
     "GatherPlan",
     "GraphSource",
+    "HeterogeneousGraph",
     "HomogeneousGraph",
     "Layout",
     "MemorySource",
+    "NodeSet",
     "RowSource",
     "SampledSubgraph",
     "Sampler",
@@ -48,6 +63,11 @@ __all__ = [
     "TopologySource",
     "TypedGraphSource",
 ]
+
+G = TypeVar("G")
+
+#: ``(source type, relation, destination type)``, as in PyG and DGL.
+EdgeType: TypeAlias = tuple[str, str, str]
 
 Layout = Literal["csc", "csr", "both"]
 """Lists that a graph stores: of in-edges (CSC), of out-edges (CSR), or both."""
@@ -486,6 +506,11 @@ class Adjacency(ABC):
         return {}
 
     @property
+    def edge_values(self) -> Mapping[str, RowSource]:
+        """Rows of ``edge_weight`` and ``edge_time`` by edge id, if there are any. Default: none."""
+        return {}
+
+    @property
     def edge_weight(self) -> NDArray[Any] | None:
         """Weight by edge id. Default: None."""
         return None
@@ -552,20 +577,90 @@ class Adjacency(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no table: take edge_table=False")
 
 
-class HomogeneousGraph(Adjacency):
-    """Graph of one node type and one edge type, as samplers, loaders and adapters ask for it.
-
-    ``Graph`` is one. :func:`aethergraph.as_graph` makes one of the arrays of another library
-    (:class:`GraphSource`), or of a topology of one's own in C.
-    """
-
-    #: True for graphs of several types, which hand out one :class:`Adjacency` per edge type.
-    is_typed: ClassVar[Literal[False]] = False
+class NodeSet(ABC):
+    """Nodes of one type, as samplers and adapters ask for them; base class of ours."""
 
     @property
     @abstractmethod
     def num_nodes(self) -> int:
         """Number of nodes; ids are ``0 .. num_nodes - 1``."""
+
+    @property
+    def node_attrs(self) -> Mapping[str, RowSource]:
+        """Node attributes by name, rows by node. Default: none."""
+        return {}
+
+    @property
+    def node_values(self) -> Mapping[str, RowSource]:
+        """Rows of ``node_time`` by node, if there are times. Default: none."""
+        return {}
+
+    @property
+    def node_time(self) -> NDArray[Any] | None:
+        """Time by node. Default: None."""
+        return None
+
+
+class _Graph:
+    """Members that graphs of one type and of many have in common."""
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of all times of nodes and edges, such as ``"us"``. Default: None, plain numbers."""
+        return None
+
+    @property
+    def time_zone(self) -> str | None:
+        """Time zone of the times, ``"UTC"``. Default: None, unknown."""
+        return None
+
+    @property
+    def time_attr(self) -> str | None:
+        """Name of the times that samples go by, ``"edge_time"``, where there are of nodes too.
+
+        Default: None, the graph does not say.
+        """
+        return None
+
+    @property
+    def path(self) -> str | None:
+        """Path of the file of the graph. Default: None."""
+        return None
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of lists that stay in a file. Default: None, there is nothing to read ahead."""
+        return None
+
+    #: True if edges come and go: what is asked twice may have two answers.
+    is_live: bool = False
+
+    @property
+    def native_snapshot(self) -> NativeSnapshot | None:
+        """Snapshot of a live graph that the lists are of. Default: None."""
+        return None
+
+    def pinned(self: G) -> G:
+        """Return the graph as it is at this moment, for good. Default: itself, as none changes."""
+        return self
+
+    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
+        """Let this thread see one state of the graph in a ``with`` block: ``snapshot``, or now's.
+
+        Default: nothing to do, as the graph does not change.
+        """
+        return nullcontext(self)
+
+
+class HomogeneousGraph(_Graph, NodeSet, Adjacency):
+    """Graph of one node type and one edge type, as samplers, loaders and adapters ask for it.
+
+    It is its own nodes and its own edges. ``Graph`` is one. :func:`aethergraph.as_graph` makes one
+    of the arrays of another library (:class:`GraphSource`), or of a topology of one's own in C.
+    """
+
+    #: True for graphs of several types, see :class:`HeterogeneousGraph`.
+    is_typed: ClassVar[Literal[False]] = False
 
     @property
     def num_src(self) -> int:
@@ -577,45 +672,74 @@ class HomogeneousGraph(Adjacency):
         """Number of nodes."""
         return self.num_nodes
 
-    @property
-    def node_attrs(self) -> Mapping[str, RowSource]:
-        """Node attributes by name, rows by node. Default: none."""
-        return {}
+
+class HeterogeneousGraph(_Graph, ABC):
+    """Graph of several types of nodes and edges, as samplers, loaders and adapters ask for it.
+
+    ``HeteroGraph`` is one, and so are live graphs of many types and their snapshots.
+    :func:`aethergraph.as_graph` makes one of other libraries' arrays (:class:`TypedGraphSource`). A
+    subclass defines :attr:`node_types`, :attr:`edge_types` and ``graph[type]``::
+
+        class Parts(HeterogeneousGraph):         # two graphs of one type beside each other
+            node_types = ["user", "item"]
+            edge_types = [("user", "knows", "user"), ("item", "like", "item")]
+
+            def __getitem__(self, name):
+                graph = users if "user" in name else items
+                return graph                     # its own nodes and its own edges
+    """
+
+    is_typed: ClassVar[Literal[True]] = True
 
     @property
-    def node_time(self) -> NDArray[Any] | None:
-        """Time by node. Default: None."""
-        return None
+    @abstractmethod
+    def node_types(self) -> list[str]:
+        """Names of the node types, in order."""
 
     @property
-    def time_unit(self) -> str | None:
-        """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
-        return None
+    @abstractmethod
+    def edge_types(self) -> list[EdgeType]:
+        """Edge types, ``(source type, relation, destination type)``, as sampling visits them."""
 
-    @property
-    def time_zone(self) -> str | None:
-        """Time zone of the times, ``"UTC"``. Default: None, unknown."""
-        return None
+    @overload
+    @abstractmethod
+    def __getitem__(self, name: str) -> NodeSet: ...
+    @overload
+    @abstractmethod
+    def __getitem__(self, name: EdgeType) -> Adjacency: ...
+    @abstractmethod
+    def __getitem__(self, name: Any) -> Any:
+        """Return the nodes of a type (a string), or the edges of a type (three strings).
 
-    def value_stores(self, of: Literal["node", "edge"]) -> Mapping[str, RowSource]:
-        """Return the weights and times of nodes or edges as rows to gather. Default: none."""
-        return {}
-
-    @property
-    def path(self) -> str | None:
-        """Path of the file of the graph. Default: None."""
-        return None
-
-    def pinned(self) -> HomogeneousGraph:
-        """Return the graph as it is at this moment, for good. Default: itself, as none changes."""
-        return self
-
-    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
-        """Let this thread see one state of the graph in a ``with`` block: ``snapshot``, or now's.
-
-        Default: nothing to do, as the graph does not change.
+        Raises:
+            MissingNameError: there is no such type.
         """
-        return nullcontext(self)
+
+    @property
+    def num_nodes(self) -> dict[str, int]:
+        """Number of nodes by type."""
+        return {name: self[name].num_nodes for name in self.node_types}
+
+    @property
+    def num_edges(self) -> dict[EdgeType, int]:
+        """Number of edges by type."""
+        return {kind: self[kind].num_edges for kind in self.edge_types}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.node_types or name in self.edge_types
+
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
+        """Return ``(node_types, edge_types)``, the form of PyG's ``HeteroData.metadata()``."""
+        return self.node_types, self.edge_types
+
+    @property
+    def renumbers_edges(self) -> bool:
+        """True if edge ids are places in lists that an input was sorted into; default: False."""
+        return False
+
+
+#: Graph of one type or of many; ``graph.is_typed`` tells which.
+AnyGraph: TypeAlias = HomogeneousGraph | HeterogeneousGraph
 
 
 @runtime_checkable

@@ -48,7 +48,7 @@ def follow(graph: DynamicGraph, ingestor: Ingestor, num_links: int, size: int) -
                 time.sleep(0.01)
                 continue
             reader, writer = now.edge_ends(new)
-            when = torch.from_numpy(now.value_stores("edge")["edge_time"].gather(new))
+            when = torch.from_numpy(now.edge_values["edge_time"].gather(new))
             # A seed sees edges before its time alone, so what is predicted is not seen.
             loader = LinkNeighborLoader(
                 now, [4], torch.from_numpy(np.stack([writer, reader])), edge_label_time=when,

@@ -362,7 +362,7 @@ FLOATS: dict[int | float, bool] = {
 @pytest.mark.parametrize("value", FLOATS)
 def test_live_weights_are_kept_or_refused(value: float) -> None:
     def kept(graph: DynamicGraph) -> list[float]:
-        return [float(w) for w in graph.value_stores("edge")["edge_weight"].gather([0])]
+        return [float(w) for w in graph.edge_values["edge_weight"].gather([0])]
 
     inserts: list[Callable[[DynamicGraph], Any]] = [
         lambda graph: graph.insert_edges([0], [1], weight=[value]),
@@ -407,6 +407,6 @@ def test_numbers_of_streams_are_kept_or_refused(
             with pytest.raises(errors.RecordError, match=str(int(value))):
                 ingestor.run()
         stored = graph.edge_attrs["w"] if role == "attrs" else None
-        stored = stored or graph.value_stores("edge")["edge_weight"]
+        stored = stored or graph.edge_values["edge_weight"]
         wanted = [np.float32(number) for number in (values if is_kept else others)]
         assert stored.gather(range(graph.num_edges)).tolist() == wanted, value

@@ -111,7 +111,7 @@ def _typed_info(graph: HeteroGraph) -> dict[str, Any]:
                 "num_edges": count,
                 "layout": graph[kind].layout,
                 "compressed": graph[kind].compressed,
-                "values": sorted(graph[kind].value_stores()),
+                "values": sorted(graph[kind].edge_values),
                 "attributes": sorted(graph[kind].attrs),
             }
             for kind, count in graph.num_edges.items()

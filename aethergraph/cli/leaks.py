@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from aethergraph.convert.readers.base import ProgressFn
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import RowSource
+from aethergraph.protocols import HeterogeneousGraph, RowSource
 from aethergraph.sampling import HeteroNeighborSampler, HeteroSubgraph
 from aethergraph.testing import LeakReport, check_no_leak
 
@@ -24,7 +23,7 @@ _WAYS: list[tuple[Literal["uniform", "last"], bool]] = [
 ]  # fmt: skip
 
 
-def sample_and_check(graph: HeteroGraph, path: Path, progress: ProgressFn) -> LeakReport:
+def sample_and_check(graph: HeterogeneousGraph, path: Path, progress: ProgressFn) -> LeakReport:
     """Draw samples around seeds of every node type, and check that none sees its future.
 
     Seeds and their times are random, the same in every call: times between the earliest and the
@@ -69,19 +68,23 @@ def sample_and_check(graph: HeteroGraph, path: Path, progress: ProgressFn) -> Le
     return report
 
 
-def _time_attr(graph: HeteroGraph) -> str | None:
+def _time_attr(graph: HeterogeneousGraph) -> str | None:
     """Return the times that a graph of tables says to go by; live graphs do not say."""
     return getattr(graph, "time_attr", None)
 
 
-def _times(graph: HeteroGraph, name: str) -> dict[Any, RowSource]:
+def _times(graph: HeterogeneousGraph, name: str) -> dict[Any, RowSource]:
     kinds: Any = graph.node_types if name == "node_time" else graph.edge_types
-    found = {kind: graph[kind].value_stores().get(name) for kind in kinds}
+    of_nodes = name == "node_time"
+    found = {
+        kind: (graph[kind].node_values if of_nodes else graph[kind].edge_values).get(name)
+        for kind in kinds
+    }
     return {kind: times for kind, times in found.items() if times is not None and times.num_rows}
 
 
 def _seeds(
-    graph: HeteroGraph, name: str
+    graph: HeterogeneousGraph, name: str
 ) -> Iterator[tuple[dict[str, NDArray[np.int64]], dict[str, NDArray[Any]]]]:
     rng = np.random.default_rng(0)
     times = _times(graph, name)

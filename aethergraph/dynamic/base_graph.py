@@ -301,7 +301,7 @@ class BaseEdges:
 
     def rows(self, name: str) -> RowSource:
         """Return weights, times or an attribute by edge id of the live graph, one row for each."""
-        values = self._graph[self._graph.edge_types[self.number]].value_stores()
+        values = self._graph[self._graph.edge_types[self.number]].edge_values
         found: RowSource = values[name] if name in values else self._parts.edge_attrs[name]
         if self.edge_ids is None and self.num_edges == self.end:
             return found

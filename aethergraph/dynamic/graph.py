@@ -33,7 +33,6 @@ from aethergraph.graph.graph import Graph
 from aethergraph.graph.parts import BY_EDGE_TIME, GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
-from aethergraph.storage.meta import Owner
 from aethergraph.storage.paging import Paging
 
 __all__ = ["DynamicGraph"]
@@ -339,7 +338,7 @@ class DynamicGraph(LiveGraph, StoredGraph):
                 which ``order="id"`` does not keep.
         """
         graph = as_graph(graph)
-        values = graph.value_stores("edge")
+        values = graph.edge_values
         times, weights = (values.get(name) for name in ("edge_time", "edge_weight"))
         unit = graph.time_unit
         options.setdefault("layout", graph.layout)
@@ -642,10 +641,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """Edge attributes by name, rows by edge id, as of the last commit."""
         return edge_table(self._store, self._kind)
 
-    def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
-        """Return the edges' weights and times, if they have any, as rows to gather from."""
-        of = as_choice(of, ("node", "edge"), "of")
-        return live_values(self._store, self._kind) if of == "edge" else {}
+    @property
+    def edge_values(self) -> Mapping[str, RowSource]:
+        """Weights and times of the edges, if they have any, as rows to gather from."""
+        return live_values(self._store, self._kind)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _wrap, (self._store, self.follows)

@@ -37,7 +37,7 @@ from aethergraph.graph.hetero import EdgeType, HeteroGraph
 from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, NodeParts
 from aethergraph.graph.typed_edges import unknown_type
 from aethergraph.graph.views import EdgeView, NodeView
-from aethergraph.protocols import Layout, MemorySource
+from aethergraph.protocols import Layout, MemorySource, RowSource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.paging import Paging
 
@@ -108,8 +108,9 @@ class LiveEdges(EdgeView):
         """Attributes by name, rows by edge id, as of the last commit."""
         return self.attrs
 
-    def value_stores(self) -> Any:
-        """Return the weights and times, if there are any, as rows to gather from."""
+    @property
+    def edge_values(self) -> Mapping[str, RowSource]:
+        """Weights and times, if there are any, as rows to gather from."""
         return live_values(self._graph.store, self._kind)
 
     def insert(

@@ -17,9 +17,9 @@ from aethergraph.dynamic.snapshot import (
     as_store,
     commit_before,
     edge_rows,
-    edge_values,
     fill_edges,
     fill_nodes,
+    snapshot_values,
     take_commit,
 )
 from aethergraph.dynamic.store import LiveStore
@@ -100,9 +100,9 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         found = super().__getitem__(name)
         return found if isinstance(name, str) else SnapshotEdges(self, name)
 
-    def edge_values(self, name: EdgeType) -> dict[str, RowSource]:
+    def values_of(self, name: EdgeType) -> dict[str, RowSource]:
         """Return weights and times of an edge type, if it has any, as rows to gather from."""
-        return edge_values(self._store.kinds[name], self.native_snapshot)
+        return snapshot_values(self._store.kinds[name], self.native_snapshot)
 
     def prepare_weights(self, name: EdgeType, layout: Literal["csc", "csr"]) -> None:
         """Sum up the weights of long lists of an edge type in the base, for draws by weight."""
@@ -171,7 +171,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         weights: dict[EdgeType, Any] = {}
         times: dict[EdgeType, Any] = {}
         for kind, (_, _, ids) in lists.items():
-            for name, rows in self.edge_values(kind).items():
+            for name, rows in self.values_of(kind).items():
                 found: NDArray[Any] = rows.gather(ids)
                 unit = self._edges[kind].time_unit
                 if name == "edge_weight":
@@ -233,6 +233,7 @@ class SnapshotEdges(EdgeView):
         """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
         self._graph.prepare_weights(self.name, layout)
 
-    def value_stores(self) -> Any:
-        """Return the weights and times, if there are any, as rows to gather from."""
-        return self._graph.edge_values(self.name)
+    @property
+    def edge_values(self) -> dict[str, RowSource]:
+        """Weights and times, if there are any, as rows to gather from."""
+        return self._graph.values_of(self.name)

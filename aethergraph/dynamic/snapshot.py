@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice, shown
+from aethergraph._checks.options import shown
 from aethergraph.dynamic.attrs import NodesOfSource, SnapshotRows
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.forms import EDGE_ID
@@ -28,7 +28,6 @@ from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import BY_EDGE_TIME, EdgeParts, GraphParts, NodeParts
 from aethergraph.protocols import RowSource
 from aethergraph.storage.budget import Budget
-from aethergraph.storage.meta import Owner
 
 __all__ = [
     "OneCommit",
@@ -36,7 +35,7 @@ __all__ = [
     "as_store",
     "commit_before",
     "edge_rows",
-    "edge_values",
+    "snapshot_values",
     "fill_edges",
     "fill_nodes",
 ]
@@ -76,7 +75,7 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
     return parts
 
 
-def edge_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, RowSource]:
+def snapshot_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, RowSource]:
     """Return the weights and times by edge id, as of the commit of a snapshot."""
     end = snapshot.describe(kind.number).end_edge_ids
     return {name: SnapshotRows(one, end, snapshot) for name, one in kind.values.items()}
@@ -321,10 +320,10 @@ class Snapshot(OneCommit, StoredGraph):
     def _guard(self) -> None:
         return None
 
-    def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
-        """Return the edges' weights and times, if they have any, as rows to gather from."""
-        of = as_choice(of, ("node", "edge"), "of")
-        return edge_values(self._kind, self.native_snapshot) if of == "edge" else {}
+    @property
+    def edge_values(self) -> Mapping[str, RowSource]:
+        """Weights and times of the edges, if they have any, as rows to gather from."""
+        return snapshot_values(self._kind, self.native_snapshot)
 
     def prepare_weights(self, layout: Literal["csc", "csr"] = "csc") -> None:
         """Sum up the weights of the base's long lists, if there is a base, for draws by weight."""
@@ -411,7 +410,7 @@ class Snapshot(OneCommit, StoredGraph):
         Budget.parse(memory, "memory")
         parts = self._live()
         src, dst, ids = self.edge_list()
-        values = {n: rows.gather(ids) for n, rows in self.value_stores("edge").items()}
+        values = {n: rows.gather(ids) for n, rows in self.edge_values.items()}
         times = values.get("edge_time")
         if times is not None and self.time_unit is not None:
             times = times.view(f"datetime64[{self.time_unit}]")

@@ -399,7 +399,7 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
         """Weight by edge id (float32 or float64, read-only).
 
         None: the edges have none, or the weights are no array in this process, as those of live
-        graphs and of a server's: :meth:`value_stores` has their rows.
+        graphs and of a server's: :attr:`edge_values` has their rows.
         """
         return self._edges().edge_weight
 

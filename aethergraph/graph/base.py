@@ -17,7 +17,6 @@ from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import FeatureSource, HomogeneousGraph, RowSource
 from aethergraph.storage.choice import Storage, check_storage
-from aethergraph.storage.meta import Owner
 from aethergraph.storage.paging import Paging
 
 __all__ = ["StoredGraph"]
@@ -107,20 +106,15 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         """
         return self._live().time_unit
 
-    def value_stores(self, of: Owner) -> Mapping[str, RowSource]:
-        """Return the node or edge values as stores to gather from.
+    @property
+    def node_values(self) -> Mapping[str, RowSource]:
+        """``node_time``, if the graph has times of nodes, as rows to gather from."""
+        return self._live().node_values(self._guard(), self._paging)
 
-        Args:
-            of: ``"node"`` or ``"edge"``.
-
-        Returns:
-            ``node_time``, or ``edge_weight`` and ``edge_time``, by name, if the graph has them.
-        """
-        parts = self._live()
-        guard = self._guard()
-        if of == "node":
-            return parts.node_values(guard, self._paging)
-        return parts.edge_values(guard, self._paging)
+    @property
+    def edge_values(self) -> Mapping[str, RowSource]:
+        """``edge_weight`` and ``edge_time``, if there are any, as rows to gather from."""
+        return self._live().edge_values(self._guard(), self._paging)
 
     def load_features(
         self,

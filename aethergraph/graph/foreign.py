@@ -30,13 +30,12 @@ from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import read_node_time
 from aethergraph.graph.foreign_lists import read_attributes, read_edge_values, read_lists
 from aethergraph.graph.foreign_typed import ForeignHeteroGraph, typed_graph
-from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import (
     Adjacency,
+    AnyGraph,
     GraphSource,
-    HomogeneousGraph,
     RowSource,
     TopologySource,
     TypedGraphSource,
@@ -44,7 +43,7 @@ from aethergraph.protocols import (
 
 __all__ = ["ForeignGraph", "as_graph", "graph_hint"]
 
-G = TypeVar("G", bound=HomogeneousGraph | HeteroGraph)
+G = TypeVar("G", bound=AnyGraph)
 
 _MEMBERS = ("num_nodes", "num_edges", "indptr", "indices")
 
@@ -85,7 +84,7 @@ def as_graph(source: Any, *, layout: str = "csc") -> Any:
         InvalidArgumentError: a member is missing or wrong; says which, and what it should be.
         OutOfRangeError: an id is not below the number of nodes (or edges); has its position.
     """
-    if isinstance(source, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(source, AnyGraph):
         return source
     chosen = as_choice(layout, ("csc", "csr"), "layout")
     if isinstance(getattr(source, "num_nodes", None), Mapping):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,6 @@ from aethergraph.graph.id_files import IdFiles
 from aethergraph.graph.parts import EdgeParts, NodeParts
 from aethergraph.graph.reordering import TypedReordering
 from aethergraph.graph.typed_edges import (
-    EdgeType,
     build_relation,
     count_nodes,
     read_edges,
@@ -32,7 +30,7 @@ from aethergraph.graph.typed_edges import (
 )
 from aethergraph.graph.verify import verified_bytes, verify_edges, verify_nodes
 from aethergraph.graph.views import EdgeView, NodeView
-from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.protocols import EdgeType, FeatureSource, HeterogeneousGraph, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import (
     Storage,
@@ -52,7 +50,7 @@ Ids = NDArray[np.int64]
 _LAYOUTS = ("csc", "csr", "both")
 
 
-class HeteroGraph(NoStrayAttributes, TypedReordering):
+class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
     """Directed graph with several types of nodes and edges.
 
     ::
@@ -75,8 +73,6 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
     """
 
     _ATTACH = "graph[type].attrs[{!r}] = ..."
-    #: True: nodes and edges have types, and ``graph[type]`` are those of one.
-    is_typed: ClassVar[Literal[True]] = True
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError("use HeteroGraph.from_edges(...) or HeteroGraph.load(path)")
@@ -380,10 +376,6 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         self._check_open()
         return list(self._edges)
 
-    def metadata(self) -> tuple[list[str], list[EdgeType]]:
-        """Return ``(node_types, edge_types)``, the form of PyG's ``HeteroData.metadata()``."""
-        return self.node_types, self.edge_types
-
     @property
     def num_nodes(self) -> dict[str, int]:
         """Number of nodes by type."""
@@ -443,35 +435,10 @@ class HeteroGraph(NoStrayAttributes, TypedReordering):
         """True after :meth:`close`."""
         return self._closed
 
-    #: True if edges come and go: what is asked twice may have two answers.
-    is_live: bool = False
-
     @property
     def renumbers_edges(self) -> bool:
         """True if edge ids are places in lists that an input was sorted into."""
         return True
-
-    @property
-    def keeps_values(self) -> bool:
-        """True if weights and times lie with the lists, and are no rows that could be given anew.
-
-        So it is of live graphs, their snapshots, and those that are served.
-        """
-        changes = self.is_live or self.native_snapshot is not None
-        return changes or any(parts.elsewhere for parts in self._edges.values())
-
-    def pinned(self) -> HeteroGraph:
-        """Return the graph as it is at this moment, for good: itself, as it does not change."""
-        return self
-
-    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
-        """Let this thread see one state of the graph in a ``with`` block: it has only one."""
-        return nullcontext(self)
-
-    @property
-    def native_snapshot(self) -> native.NativeSnapshot | None:
-        """Snapshot of a live graph that the lists are of; None for a graph that is not one."""
-        return None
 
     def node_parts(self, name: str) -> NodeParts:
         """Return the stored parts of a node type (for views and samplers)."""

@@ -1,11 +1,10 @@
-"""Schema: node types and edge types of a graph, the same whether it has one of each or many.
+"""A graph of one type as one of types with one of each, and rows by type and name.
 
-Everything above graphs that goes through types does so by a schema, so that a graph of one type is
-a graph of types with one of each::
+Everything above graphs that goes through types does so by these, once for both kinds::
 
-    Graph ─────────┐
-                   ├──> Schema: node_types, edge_types, edges(kind), node_rows(...), edge_rows(...)
-    HeteroGraph ───┘
+    HomogeneousGraph ── as_typed ──┐
+                                   ├──> Schema: node_types, edge_types, edges, node_rows, edge_rows
+    HeterogeneousGraph ────────────┘
 """
 
 from __future__ import annotations
@@ -13,23 +12,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from aethergraph.graph.hetero import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.graph.typed_edges import unknown_type
+from aethergraph.protocols import AnyGraph, EdgeType, HeterogeneousGraph, HomogeneousGraph
 
 if TYPE_CHECKING:
-    from aethergraph.graph.typed_edges import EdgeType
     from aethergraph.protocols import Adjacency, RowSource
     from aethergraph.storage.paging import Paging
 
-__all__ = ["EDGE", "NODE", "AnyGraph", "Rows", "Schema"]
+__all__ = ["EDGE", "NODE", "Rows", "Schema", "as_typed"]
 
-AnyGraph: TypeAlias = HomogeneousGraph | HeteroGraph
 #: Rows by name.
 Rows: TypeAlias = "Mapping[str, RowSource]"
 
 #: Names of the types of a graph that has one of each: those that DGL gives them.
 NODE: Final = "_N"
 EDGE: Final = ("_N", "_E", "_N")
+
+
+class _OneType(HeterogeneousGraph):
+    """Graph of one type as a typed one, with these names of its types.
+
+    Its nodes and its edges are the graph.
+    """
+
+    def __init__(self, graph: HomogeneousGraph, node_type: str, edge_type: EdgeType) -> None:
+        self._graph = graph
+        self._types = {node_type: graph, edge_type: graph}
+        self._node_types, self._edge_types = [node_type], [edge_type]
+
+    @property
+    def node_types(self) -> list[str]:
+        """Name of the node type."""
+        return self._node_types
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """The edge type."""
+        return self._edge_types
+
+    def __getitem__(self, name: Any) -> Any:
+        """Return the graph, by the name of either type."""
+        graph = self._types.get(name)
+        if graph is None:
+            raise unknown_type("type", name, self._types)
+        return graph
+
+
+def as_typed(
+    graph: AnyGraph, node_type: str = NODE, edge_type: EdgeType | None = None
+) -> HeterogeneousGraph:
+    """Return a graph as a typed one: itself, or one of one type under these names.
+
+    Args:
+        graph: the graph.
+        node_type: name of the nodes of a graph of one type.
+        edge_type: name of its edges; None: ``EDGE``, or ``(node_type, "to", node_type)``.
+    """
+    if graph.is_typed:
+        return graph
+    if edge_type is None:
+        edge_type = EDGE if node_type == NODE else (node_type, "to", node_type)
+    return _OneType(graph, node_type, edge_type)
 
 
 class Schema:
@@ -48,8 +91,10 @@ class Schema:
         edge_rows: Mapping[EdgeType, Rows] | None = None,
     ) -> None:
         self.graph = graph
-        self.node_types: list[str] = graph.node_types if graph.is_typed else [NODE]
-        self.edge_types: list[EdgeType] = graph.edge_types if graph.is_typed else [EDGE]
+        #: The graph as a typed one.
+        self.typed = as_typed(graph)
+        self.node_types: list[str] = self.typed.node_types
+        self.edge_types: list[EdgeType] = self.typed.edge_types
         self._node_rows = node_rows or {}
         self._edge_rows = edge_rows or {}
 
@@ -70,8 +115,7 @@ class Schema:
 
     def num_nodes_of(self) -> dict[str, int]:
         """Return the number of nodes by type, in the order of the types."""
-        graph = self.graph
-        return graph.num_nodes if graph.is_typed else {NODE: graph.num_nodes}
+        return self.typed.num_nodes
 
     @property
     def counts(self) -> list[int]:
@@ -80,34 +124,27 @@ class Schema:
 
     def num_nodes(self, node_type: str) -> int:
         """Return the number of nodes of a type."""
-        graph = self.graph
-        return graph[node_type].num_nodes if graph.is_typed else graph.num_nodes
+        return self.typed[node_type].num_nodes
 
     def edges(self, kind: EdgeType) -> Adjacency:
         """Return the edges of a type."""
-        return self.graph[kind] if self.graph.is_typed else self.graph
+        return self.typed[kind]
 
     def node_attrs(self, node_type: str) -> Rows:
         """Return the attributes of the nodes of a type, without the times of the graph itself."""
-        graph = self.graph
-        attrs = graph[node_type].attrs if graph.is_typed else graph.node_attrs
-        return _over(attrs, self._node_rows.get(node_type))
+        return _over(self.typed[node_type].node_attrs, self._node_rows.get(node_type))
 
     def edge_attrs(self, kind: EdgeType) -> Rows:
         """Return the attributes of the edges of a type, without weights and times of the graph."""
-        return _over(self.edges(kind).edge_attrs, self._edge_rows.get(kind))
+        return _over(self.typed[kind].edge_attrs, self._edge_rows.get(kind))
 
     def node_rows(self, node_type: str) -> dict[str, RowSource]:
         """Return the data of the nodes of a type by name: times, and what stands before them."""
-        graph = self.graph
-        values = graph[node_type].value_stores() if graph.is_typed else graph.value_stores("node")
-        return {**values, **self.node_attrs(node_type)}
+        return {**self.typed[node_type].node_values, **self.node_attrs(node_type)}
 
     def edge_rows(self, kind: EdgeType) -> dict[str, RowSource]:
         """Return the data of the edges of a type by name: weights, times, what stands before."""
-        graph = self.graph
-        values = graph[kind].value_stores() if graph.is_typed else graph.value_stores("edge")
-        return {**values, **self.edge_attrs(kind)}
+        return {**self.typed[kind].edge_values, **self.edge_attrs(kind)}
 
     def label(self, option: str, kind: Any) -> str:
         """Return the name of an argument that goes by type: ``seeds['user']``, or ``seeds``."""

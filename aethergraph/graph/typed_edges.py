@@ -16,6 +16,7 @@ from aethergraph.graph.adjacency import Layout
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import infer_num_nodes
 from aethergraph.graph.parts import BY_EDGE_TIME, BY_SOURCE_TIME, EdgeParts, NodeParts
+from aethergraph.protocols import EdgeType
 
 __all__ = [
     "EdgeType",
@@ -26,8 +27,6 @@ __all__ = [
     "unknown_type",
 ]
 
-#: ``(source type, relation, destination type)``, as in PyG and DGL.
-EdgeType = tuple[str, str, str]
 Ids = NDArray[np.int64]
 
 

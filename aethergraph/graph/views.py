@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -11,8 +12,7 @@ from aethergraph.features import FeatureStore
 from aethergraph.graph.adjacency import EdgeQueries, NoStrayAttributes
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.parts import EdgeParts, NodeParts
-from aethergraph.graph.typed_edges import EdgeType
-from aethergraph.protocols import FeatureSource, RowSource
+from aethergraph.protocols import EdgeType, FeatureSource, NodeSet, RowSource
 from aethergraph.storage.choice import Storage
 from aethergraph.storage.paging import Paging
 
@@ -34,7 +34,7 @@ def _attach_file(
     return store
 
 
-class NodeView(NoStrayAttributes):
+class NodeView(NoStrayAttributes, NodeSet):
     """The nodes of one type: ``graph["user"]``."""
 
     _ATTACH = ".attrs[{!r}] = ..."
@@ -86,8 +86,14 @@ class NodeView(NoStrayAttributes):
         """Attach a feature file with one row per node, like :meth:`Graph.load_features`."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
 
-    def value_stores(self) -> dict[str, FeatureStore]:
-        """Return ``node_time`` as a store to gather from, if the nodes have times."""
+    @property
+    def node_attrs(self) -> AttributeTable:
+        """The same as :attr:`attrs`."""
+        return self.attrs
+
+    @property
+    def node_values(self) -> Mapping[str, RowSource]:
+        """``node_time`` as rows to gather from, if the nodes have times."""
         return self._parts().node_values(self._graph.guard(), self._graph.paging)
 
     def __repr__(self) -> str:
@@ -150,8 +156,9 @@ class EdgeView(EdgeQueries):
         """Reader of lists that stay in the file (``"uring"``); else None."""
         return self._graph.paging
 
-    def value_stores(self) -> dict[str, RowSource]:
-        """Return ``edge_weight`` and ``edge_time``, if stored, as stores to gather from."""
+    @property
+    def edge_values(self) -> Mapping[str, RowSource]:
+        """``edge_weight`` and ``edge_time``, if there are any, as rows to gather from."""
         return self._edges().edge_values(self._graph.guard(), self._graph.paging)
 
     def __repr__(self) -> str:

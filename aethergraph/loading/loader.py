@@ -16,8 +16,8 @@ from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph import EdgeType, HeteroGraph
-from aethergraph.graph.schema import EDGE, NODE, AnyGraph, Schema
+from aethergraph.graph import EdgeType
+from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.columns import Column, edge_columns, node_columns
@@ -30,7 +30,13 @@ from aethergraph.loading.resume import Resumable
 from aethergraph.loading.seeds import Seeds
 from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
-from aethergraph.protocols import GatherPlan, HomogeneousGraph, Sampler
+from aethergraph.protocols import (
+    AnyGraph,
+    GatherPlan,
+    HeterogeneousGraph,
+    HomogeneousGraph,
+    Sampler,
+)
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
 from aethergraph.sampling.engine import as_two_step
@@ -165,7 +171,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not at least 1")
-        if not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+        if not isinstance(graph, AnyGraph):
             raise not_a_graph(graph, "Graph or HeteroGraph", "NeighborSampler")
         self.graph: G = graph
         options = {"replace": replace, "disjoint": disjoint, "subgraph_type": subgraph_type}
@@ -231,7 +237,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
     @overload
     def __iter__(self: SubgraphLoader[HomogeneousGraph]) -> Iterator[Batch]: ...
     @overload
-    def __iter__(self: SubgraphLoader[HeteroGraph]) -> Iterator[HeteroBatch]: ...
+    def __iter__(self: SubgraphLoader[HeterogeneousGraph]) -> Iterator[HeteroBatch]: ...
 
     def __iter__(self) -> Iterator[Any]:
         at = self._pin()
@@ -249,7 +255,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
     ) -> Iterator[Batch]: ...
     @overload
     def batches_at(
-        self: SubgraphLoader[HeteroGraph], epoch: int, numbers: Iterable[int]
+        self: SubgraphLoader[HeterogeneousGraph], epoch: int, numbers: Iterable[int]
     ) -> Iterator[HeteroBatch]: ...
 
     def batches_at(self, epoch: int, numbers: Iterable[int]) -> Iterator[Any]:
@@ -340,7 +346,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
     @overload
     def collate(self: SubgraphLoader[HomogeneousGraph], index: Ids, key: int) -> Batch: ...
     @overload
-    def collate(self: SubgraphLoader[HeteroGraph], index: Ids, key: int) -> HeteroBatch: ...
+    def collate(self: SubgraphLoader[HeterogeneousGraph], index: Ids, key: int) -> HeteroBatch: ...
 
     def collate(self, index: Ids, key: int) -> Any:
         """Return the batch of the seeds at positions ``index``, drawn with ``key``."""

@@ -21,13 +21,12 @@ from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.dynamic.snapshot import OneCommit
 from aethergraph.errors import ClosedError, FileChangedError
 from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.storage.live_directory import is_live_directory
 from aethergraph.storage.meta import SectionTable
 from aethergraph.storage.opening import open_container
 
 __all__ = [
-    "AnyGraph",
     "Commits",
     "Taken",
     "commit_number",
@@ -36,7 +35,6 @@ __all__ = [
     "saved_commit",
 ]
 
-AnyGraph = HomogeneousGraph | HeteroGraph
 
 #: Seconds for which requests share a commit, if none follows it.
 _KEPT_SECONDS = 0.1
@@ -262,7 +260,7 @@ def commits_of(graph: Any) -> Commits:
     """Return the commits of a graph of any kind, or of the file or directory at a path."""
     if getattr(graph, "is_live", False):
         return _Live(graph)
-    if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(graph, AnyGraph):
         return _Fixed(graph, getattr(graph, "fingerprint", None) or None)
     if is_live_directory(graph):
         return _Directory(graph)

@@ -17,7 +17,7 @@ few connections as for one type. Places, nodes and edges count from 0 in every t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,8 +27,13 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph.errors import FormatError
 from aethergraph.features.table import check_rows
-from aethergraph.graph import EdgeType, HeteroGraph
-from aethergraph.protocols import Adjacency, HomogeneousGraph, RowSource
+from aethergraph.graph import EdgeType
+from aethergraph.graph.schema import as_typed
+from aethergraph.protocols import (
+    AnyGraph,
+    HeterogeneousGraph,
+    RowSource,
+)
 
 __all__ = ["PREFIX", "GraphTypes", "IdTable", "graph_tables"]
 
@@ -63,22 +68,24 @@ class GraphTypes(NamedTuple):
     time_attr: str | None
 
     @classmethod
-    def of(cls, graph: HeteroGraph) -> GraphTypes:
+    def of(cls, graph: HeterogeneousGraph) -> GraphTypes:
         """Return the types of a graph."""
         nodes, edges = graph.node_types, graph.edge_types
         is_one = (len(nodes), len(edges)) == (1, 1)
-        values = {kind: graph[kind].value_stores() for kind in edges}
+        values = {kind: graph[kind].edge_values for kind in edges}
         return cls(
             graph.num_nodes,
             graph.num_edges,
             {
-                name: {attr: attr if is_one else f"{name}/{attr}" for attr in graph[name].attrs}
+                name: {
+                    attr: attr if is_one else f"{name}/{attr}" for attr in graph[name].node_attrs
+                }
                 for name in nodes
             },
             {
                 kind: {
                     attr: f"{'edges' if is_one else '-'.join(kind)}/{attr}"
-                    for attr in graph[kind].attrs
+                    for attr in graph[kind].edge_attrs
                 }
                 for kind in edges
             },
@@ -186,9 +193,7 @@ class _Part(NamedTuple):
     get: Get
 
 
-def graph_tables(
-    graph: HomogeneousGraph | HeteroGraph, fingerprint: str | None = None
-) -> dict[str, RowSource]:
+def graph_tables(graph: AnyGraph, fingerprint: str | None = None) -> dict[str, RowSource]:
     """Return the lists, weights and times of a graph as tables by name.
 
     Args:
@@ -210,17 +215,12 @@ def graph_tables(
         if stores and (not dtypes or name == "edge_weight"):  # times are not converted
             add(name, [_Part(rows.num_rows, rows.gather) for rows in stores], (), dtype)
 
-    relations: list[Adjacency]
-    of_nodes: list[Mapping[str, RowSource]]
-    of_edges: list[Mapping[str, RowSource]]
+    typed = as_typed(graph)
+    relations = [typed[kind] for kind in typed.edge_types]
+    of_nodes = [typed[name].node_values for name in typed.node_types]
+    of_edges = [edges.edge_values for edges in relations]
     if graph.is_typed:
-        relations = [graph[kind] for kind in graph.edge_types]
-        of_nodes = [graph[name].value_stores() for name in graph.node_types]
-        of_edges = [graph[kind].value_stores() for kind in graph.edge_types]
         found[f"{PREFIX}types"] = _told(GraphTypes.of(graph), fingerprint)
-    else:
-        relations, of_nodes = [graph], [graph.value_stores("node")]
-        of_edges = [graph.value_stores("edge")]
     layouts: tuple[Literal["csc", "csr"], ...] = ("csc", "csr")
     for layout in layouts:
         if any(one.layout not in (layout, "both") for one in relations):

@@ -140,7 +140,7 @@ class _Held:
             "type": list(kind), "edges": one.num_edges, "end": end,
             "sorted": ["edge_time"] if one.sorted_by >= BY_EDGE_TIME else [],
             "attrs": self._add_rows(one.edge_attrs),
-            "values": self._add_rows(_values_of(one)),
+            "values": self._add_rows(one.edge_values),
             "lists": {layout: self._add_lists(lists[layout]) for layout in layouts},
         }  # fmt: skip
 
@@ -180,13 +180,6 @@ def _number_of(rows: RowSource) -> int:
     if isinstance(rows, SnapshotRows):
         return rows.memory.inode  # also where the graph was attached to again
     return id(rows.source if isinstance(rows, NodesOfSource) else rows)
-
-
-def _values_of(edges: Any) -> Mapping[str, RowSource]:
-    """Return the weights and times of a graph of one type, or of the edges of one of many."""
-    is_graph = isinstance(edges, HomogeneousGraph)
-    found: Mapping[str, RowSource] = edges.value_stores(*(("edge",) if is_graph else ()))
-    return found
 
 
 class _Question:

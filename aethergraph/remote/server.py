@@ -36,8 +36,7 @@ from aethergraph.errors import (
     AetherError,
     InvalidArgumentError,
 )
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import FeatureSource, HomogeneousGraph
+from aethergraph.protocols import AnyGraph, FeatureSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Location
 from aethergraph.remote.answers import Answers, expect
@@ -167,7 +166,7 @@ class FeatureServer:
                 "127.0.0.1"
             )
         if not isinstance(sources, Mapping):
-            if isinstance(sources, (HomogeneousGraph, HeteroGraph)):
+            if isinstance(sources, AnyGraph):
                 raise InvalidArgumentError(
                     f"sources is a {type(sources).__name__}: give it as samples={{'g': "
                     "SampleService(graph, plan)}, or a live one as graphs={'g': graph}; tables of "

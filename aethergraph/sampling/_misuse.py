@@ -6,8 +6,8 @@ from os import PathLike
 from typing import Any
 
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import HeteroGraph, graph_hint
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.graph import graph_hint
+from aethergraph.protocols import AnyGraph
 
 __all__ = ["not_a_graph", "stray_attribute"]
 
@@ -23,7 +23,7 @@ def not_a_graph(graph: Any, wanted: str, sampler: str) -> InvalidArgumentError:
     hint = ""
     if isinstance(graph, (str, PathLike)):
         hint = f": open the file first, {wanted}.load(path)"
-    elif isinstance(graph, (HomogeneousGraph, HeteroGraph)) and sampler.endswith("NeighborSampler"):
+    elif isinstance(graph, AnyGraph) and sampler.endswith("NeighborSampler"):
         hint = f": take {'Hetero' if graph.is_typed else ''}NeighborSampler"
     elif graph_hint(graph):
         hint = graph_hint(graph)

@@ -13,8 +13,9 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_integer
 from aethergraph._checks.options import as_choice, as_flag, as_text
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph.schema import AnyGraph, Schema
+from aethergraph.graph.schema import Schema
 from aethergraph.graph.typed_edges import EdgeType
+from aethergraph.protocols import AnyGraph
 from aethergraph.sampling._misuse import stray_attribute
 from aethergraph.sampling.batch_arguments import align_batches
 from aethergraph.sampling.directions import LAYOUTS, SampleDirection, check_direction

@@ -21,9 +21,10 @@ from aethergraph._checks.options import (
     shown,
 )
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.graph import EdgeType
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.schema import Schema
+from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler, TemporalStrategy
 from aethergraph.sampling.engine import as_num_threads
@@ -127,7 +128,7 @@ class ContextSampler(KeyedSampler):
 
     def __init__(
         self,
-        graph: HeteroGraph,
+        graph: HeterogeneousGraph,
         *,
         budget: int,
         fanout: int | Mapping[EdgeType, int],
@@ -139,7 +140,7 @@ class ContextSampler(KeyedSampler):
         num_threads: int = 0,
         seed: int = 0,
     ) -> None:
-        if not isinstance(graph, HeteroGraph):
+        if not isinstance(graph, HeterogeneousGraph):
             raise not_a_graph(graph, "HeteroGraph", "ContextSampler")
         self._set_seed(seed)
         self.graph = graph
@@ -232,7 +233,7 @@ class ContextSampler(KeyedSampler):
         return _rebuild, (self.graph, {name: getattr(self, name) for name in names})
 
 
-def _rebuild(graph: HeteroGraph, options: dict[str, Any]) -> ContextSampler:
+def _rebuild(graph: HeterogeneousGraph, options: dict[str, Any]) -> ContextSampler:
     return ContextSampler(graph, is_sorted=True, **options)
 
 

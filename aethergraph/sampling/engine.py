@@ -16,19 +16,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.storage.paging import Paging
 
 __all__ = [
-    "AnyGraph",
     "DrawOptions",
     "NativeEngine",
     "SampleEngine",
@@ -40,7 +38,6 @@ __all__ = [
 
 _MOST_THREADS = 256
 
-AnyGraph: TypeAlias = HomogeneousGraph | HeteroGraph
 S = TypeVar("S", bound=native.NativeSample | native.NativeLayers)
 T = TypeVar("T")
 

@@ -13,7 +13,8 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_items, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import EdgeType, HeteroGraph
+from aethergraph.graph import EdgeType
+from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SamplerBase, SubgraphType, TemporalStrategy
 from aethergraph.sampling.directions import SampleDirection, turned
@@ -115,7 +116,7 @@ class HeteroNeighborSampler(
 
     def __init__(
         self,
-        graph: HeteroGraph,
+        graph: HeterogeneousGraph,
         fanouts: Fanouts,
         *,
         replace: bool = False,
@@ -139,12 +140,12 @@ class HeteroNeighborSampler(
             temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
             sample_direction=sample_direction,
         )  # fmt: skip
-        self.graph: HeteroGraph = graph
+        self.graph: HeterogeneousGraph = graph
         self.fanouts = typed_fanouts(fanouts, graph.edge_types)
         self._draw_from(graph, [self.fanouts[kind] for kind in graph.edge_types], is_sorted)
 
     def _check_graph(self, graph: Any) -> None:
-        if not isinstance(graph, HeteroGraph):
+        if not isinstance(graph, HeterogeneousGraph):
             raise not_a_graph(graph, "HeteroGraph", "HeteroNeighborSampler")
 
     def _read_seeds(self, seeds: Mapping[str, ArrayLike], place: str) -> Mapping[str, Ids]:
@@ -211,6 +212,6 @@ class HeteroNeighborSampler(
 
 
 def _rebuild(
-    graph: HeteroGraph, fanouts: dict[EdgeType, tuple[int, ...]], options: dict[str, Any]
+    graph: HeterogeneousGraph, fanouts: dict[EdgeType, tuple[int, ...]], options: dict[str, Any]
 ) -> HeteroNeighborSampler:
     return HeteroNeighborSampler(graph, fanouts, is_sorted=True, **options)

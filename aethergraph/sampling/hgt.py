@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_ids
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph import HeteroGraph
 from aethergraph.graph.schema import Schema
+from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import KeyedSampler
 from aethergraph.sampling.engine import DrawOptions
@@ -62,13 +62,13 @@ class HGTSampler(KeyedSampler):
 
     def __init__(
         self,
-        graph: HeteroGraph,
+        graph: HeterogeneousGraph,
         num_samples: NumSamples,
         *,
         max_neighbors: int | None = MAX_NEIGHBORS,
         seed: int = 0,
     ) -> None:
-        if not isinstance(graph, HeteroGraph):
+        if not isinstance(graph, HeterogeneousGraph):
             raise not_a_graph(graph, "HeteroGraph", "HGTSampler")
         self._set_seed(seed)
         self.graph = graph
@@ -139,7 +139,7 @@ class HGTSampler(KeyedSampler):
 
 
 def _rebuild(
-    graph: HeteroGraph,
+    graph: HeterogeneousGraph,
     num_samples: dict[str, tuple[int, ...]],
     max_neighbors: int | None,
     seed: int,

@@ -25,7 +25,7 @@ from aethergraph._native import KeyBlock
 from aethergraph.dynamic.forms import EdgeForm
 from aethergraph.dynamic.live import LiveGraph
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.sampling.engine import AnyGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.streaming.columns import (
     Array,
     Column,

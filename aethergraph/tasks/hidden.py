@@ -186,7 +186,7 @@ def _in_whole_units(counts: Array, part: int, some: Array) -> Array:
 
 def place_by_name(graph: Any, table: str, column: str) -> str | None:
     """Return where a graph keeps a column of a node type under its name, in words, or None."""
-    if column in graph[table].attrs:
+    if column in graph[table].node_attrs:
         return f"{column!r} of its nodes"
     kept = getattr(graph, "columns", {})
     if table in kept and column in kept[table].columns:
@@ -196,7 +196,7 @@ def place_by_name(graph: Any, table: str, column: str) -> str | None:
         forward = source == table and relation in (column, f"f2p_{column}")
         if forward or (target == table and relation in (f"rev_{column}", f"rev_f2p_{column}")):
             return f"edges {relation!r}"
-        if column in graph[kind].attrs and any(_edges_of_rows(graph, table, kind)):
+        if column in graph[kind].edge_attrs and any(_edges_of_rows(graph, table, kind)):
             return f"{column!r} of edges {relation!r}"
     return None
 
@@ -217,10 +217,10 @@ _Store = tuple[Callable[[int], str], int, Read, Array | None]
 
 def _stores(graph: Any, table: str, num_rows: int) -> Iterator[_Store]:
     """Yield what a graph has of the nodes of a type, and of edges that go by them."""
-    for name, rows in graph[table].attrs.items():
+    for name, rows in graph[table].node_attrs.items():
         if rows.num_rows == num_rows:
             yield from _store_of(name, "its nodes", rows)
-    times = getattr(graph[table], "node_time", None)
+    times = graph[table].node_time
     if times is not None:
         array = np.asarray(times)
         yield (lambda _: "the times of its nodes"), 1, (lambda some: array[some, None]), None
@@ -255,7 +255,7 @@ def _edge_stores(
     name = f"edges {relation!r}"
     yield (lambda _: name), 1, (lambda some: others[some, None]), rows
     yield (lambda _: name), 1, there.__getitem__, None
-    for attr, values in {**view.attrs, **view.value_stores()}.items():
+    for attr, values in {**view.edge_attrs, **view.edge_values}.items():
         yield from _store_of(attr, name, values, rows, edges)
 
 

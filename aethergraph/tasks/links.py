@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.options import is_name, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.tasks.reading import AnyGraph, End, Known, Source, Unknown, as_columns
+from aethergraph.protocols import AnyGraph
+from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
 from aethergraph.tasks.rows import TaskRows, torch_tensor
 
 __all__ = ["LinkTask"]

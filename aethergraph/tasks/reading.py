@@ -16,17 +16,16 @@ from aethergraph.convert.readers.base import InputError
 from aethergraph.convert.typed.columns import ColumnReader, TimeForm
 from aethergraph.convert.typed.sources import Batch, Table, needs_spool, open_table, spool
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.graph.schema import as_typed
+from aethergraph.protocols import AnyGraph
 
 __all__ = [
-    "AnyGraph", "End", "Known", "NamedTable", "Rows", "Source", "Unknown", "as_columns",
+    "End", "Known", "NamedTable", "Rows", "Source", "Unknown", "as_columns",
     "read_rows",
 ]  # fmt: skip
 
 Ids = NDArray[np.int64]
 #: Graphs that tasks are over: loaded, live, or snapshots of these.
-AnyGraph = HomogeneousGraph | HeteroGraph
 #: What a column of entities holds: keys of their table, or ids of nodes.
 Known = Literal["key", "id"]
 #: What becomes of rows whose entity the graph does not have.
@@ -276,13 +275,12 @@ def _check_zone(form: TimeForm, graph: AnyGraph) -> None:
 
 def _first_time(graph: AnyGraph) -> int | None:
     """Return about the earliest time of a graph: of many times some are looked at."""
-    if graph.is_typed:
-        stores: list[Any] = [graph[name].value_stores() for name in graph.node_types]
-        stores += [graph[kind].value_stores() for kind in graph.edge_types]
-    else:
-        stores = [graph.value_stores("node"), graph.value_stores("edge")]
+    typed = as_typed(graph)
+    values = [typed[name].node_values for name in typed.node_types]
+    values += [typed[kind].edge_values for kind in typed.edge_types]
+    times = [v[name] for v in values for name in ("node_time", "edge_time") if name in v]
     firsts = []
-    for rows in (own[name] for own in stores for name in ("node_time", "edge_time") if name in own):
+    for rows in times:
         count = rows.num_rows
         some = rows.gather(np.arange(0, count, max(1, count // _SAMPLED_TIMES)))
         firsts += [int(some.min())] if count else []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from types import SimpleNamespace
 from typing import Any
 
 from aethergraph._checks.options import shown
 from aethergraph.convert.readers.base import InputError
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.graph.schema import as_typed
+from aethergraph.protocols import AnyGraph
 from aethergraph.tasks.hidden import HiddenColumn, place_by_name, place_by_values
 from aethergraph.tasks.links import LinkTask
-from aethergraph.tasks.reading import AnyGraph, NamedTable, Unknown
+from aethergraph.tasks.reading import NamedTable, Unknown
 from aethergraph.tasks.rows import Splits
 from aethergraph.tasks.table import TableTask
 
@@ -116,7 +117,7 @@ def _refuse_hidden(graph: AnyGraph, task: Any, hidden: list[tuple[str, str]]) ->
     """
     views = _Views(task)
     for table, column in hidden:
-        typed: Any = graph if graph.is_typed else _OneType(graph, table)
+        typed: Any = as_typed(graph, node_type=table)
         if table not in typed.node_types:
             continue
         place = place_by_name(typed, table, column)
@@ -136,22 +137,6 @@ def _refuse_hidden(graph: AnyGraph, task: Any, hidden: list[tuple[str, str]]) ->
                 f"the graph has the column {column!r} of {table!r}, which the labels of the task "
                 f"are or were derived from, as {place}: {_REBUILD}"
             )
-
-
-class _OneType:
-    """Graph of one type as a typed one, whose nodes are the rows of a table."""
-
-    def __init__(self, graph: Any, table: str) -> None:
-        self._nodes = SimpleNamespace(attrs=graph.node_attrs, node_time=graph.node_time)
-        self._edges = SimpleNamespace(
-            attrs=graph.edge_attrs, num_edges=graph.num_edges, edge_list=graph.edge_list,
-            value_stores=lambda: graph.value_stores("edge"),
-        )  # fmt: skip
-        self.node_types, self.edge_types = [table], [(table, "to", table)]
-        self.num_nodes = {table: graph.num_nodes}
-
-    def __getitem__(self, kind: Any) -> Any:
-        return self._edges if isinstance(kind, tuple) else self._nodes
 
 
 class _Views:

@@ -16,7 +16,8 @@ from aethergraph._checks.arrays import as_ids, to_array
 from aethergraph._checks.options import shown
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
-from aethergraph.tasks.reading import AnyGraph, Rows, Source, read_rows
+from aethergraph.protocols import AnyGraph
+from aethergraph.tasks.reading import Rows, Source, read_rows
 
 __all__ = ["Splits", "TaskRows", "torch_tensor"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph.tasks.reading import AnyGraph, End, Known, Source, Unknown, as_columns
+from aethergraph.protocols import AnyGraph
+from aethergraph.tasks.reading import End, Known, Source, Unknown, as_columns
 from aethergraph.tasks.rows import TaskRows, torch_tensor
 
 __all__ = ["TableTask"]

@@ -196,17 +196,12 @@ class _Times:
     def __init__(self, graph: Any, name: str | None, dates: Dates) -> None:
         self.nodes: dict[Any, Any] = {}
         self.edges: dict[Any, Any] = {}
-        if graph.is_typed:
-            for node in graph.node_types:
-                part = graph[node]
-                self._add(self.nodes, node, part.value_stores(), "node_time", part.attrs, name)
-            for edge in graph.edge_types:
-                part = graph[edge]
-                self._add(self.edges, edge, part.value_stores(), "edge_time", part.attrs, name)
-        else:
-            nodes, edges = graph.value_stores("node"), graph.value_stores("edge")
-            self._add(self.nodes, None, nodes, "node_time", graph.node_attrs, name)
-            self._add(self.edges, None, edges, "edge_time", graph.edge_attrs, name)
+        for node in graph.node_types if graph.is_typed else [None]:
+            part = graph[node] if graph.is_typed else graph
+            self._add(self.nodes, node, part.node_values, "node_time", part.node_attrs, name)
+        for edge in graph.edge_types if graph.is_typed else [None]:
+            part = graph[edge] if graph.is_typed else graph
+            self._add(self.edges, edge, part.edge_values, "edge_time", part.edge_attrs, name)
         if not self.nodes and not self.edges and (name is not None or not dates.dated):
             what = "no times" if name is None else f"no times called {name!r}"
             raise InvalidArgumentError(f"the graph has {what}: there is nothing to compare")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.graph import Graph, HeteroGraph
+from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.testing import cases, oracle, structure
 from aethergraph.testing.combined import CombinedRules
 from aethergraph.testing.sample_rules import Instance
@@ -201,7 +202,7 @@ class HeteroSamplerContract(CombinedRules):
         )  # fmt: skip
         return Instance(name, graph, {"num_nodes": nodes, "edges": ends})
 
-    def fanout_sets(self, graph: HeteroGraph) -> list[Any]:
+    def fanout_sets(self, graph: HeterogeneousGraph) -> list[Any]:
         """Return fanouts by edge type: no hop, all, some, and types that are not followed."""
         kinds = graph.edge_types
         rows: list[list[list[int]]] = [
@@ -209,7 +210,7 @@ class HeteroSamplerContract(CombinedRules):
         ]  # fmt: skip
         return [{kind: row[i % len(row)] for i, kind in enumerate(kinds)} for row in rows]
 
-    def seed_sets(self, graph: HeteroGraph) -> list[dict[str, Ids]]:
+    def seed_sets(self, graph: HeterogeneousGraph) -> list[dict[str, Ids]]:
         """Return seeds: none, of one type, of all types, with duplicates."""
         vectors = {kind: cases.seed_vectors(count) for kind, count in graph.num_nodes.items()}
         none = {kind: seeds[0] for kind, seeds in vectors.items()}
@@ -219,12 +220,12 @@ class HeteroSamplerContract(CombinedRules):
             {kind: seeds[-1][:15] for kind, seeds in vectors.items()},
         ]
 
-    def by_kind(self, graph: HeteroGraph, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
+    def by_kind(self, graph: HeterogeneousGraph, fanouts: Any) -> dict[EdgeType, Sequence[int]]:
         """Return the fanouts unchanged."""
         by_kind: dict[EdgeType, Sequence[int]] = fanouts
         return by_kind
 
-    def counts(self, graph: HeteroGraph) -> dict[str, int]:
+    def counts(self, graph: HeterogeneousGraph) -> dict[str, int]:
         """Return the number of nodes by type."""
         return graph.num_nodes
 
@@ -241,7 +242,12 @@ class HeteroSamplerContract(CombinedRules):
         return sampler.sample(seeds, key=key, **more)
 
     def expected(
-        self, graph: HeteroGraph, seeds: dict[str, Ids], fanouts: Any, key: int, **options: Any
+        self,
+        graph: HeterogeneousGraph,
+        seeds: dict[str, Ids],
+        fanouts: Any,
+        key: int,
+        **options: Any,
     ) -> dict[str, Any]:
         """Return the sample of ``oracle.sample_typed``."""
         number = {name: i for i, name in enumerate(graph.node_types)}
@@ -329,12 +335,14 @@ class HeteroSamplerContract(CombinedRules):
         """Return seeds of all types, with a duplicate."""
         return {"user": np.array([8]), "post": np.array([7, 0, 7]), "forum": np.array([2])}
 
-    def mixture_fanouts(self, graph: HeteroGraph, *fanouts: int) -> dict[EdgeType, list[int]]:
+    def mixture_fanouts(
+        self, graph: HeterogeneousGraph, *fanouts: int
+    ) -> dict[EdgeType, list[int]]:
         """Return equal fanouts for all types."""
         return {kind: list(fanouts) for kind in graph.edge_types}
 
     def fanouts_of_star(
-        self, graph: HeteroGraph, kind: EdgeType, fanout: int
+        self, graph: HeterogeneousGraph, kind: EdgeType, fanout: int
     ) -> dict[EdgeType, list[int]]:
         """Return one hop, along that type alone."""
         return {other: [fanout if other == kind else 0] for other in graph.edge_types}

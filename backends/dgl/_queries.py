@@ -18,9 +18,8 @@ from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_ids
 from aethergraph.dgl._schema import Schema
 from aethergraph.errors import UnsupportedError
-from aethergraph.graph import HeteroGraph
 from aethergraph.graph.ids import check_ids
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +40,7 @@ class Queries:
     _schema: Schema
 
     @property
-    def graph(self) -> HomogeneousGraph | HeteroGraph:
+    def graph(self) -> AnyGraph:
         """Graph below the storage."""
         return self._schema.graph
 

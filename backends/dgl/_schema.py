@@ -14,11 +14,11 @@ from aethergraph._checks.arrays import as_ids
 from aethergraph._checks.options import as_choice, shown
 from aethergraph._torch.tensors import read_array, seed_ids
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.graph import HeteroGraph, graph_hint
+from aethergraph.graph import graph_hint
 from aethergraph.graph import schema as core
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.schema import EDGE, NODE
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,7 +119,7 @@ class EdgeNumbers:
 
 def check_graph(graph: Any) -> None:
     """Raise InvalidArgumentError unless ``graph`` is one of our graphs."""
-    if not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+    if not isinstance(graph, AnyGraph):
         raise InvalidArgumentError(
             f"graph must be an aethergraph Graph or HeteroGraph, got {type(graph).__name__}"
             f"{_where_it_is(graph)}"
@@ -127,7 +127,7 @@ def check_graph(graph: Any) -> None:
 
 
 def _where_it_is(graph: Any) -> str:
-    if isinstance(getattr(graph, "graph", None), (HomogeneousGraph, HeteroGraph)):
+    if isinstance(getattr(graph, "graph", None), AnyGraph):
         return ", whose .graph is one"
     if hasattr(graph, "csc_indptr"):
         return ": from_fused_csc(graph) makes one"
@@ -144,9 +144,7 @@ class Schema(core.Schema):
         edge_ids: ``"input"``, ``"graph"``, or None: ``"input"`` if the graph kept that order.
     """
 
-    def __init__(
-        self, graph: HomogeneousGraph | HeteroGraph, edge_ids: Literal["input", "graph"] | None
-    ) -> None:
+    def __init__(self, graph: AnyGraph, edge_ids: Literal["input", "graph"] | None) -> None:
         check_graph(graph)
         super().__init__(graph)
         self.ntypes = sorted(self.node_types)

@@ -16,7 +16,7 @@ from aethergraph.dgl._schema import EDGE, NODE, Schema
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 
 if TYPE_CHECKING:
     from aethergraph.graph.adjacency import Layout
@@ -180,7 +180,7 @@ def _is_weight(rows: dict[str, Tensor]) -> bool:
 
 
 def to_dgl(
-    source: HomogeneousGraph | HeteroGraph | GraphStorage | str | os.PathLike[str],
+    source: AnyGraph | GraphStorage | str | os.PathLike[str],
     *,
     idtype: torch.dtype | None = None,
     data: bool = True,

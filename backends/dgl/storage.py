@@ -37,8 +37,7 @@ from aethergraph.dgl._repeated_calls import Calls, Repeats
 from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.features import EdgeFeatureStorage, FeatureStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 
@@ -114,7 +113,7 @@ class GraphStorage(Keyed, Queries):
 
     def __init__(
         self,
-        graph: HomogeneousGraph | HeteroGraph,
+        graph: AnyGraph,
         *,
         edge_ids: Literal["input", "graph"] | None = None,
         idtype: torch.dtype = torch.int64,

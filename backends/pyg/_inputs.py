@@ -14,8 +14,7 @@ from aethergraph._checks.arrays import as_count, as_ids, refuse_masked, to_array
 from aethergraph._checks.exact import array_of
 from aethergraph._checks.times import as_seed_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import Adjacency, HomogeneousGraph
+from aethergraph.protocols import Adjacency, AnyGraph
 from aethergraph.pyg._links import link_type
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg.graph_store import GraphStore
@@ -36,7 +35,7 @@ def _count_nodes(name: str | None, sampler: Any, stores: Any, option: str) -> in
 
     None means that foreign stores do not tell it.
     """
-    graph: HomogeneousGraph | HeteroGraph | None = None
+    graph: AnyGraph | None = None
     if isinstance(sampler, KeyedSampler):
         graph = sampler.graph
     if graph is not None and graph.is_typed:

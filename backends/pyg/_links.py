@@ -9,15 +9,18 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.protocols import HeterogeneousGraph
 
 if TYPE_CHECKING:
-    from aethergraph.graph import EdgeType, HeteroGraph
+    from aethergraph.graph import EdgeType
     from aethergraph.graph.schema import Schema
 
 __all__ = ["Links", "link_type"]
 
 
-def link_type(kind: Any, graph: HeteroGraph | Schema, option: str = "edge_label_index") -> EdgeType:
+def link_type(
+    kind: Any, graph: HeterogeneousGraph | Schema, option: str = "edge_label_index"
+) -> EdgeType:
     """Return the type of seed links; the graph need not hold edges of it.
 
     A relation that a model is to predict is often held out of the graph that is sampled: only its

@@ -20,9 +20,9 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 from aethergraph._checks.arrays import check_times, check_weights
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import store as core
-from aethergraph.graph import HeteroGraph, graph_hint
-from aethergraph.graph.schema import EDGE, NODE, AnyGraph, Schema
-from aethergraph.protocols import HomogeneousGraph, RowSource
+from aethergraph.graph import graph_hint
+from aethergraph.graph.schema import EDGE, NODE, Schema
+from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._typed_graphs import TypedSortKey
@@ -269,7 +269,7 @@ def _count_rows(stores: Stores) -> dict[str, int]:
 
 def _parts(data: Any) -> tuple[Stores, GraphStore]:
     """Split ``data`` into feature stores and a graph store of ours."""
-    if isinstance(data, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(data, AnyGraph):
         data = GraphStore(data)
     if isinstance(data, GraphStore):
         return ((FeatureStore.from_graph(data.graph),) if data.holds_graph else ()), data

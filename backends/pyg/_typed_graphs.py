@@ -9,6 +9,7 @@ import numpy as np
 
 from aethergraph._checks.arrays import check_length
 from aethergraph.graph import HeteroGraph
+from aethergraph.protocols import HeterogeneousGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class TypedSamplingGraph(NamedTuple):
     store's; for types that are missing the two are equal.
     """
 
-    graph: HeteroGraph
+    graph: HeterogeneousGraph
     edge_ids: Mapping[EdgeType, NDArray[Any]]
 
 
@@ -46,7 +47,7 @@ class TypedSortKey(NamedTuple):
         for name, times in self.nodes.items():
             check_length(times, num_nodes[name], f"{name!r}: {self.name!r}", "num_nodes")
 
-    def sorts(self, graph: HeteroGraph) -> bool:
+    def sorts(self, graph: HeterogeneousGraph) -> bool:
         """Return whether ``graph`` was built with these very times."""
         for name in graph.node_types:
             if not _same(graph[name].node_time, self.nodes.get(name), None):

@@ -20,7 +20,7 @@ from torch_geometric.utils import to_edge_index
 
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph, HeteroGraph, graph_hint
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
@@ -224,7 +224,7 @@ def as_stores(data: Any) -> Stores:
         return data
     if isinstance(data, (str, os.PathLike)):
         data = _load(data)
-    if isinstance(data, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(data, AnyGraph):
         return Stores(FeatureStore.from_graph(data), GraphStore(data))
     if isinstance(data, (Data, HeteroData)):
         return from_data(data)

@@ -23,7 +23,7 @@ from aethergraph._torch.tensors import stack_rows
 from aethergraph.dynamic.forms import EDGE_ID
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph, HomogeneousGraph
 from aethergraph.pyg._selected import SelectedColumn
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg.convert import as_stores, from_data
@@ -71,7 +71,7 @@ def to_data(
     Raises:
         InvalidArgumentError: any other source, or one name for both nodes and edges.
     """
-    if isinstance(source, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(source, AnyGraph):
         source = source.pinned()  # edges and rows of one commit
     features, graph_store = as_stores(source)
     if not isinstance(features, FeatureStore) or not isinstance(graph_store, GraphStore):

@@ -34,9 +34,9 @@ from aethergraph._torch.feature_columns import Column, as_ids, as_row
 from aethergraph._torch.tensors import is_shared, shared_empty
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import HeteroGraph, graph_hint
+from aethergraph.graph import graph_hint
 from aethergraph.loading.buffers import BufferPool, pool_of
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.pyg._graph_tensors import graph_counts, graph_tables, graph_tensor, graph_values
 from aethergraph.pyg._learnable import LearnableColumn
 from aethergraph.pyg._put_rows import as_tensor, in_row_order, rows_to_write
@@ -107,7 +107,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
                 "graph.load_features(path)"
             )
         super().__init__(tensor_attr_cls=Attr)
-        self._graph: HomogeneousGraph | HeteroGraph | None = None
+        self._graph: AnyGraph | None = None
         self._columns: dict[Key, Column] = {}
         #: Keys of tensors whose memory is the store's own, so that rows can be written.
         self._own: set[Key] = set()
@@ -149,9 +149,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return self._pool
 
     @classmethod
-    def from_graph(
-        cls, graph: HomogeneousGraph | HeteroGraph, *, recycle: bool = True
-    ) -> FeatureStore:
+    def from_graph(cls, graph: AnyGraph, *, recycle: bool = True) -> FeatureStore:
         """Make a store over ``graph.node_attrs`` (group None) and ``graph.edge_attrs``.
 
         For a typed graph the groups are its node types and edge types.
@@ -165,7 +163,7 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
             graph: the graph whose attributes are served, never changed.
             recycle: see the class.
         """
-        if not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+        if not isinstance(graph, AnyGraph):
             raise InvalidArgumentError(
                 f"graph must be a Graph or a HeteroGraph, got {type(graph).__name__}"
                 f"{graph_hint(graph)}"

@@ -25,7 +25,7 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from aethergraph._checks.arrays import check_length
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph import Graph, HeteroGraph, graph_hint
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph, HeterogeneousGraph, HomogeneousGraph
 from aethergraph.pyg._edge_index import (
     Edges,
     Pair,
@@ -110,9 +110,9 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         UnsupportedError: a typed graph where a homogeneous one is needed, or the other way round.
     """
 
-    def __init__(self, graph: HomogeneousGraph | HeteroGraph | None = None) -> None:
+    def __init__(self, graph: AnyGraph | None = None) -> None:
         super().__init__()
-        if graph is not None and not isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+        if graph is not None and not isinstance(graph, AnyGraph):
             raise InvalidArgumentError(
                 f"GraphStore takes an aethergraph.Graph or HeteroGraph, got {type(graph).__name__}"
                 + (": open the file, Graph.load(path)" if isinstance(graph, (str, Path)) else "")
@@ -120,7 +120,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             )
         self._graph = graph if isinstance(graph, HomogeneousGraph) else None
         #: Typed graph that was given, or None.
-        self.hetero = graph if isinstance(graph, HeteroGraph) else None
+        self.hetero = graph if isinstance(graph, HeterogeneousGraph) else None
         self._edges: dict[Key, Edges] = {}
         self._built: dict[str | None, Graph] = {}  # by name of the sorting times
         self._built_typed: dict[str | None, HeteroGraph] = {}
@@ -315,7 +315,7 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return None if graph is None or graph.is_live else graph.native_snapshot
 
     @property
-    def live_graph(self) -> HomogeneousGraph | HeteroGraph | None:
+    def live_graph(self) -> AnyGraph | None:
         """Graph that was given, if it changes; else None."""
         graph = self.hetero if self._graph is None else self._graph
         return graph if graph is not None and graph.is_live else None

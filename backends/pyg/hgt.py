@@ -21,8 +21,8 @@ from torch_geometric.sampler import (
 from aethergraph._checks.options import as_flag
 from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import HeteroGraph
 from aethergraph.loading.shares import LastRound
+from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
 from aethergraph.pyg._loading import NodeMixin, own_depth
@@ -76,7 +76,7 @@ class HGTSampler(KeyedSampler):
         self._set_seed(seed)
 
     @property
-    def graph(self) -> HeteroGraph:
+    def graph(self) -> HeterogeneousGraph:
         """Graph whose nodes are sampled."""
         return self._sampler.graph
 

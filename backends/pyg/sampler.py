@@ -29,7 +29,8 @@ from aethergraph._torch.random_seeds import make_generator
 from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph.ids import check_ids
-from aethergraph.graph.schema import EDGE, NODE, AnyGraph, Schema
+from aethergraph.graph.schema import EDGE, NODE, Schema
+from aethergraph.protocols import AnyGraph
 from aethergraph.pyg._exclusion import check_exclude, reverse_types
 from aethergraph.pyg._links import Links, link_type
 from aethergraph.pyg._negative_links import NegativeLinks

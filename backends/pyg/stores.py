@@ -13,7 +13,7 @@ from torch_geometric.typing import TensorFrame
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import FeatureSource, HomogeneousGraph
+from aethergraph.protocols import AnyGraph, FeatureSource, HomogeneousGraph
 from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
@@ -191,7 +191,7 @@ def read_pair(pair: Any) -> Stores:
         InvalidArgumentError: any other pair; says what to give instead.
     """
     features, topology = pair
-    if isinstance(topology, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(topology, AnyGraph):
         topology = GraphStore(topology)
     got = f"got ({_describe(features)}, {_describe(pair[1])})"
     graphs, rows = (

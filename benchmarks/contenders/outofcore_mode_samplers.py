@@ -45,7 +45,7 @@ def neighbors(graph: Any, **options: Any) -> Step:
 
 def edge_values(graph: Any) -> Step:
     plain = neighbors(graph)
-    stores = graph.value_stores("edge")
+    stores = graph.edge_values
 
     def step(rows: Any, number: int) -> Iterator[tuple[int, list[Any]]]:
         for count, (_, _, edge) in plain(rows, number):

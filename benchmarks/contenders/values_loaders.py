@@ -30,7 +30,7 @@ def core_loader(config: dict[str, Any], seeds: np.ndarray[Any, Any]) -> tuple[An
     from aethergraph.loading import SubgraphLoader
 
     graph = Graph.load(config["graph"], storage="uring", memory_budget=config["budget"])
-    for name, store in graph.value_stores("edge").items():
+    for name, store in graph.edge_values.items():
         graph.edge_attrs[name] = store
     loader = SubgraphLoader(
         graph, FANOUTS, seeds, batch_size=config["batch"], shuffle=True, seed=1,

@@ -389,7 +389,7 @@ def test_what_a_typed_live_graph_cannot() -> None:
 def test_times_in_other_units() -> None:
     graph = DynamicGraph(3, 1, order="time", edge_time="datetime64[s]")
     graph.insert_edge(0, 1, time=np.datetime64(5, "m"))
-    assert graph.value_stores("edge")["edge_time"].gather([0]).tolist() == [300]
+    assert graph.edge_values["edge_time"].gather([0]).tolist() == [300]
     with pytest.raises(errors.InvalidArgumentError, match=r"time\[1\] cannot be told") as caught:
         graph.insert_edges([0, 1], [1, 2], time=np.array([1000, 1500], "datetime64[ms]"))
     assert caught.value.position == 1 and graph.num_edges == 1
@@ -410,7 +410,7 @@ def test_not_a_time(time: Any) -> None:
     assert graph.num_edges == 1
     plain = DynamicGraph(3, 1, order="time", edge_time="int64")
     plain.insert_edge(0, 1, time=-(2**63))  # a number like any other
-    assert plain.value_stores("edge")["edge_time"].gather([0]).tolist() == [-(2**63)]
+    assert plain.edge_values["edge_time"].gather([0]).tolist() == [-(2**63)]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64", "int8", "int64"])

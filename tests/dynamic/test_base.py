@@ -73,7 +73,7 @@ def twin_of(graph: Graph, kind: str) -> DynamicGraph:
     twin = DynamicGraph(NODES, 16, huge_pages=False, **options)
     src, dst, ids = graph.edge_list()
     order = np.argsort(ids)
-    values = graph.value_stores("edge")
+    values = graph.edge_values
     with twin.transaction():
         twin.insert_edges(
             src[order], dst[order],
@@ -97,7 +97,7 @@ def lists_of(graph: Any) -> dict[str, Any]:
     now = graph.pinned()
     nodes = np.arange(now.num_nodes)
     edges = np.sort(np.concatenate([now.in_edges(v) for v in nodes]))
-    rows = {**now.value_stores("edge"), **now.edge_attrs}
+    rows = {**now.edge_values, **now.edge_attrs}
     found = {
         "in": [(now.in_neighbors(v).tolist(), now.in_edges(v).tolist()) for v in nodes],
         "end": now.end_edge_ids,

@@ -24,7 +24,7 @@ def test_a_copy_of_a_copy(order: Any) -> None:
         assert again.in_neighbors(1).tolist() == [2]
         edges = [*again.in_edges(1), *again.in_edges(2)]
         assert again.edge_attrs["m"].gather(edges).tolist() == [9, 8]
-        assert again.value_stores("edge")["edge_weight"].gather(edges).tolist() == [3, 2]
+        assert again.edge_values["edge_weight"].gather(edges).tolist() == [3, 2]
         assert again.order == ("time" if isinstance(source, Graph) else order)
 
 

@@ -43,7 +43,7 @@ def lists_of(graph: Any) -> dict[str, Any]:
     now = graph.pinned()
     nodes = np.arange(now.num_nodes)
     edges = np.sort(np.concatenate([now.in_edges(v) for v in nodes])) if len(nodes) else nodes
-    rows = {**now.value_stores("edge"), **now.edge_attrs}
+    rows = {**now.edge_values, **now.edge_attrs}
     return {
         "lists": [(now.in_neighbors(v).tolist(), now.in_edges(v).tolist()) for v in nodes],
         "end": now.end_edge_ids,

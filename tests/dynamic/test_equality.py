@@ -281,10 +281,8 @@ def test_from_a_static_graph_and_back(layout: Any, timed: bool) -> None:
         )
         assert one.features is not None and static.features is not None
         np.testing.assert_array_equal(one.features.gather(range(30)), static.features.array)
-        for name, rows in static.value_stores("edge").items():
-            np.testing.assert_array_equal(
-                one.value_stores("edge")[name].gather(range(400)), rows.array
-            )
+        for name, rows in static.edge_values.items():
+            np.testing.assert_array_equal(one.edge_values[name].gather(range(400)), rows.array)
     assert order_of(back, live).tolist() == list(range(400))
 
 

@@ -77,7 +77,7 @@ def shown(graph: Any, *, typed: bool) -> Any:
         nodes = np.arange(graph.num_nodes)
         lists = [(graph.in_neighbors(v).tolist(), graph.in_edges(v).tolist()) for v in nodes]
         edges = np.sort(np.concatenate([graph.in_edges(v) for v in nodes]))
-        values = {**graph.value_stores("edge"), **graph.edge_attrs}
+        values = {**graph.edge_values, **graph.edge_attrs}
         rows = {name: table.gather(nodes).tolist() for name, table in graph.node_attrs.items()}
         return lists, rows, {name: table.gather(edges).tolist() for name, table in values.items()}
     lists = {

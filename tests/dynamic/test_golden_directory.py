@@ -56,7 +56,7 @@ def check_one(graph: DynamicGraph) -> None:
     assert graph.in_neighbors(3).tolist() == [1, 5, 0]
     assert graph.in_edges(3).tolist() == [1, 3, 0]
     assert graph.in_neighbors(4).tolist() == []
-    values = graph.value_stores("edge")
+    values = graph.edge_values
     assert values["edge_time"].gather([1, 3, 0]).tolist() == [10, 15, 30]
     assert values["edge_weight"].gather([1, 3, 0]).tolist() == [2, 4, 1]
     assert graph.edge_attrs["m"].gather([0, 1, 3]).tolist() == [[1, 2], [3, 4], [7, 8]]

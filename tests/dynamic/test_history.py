@@ -35,7 +35,7 @@ def step(graph: DynamicGraph, rng: Any, at: int) -> None:
 def facts(now: Any) -> list[Any]:
     """Return all that a snapshot has: edges with ids, values and rows, and what it draws."""
     src, dst, ids = now.edge_list()
-    values = [rows.gather(ids) for rows in now.value_stores("edge").values()]
+    values = [rows.gather(ids) for rows in now.edge_values.values()]
     rows = [now.node_attrs["x"].gather(np.arange(now.num_nodes)), now.edge_attrs["w"].gather(ids)]
     sub = NeighborSampler(now, [4, 4], weight_attr="edge_weight").sample(range(20), 3)
     return [src, dst, ids, *values, *rows, sub.node, sub.edge]

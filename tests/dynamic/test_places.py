@@ -37,7 +37,7 @@ def check(path: Path) -> None:
     """Compare the weights that a history has of each edge with those that were inserted."""
     left = np.setdiff1d(np.arange(COUNT), np.arange(0, COUNT, 7))
     with History(path, 16) as history:
-        weights = history.last().value_stores("edge")["edge_weight"]
+        weights = history.last().edge_values["edge_weight"]
         assert (weights.gather(left) == left).all()
 
 
@@ -82,7 +82,7 @@ def test_damaged_places_are_made_again(tmp_path: Path, damage: Callable[[Path], 
     check(tmp_path / "g")  # which leaves the file to the writer
     graph = DynamicGraph.open(tmp_path / "g", arena_mb=16, huge_pages=False)
     assert (tmp_path / "g" / PLACES).read_bytes() == kept
-    assert graph.value_stores("edge")["edge_weight"].gather([1, 499]).tolist() == [1, 499]
+    assert graph.edge_values["edge_weight"].gather([1, 499]).tolist() == [1, 499]
     graph.close()
 
 

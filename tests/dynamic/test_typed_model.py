@@ -36,10 +36,6 @@ class View:
         assert self._view.num_dst == self.num_nodes
         self.edge_attrs = self._view.attrs
 
-    def value_stores(self, of: str) -> Any:
-        assert of == "edge"
-        return self._view.value_stores()
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._view, name)
 

@@ -261,7 +261,7 @@ def test_loaders_see_nothing_beyond_it_while_edges_come() -> None:
                 seed_time=graph.cap(ask) if cap else ask,
             )  # fmt: skip
             times = np.concatenate([
-                graph.value_stores("edge")["edge_time"].gather(batch.subgraph.edge)
+                graph.edge_values["edge_time"].gather(batch.subgraph.edge)
                 for batch in loader
             ])  # fmt: skip
             assert len(times)

@@ -417,7 +417,7 @@ def test_which_rows_may_be_written(tmp_path: Path) -> None:
     assert not mapped.is_writable and not mapped.to_memory().is_writable
     graph = Graph.from_edges(2, [0, 1], [1, 0], edge_weight=[1.0, 2.0], edge_attrs={"w": [3, 4]})
     assert graph.edge_attrs["w"].is_writable
-    assert not graph.value_stores("edge")["edge_weight"].is_writable
+    assert not graph.edge_values["edge_weight"].is_writable
 
 
 def test_a_closed_store_says_so() -> None:

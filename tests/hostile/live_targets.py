@@ -116,7 +116,6 @@ _WRITES: dict[str, dict[str, Any]] = {
 _QUERIES: dict[str, dict[str, Any]] = {
     **QUERIES,
     "topology": {},
-    "value_stores": {"of": "edge"},
     "to_graph": {},
 }
 

@@ -72,7 +72,7 @@ def test_nothing_beyond_it_is_seen(
 ) -> None:
     graph, ask = filled(typed), np.full(NODES, 10**6)
     lists = graph[KIND] if typed else graph
-    times = lists.value_stores()["edge_time"] if typed else lists.value_stores("edge")["edge_time"]
+    times = lists.edge_values["edge_time"]
 
     def latest(given: Any) -> int:
         seen = torch.cat([batch.e_id for batch in batches(graph, given)])

@@ -179,11 +179,11 @@ def test_weights_and_times_by_edge(pair: Pair, folder: Path) -> None:
     """Loaders gather those of a batch, also where edges have other places in the lists."""
     local, remote = pair.local, pair.remote
     edges = np.array([0, 7, EDGES - 1, 7])
-    mine = local.value_stores("edge")
+    mine = local.edge_values
     for there in (remote, open_graph(pair.url, layout="csr"), pickle.loads(
         pickle.dumps(remote)
     )):  # fmt: skip
-        its = there.value_stores("edge")
+        its = there.edge_values
         assert set(mine) == set(its) == {"edge_weight", "edge_time"}
         for name, rows in mine.items():
             assert (its[name].dtype_name, its[name].shape) == (rows.dtype_name, rows.shape)
@@ -191,7 +191,7 @@ def test_weights_and_times_by_edge(pair: Pair, folder: Path) -> None:
         with pytest.raises(OutOfRangeError, match=rf"ids\[0\] = {EDGES}"):
             its["edge_time"].gather([EDGES])
     with FeatureServer(open_tables(folder / "small.aeg", lists=True), port=0) as bare:
-        assert not open_graph(bare.address).value_stores("edge")
+        assert not open_graph(bare.address).edge_values
 
 
 def test_answers_that_are_wrong() -> None:

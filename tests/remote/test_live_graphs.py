@@ -198,7 +198,7 @@ def test_typed_graphs(tmp_path: Path) -> None:
                 for one in (there, here)
             ))  # fmt: skip
         for kind in (RATES, LIKED):
-            mine, its = (one[kind].value_stores() for one in (here, there))
+            mine, its = (one[kind].edge_values for one in (here, there))
             assert set(mine) == set(its) == {"edge_time"}
             assert (mine["edge_time"].gather([5, 1]) == its["edge_time"].gather([5, 1])).all()
         assert (there[FILM].attrs["x"].gather([5]) == here[FILM].attrs["x"].gather([5])).all()
@@ -212,12 +212,12 @@ def test_weights_and_times_by_edge() -> None:
     """They are of the commit; a new edge is not of it."""
     live = make()
     here = live.snapshot()
-    mine, ids = here.value_stores("edge"), here.edge_list()[2][::-1]
+    mine, ids = here.edge_values, here.edge_list()[2][::-1]
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         there = Graph.load(server.address)
         insert(live, np.random.default_rng(1), 10, 9)
         for one in (there, pickle.loads(pickle.dumps(there))):
-            its = one.value_stores("edge")
+            its = one.edge_values
             assert set(mine) == set(its) == {"edge_weight", "edge_time"}
             for name, rows in mine.items():
                 assert (its[name].dtype_name, its[name].shape) == (rows.dtype_name, rows.shape)

@@ -153,7 +153,7 @@ def test_samples(graph: Graph, options: dict[str, Any]) -> None:
                     assert (found.node_attrs[name] == rows).all()
                     assert found.node_attrs[name].dtype == rows.dtype
                 assert (found.edge_attrs["w"] == graph.edge_attrs["w"].gather(expected.edge)).all()
-                known = graph.value_stores("edge")["edge_time"].gather(expected.edge)
+                known = graph.edge_values["edge_time"].gather(expected.edge)
                 assert (found.edge_attrs["edge_time"] == known).all()
             assert len(sampler.sample([], times and []).subgraph.node) == 0
             assert sampler.sample([7], times and [7]).key != sampler.sample([7], times and [7]).key

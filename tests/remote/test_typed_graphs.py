@@ -89,7 +89,7 @@ def pair(path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
 def test_weights_and_times_by_edge(pair: Pair) -> None:
     for graph in (pair.remote, pickle.loads(pickle.dumps(pair.remote))):
         for kind in EDGES:
-            mine, its = (one[kind].value_stores() for one in (pair.local, graph))
+            mine, its = (one[kind].edge_values for one in (pair.local, graph))
             assert set(mine) == set(its)
             for name, rows in mine.items():
                 ids = np.arange(rows.num_rows)[::-1]

@@ -161,8 +161,10 @@ def test_values_of_samples_are_read_past_the_page_cache(path: Path) -> None:
     paged, memory = both(path)
     assert paged.paging is not None
     rng = np.random.default_rng(6)
-    for of, count in (("edge", memory.num_edges), ("node", NODES)):
-        stores, expected = paged.value_stores(of), memory.value_stores(of)  # type: ignore[arg-type]
+    for stores, expected, count in (
+        (paged.edge_values, memory.edge_values, memory.num_edges),
+        (paged.node_values, memory.node_values, NODES),
+    ):
         assert sorted(stores) == sorted(expected)
         for name, store in stores.items():
             ids = rng.integers(0, count, 5000)
@@ -174,8 +176,8 @@ def test_values_of_samples_are_read_past_the_page_cache(path: Path) -> None:
                 store.gather([count])
     stats = paged.paging.stats()
     assert 0 < stats["value_bytes"] <= 3 << 20
-    again = paged.value_stores("edge")["edge_time"]
-    assert again.native_rows() is paged.value_stores("edge")["edge_time"].native_rows()
+    again = paged.edge_values["edge_time"]
+    assert again.native_rows() is paged.edge_values["edge_time"].native_rows()
 
 
 # ---- weights and times that are read before anything is drawn -----------------------------------

@@ -437,7 +437,7 @@ def test_close_gives_all_descriptors_back(full_graph: ag.Graph, tmp_path: Path, 
         if isinstance(graph, ag.Graph):
             sampler = ag.NeighborSampler(graph, [3, 2], weight_attr="edge_weight")
             sampler.sample([1, 2], key=1)
-            graph.value_stores("edge")["edge_weight"].gather([1, 2])
+            graph.edge_values["edge_weight"].gather([1, 2])
             graph.node_attrs["x"].gather([1])
             graph.close()
             assert opened() > 0

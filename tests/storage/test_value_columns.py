@@ -73,8 +73,8 @@ def pages_of(ids: Any, row_bytes: int) -> int:
 def test_rows_of_any_width_and_dtype_are_the_same(path: Path, budget: str) -> None:
     graph, mapped = paged(path, budget), ag.Graph.load(path)
     ids = np.random.default_rng(0).integers(0, EDGES, 20_000)
-    found = {**graph.value_stores("edge"), **graph.edge_attrs}
-    expected = {**mapped.value_stores("edge"), **mapped.edge_attrs}
+    found = {**graph.edge_values, **graph.edge_attrs}
+    expected = {**mapped.edge_values, **mapped.edge_attrs}
     for name, store in found.items():
         other = expected[name]
         assert store.storage == ("mmap" if name == "wide" else "uring")
@@ -96,7 +96,7 @@ def test_rows_of_any_width_and_dtype_are_the_same(path: Path, budget: str) -> No
 @pytest.mark.parametrize("name", ["edge_weight", "edge_time", "flag", "three", "two"])
 def test_a_gather_reads_each_page_once(path: Path, name: str) -> None:
     graph = paged(path, LEAST)
-    store = {**graph.value_stores("edge"), **graph.edge_attrs}[name]
+    store = {**graph.edge_values, **graph.edge_attrs}[name]
     row_bytes = store.nbytes // EDGES
     rng = np.random.default_rng(1)
     for _ in range(3):  # nothing of the first is there for the next
@@ -114,7 +114,7 @@ def test_a_gather_reads_each_page_once(path: Path, name: str) -> None:
 
 def test_a_column_that_fits_is_read_once(path: Path) -> None:
     graph = paged(path, PLENTY)
-    store = graph.value_stores("edge")["edge_weight"]
+    store = graph.edge_values["edge_weight"]
     before = read_bytes(graph)
     assert graph.paging is not None and graph.paging.stats()["value_bytes"] == 0
     for seed in range(3):
@@ -123,7 +123,7 @@ def test_a_column_that_fits_is_read_once(path: Path) -> None:
     assert store.nbytes <= graph.paging.stats()["value_bytes"] <= store.nbytes + PAGE
     stats = store.stats()
     assert stats.device_bytes == store.nbytes and stats.rows == 30_000 and stats.hit_rate == 1
-    again = graph.value_stores("edge")["edge_weight"]
+    again = graph.edge_values["edge_weight"]
     assert again.native_rows() is store.native_rows()
 
 
@@ -131,7 +131,7 @@ def test_pages_that_single_gathers_use_most_are_kept(path: Path) -> None:
     """Where a part of a column fits."""
     graph = paged(path, "23M")
     assert graph.paging is not None
-    store = graph.value_stores("edge")["edge_time"]
+    store = graph.edge_values["edge_time"]
     ids = np.random.default_rng(2).integers(0, EDGES // 20, 2000)
     read = []
     for _ in range(200):
@@ -148,7 +148,7 @@ def test_what_columns_have_groups_have_not(path: Path) -> None:
     paging = graph.paging
     assert paging is not None
     before = paging.sample_room_of(1)
-    taken = sum(s.nbytes for s in graph.value_stores("edge").values() if s.gather([0]) is not None)
+    taken = sum(s.nbytes for s in graph.edge_values.values() if s.gather([0]) is not None)
     assert taken == 12 * EDGES
     assert before - paging.sample_room_of(1) >= taken
     for name in ("three", "two", "five"):  # more than there is
@@ -165,7 +165,7 @@ def test_a_column_waits_for_room_that_samples_have(path: Path) -> None:
     some = sampler.sample_many(seeds, range(len(seeds)))
     next(some)
     graph.paging.groups.note(graph, 48 << 20, at_work=False)  # as if they were larger
-    store = graph.value_stores("edge")["edge_weight"]
+    store = graph.edge_values["edge_weight"]
     expected = ag.Graph.load(path).edge_weight
     assert expected is not None
     np.testing.assert_array_equal(store.gather([5, 9]), expected[[5, 9]])
@@ -177,8 +177,8 @@ def test_a_column_waits_for_room_that_samples_have(path: Path) -> None:
 
 @pytest.mark.parametrize("budget", [LEAST, PLENTY])
 def test_threads_share_columns(path: Path, budget: str) -> None:
-    stores = paged(path, budget).value_stores("edge")
-    expected = ag.Graph.load(path).value_stores("edge")
+    stores = paged(path, budget).edge_values
+    expected = ag.Graph.load(path).edge_values
 
     def work(seed: int) -> None:
         for n in range(10):
@@ -193,7 +193,7 @@ def test_threads_share_columns(path: Path, budget: str) -> None:
 
 
 def loader_of(graph: ag.Graph, names: Any, **options: Any) -> SubgraphLoader:
-    for name, store in graph.value_stores("edge").items():
+    for name, store in graph.edge_values.items():
         graph.edge_attrs[name] = store
     return SubgraphLoader(
         graph, [5, 5], np.arange(0, NODES, 5), batch_size=200, shuffle=True, seed=2,
@@ -265,14 +265,14 @@ def test_values_that_nobody_takes_are_no_longer_read(path: Path) -> None:
     graph = paged(path, LEAST)
     loader = loader_of(graph, VALUES, subgraph_type="bidirectional")
     list(loader)
-    column = graph.value_stores("edge")["edge_weight"].paged_column()
+    column = graph.edge_values["edge_weight"].paged_column()
     assert column is not None
     for _ in range(3):
         list(loader)
     assert not column.comes_with_samples
     straight = loader_of(paged(path, LEAST), VALUES)
     list(straight), list(straight)
-    column = straight.graph.value_stores("edge")["edge_weight"].paged_column()
+    column = straight.graph.edge_values["edge_weight"].paged_column()
     assert column is not None and column.comes_with_samples
 
 
@@ -362,7 +362,7 @@ def anonymous():
     return int(fields["RssAnon"].split()[0]) * 1024
 
 graph = ag.Graph.load(sys.argv[1], storage="uring", memory_budget=sys.argv[2])
-for name, store in graph.value_stores("edge").items():
+for name, store in graph.edge_values.items():
     graph.edge_attrs[name] = store
 loader = SubgraphLoader(graph, [10, 10], np.arange(0, graph.num_nodes, 2), batch_size=512,
                         shuffle=True)

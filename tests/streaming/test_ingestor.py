@@ -82,7 +82,7 @@ def test_values_and_attributes(tmp_path: Path) -> None:
     )
     Ingestor(graph, FileSource(tmp_path / "e", schema, follow=False)).run()
     assert edges(graph) == [(1, 2), (2, 2)]
-    values = graph.value_stores("edge")
+    values = graph.edge_values
     assert values["edge_time"].gather([0, 1]).tolist() == [5000, 7000]
     assert values["edge_weight"].gather([0, 1]).tolist() == [1, 0.25]
     assert graph.edge_attrs["kind"].gather([0, 1]).tolist() == [3, -1]

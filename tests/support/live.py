@@ -190,7 +190,7 @@ def _check_pairs(graph: Any, model: Model) -> None:
 
 def _check_values(graph: Any, model: Model) -> None:
     form, known = model.form, sorted(model.edges)
-    own = graph.value_stores("edge")
+    own = graph.edge_values
     wanted = {}
     if form.timed:
         wanted["edge_time"] = [model.edges[i].time for i in known]

@@ -168,7 +168,7 @@ class Plan:
         same(snapshot.in_degrees(), np.bincount(there.dst, minlength=count), k)
         same(snapshot.out_degrees(), np.bincount(there.src, minlength=count), k)
         same(snapshot.features.gather(np.arange(count)), self.rows(k), k)
-        values = snapshot.value_stores("edge")
+        values = snapshot.edge_values
         same(values["edge_weight"].gather(ids), self.weights(ids), k)
         same(snapshot.edge_attrs["note"].gather(ids), ids // EDGES + 1, k)
         if self.has_times:

@@ -28,7 +28,7 @@ def test_nothing_beyond_it_is_seen(make: Any, workers: int, strategy: str) -> No
     graph = DynamicGraph(NODES, 16, order="time", edge_time="int64", huge_pages=False)
     graph.insert_edges(*rng.integers(0, NODES, (2, 2000)), time=rng.integers(0, 1000, 2000))
     graph.set_watermark("s", MARK)
-    times = graph.value_stores("edge")["edge_time"]
+    times = graph.edge_values["edge_time"]
 
     def latest(given: Any) -> int:
         sampler = NeighborSampler(

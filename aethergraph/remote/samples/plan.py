@@ -14,8 +14,8 @@ from aethergraph._checks.optional import load_toml
 from aethergraph._checks.options import as_list, is_name, shown
 from aethergraph._checks.regular import open_regular
 from aethergraph.errors import FormatError, InvalidArgumentError, MissingFileError, StorageError
-from aethergraph.graph import EdgeType, HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.graph import EdgeType
+from aethergraph.protocols import AnyGraph, HeterogeneousGraph
 from aethergraph.sampling import HeteroNeighborSampler, NeighborSampler
 
 __all__ = ["AnySampler", "SamplePlan"]
@@ -141,14 +141,14 @@ class SamplePlan:
         own = {name: plain(getattr(self, name)) for name in _FIELDS}
         return {**own, **{name: plain(value) for name, value in self.options.items()}}
 
-    def sampler(self, graph: HomogeneousGraph | HeteroGraph) -> AnySampler:
+    def sampler(self, graph: AnyGraph) -> AnySampler:
         """Return the sampler of a graph.
 
         Raises:
             InvalidArgumentError, LayoutError: the graph has not what the plan asks for.
         """
         try:
-            if isinstance(graph, HeteroGraph):
+            if isinstance(graph, HeterogeneousGraph):
                 return HeteroNeighborSampler(graph, self._fanouts(graph), **self.options)
             if isinstance(self.fanouts, Mapping):
                 raise InvalidArgumentError("fanouts by edge type are for graphs of many types")
@@ -156,7 +156,7 @@ class SamplePlan:
         except InvalidArgumentError as error:
             raise type(error)(f"the plan: {error}") from None
 
-    def _fanouts(self, graph: HeteroGraph) -> Any:
+    def _fanouts(self, graph: HeterogeneousGraph) -> Any:
         if not isinstance(self.fanouts, Mapping):
             return self.fanouts
         known: dict[str, EdgeType] = {"-".join(kind): kind for kind in graph.edge_types}

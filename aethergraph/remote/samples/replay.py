@@ -12,8 +12,7 @@ from aethergraph import _native as native
 from aethergraph.dynamic import History
 from aethergraph.dynamic.directory import LiveDirectory
 from aethergraph.errors import AetherError, FileChangedError, OutOfRangeError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.remote.commits import commit_number, open_any, saved_commit
 from aethergraph.remote.graph import open_graph
 from aethergraph.remote.samples.client import ServedSample
@@ -159,7 +158,7 @@ class _Made(NamedTuple):
 def _replay(log: native.Path, graph: Any, arena_mb: int, check: bool) -> Iterator[_Made]:
     """Yield each answer of the log as it is now."""
     answers = sorted(read_answers(log), key=lambda one: one.commit)
-    if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(graph, AnyGraph):
         yield from _from_one(answers, graph, check, "the graph")
     elif isinstance(graph, str) and "://" in graph:
         with closing(open_graph(graph)) as found:

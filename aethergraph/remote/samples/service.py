@@ -25,9 +25,8 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import RowSource
-from aethergraph.remote.commits import AnyGraph, Taken, commits_of
+from aethergraph.protocols import AnyGraph, HeterogeneousGraph, RowSource
+from aethergraph.remote.commits import Taken, commits_of
 from aethergraph.remote.samples.form import Field, Form, structure
 from aethergraph.remote.samples.packed import PackedAnswers
 from aethergraph.remote.samples.plan import AnySampler, SamplePlan
@@ -220,17 +219,16 @@ def _table(graph: Any, kind: Any, typed: bool) -> Mapping[str, RowSource]:
 
     They follow the graph's: one may be exchanged.
     """
+    part = graph[kind] if typed else graph
     if isinstance(kind, str):
-        found: Mapping[str, RowSource] = graph[kind].attrs if typed else graph.node_attrs
-        return found
-    if typed:
-        return ChainMap(graph[kind].attrs, graph[kind].value_stores())
-    return ChainMap(graph.edge_attrs, graph.value_stores("edge"))
+        attrs: Mapping[str, RowSource] = part.node_attrs
+        return attrs
+    return ChainMap(part.edge_attrs, part.edge_values)
 
 
 def _form_of(plan: SamplePlan, graph: Any, sampler: AnySampler) -> Form:
     """Return the form of the answers; ``graph`` does not change."""
-    typed = isinstance(graph, HeteroGraph)
+    typed = isinstance(graph, HeterogeneousGraph)
     node_types = graph.node_types if typed else ["node"]
     edge_types = graph.edge_types if typed else [("node", "to", "node")]
     directional = sampler.subgraph_type == "directional"

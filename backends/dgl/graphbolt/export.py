@@ -23,8 +23,7 @@ from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
 from aethergraph.features.sources import gather_rows
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.storage.scratch import storage_error
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _CHUNK_ROWS = 1 << 16
 
 
 def save_ondisk_dataset(
-    source: HomogeneousGraph | HeteroGraph | SamplingGraph,
+    source: AnyGraph | SamplingGraph,
     path: str | os.PathLike[str],
     *,
     name: str = "graph",

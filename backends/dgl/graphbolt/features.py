@@ -27,8 +27,7 @@ from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features import as_row_source
 from aethergraph.features.rows import as_tensor
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import FeatureSource, HomogeneousGraph
+from aethergraph.protocols import AnyGraph, FeatureSource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -292,7 +291,7 @@ class FeatureStore(_OnCpu, gb.BasicFeatureStore):  # type: ignore[misc]
 
     def __init__(
         self,
-        graph: HomogeneousGraph | HeteroGraph,
+        graph: AnyGraph,
         *,
         edge_ids: Literal["input", "graph"] | None = None,
     ) -> None:

@@ -36,7 +36,7 @@ from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureStore
 from aethergraph.graph import Graph, HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,7 +156,7 @@ def from_fused_csc(graph: Any, *, time_attr: str | None = None) -> Graph | Heter
 
 
 def to_fused_csc(
-    source: HomogeneousGraph | HeteroGraph | SamplingGraph,
+    source: AnyGraph | SamplingGraph,
     *,
     node_attrs: list[str] | None = None,
     edge_attrs: list[str] | None = None,

@@ -41,9 +41,8 @@ from aethergraph.dgl.graphbolt._fused import FusedNames
 from aethergraph.dgl.graphbolt._signatures import as_graphbolt
 from aethergraph.dgl.graphbolt._whole_lists import Hop, TimeNames
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import HeteroGraph
 from aethergraph.graph.ids import check_ids
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
 from aethergraph.sampling.plan import Times
@@ -89,7 +88,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
 
     def __init__(
         self,
-        graph: HomogeneousGraph | HeteroGraph,
+        graph: AnyGraph,
         *,
         edge_ids: Literal["input", "graph"] | None = None,
         seed: int | None = None,
@@ -106,7 +105,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     # ---- what it is ------------------------------------------------------------------------
 
     @property
-    def graph(self) -> HomogeneousGraph | HeteroGraph:
+    def graph(self) -> AnyGraph:
         """Graph below the sampling graph."""
         return self._schema.graph
 

@@ -23,8 +23,7 @@ from aethergraph.dgl.graphbolt._forms import layer_fanouts, layer_subgraphs, tim
 from aethergraph.dgl.graphbolt.graph import SamplingGraph, check_times
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import HeteroGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import AnyGraph
 from aethergraph.sampling.draws import Draws
 from aethergraph.sampling.engine import DrawOptions
 from aethergraph.sampling.keys import hash_ids
@@ -222,7 +221,7 @@ def _by_type(fanouts: tuple[int, ...] | int, name: str) -> tuple[int, ...]:
 
 
 def _how_to_make(graph: Any) -> str:
-    if isinstance(graph, (HomogeneousGraph, HeteroGraph)):
+    if isinstance(graph, AnyGraph):
         return ": SamplingGraph(graph) is one"
     if isinstance(graph, GraphStorage):
         return ": SamplingGraph(storage.graph) is one"
