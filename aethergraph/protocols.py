@@ -356,7 +356,7 @@ class GraphSource(Protocol):
 
 @runtime_checkable
 class TypedGraphSource(Protocol):
-    """Graph of several types as arrays: for each edge type the members of a :class:`GraphSource`.
+    """Graph of several types: lists of each edge type, in arrays or in a topology in C.
 
     :func:`aethergraph.as_graph` makes of it a typed graph that every sampler, loader and adapter
     takes. The list of node ``v`` of the destination type is ``indices[indptr[v]:indptr[v + 1]]``,
@@ -364,7 +364,8 @@ class TypedGraphSource(Protocol):
     there too, of each edge type, and here:
 
     * ``node_time``: vectors by node type;
-    * ``node_attrs``: dicts of arrays or :class:`FeatureSource` by node type and name.
+    * ``node_attrs``: dicts of arrays or :class:`FeatureSource` by node type and name;
+    * ``time_unit``, such as ``"us"``: unit of times that are plain numbers, or in a topology.
     """
 
     @property
@@ -373,7 +374,11 @@ class TypedGraphSource(Protocol):
 
     @property
     def edges(self) -> Mapping[tuple[str, str, str], Any]:
-        """Objects with ``indptr`` and ``indices`` by (source type, relation, destination type)."""
+        """Lists by (source type, relation, destination type): objects with members.
+
+        They have ``indptr`` and ``indices`` as a :class:`GraphSource`, or ``topology`` as a
+        :class:`TopologySource`, of as many nodes as the two types have.
+        """
 
 
 @runtime_checkable

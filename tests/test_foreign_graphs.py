@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from support.foreign_graphs import Bare, InArrays, InC, library
+from support.foreign_graphs import Bare, BareTypes, InArrays, InC, library, typed_graph
 
 from aethergraph import (
     Graph,
@@ -36,6 +36,7 @@ from aethergraph.protocols import (
     TopologySource,
     TypedGraphSource,
 )
+from aethergraph.sampling import ContextSampler, HGTSampler
 from aethergraph.testing import AdjacencyContract
 from aethergraph.testing.rules import BrokenRule
 
@@ -591,3 +592,90 @@ def _changed(**changes: Any) -> OfTypes:
 def test_typed_arrays_that_do_not_fit(make: Any, message: str) -> None:
     with pytest.raises((InvalidArgumentError, OutOfRangeError), match=message):
         as_graph(make())
+
+
+class OfTypesInC(OfTypes):
+    """Typed graph whose lists are topologies of a library's own, with their weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_nodes = {"a": 30, "b": 30}  # the library makes square ones alone
+        del self.node_time, self.node_attrs
+        self.edges = {
+            kind: InC(
+                30, *ends, weight=self.weights[kind], edge_attrs={"e": np.arange(len(ends[0]))}
+            )
+            for kind, ends in self.ends.items()
+        }
+
+    def __reduce__(self) -> Any:
+        return OfTypesInC, ()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_typed_topologies_in_c_are_a_typed_graph(copied: bool) -> None:
+    source: Any = OfTypesInC()
+    assert isinstance(source, TypedGraphSource)
+    graph = as_graph(source)
+    assert as_graph(graph) is graph
+    if copied:
+        graph = pickle.loads(pickle.dumps(graph))
+    del source
+    expected = as_graph(OfTypes()).edge_types
+    assert graph.edge_types == expected
+    sample = HeteroNeighborSampler(graph, [-1], weight_attr="edge_weight").sample({"b": [3, 8]}, 2)
+    kind = ("a", "to", "b")
+    src, dst = graph[kind].edge_ends(sample.edge[kind])
+    assert (src == sample.node["a"][sample.row[kind]]).all()
+    assert (dst == sample.node["b"][sample.col[kind]]).all()
+    batch = next(iter(SubgraphLoader(graph, [2], {"b": [1]})))
+    assert batch.edge_attrs[kind]["e"].tolist() == batch.subgraph.edge[kind].tolist()
+
+
+def test_a_typed_topology_of_other_numbers_of_nodes() -> None:
+    source = OfTypesInC()
+    source.num_nodes["a"] = 29
+    with pytest.raises(
+        InvalidArgumentError, match=r"'b'\)\]\.topology .* num_minor = 30, .* 30 and 29"
+    ):
+        as_graph(source)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"weight_attr": "edge_weight"}, {"time_attr": "edge_time"}, {"time_attr": "node_time"},
+])  # fmt: skip
+def test_typed_graphs_need_no_more_than_the_abstract_type(options: dict[str, Any]) -> None:
+    graph = typed_graph()
+    seeds = {"user": np.arange(0, 60, 7), "post": np.arange(0, 90, 9)}
+    times = {name: np.full(len(ids), 30) for name, ids in seeds.items()}
+    more = {"seed_time": times} if "time_attr" in options else {}
+    samples = [
+        HeteroNeighborSampler(of, [4, 3], **options).sample(seeds, key=5, **more)
+        for of in (graph, BareTypes(graph))
+    ]
+    for kind in graph.edge_types:
+        assert samples[0].edge[kind].tolist() == samples[1].edge[kind].tolist()
+        assert samples[0].edge[kind].size
+    batches = [
+        next(iter(SubgraphLoader(of, [4, 3], seeds, batch_size=12, seed=1)))
+        for of in (graph, pickle.loads(pickle.dumps(BareTypes(graph))))
+    ]
+    for name in graph.node_types:
+        assert batches[0].x[name].tolist() == batches[1].x[name].tolist()
+    for kind in graph.edge_types:
+        assert batches[0].edge_attrs[kind]["edge_attr"].tolist() == (
+            batches[1].edge_attrs[kind]["edge_attr"].tolist()
+        )
+
+
+def test_other_typed_samplers_take_the_abstract_type() -> None:
+    graph = typed_graph()
+    drawn, contexts = [], []
+    for of in (graph, BareTypes(graph)):
+        hgt = HGTSampler(of, {"user": [3], "post": [4]}).sample({"user": [1, 2]}, key=3)
+        drawn.append({name: ids.tolist() for name, ids in hgt.node.items()})
+        sampler = ContextSampler(of, budget=20, fanout=2, references=graph.edge_types[:1])
+        contexts.append(vars(sampler.sample({"user": [3, 9]}, key=1)))
+    assert drawn[0] == drawn[1] and drawn[0]["post"]
+    for name, values in contexts[0].items():
+        np.testing.assert_equal(contexts[1][name], values, name)

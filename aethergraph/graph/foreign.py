@@ -5,7 +5,7 @@
     GraphSource     indptr, indices ──┐
                                       ├── as_graph ──> ForeignGraph, a HomogeneousGraph
     TopologySource  topology ─────────┘   checked once
-    TypedGraphSource  either by edge type ────────────> ForeignHeteroGraph, a HeteroGraph
+    TypedGraphSource  either by edge type ────────────> ForeignHeteroGraph, a HeterogeneousGraph
 
 Arrays are used where they are, and a topology is asked through its operations. Nothing is copied.
 """
@@ -25,11 +25,10 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import read_node_time
-from aethergraph.graph.foreign_lists import read_attributes, read_edge_values, read_lists
-from aethergraph.graph.foreign_typed import ForeignHeteroGraph, typed_graph
+from aethergraph.graph.foreign_lists import adopt_lists, fill_edges, read_attributes, read_lists
+from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import GraphParts
 from aethergraph.protocols import (
@@ -88,7 +87,7 @@ def as_graph(source: Any, *, layout: str = "csc") -> Any:
         return source
     chosen = as_choice(layout, ("csc", "csr"), "layout")
     if isinstance(getattr(source, "num_nodes", None), Mapping):
-        return typed_graph(source, chosen)
+        return ForeignHeteroGraph(source, chosen)
     return ForeignGraph(source, chosen)
 
 
@@ -104,27 +103,10 @@ class ForeignGraph(StoredGraph):
 
     def __init__(self, source: Any, layout: str) -> None:
         _check_members(source)
-        if hasattr(source, "topology"):
-            lists = _adopt(source)
-        else:
-            lists = _read_lists(source)
-        topology = lists.topology
-        parts = GraphParts(topology.num_major, topology.num_edges)
-        parts.edge_attrs = AttributeTable("edge", topology.end_edge_ids)
-        if layout == "csc":
-            parts.csc = lists
-        else:
-            parts.csr = lists
-        if topology.has_own_times:
-            parts.time_unit = getattr(source, "time_unit", None)
-            names = getattr(source, "sorted_by", ())
-            parts.sorted_by.update((layout, name) for name in names)
-        _read_values(source, parts, topology.end_edge_ids)
-        parts.elsewhere.update(getattr(source, "edge_values", {}))
-        other = "csr" if layout == "csc" else "csc"
-        parts.other_lists = getattr(
-            source, "other_lists", f"as_graph(source, layout={other!r}) takes such lists"
-        )
+        lists = _adopt(source) if hasattr(source, "topology") else _read_lists(source)
+        parts = GraphParts(lists.topology.num_major, lists.topology.num_edges)
+        fill_edges(parts, lists, layout, source, getattr(source, "time_unit", None))
+        _read_nodes(source, parts)
         self._source_attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
         self._source = source
         self._parts = parts
@@ -251,13 +233,14 @@ def _check_members(source: Any) -> None:
 
 def _adopt(source: Any) -> Lists:
     """Return the lists of the topology that ``source`` has the address of."""
-    topology = native.NativeTopology.adopt(source.topology, owner=source)
+    lists = adopt_lists(source, owner=source)
+    topology = lists.topology
     if topology.num_major != topology.num_minor:
         raise InvalidArgumentError(
             f"topology of {type(source).__name__}: num_major = {topology.num_major} and num_minor "
             f"= {topology.num_minor} differ: both are the number of nodes"
         )
-    return Lists.adopted(topology)
+    return lists
 
 
 def _read_lists(source: Any) -> Lists:
@@ -269,13 +252,13 @@ def _read_lists(source: Any) -> Lists:
     return read_lists(source, nodes, nodes)
 
 
-def _read_values(source: Any, parts: GraphParts, num_edge_ids: int) -> None:
-    """Read the weights, times and attributes that ``source`` has."""
-    read_edge_values(source, parts, num_edge_ids)
+def _read_nodes(source: Any, parts: GraphParts) -> None:
+    """Read the times and attributes of nodes that ``source`` has."""
     node_time = getattr(source, "node_time", None)
     if node_time is not None:
         unit = parts.time_unit
         read_node_time(parts, node_time)
+        parts.time_unit = parts.time_unit or getattr(source, "time_unit", None)
         if parts.edge_time is not None and unit != parts.time_unit:
             raise InvalidArgumentError(
                 f"edge_time is in {shown(unit)}, node_time in {shown(parts.time_unit)}: give both "

@@ -1,4 +1,11 @@
-"""Members of graphs of others: lists in arrays, weights, times and attributes, checked once."""
+"""Edges of graphs of others: lists, weights, times and attributes of one type, checked once.
+
+::
+
+    indptr, indices (edge_ids) ──┐
+                                 ├── lists_of ──> Lists ── fill_edges ──> EdgeParts
+    topology ────────────────────┘                           edge_weight, edge_time, edge_attrs
+"""
 
 from __future__ import annotations
 
@@ -23,7 +30,17 @@ from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import EdgeParts
 
-__all__ = ["read_attributes", "read_edge_values", "read_lists"]
+__all__ = ["adopt_lists", "fill_edges", "read_attributes", "read_lists"]
+
+
+def adopt_lists(source: Any, owner: object) -> Lists:
+    """Return the lists of the topology in C that ``source`` has the address of.
+
+    Args:
+        source: object with the member ``topology``.
+        owner: object that keeps the topology alive.
+    """
+    return Lists.adopted(native.NativeTopology.adopt(source.topology, owner))
 
 
 def read_lists(source: Any, num_major: int, num_minor: int, label: str = "") -> Lists:
@@ -115,18 +132,42 @@ def _edge_ids(values: Any, num_edges: int, name: str) -> NDArray[Any]:
     return ids
 
 
-def read_edge_values(source: Any, parts: EdgeParts, num_edge_ids: int, label: str = "") -> None:
-    """Read the weights, times and attributes of edges that ``source`` has."""
+def fill_edges(
+    parts: EdgeParts, lists: Lists, layout: str, source: Any, time_unit: str | None, label: str = ""
+) -> None:
+    """Put lists and what ``source`` has beside them into the parts of one edge type.
+
+    Args:
+        parts: parts without lists; their attributes are ids of edges, which may have gaps.
+        lists: the lists.
+        layout: their layout, ``"csc"`` or ``"csr"``.
+        source: object with perhaps the members ``edge_weight``, ``edge_time``, ``edge_attrs``; of
+            lists elsewhere ``edge_values``, ``sorted_by`` and ``other_lists``, too.
+        time_unit: unit of times in a topology and of those that are plain numbers.
+        label: stands before the names of the members in messages.
+    """
+    topology = lists.topology
+    parts.edge_attrs = AttributeTable("edge", topology.end_edge_ids)
+    if layout == "csc":
+        parts.csc, other = lists, "csr"
+    else:
+        parts.csr, other = lists, "csc"
+    advice = f"as_graph(source, layout={other!r}) takes such lists"
+    parts.other_lists = getattr(source, "other_lists", advice)
+    if topology.has_own_times:
+        parts.time_unit = time_unit
+        parts.sorted_by.update((layout, name) for name in getattr(source, "sorted_by", ()))
     weight, time = (getattr(source, name, None) for name in ("edge_weight", "edge_time"))
     if weight is not None:
         name = f"{label}edge_weight"
-        values = as_float_values(weight, num_edge_ids, name, "num_edges")
+        values = as_float_values(weight, topology.end_edge_ids, name, "num_edges")
         check_weights(values, name)
         parts.edge_weight = read_only(values)
     if time is not None:
         name = f"{label}edge_time"
-        times, parts.time_unit = as_times(time, num_edge_ids, name, "num_edges")
-        parts.edge_time = read_only(times)
+        times, unit = as_times(time, topology.end_edge_ids, name, "num_edges")
+        parts.edge_time, parts.time_unit = read_only(times), unit or time_unit
+    parts.elsewhere.update(getattr(source, "edge_values", {}))
     read_attributes(getattr(source, "edge_attrs", None), parts.edge_attrs, f"{label}edge_attrs")
 
 

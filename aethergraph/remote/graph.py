@@ -86,12 +86,12 @@ def open_graph(
     lease = _open_lease(url, layout, at)
     if lease is not None:
         if lease.told.typed:
-            return ForeignHeteroGraph(LeasedTypes(url, layout, lease))
+            return as_graph(LeasedTypes(url, layout, lease), layout=layout)
         return as_graph(LeasedLists(url, layout, lease), layout=layout)
     tables = _open_tables(url, layout)
     if tables.types is None or tables.types.is_one:
         return as_graph(_RemoteLists(url, layout, tables), layout=layout)
-    return ForeignHeteroGraph(_RemoteTypes(url, layout, tables))
+    return as_graph(_RemoteTypes(url, layout, tables), layout=layout)
 
 
 def open_plain_graph(url: str, at: int | None = None) -> ForeignGraph:
@@ -123,8 +123,8 @@ def open_typed_graph(url: str, at: int | None = None) -> ForeignHeteroGraph:
     """Open a graph as one of many types, as :func:`open_graph` does; it may have one of each."""
     lease = _open_lease(url, "csc", at)
     if lease is not None:
-        return ForeignHeteroGraph(LeasedTypes(url, "csc", lease))
-    return ForeignHeteroGraph(_RemoteTypes(url, "csc"))
+        return as_graph(LeasedTypes(url, "csc", lease))
+    return as_graph(_RemoteTypes(url, "csc"))
 
 
 class _Tables(NamedTuple):
@@ -285,14 +285,28 @@ class _RemoteLists:
         return f"_RemoteLists({self._url!r})"
 
 
+class _RemoteEdges(NamedTuple):
+    """Lists of one edge type of a server's typed graph; see ``fill_edges`` for the members."""
+
+    asked: AskedLists
+    other_lists: str
+    edge_values: dict[str, RowSource]
+    edge_attrs: dict[str, RowSource]
+
+    @property
+    def topology(self) -> Any:
+        """Address of the topology."""
+        return self.asked.handle
+
+
 class _RemoteTypes:
-    """Lists of a server's typed graph, as a ``TypedTopologySource``."""
+    """Lists of a server's typed graph, as a :class:`aethergraph.protocols.TypedGraphSource`."""
 
     #: The order of the input, if the file has it, stays at the server.
     renumbers_edges = True
 
     def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
-        self._url, self.layout = url, layout
+        self._url, self._layout = url, layout
         found = _open_tables(url, layout) if tables is None else tables
         types = found.types
         if types is None:
@@ -307,16 +321,16 @@ class _RemoteTypes:
         ids = _begins(types.edges, list(types.edges.values()))
         weights = _begins(types.weighted, [types.edges[kind] for kind in types.weighted])
         times = _begins(types.timed, [types.edges[kind] for kind in types.timed])
-        self.edge_values: dict[EdgeType, dict[str, RowSource]] = {kind: {} for kind in types.edges}
+        values: dict[EdgeType, dict[str, RowSource]] = {kind: {} for kind in types.edges}
         for name, rows, begins in (
             ("edge_weight", found.weights, weights), ("edge_time", found.times, times)
         ):  # fmt: skip
             for kind, at in begins.items() if rows is not None else ():
                 assert rows is not None
-                self.edge_values[kind][name] = SourceRows(_Stretch(rows, at, types.edges[kind]))
+                values[kind][name] = SourceRows(_Stretch(rows, at, types.edges[kind]))
         if not _draws_by(found.times):
             times = {}
-        self._asked = {
+        asked = {
             kind: AskedLists(
                 types.nodes[to], types.nodes[kind[0] if layout == "csc" else kind[2]], count,
                 _ask(found, _Range(lists[kind], ids[kind], weights.get(kind), times.get(kind))),
@@ -325,19 +339,22 @@ class _RemoteTypes:
             )
             for (kind, count), to in zip(types.edges.items(), near, strict=True)
         }  # fmt: skip
-        self.other_lists = other_lists(url, layout, _layouts(found))
-        self.topologies = {kind: one.handle for kind, one in self._asked.items()}
+        advice = other_lists(url, layout, _layouts(found))
+        attrs = _open_all(found, types.edge_attrs)
+        self.edges = {
+            kind: _RemoteEdges(lists, advice, values[kind], attrs.get(kind, {}))
+            for kind, lists in asked.items()
+        }
         self.node_time = {}
         if found.node_times is not None:
             all_times, timed = found.node_times.array, types.timed_nodes
             for name, at in _begins(timed, [types.nodes[one] for one in timed]).items():
                 self.node_time[name] = all_times[at : at + types.nodes[name]]
         self.node_attrs = _open_all(found, types.node_attrs)
-        self.edge_attrs = _open_all(found, types.edge_attrs)
 
     def _check(self, found: _Tables, types: GraphTypes) -> None:
         """Raise InvalidArgumentError unless the tables have the rows that the types tell of."""
-        ends = [kind[2] if self.layout == "csc" else kind[0] for kind in types.edges]
+        ends = [kind[2] if self._layout == "csc" else kind[0] for kind in types.edges]
         for name, table, told in (
             ("lists", found.lists, [types.nodes[end] for end in ends]),
             ("ids", found.ids, list(types.edges.values())),
@@ -353,7 +370,7 @@ class _RemoteTypes:
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _RemoteTypes, (self._url, self.layout)
+        return _RemoteTypes, (self._url, self._layout)
 
     def __repr__(self) -> str:
         return f"_RemoteTypes({self._url!r})"

@@ -5,7 +5,7 @@
     Lease ── one endpoint for all tables of the commit; each connection takes part in the lease
       ├── LeasedRows       rows of an attribute
       ├── LeasedLists      lists of a graph of one type, as a TopologySource
-      └── LeasedTypes      lists by edge type, as a TypedTopologySource
+      └── LeasedTypes      lists by edge type, as a TypedGraphSource
 
 Positions in the lists are those of the server's memory, of which there are far more than edges.
 Only the server that gave them understands them, so what it does not hold any more is an error
@@ -345,22 +345,30 @@ def _rows(lease: Lease, attrs: tuple[_Attr, ...]) -> dict[str, RowSource]:
     return {one.name: LeasedRows(lease, one) for one in attrs}
 
 
-class LeasedLists:
+class _LeasedEdges:
+    """Lists of one edge type of a live graph; see ``fill_edges`` for the members."""
+
+    def __init__(self, url: str, layout: str, lease: Lease, relation: _Relation) -> None:
+        self._asked = _ask(lease, relation, layout, lease.told.nodes, url)
+        self.topology = self._asked.handle
+        self.other_lists = other_lists(url, layout, relation.lists)
+        self.edge_attrs = _rows(lease, relation.attrs)
+        self.edge_values = _rows(lease, relation.values)
+        self.sorted_by = relation.sorted_by
+
+
+class LeasedLists(_LeasedEdges):
     """Lists of a live graph of one type, as a :class:`aethergraph.protocols.TopologySource`."""
 
     def __init__(self, url: str, layout: str, lease: Lease) -> None:
         told = lease.told
         [relation], [(kind, _)] = told.relations, told.nodes.items()
+        super().__init__(url, layout, lease, relation)
         self._url, self._layout, self._lease = url, layout, lease
-        self._asked = _ask(lease, relation, layout, told.nodes, url)
-        self.topology = self._asked.handle
-        self.other_lists = other_lists(url, layout, relation.lists)
         self.node_attrs = _rows(lease, told.node_attrs[kind])
-        self.edge_attrs = _rows(lease, relation.attrs)
-        self.edge_values = _rows(lease, relation.values)
         #: Number of the commit in the log of the graph.
         self.lsn = told.commit
-        self.time_unit, self.sorted_by = told.time_unit, relation.sorted_by
+        self.time_unit = told.time_unit
 
     def close(self) -> None:
         """Let go of the commit."""
@@ -374,32 +382,25 @@ class LeasedLists:
 
 
 class LeasedTypes:
-    """Lists of a live graph by edge type, as a ``TypedTopologySource``."""
+    """Lists of a live graph by edge type, as a :class:`aethergraph.protocols.TypedGraphSource`."""
 
     def __init__(self, url: str, layout: str, lease: Lease) -> None:
         told = lease.told
-        self._url, self.layout, self._lease = url, layout, lease
+        self._url, self._layout, self._lease = url, layout, lease
         self.num_nodes, self.lsn = told.nodes, told.commit
         self.time_unit, self.time_zone = told.time_unit, told.time_zone
         self.time_attr = told.time_attr
-        self._asked = {
-            one.kind: _ask(lease, one, layout, told.nodes, url) for one in told.relations
+        self.edges = {
+            relation.kind: _LeasedEdges(url, layout, lease, relation) for relation in told.relations
         }
-        layouts = [set(one.lists) for one in told.relations]
-        self.other_lists = other_lists(url, layout, set[str]().union(*layouts))
-        self.topologies = {kind: one.handle for kind, one in self._asked.items()}
-        self.node_time: dict[str, Any] = {}
         self.node_attrs = {kind: _rows(lease, attrs) for kind, attrs in told.node_attrs.items()}
-        self.edge_attrs = {one.kind: _rows(lease, one.attrs) for one in told.relations}
-        self.edge_values = {one.kind: _rows(lease, one.values) for one in told.relations}
-        self.sorted_by = {one.kind: one.sorted_by for one in told.relations}
 
     def close(self) -> None:
         """Let go of the commit."""
         self._lease.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LeasedTypes, (self._url, self.layout, self._lease)
+        return LeasedTypes, (self._url, self._layout, self._lease)
 
     def __repr__(self) -> str:
         return f"LeasedTypes({self._url!r}, at={self.lsn})"

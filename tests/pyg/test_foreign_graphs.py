@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.foreign_graphs import (
+    BareTypes,
     InArrays,
     InC,
     OfArrays,
@@ -15,13 +16,22 @@ from support.foreign_graphs import (
     OfTopologyInC,
     OtherEdges,
     rules_broken_by,
+    typed_graph,
 )
+from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph, as_graph
 from aethergraph import _native as native
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import ForeignGraph
-from aethergraph.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, as_stores
+from aethergraph.pyg import (
+    FeatureStore,
+    GraphStore,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NeighborSampler,
+    as_stores,
+)
 from aethergraph.pyg.testing import GraphLoadingContract
 
 RNG = np.random.default_rng(5)
@@ -154,3 +164,28 @@ def test_what_is_no_graph_yet_is_told_how_to_become_one() -> None:
     for take in takes:
         with pytest.raises(InvalidArgumentError, match=r"aethergraph.as_graph\(source\)"):
             take(source)
+
+
+def test_typed_graphs_need_no_more_than_the_abstract_type() -> None:
+    graph = typed_graph()
+    ours, stock = [], []
+    for of in (graph, BareTypes(graph)):
+        loader = NeighborLoader(
+            of, [4, 3], {"user": torch.arange(60)}, batch_size=16, seed=2, weight_attr="edge_weight"
+        )
+        ours.append(next(iter(loader)))
+        features, edges = as_stores(of)
+        sampler = NeighborSampler(edges, {kind: [4] for kind in graph.edge_types}, seed=3)
+        stock.append(
+            next(
+                iter(
+                    NodeLoader((features, edges), sampler, ("post", torch.arange(90)), batch_size=9)
+                )
+            )
+        )
+    for one, other in (ours, stock):
+        for name in graph.node_types:
+            assert torch.equal(one[name].x, other[name].x) and len(one[name].x)
+        for kind in graph.edge_types:
+            assert torch.equal(one[kind].edge_index, other[kind].edge_index)
+            assert torch.equal(one[kind].edge_attr, other[kind].edge_attr)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from aethergraph import Graph, as_graph
+from aethergraph import Graph, HeteroGraph, as_graph
 from aethergraph.graph import ForeignGraph
-from aethergraph.protocols import HomogeneousGraph
+from aethergraph.protocols import Adjacency, HeterogeneousGraph, HomogeneousGraph, NodeSet
 from aethergraph.testing import broken_rules, oracle
 
 #: Members that a graph cannot do without, and the attributes that the loaders' contracts set.
@@ -94,8 +94,8 @@ class InC:
         return InC, self._arguments
 
 
-def _forward(name: str) -> Any:
-    if isinstance(inspect.getattr_static(HomogeneousGraph, name), property):
+def _forward(name: str, kind: type = HomogeneousGraph) -> Any:
+    if isinstance(inspect.getattr_static(kind, name), property):
         return property(lambda self: getattr(self.graph, name))
     return lambda self, *args, **options: getattr(self.graph, name)(*args, **options)
 
@@ -113,6 +113,73 @@ class _Bare(HomogeneousGraph):
 Bare: Any = type(
     "Bare", (_Bare,), {"__module__": __name__, **{name: _forward(name) for name in _FORWARDED}}
 )
+
+
+class _BareNodes(NodeSet):
+    def __init__(self, nodes: Any) -> None:
+        self.graph = nodes
+
+
+class _BareEdges(Adjacency):
+    def __init__(self, edges: Any) -> None:
+        self.graph = edges
+
+
+def _with_forwards(base: type, *more: str) -> Any:
+    names = base.__abstractmethods__ | {*more}  # type: ignore[attr-defined]
+    return type(base.__name__[1:], (base,), {name: _forward(name, base) for name in names})
+
+
+_Nodes: Any = _with_forwards(_BareNodes, "node_attrs", "node_values")
+_Edges: Any = _with_forwards(
+    _BareEdges, "edge_attrs", "edge_values", "edge_weight", "edge_time", "edge_order"
+)
+
+
+class BareTypes(HeterogeneousGraph):
+    """Typed graph with the abstract members, attributes and values of another one, and no more."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    @property
+    def node_types(self) -> list[str]:
+        return list(self.graph.node_types)
+
+    @property
+    def edge_types(self) -> list[tuple[str, str, str]]:
+        return list(self.graph.edge_types)
+
+    def __getitem__(self, name: Any) -> Any:
+        part = self.graph[name]
+        return _Nodes(part) if isinstance(name, str) else _Edges(part)
+
+    def __reduce__(self) -> Any:
+        return BareTypes, (self.graph,)
+
+
+def typed_graph() -> HeteroGraph:
+    """Make a typed graph with values and attributes."""
+    rng = np.random.default_rng(8)
+    nodes = {"user": 60, "post": 90}
+    ends = {
+        kind: (rng.integers(0, nodes[kind[0]], count), rng.integers(0, nodes[kind[2]], count))
+        for kind, count in [
+            (("user", "votes", "post"), 500), (("post", "of", "user"), 400),
+            (("user", "knows", "user"), 300),
+        ]
+    }  # fmt: skip
+    graph = HeteroGraph.from_edges(
+        ends, nodes, layout="both", keep_order=True,
+        edge_weight={kind: rng.random(len(src)) for kind, (src, _) in ends.items()},
+        edge_time={kind: rng.integers(0, 50, len(src)) for kind, (src, _) in ends.items()},
+        node_time={name: rng.integers(0, 50, count) for name, count in nodes.items()},
+    )  # fmt: skip
+    for name, count in nodes.items():
+        graph[name].attrs["x"] = rng.random((count, 3), np.float32)
+    for kind, (src, _) in ends.items():
+        graph[kind].attrs["edge_attr"] = rng.random((len(src), 2), np.float32)
+    return graph
 
 
 # ---- for contracts -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.foreign_graphs import (
+    BareTypes,
     InArrays,
     InC,
     OfArrays,
@@ -16,6 +17,7 @@ from support.foreign_graphs import (
     OfTopologyInC,
     OtherEdges,
     rules_broken_by,
+    typed_graph,
 )
 
 from aethergraph import Graph, as_graph
@@ -97,3 +99,26 @@ def test_what_is_no_graph_yet_is_told_how_to_become_one() -> None:
     for take in (GraphStorage, SamplingGraph):
         with pytest.raises(InvalidArgumentError, match=r"aethergraph.as_graph\(source\)"):
             take(source)
+
+
+def test_typed_graphs_need_no_more_than_the_abstract_type() -> None:
+    graph = typed_graph()
+    found = []
+    for of in (graph, BareTypes(graph)):
+        storage = GraphStorage(of)
+        sampler = NeighborSampler(
+            [4, 3], prefetch_node_feats={"user": ["x"], "post": ["x"]}, seed=4
+        )
+        loader = dgl.dataloading.DataLoader(
+            storage, {"user": torch.arange(60)}, sampler, batch_size=16
+        )
+        found.append(next(iter(loader)))
+    (nodes, _, blocks), (others, _, expected) = found
+    for name in graph.node_types:
+        assert torch.equal(nodes[name], others[name])
+        assert torch.equal(blocks[0].srcnodes[name].data["x"], expected[0].srcnodes[name].data["x"])
+    for kind in graph.edge_types:
+        for one, other in zip(
+            blocks[0].edges(etype=kind), expected[0].edges(etype=kind), strict=True
+        ):
+            assert torch.equal(one, other)
