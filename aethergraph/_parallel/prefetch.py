@@ -161,6 +161,7 @@ class PrefetchIterator(Generic[T, R]):
         depth: int,
         helping: bool = False,
     ) -> None:
+        self._finish: Callable[[Any], Any] | None = None
         self._workers: _Workers | None = None
         self._function = function
         try:
@@ -180,7 +181,21 @@ class PrefetchIterator(Generic[T, R]):
     def __iter__(self) -> PrefetchIterator[T, R]:
         return self
 
+    def then(self, finish: Callable[[R], Any]) -> PrefetchIterator[T, Any]:
+        """Give ``finish(result)``, called by who asks for a result; return this iterator.
+
+        What ``finish`` raises does not end the iteration.
+        """
+        self._finish = finish
+        return self
+
     def __next__(self) -> R:
+        result: Any = self._advance()
+        if self._finish is not None:
+            result = call_in_epoch(self._finish, result)
+        return result  # type: ignore[no-any-return]
+
+    def _advance(self) -> R:
         if self._pid != os.getpid():
             raise ClosedError("a prefetching iterator cannot be used in a forked child: make a new")
         try:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aethergraph import _native as native
 from aethergraph._checks.arrays import as_count, as_integer
-from aethergraph._checks.options import as_choice, as_flag, as_iterator, shown
-from aethergraph._parallel.prefetch import PrefetchIterator, prefetch_map
+from aethergraph._checks.options import as_choice, as_flag, as_items, as_iterator, shown
+from aethergraph._parallel.prefetch import PrefetchIterator
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
 from aethergraph.features.sources import gather_rows
@@ -23,8 +22,7 @@ from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.columns import Column, edge_columns, node_columns
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.feature_sources import FeatureSources
-from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.planned import at_commits, choose_plans, planned_map
+from aethergraph.loading.pipeline import Draw, DrawAlone, DrawGroups, Pipeline, Views, choose_plans
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
 from aethergraph.loading.seeds import Seeds
@@ -43,6 +41,7 @@ from aethergraph.sampling.engine import as_two_step
 from aethergraph.sampling.hetero import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key
 from aethergraph.sampling.neighbor import NeighborSampler
+from aethergraph.sampling.two_step import Steps
 
 __all__ = ["SubgraphLoader"]
 
@@ -52,10 +51,22 @@ Ids = NDArray[np.int64]
 Names: TypeAlias = Iterable[str]
 Fanouts: TypeAlias = Mapping[EdgeType, Sequence[int] | NDArray[Any]] | Sequence[int] | NDArray[Any]
 Plans = dict[int, GatherPlan]  # by number of the column, those of edges behind those of nodes
-#: Positions of the seeds, their sample, and the graph as it was when that was drawn.
-Planned = tuple[Ids, Any, Any]
+#: Functions of users behind a stage of the pipeline, by its name.
+Stages: TypeAlias = Mapping[Literal["draw", "fetch"], Callable[[Any], Any]]
 #: Most batches that are asked for by their numbers in one call.
 _MOST_NUMBERS = 1 << 20
+
+
+class Drawn(NamedTuple):
+    """Sample of a batch.
+
+    Attributes:
+        positions: places of the seeds among all of them.
+        subgraph: the sample.
+    """
+
+    positions: Ids
+    subgraph: Any
 
 
 class SubgraphLoader(Resumable, Profiled, Generic[G]):
@@ -128,6 +139,11 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         last_round: what becomes of the last batches if they are fewer than the ranks: ``"repeat"``:
             the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
             them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
+        stages: functions of yours in the pipeline: ``{"draw": f}``: ``f(subgraph)`` returns the
+            sample whose rows are fetched, with the seeds still first; ``{"fetch": f}``:
+            ``f(batch)`` returns what comes out. They run ahead in the background threads, one call
+            at a time if there is one thread. A function that changes arrays in place is safe: they
+            are of one batch.
         partitions: the partition of each seed, integers [number of seeds], such as
             ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
             their neighbourhoods overlap. It needs ``shuffle``.
@@ -167,6 +183,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         last_round: LastRound = "repeat",
         partitions: ArrayLike | None = None,
         mix: int = 8,
+        stages: Stages | None = None,
     ) -> None:
         for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
             if as_count(value, name) < 1:
@@ -188,6 +205,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         self.plan_ahead = as_count(plan_ahead, "plan_ahead")
         self.num_threads = as_count(num_threads, "num_threads")
         self.prefetch = int(prefetch)
+        self.stages = _as_stages(stages)
         if buffers is not None and not isinstance(buffers, BufferPool):
             raise InvalidArgumentError(
                 f"buffers must be a BufferPool, got {type(buffers).__name__}"
@@ -284,64 +302,39 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         return self._run(as_integer(epoch, "epoch"), iter(chosen), self._pin())
 
     def _run(self, epoch: int, numbers: Iterator[int], at: Any) -> PrefetchIterator[Any, Any]:
-        """Return the batches ``numbers`` of an epoch, made ahead, at the commit of :meth:`_pin`."""
+        """Return the batches ``numbers`` of an epoch, made ahead, in the view of :meth:`_pin`."""
         order = self._batches.order(mix_key(self.seed, epoch))
 
-        def index_of(number: int) -> Ids:
-            return self._batches.index(order, number)
+        def sample(number: int) -> Drawn:
+            index = self._batches.index(order, number)
+            return self._drawn(index, self._sample(index, mix_key(self.seed, epoch, number)))
 
-        def sample(number: int) -> tuple[Ids, Any]:
-            index = index_of(number)
-            return index, self._sample(index, mix_key(self.seed, epoch, number))
-
-        def make(number: int, commit: Any, end: Callable[[Ids, Any], R]) -> R:
-            with stage("batch"), self.graph.reading(commit):  # rows of the commit that was sampled
-                return end(*sample(number))
+        def steps(number: int) -> Steps:
+            assert own is not None
+            index = self._batches.index(order, number)
+            batch = self._draw(own.prepare, index, mix_key(self.seed, epoch, number))
+            return self._drawn(index, own.finish((yield batch)))
 
         own = as_two_step(self.sampler)
         groups = None if own is None else own.engine.groups
-        # A user's sampler is called in one thread at a time, and commits are seen in their order.
-        helping = own is not None and (at is not None or not self.graph.is_live)
-        stores = [column.rows for column in (*self._node_columns, *self._edge_columns)]
-        coming = choose_plans(stores, self.plan_ahead, groups, self.batch_size)
-
-        def samples(end: Callable[[Ids, Any], R], depth: int) -> PrefetchIterator[Any, R]:
-            if own is None or groups is None:
-                commits = at_commits(numbers, at, self.graph.pinned, coming.num_samples)
-                return prefetch_map(
-                    lambda one: make(*one, end), commits,
-                    num_threads=self.num_threads, depth=depth, helping=helping,
-                )  # fmt: skip
-
-            def prepare(number: int) -> tuple[Ids, native.NativeBatch]:
-                index = index_of(number)
-                return index, self._draw(own.prepare, index, mix_key(self.seed, epoch, number))
-
-            return grouped_map(
-                prepare, lambda index, made: end(index, own.finish(made)), numbers, groups,
-                num_seeds=self.batch_size, columns=coming.columns,
-                reading=lambda commit: self.graph.reading(commit or at),
-                num_threads=self.num_threads, depth=depth,
-            )  # fmt: skip
-
-        if not coming.num_samples:
-            return samples(self._assemble, self.prefetch)
-
-        def keep(index: Ids, subgraph: Any) -> Planned:
-            return index, subgraph, self.graph.pinned()  # the commit that was sampled
-
-        def plan(made: Sequence[Planned]) -> Plans:
-            return {i: s.plan([self._ids(sub, i) for _, sub, _ in made]) for i, s in coming.chosen}
-
-        def finish(made: Planned, plans: Plans) -> Any:
-            index, subgraph, commit = made
-            with self.graph.reading(commit):
-                return self._assemble(index, subgraph, plans)
-
-        return planned_map(
-            samples(keep, coming.num_samples), plan, finish, coming=coming,
+        sources = [column.rows for column in (*self._node_columns, *self._edge_columns)]
+        rows = choose_plans(sources, self.plan_ahead, groups, self.batch_size)
+        draw: Draw[int, Drawn]
+        if own is None or groups is None:
+            # What users wrote is called in one thread at a time.
+            helping = own is not None and not self.stages
+            draw = DrawAlone(sample, self.num_threads, helping)
+        else:
+            draw = DrawGroups(steps, groups, self.batch_size, rows.columns, self.num_threads)
+        pipeline: Pipeline[int, Drawn, Plans, Any] = Pipeline(
+            draw, self._fetch, views=Views(self.graph, at), rows=rows,
+            plan=lambda drawn: {
+                i: source.plan([self._ids(one.subgraph, i) for one in drawn])
+                for i, source in rows.sources
+            },
             num_threads=self.num_threads, depth=self.prefetch,
         )  # fmt: skip
+        return pipeline.run(numbers)
 
     @overload
     def collate(self: SubgraphLoader[HomogeneousGraph], index: Ids, key: int) -> Batch: ...
@@ -351,7 +344,11 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
     def collate(self, index: Ids, key: int) -> Any:
         """Return the batch of the seeds at positions ``index``, drawn with ``key``."""
         with stage("batch"), self.graph.reading():
-            return self._assemble(index, self._sample(index, key))
+            return self._fetch(self._drawn(index, self._sample(index, key)))
+
+    def _drawn(self, index: Ids, subgraph: Any) -> Drawn:
+        stage_of_user = self.stages.get("draw")
+        return Drawn(index, subgraph if stage_of_user is None else stage_of_user(subgraph))
 
     def _sample(self, index: Ids, key: int) -> Any:
         with stage("sample"):
@@ -370,7 +367,12 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         of_column: Ids = ids[column.kind] if self.graph.is_typed else ids
         return of_column
 
-    def _assemble(self, index: Ids, subgraph: Any, plans: Plans | None = None) -> Any:
+    def _fetch(self, drawn: Drawn, plans: Plans | None = None) -> Any:
+        batch = self._assemble(*drawn, plans)
+        stage_of_user = self.stages.get("fetch")
+        return batch if stage_of_user is None else stage_of_user(batch)
+
+    def _assemble(self, index: Ids, subgraph: Any, plans: Plans | None) -> Any:
         def gather(number: int, column: Column) -> NDArray[Any]:
             rows, ids = column.rows, self._ids(subgraph, number)
             dtype = "float32" if rows.dtype_name == "bfloat16" else rows.dtype_name
@@ -415,3 +417,15 @@ def _as_sampler(graph: AnyGraph, fanouts: Any, sampler: Any, options: dict[str, 
                 f"{name} = {shown(value)} goes without sampler: give it to the sampler"
             )
     return sampler
+
+
+def _as_stages(stages: Any) -> dict[Any, Callable[[Any], Any]]:
+    """Return functions by the name of the stage that they follow."""
+    chosen = {} if stages is None else dict(as_items(stages, "stages", "functions"))
+    for name, function in chosen.items():
+        as_choice(name, ("draw", "fetch"), "stages")
+        if not callable(function):
+            raise InvalidArgumentError(
+                f"stages[{name!r}] must be a function, got {type(function).__name__}"
+            )
+    return chosen

@@ -13,12 +13,12 @@ graph's budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 from aethergraph import _native as native
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import AetherError
+from aethergraph.loading.pipeline import chunked
 from aethergraph.sampling.engine import SampleEngine, stands_for
 from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.two_step import Steps, end_steps
@@ -69,19 +69,10 @@ def look_ahead(coming: Iterable[Coming], groups: SampleGroups[Any]) -> Iterator[
         coming: the batches, prepared when they are read: as far ahead as a group reaches.
         groups: makes the samples together.
     """
-    rest = iter(coming)
 
-    def chunks() -> Iterator[list[Coming]]:
-        for first in rest:
-            chunk, batch = [first], first.batch
-            size = 1 if batch is None else groups.size(batch.num_seeds, shares=2)
-            try:
-                for one in islice(rest, size - 1):
-                    chunk.append(one)
-            except Exception:  # of the loader's stages before this one: it comes after the chunk
-                yield chunk
-                raise
-            yield chunk
+    def size(first: Coming) -> int:
+        batch = first.batch
+        return 1 if batch is None else groups.size(batch.num_seeds, shares=2)
 
     def draw(chunk: list[Coming]) -> list[Coming]:
         batches = [one.batch for one in chunk if one.batch is not None]
@@ -93,7 +84,7 @@ def look_ahead(coming: Iterable[Coming], groups: SampleGroups[Any]) -> Iterator[
             one.samples = samples
         return chunk
 
-    with prefetch_map(draw, chunks(), num_threads=1, depth=1) as made:
+    with prefetch_map(draw, chunked(coming, size), num_threads=1, depth=1) as made:
         for chunk in made:
             yield from chunk
 

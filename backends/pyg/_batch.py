@@ -19,7 +19,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from aethergraph._checks.options import as_list, shown
 from aethergraph._torch.tensors import stack_rows
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading.planned import Coming, choose_plans
+from aethergraph.loading.pipeline import RowPlans, choose_plans
 from aethergraph.pyg._selected import SelectedColumn
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import Fetched, Names, TypedFetched, tensors_of
@@ -107,7 +107,7 @@ class Planned(NamedTuple):
     """Columns of a feature store to plan gathers for, with their groups, and the coming samples."""
 
     columns: list[tuple[Any, Column]]
-    coming: Coming
+    rows: RowPlans
 
     def plan(self, outs: Sequence[Any]) -> list[GatherPlan]:
         """Plan the gathers of :func:`fetch` for each of these samples, in their order."""
@@ -126,15 +126,15 @@ def choose_columns(
     Without a ``store`` nothing is planned.
     """
     if store is None:
-        return Planned([], Coming(0, []))
+        return Planned([], RowPlans(0, []))
     found = tensors_of(store).columns()
     columns = [
         (key[0], column)
         for key, column in found
         if names.take(*key) and not isinstance(column, SelectedColumn)
     ]
-    coming = choose_plans([c.rows for _, c in columns], plan_ahead, groups, num_seeds)
-    return Planned([columns[i] for i, _ in coming.chosen], coming)
+    rows = choose_plans([c.rows for _, c in columns], plan_ahead, groups, num_seeds)
+    return Planned([columns[i] for i, _ in rows.sources], rows)
 
 
 def _ids_of(out: Any, group: Any) -> Tensor | None:

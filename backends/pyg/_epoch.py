@@ -15,19 +15,21 @@ from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from aethergraph.loading.pipeline import Views
+
 __all__ = ["Current", "Epoch", "EpochIterator"]
 
 
 class Epoch(NamedTuple):
-    """Key and commit that all batches of an epoch have in common.
+    """Key and views that the batches of an epoch have in common.
 
     Attributes:
         key: what their draws follow.
-        at: snapshot that they are of; None: each is of a commit of its own, or nothing changes.
+        views: of which view of the graph each of them is.
     """
 
     key: int
-    at: Any = None
+    views: Views
 
 
 class Current(threading.local):
@@ -93,7 +95,7 @@ class EpochIterator:
         except BaseException:
             # Torch's iterators go on behind an error. One that holds a commit ends there, or the
             # commit would be held as long as whoever caught the error keeps the iterator.
-            if epoch is not None and epoch.at is not None:
+            if epoch is not None and epoch.views.at is not None:
                 self.close()
             raise
 

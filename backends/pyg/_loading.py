@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
@@ -27,16 +27,14 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NodeSample
 
 from aethergraph._checks.options import as_choice, as_flag
 from aethergraph._native.live_reading import held_snapshots
-from aethergraph._parallel.prefetch import PrefetchIterator as PrefetchMap
-from aethergraph._parallel.prefetch import call_in_epoch, prefetch_map
+from aethergraph._parallel.prefetch import PrefetchIterator, call_in_epoch
 from aethergraph._torch.iteration import next_iteration_key
 from aethergraph._torch.random_seeds import SharedCount, check_seed
 from aethergraph._torch.tensors import land_pinned
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.epoch import Delivery, Position
-from aethergraph.loading.grouped import grouped_map
-from aethergraph.loading.planned import at_commits, planned_map
+from aethergraph.loading.pipeline import Draw, DrawAlone, DrawGroups, Pipeline, Views
 from aethergraph.loading.profiled import Profiled
 from aethergraph.pyg._batch import (
     as_data,
@@ -52,14 +50,13 @@ from aethergraph.pyg._epoch import Current, Epoch, EpochIterator
 from aethergraph.pyg._inputs import as_index, check_count
 from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg._order_mixin import OrderMixin
-from aethergraph.pyg._prefetch import PrefetchIterator, pin
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._tensor_rows import Names, tensors_of
 from aethergraph.pyg._typed_seeds import TypedSeeds
 from aethergraph.pyg.stores import Stores
-from aethergraph.sampling.groups import EdgeColumns, SampleGroups
+from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
-from aethergraph.sampling.two_step import Steps, end_steps
+from aethergraph.sampling.two_step import Steps
 
 __all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
 
@@ -72,6 +69,11 @@ def own_depth(prefetch_batches: int, options: dict[str, Any]) -> int:
     if options.get("num_workers", 0) != 0 or options.get("prefetch_factor") is None:
         return prefetch_batches
     return check_count(options.pop("prefetch_factor"), "prefetch_factor", 1)
+
+
+def pin(data: Any) -> Any:
+    """Return ``data`` in pinned memory if it has ``pin_memory``, else unchanged."""
+    return data.pin_memory() if hasattr(data, "pin_memory") else data
 
 
 class _Positions:
@@ -170,7 +172,7 @@ class LoaderMixin(OrderMixin, Profiled):
         self._set_next_epoch(check_count(epoch, "epoch", 0))
 
     def __iter__(self) -> Iterator[Any]:
-        at = self._take_commit()  # before an epoch is counted, as it may raise
+        at = self._pin_epoch()  # before an epoch is counted, as it may raise
         position, replayed = self._begin(), self._order_state
         self._order_state = None
         self._note_commit(at)
@@ -189,8 +191,8 @@ class LoaderMixin(OrderMixin, Profiled):
             if replayed is not None:  # the numbers were drawn when the epoch began
                 generators.restore(now)
 
-    def _take_commit(self) -> Any:
-        """Return the graph at the commit of all batches of an epoch; None: each has its own."""
+    def _pin_epoch(self) -> Any:
+        """Return the view that all batches of an epoch are of; None: each has its own."""
         graph = self._live_graph()
         if graph is None:
             return None
@@ -218,9 +220,11 @@ class LoaderMixin(OrderMixin, Profiled):
             # torch draws a seed for new workers. Draw one here too, so that the seed order of later
             # epochs does not depend on the kind of workers.
             torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-        epoch = Epoch(key, at)
+        epoch = Epoch(key, Views(self._live_graph(), at))
         with self._current.within(epoch):
             batches: Iterator[Any] = super().__iter__()  # type: ignore[misc]
+        if isinstance(batches, PrefetchIterator) and self._live_graph() is None:
+            return batches  # its stages know the epoch, and there is no commit to let go of
         # Workers go on reading what this thread read when they began, as long as this process
         # holds it.
         held = held_snapshots() if self.num_workers else None
@@ -242,7 +246,10 @@ class LoaderMixin(OrderMixin, Profiled):
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
             if self._can_prefetch():
-                return PrefetchIterator(self, self._samples_ahead, self._filter_and_pin)
+                # Torch's iterators draw a seed for workers even if there are none. Draw it too, so
+                # that the order of shuffled seeds is the same.
+                torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+                return self._batches_ahead(iter(self._index_sampler))
             return super()._get_iterator()  # type: ignore[misc]
         iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
         # The workers have their copy of collate_fn. A persistent iterator must not refer back to
@@ -281,44 +288,31 @@ class LoaderMixin(OrderMixin, Profiled):
         """Return the graph if it changes, else None."""
         return getattr(self.data[1], "live_graph", None)
 
-    def _epoch_commit(self) -> Any:
-        """Return the snapshot that the epoch of this thread's batch is of; None: there is none."""
+    @property
+    def _views(self) -> Views:
+        """Views of the graph that the batches of this thread's epoch are of."""
         epoch = self._current.epoch
-        return None if epoch is None else epoch.at
-
-    def _reading(self, commit: Any) -> AbstractContextManager[Any]:
-        """Let this thread sample and fetch at one commit; None: at the last one."""
-        graph = self._live_graph()
-        return nullcontext() if graph is None else graph.reading(commit)
+        return Views(self._live_graph()) if epoch is None else epoch.views
 
     def collate_fn(self, index: Any) -> Any:
         """Sample around the seeds numbered ``index``; with ``filter_per_worker`` fetch as well."""
-        with stage("batch"), self._reading(self._epoch_commit()):
+        with stage("batch"), self._views.reading():
             out = self._sample_staged(index, self._epoch_key())
-            return self.filter_fn(out) if self.filter_per_worker else self._for_later(out)
+            return self.filter_fn(out) if self.filter_per_worker else self._with_view(out)
 
-    def _for_later(self, out: Any) -> Any:
-        """Return a sample whose rows may be fetched behind its block of :meth:`_reading`.
+    def _with_view(self, out: Any) -> Any:
+        """Return a sample that carries its view, as its rows are fetched later.
 
-        Of a graph that changes it knows its commit. A commit does not cross processes: a worker
-        fetches the rows, unless the process that iterates holds the epoch's commit.
+        A view does not cross processes: a worker fetches the rows, unless the process that iterates
+        holds the view of the whole epoch.
         """
-        graph = self._live_graph()
-        if graph is None:
-            return out
+        views = self._views
         if get_worker_info() is None:
-            out._commit = graph.pinned()
-        elif self._epoch_commit() is None and tensors_of(self.data[0]).can_fetch_ahead:
+            out._view = views.take()
+        elif views.advance and tensors_of(self.data[0]).can_fetch_ahead:
             self._check_transform()
             out._fetched = fetch(self.data[0], out, self._names, self._sampler().edge_permutation)
         return out
-
-    def _reading_on(self, out: Any) -> AbstractContextManager[Any]:
-        """Let this thread fetch at the commit of a sample, where it still has rows to fetch."""
-        commit = out.__dict__.pop("_commit", None)
-        if commit is None:
-            commit = self._epoch_commit()
-        return nullcontext() if commit is None else self._reading(commit)
 
     def _check_transform(self) -> None:
         """Raise if rows would be fetched in another process, and at another commit, than sampled.
@@ -338,78 +332,30 @@ class LoaderMixin(OrderMixin, Profiled):
         with stage("sample"):
             return call_in_epoch(lambda given: self._sample(given, key), seeds)
 
-    def _samples_ahead(self, numbers: Iterable[Any]) -> PrefetchMap[Any, Any]:
-        """Yield sampler outputs of ``numbers``, sampled and fetched in background threads."""
+    def _batches_ahead(self, numbers: Iterable[Any]) -> PrefetchIterator[Any, Any]:
+        """Return the batches of ``numbers``, sampled and fetched in background threads."""
+        key, groups, size = self._epoch_key(), self._groups(), self.batch_size or 1
         store = None if self.transform_sampler_output is not None else self.data[0]
-        planned = choose_columns(
-            store, self._names, self.plan_ahead, self._groups(), self.batch_size or 1
-        )
-        coming = planned.coming
-        if not coming.num_samples:
-            return self._outputs(numbers, self._fetch_ahead, self.prefetch_batches, coming.columns)
-
-        def finish(out: Any, plans: Any) -> Any:  # the plans live as long as the chunk does
-            with self._reading_on(out):
-                return self._fetch_ahead(out)
-
-        return planned_map(
-            self._outputs(
-                numbers, self._for_later, coming.num_samples, coming.columns, coming.num_samples
-            ),
-            planned.plan,
-            finish,
-            coming=coming,
-            depth=self.prefetch_batches,
-        )
+        planned = choose_columns(store, self._names, self.plan_ahead, groups, size)
+        draw: Draw[Any, Any]
+        if groups is None:
+            draw = DrawAlone(
+                lambda index: self._sample_staged(index, key), self.num_sample_threads, helping=True
+            )
+        else:
+            draw = DrawGroups(
+                lambda index: self._steps(self.input_data[as_index(index)], key), groups, size,
+                planned.rows.columns,
+            )  # fmt: skip
+        pipeline: Pipeline[Any, Any, Any, Any] = Pipeline(
+            draw, lambda out, _: self._fetch_ahead(out), views=self._views, rows=planned.rows,
+            plan=planned.plan, depth=self.prefetch_batches,
+        )  # fmt: skip
+        return pipeline.run(numbers).then(self._filter_and_pin)
 
     def _groups(self) -> SampleGroups[Any] | None:
         sampler = self._sampler()
         return sampler.groups if isinstance(sampler, NeighborSamplerBase) else None
-
-    def _outputs(
-        self,
-        numbers: Iterable[Any],
-        end: Callable[[Any], Any],
-        depth: int,
-        columns: EdgeColumns,
-        planned: int = 0,
-    ) -> PrefetchMap[Any, Any]:
-        """Sample ``numbers`` in background threads, gather ``columns``, apply ``end`` to each.
-
-        So many as are ``planned`` at a time have one commit.
-        """
-        key, at, groups = self._epoch_key(), self._epoch_commit(), self._groups()
-        if groups is None:
-            graph = self._live_graph()
-
-            def make(one: tuple[Any, Any]) -> Any:
-                index, commit = one
-                with stage("batch"), self._reading(commit):
-                    return end(self._sample_staged(index, key))
-
-            return prefetch_map(
-                make,
-                at_commits(numbers, at, None if graph is None else graph.pinned, planned),
-                num_threads=self.num_sample_threads,
-                depth=depth,
-                # Two threads of which the second is faster would see commits out of order.
-                helping=graph is None or at is not None,
-            )
-
-        def prepare(index: Any) -> tuple[Steps, Any]:
-            steps = self._steps(self.input_data[as_index(index)], key)
-            return steps, next(steps)
-
-        return grouped_map(
-            prepare,
-            lambda steps, sample: end(end_steps(steps, sample)),
-            numbers,
-            groups,
-            num_seeds=self.batch_size or 1,
-            columns=columns,
-            reading=lambda commit: self._reading(at if commit is None else commit),
-            depth=depth,
-        )
 
     def _fetch_ahead(self, out: Any) -> Any:
         """Fetch what a sample needs, where the store allows that in a background thread.
@@ -419,7 +365,7 @@ class LoaderMixin(OrderMixin, Profiled):
         """
         store = self.data[0]
         if self.transform_sampler_output is not None or not tensors_of(store).can_fetch_ahead:
-            return self._for_later(out)
+            return self._with_view(out)
         pins = self._pins()
         with land_pinned(pins):
             out._fetched = fetch(store, out, self._names, self._sampler().edge_permutation)
@@ -430,7 +376,9 @@ class LoaderMixin(OrderMixin, Profiled):
     def filter_fn(self, out: Any) -> Any:
         """Make the batch: topology, node and edge tensors, and what PyG's loaders add."""
         data = out.__dict__.pop("_built", None)
-        with self._reading_on(out):
+        view, views = out.__dict__.pop("_view", None), self._views
+        # Without a view all rows are there: the worker that drew the sample fetched them.
+        with nullcontext() if view is None and views.at is None else views.reading(view):
             if data is None:
                 data = self._build(out)
             if self.transform is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -13,6 +13,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.loading.pipeline import chunked
 from aethergraph.pyg._inputs import as_index, check_count, seed_nodes, seed_times
 from aethergraph.pyg._neighbors import NeighborSamplerBase
 from aethergraph.pyg.feature_store import FeatureStore
@@ -120,13 +121,15 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         key = sampler.start_key()  # here, since the thread below has no loader among its callers
         begun: deque[list[Any]] = deque()  # chunks taken from rest, but not yielded yet
 
+        def size(first: Any) -> int:
+            if self.plan_ahead or groups is None:
+                return self.plan_ahead
+            return groups.size(len(first), shares=2)
+
         def chunks() -> Iterator[list[Any]]:
-            for first in rest:
-                size = self.plan_ahead
-                if not size and groups is not None:
-                    size = groups.size(len(first), shares=2)
-                begun.append([first, *islice(rest, size - 1)])
-                yield begun[-1]
+            for chunk in chunked(rest, size):
+                begun.append(chunk)
+                yield chunk
 
         def sample(chunk: list[Any]) -> tuple[list[Any], Any, list[Ids]]:
             requests = [next(sampler.node_steps(self._seeds(one), key)) for one in chunk]

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureStore, Graph, errors
-from aethergraph._parallel.prefetch import prefetch_map
 from aethergraph.loading import SubgraphLoader
-from aethergraph.loading.planned import Coming, planned_map
+from aethergraph.loading.pipeline import DrawAlone, Pipeline, RowPlans, Views
 
 pytestmark = pytest.mark.any_python
 
@@ -127,8 +126,10 @@ def test_chunks_are_planned_in_order(num_threads: int) -> None:
         assert sample in chunk
         return sample * sample
 
-    samples = prefetch_map(lambda i: i + 1, range(7), num_threads=num_threads, depth=3)
-    results = planned_map(samples, plan, finish, coming=Coming(3, []), num_threads=num_threads)
+    results = Pipeline(
+        DrawAlone(lambda i: i + 1, num_threads, helping=False), finish, views=Views(None),
+        rows=RowPlans(3, []), plan=plan, num_threads=num_threads,
+    ).run(range(7))  # fmt: skip
     assert list(results) == [1, 4, 9, 16, 25, 36, 49]
     assert happened == [[1, 2, 3], 1, 2, 3, [4, 5, 6], 4, 5, 6, [7], 7]
 
@@ -139,7 +140,9 @@ def test_an_error_comes_in_its_place() -> None:
             raise ValueError("two")
         return sample
 
-    results = planned_map(prefetch_map(int, range(5)), list, finish, coming=Coming(4, []))
+    results = Pipeline(
+        DrawAlone(int, 1, helping=False), finish, views=Views(None), rows=RowPlans(4, []), plan=list
+    ).run(range(5))
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="two"):
         next(results)
