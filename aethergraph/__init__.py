@@ -17,7 +17,7 @@ from aethergraph import errors, protocols
 from aethergraph._checks.optional import source_tree
 from aethergraph._native import build_info, get_num_threads, native_version, set_num_threads
 from aethergraph.errors import AetherError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.cached import CachedRows
 from aethergraph.graph import Graph, HeteroGraph, as_graph
 from aethergraph.sampling import (
@@ -55,7 +55,7 @@ __all__ = [
     "CachedRows",
     "DynamicGraph",
     "DynamicHeteroGraph",
-    "FeatureStore",
+    "FeatureTable",
     "Graph",
     "HGTSampler",
     "HeteroGraph",

@@ -1,6 +1,6 @@
 """The extension points: members that a store or a sampler must have to be used by the loaders.
 
-``Graph``, ``FeatureStore`` and ``NeighborSampler`` are the built-in ones; the contracts in
+``Graph``, ``FeatureTable`` and ``NeighborSampler`` are the built-in ones; the contracts in
 :mod:`aethergraph.testing` check others. Neither rows nor graphs need a base class or registration::
 
     yours                adapter                           what the package asks for

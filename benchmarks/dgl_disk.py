@@ -42,10 +42,10 @@ def open_feature(name: str, path: Path, budget: int) -> Any:
     import torch
 
     if name == OURS:
-        from aethergraph import FeatureStore
+        from aethergraph import FeatureTable
         from aethergraph.dgl.graphbolt import Feature
 
-        return Feature(FeatureStore.load(path, storage="uring", memory_budget=budget))
+        return Feature(FeatureTable.load(path, storage="uring", memory_budget=budget))
     rows = np.load(path, mmap_mode="r+")
     if name == ADVISED:
         rows._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]

@@ -43,13 +43,13 @@ def table_file(folder: Path, rows: int, width: int) -> Path:
 
 
 def contenders(path: Path, count: int) -> dict[str, Callable[[Ids], Any]]:
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
 
     table = np.load(path)
     tensor = torch.from_numpy(table)
     out = np.zeros((count, table.shape[1]), np.float32)
     out_tensor = torch.zeros(count, table.shape[1])
-    memory, mapped = FeatureStore.load(path, storage="memory"), FeatureStore.load(path)
+    memory, mapped = FeatureTable.load(path, storage="memory"), FeatureTable.load(path)
     return {
         OURS[0]: lambda ids: memory.gather(ids, out=out),
         OURS[1]: lambda ids: mapped.gather(ids, out=out),

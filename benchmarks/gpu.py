@@ -33,8 +33,7 @@ from torch_geometric.loader import NeighborLoader as PyGNeighborLoader
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GraphSAGE
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import Graph, LiveFeatureTable
+from aethergraph import FeatureTable, Graph, LiveFeatureTable
 from aethergraph.pyg import DeviceLoader, FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 from aethergraph.pytorch import gather_to_device, validate_slots
 
@@ -177,7 +176,7 @@ def median_seconds(call: Callable[[], object], wait: Callable[[], None], count: 
 def rows_to_device(args: argparse.Namespace, report: Report) -> Iterator[Sequence[Cell]]:
     """Gather 100,000 rows each time, in three ways."""
     values = torch.randn(args.nodes, WIDTH)
-    rows, model = Rows.from_array(values.numpy()), Training(args.device)
+    rows, model = FeatureTable.from_array(values.numpy()), Training(args.device)
     ids = torch.randint(0, args.nodes, (100_000,))
     numbers = ids.numpy()
     ways: dict[str, Callable[[], Tensor]] = {

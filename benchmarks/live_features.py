@@ -1,9 +1,9 @@
-"""Live features: putting and gathering rows of 512 bytes, beside a FeatureStore and numpy.
+"""Live features: putting and gathering rows of 512 bytes, beside a FeatureTable and numpy.
 
     python benchmarks/live_features.py [--quick]
 
 Random rows of a float32 table of 128 columns, one thread, pinned. One process; the contenders take
-turns call by call. Putting is compared with numpy's assignment, gathering with a FeatureStore in
+turns call by call. Putting is compared with numpy's assignment, gathering with a FeatureTable in
 memory and with numpy: neither of these is safe beside a writer. Last, a reader beside a process
 that puts rows as fast as it can, on two cores.
 """
@@ -23,7 +23,7 @@ from harness.common import Ids, Ratio, Report
 
 WIDTH = 128
 CALLS = (256, 20_000)  # rows of a call
-STORE, LIVE, NUMPY = "FeatureStore", "live table", "numpy"
+STORE, LIVE, NUMPY = "FeatureTable", "live table", "numpy"
 CHECKED, STREAM = "live table, checksums too", "live table, rows in order"
 
 Calls = dict[str, Callable[[Ids], Any]]
@@ -53,10 +53,10 @@ def take_turns(calls: Calls, rows: int, count: int, rounds: int) -> dict[str, li
 
 
 def gathers(table: Any, values: Any, count: int) -> Calls:
-    from aethergraph import FeatureStore, LiveFeatureTable
+    from aethergraph import FeatureTable, LiveFeatureTable
 
     out = np.zeros((count, WIDTH), np.float32)
-    store = FeatureStore.from_array(values)
+    store = FeatureTable.from_array(values)
     checked = LiveFeatureTable.attach(table.descriptor, check=True)
     return {
         STORE: lambda ids: store.gather(ids, out),

@@ -59,19 +59,19 @@ Ids = NDArray[np.int64]
 
 def open_rows(name: str, path: str, budget: int) -> tuple[Callable[[Ids], Any], Callable[[], Any]]:
     """(gather, the engine's own counts)."""
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
 
     if name == MEMMAP:
-        rows = FeatureStore.load(path).array
+        rows = FeatureTable.load(path).array
         plain = np.memmap(path, rows.dtype, "r", offset=data_offset(Path(path)), shape=rows.shape)
         return (lambda ids: plain[ids]), dict
     if name == MMAP:
-        return FeatureStore.load(path).gather, dict
+        return FeatureTable.load(path).gather, dict
     options: dict[str, Any] = {"storage": "uring", "memory_budget": budget}
     if name == HOT:
         options["frequency"] = np.load(Path(path).with_name("out-degrees.npy"))
     try:
-        store: Any = FeatureStore.load(path, **options)
+        store: Any = FeatureTable.load(path, **options)
     except (TypeError, ValueError) as error:
         if "storage" not in str(error) and "frequency" not in str(error):
             raise
@@ -271,9 +271,9 @@ def write_table(report: Report, kind: str, found: dict[str, list[dict[str, Any]]
 
 def hit_rate(path: Path, batches: Sequence[Ids], **options: Any) -> tuple[float, int]:
     """Over the second half of the batches; and how many rows the cache holds."""
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
 
-    store = FeatureStore.load(path, "uring", **options)
+    store = FeatureTable.load(path, "uring", **options)
     half = len(batches) // 2
     for ids in batches[:half]:
         store.gather(ids)

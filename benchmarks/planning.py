@@ -4,7 +4,7 @@
 
 The nodes of GraphSAGE batches of outofcore_gather.py are gathered from a file of 512-byte rows 5
 times larger than the limit, all contenders the same batches in the same order: without planning,
-with FeatureStore.plan for 8, 32, 128 batches at a time and for all, and from a file that
+with FeatureTable.plan for 8, 32, 128 batches at a time and for all, and from a file that
 aethergraph.packing wrote before in the order of the batches, with as many hot rows as the same
 memory holds beside a batch. Every run is a process in a fresh cgroup that begins with an empty
 cache. The time of the packed run has the reading of its hot rows, but not the packing, which is
@@ -52,9 +52,9 @@ def child(config: dict[str, Any]) -> None:
 
 
 def gather_planned(config: dict[str, Any], batches: Batches) -> dict[str, Any]:
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
 
-    store = FeatureStore.load(config["path"], "uring", memory_budget=config["budget"])
+    store = FeatureTable.load(config["path"], "uring", memory_budget=config["budget"])
     ahead, planning, plan_bytes = AHEAD[config["name"]], 0.0, 0
     out = np.empty((max(map(len, batches)), *store.row_shape), store.dtype)
     checksum = 0.0
@@ -81,11 +81,11 @@ def gather_planned(config: dict[str, Any], batches: Batches) -> dict[str, Any]:
 
 
 def gather_packed(config: dict[str, Any], batches: Batches) -> dict[str, Any]:
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
     from aethergraph.packing import PackedFeatures, Packing
 
     budget, path = config["budget"], config["path"] + ".packed"
-    store = FeatureStore.load(config["path"], "uring", memory_budget=budget // 2)
+    store = FeatureTable.load(config["path"], "uring", memory_budget=budget // 2)
     longest = max(map(len, batches))
     start = time.perf_counter()
     with Packing(

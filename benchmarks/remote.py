@@ -4,7 +4,7 @@
 
 Gathers of random rows of 512 bytes, one after the other, by contenders that take turns:
 
-    FeatureStore   a file that is mapped, in this process
+    FeatureTable   a file that is mapped, in this process
     numpy.memmap   the same file
     mapped         the same file, by the descriptor that `aethergraph serve` gives at a unix socket
     unix, TCP, TLS `aethergraph serve` in another process, asked for each row
@@ -430,7 +430,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--rows", type=int, help="rows of the table")
     made.add_argument("--rounds", type=int, default=7)
     args = common.parse(made, argv)
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
     from aethergraph.remote import open_source
 
     report = Report("remote", "Rows of features from a server on this machine", args)
@@ -449,11 +449,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             served(folder / "x.npy", "--tcp", "127.0.0.1:0", "--tls", *cert)
         )
         local, mapped = (
-            FeatureStore.load(folder / "x.npy"),
+            FeatureTable.load(folder / "x.npy"),
             np.load(folder / "x.npy", mmap_mode="r"),
         )
         sources = {
-            "FeatureStore": local,
+            "FeatureTable": local,
             "mapped": open_source(places[1].strip()),
             "unix": open_source(f"{places[1].strip()}?map=no"),
             "TCP": open_source(places[0].strip()),
@@ -478,13 +478,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                 seconds = statistics.median(times)
                 lines.append([
                     count, name, 1e6 * seconds, 512e-9 * count / seconds,
-                    str(Ratio.paired(times, found["FeatureStore"])),
+                    str(Ratio.paired(times, found["FeatureTable"])),
                     str(Ratio.paired(found["redis"], times)) if "redis" in found else "-",
                 ])  # fmt: skip
         report.table(
             "one gather after the other, p50; how long beside the file, and how many while Redis "
             "answers one",
-            ["rows", "contender", "us", "GB/s", "time as FeatureStore", "times as fast as Redis"],
+            ["rows", "contender", "us", "GB/s", "time as FeatureTable", "times as fast as Redis"],
             lines,
         )
         if common.importable("torch_geometric"):
@@ -500,13 +500,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                     [
                         kind, "training" if training else "batches alone", name,
                         50 * statistics.median(times),
-                        str(Ratio.paired(found["FeatureStore"], times)),
+                        str(Ratio.paired(found["FeatureTable"], times)),
                     ]
                     for kind, found in loaded.items() for name, times in found.items()
                 ]  # fmt: skip
             report.table(
                 "epochs of 20 batches, two hops; speed beside features of the file",
-                ["loader", "what", "features", "ms per batch", "speed as FeatureStore"],
+                ["loader", "what", "features", "ms per batch", "speed as FeatureTable"],
                 rows,
             )
         drawn = samples(folder, num_rows, rounds)

@@ -94,11 +94,11 @@ def measure(args: argparse.Namespace, nodes: int, batches: int) -> dict[str, Any
 
 def gather_seconds(args: argparse.Namespace, nodes: int) -> float:
     """Seconds of one core for a byte of rows of a mapped file."""
-    from aethergraph import FeatureStore
+    from aethergraph import FeatureTable
 
     rng = np.random.default_rng(0)
     count = min(nodes, 1_000_000)
-    rows = FeatureStore.from_array(rng.random((count, args.row_bytes // 4), np.float32))
+    rows = FeatureTable.from_array(rng.random((count, args.row_bytes // 4), np.float32))
     ids = [rng.integers(0, count, 50_000) for _ in range(5)]
     rows.gather(ids[0])
     times = []

@@ -116,9 +116,9 @@ def in_memory_loader(task: Task, storage: str) -> Any:
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
-    from aethergraph import FeatureStore, Graph
+    from aethergraph import FeatureTable, Graph
 
-    with FeatureStore.load(task.features) as store:
+    with FeatureTable.load(task.features) as store:
         x = torch.from_numpy(np.array(store.array))
     say("features loaded")
     with Graph.load(task.graph) as graph:
@@ -187,7 +187,7 @@ def accuracy(model: Any, loader: Iterable[Any]) -> float:
 
 def make_files(folder: Path, num_nodes: int) -> None:
     """graph.bin with ten edges per node, features.bin and labels.npy, on first use."""
-    from aethergraph import FeatureStore, Graph
+    from aethergraph import FeatureTable, Graph
     from aethergraph.testing.graphs import CommunityGraph
 
     if (folder / "labels.npy").exists():  # written last
@@ -197,7 +197,7 @@ def make_files(folder: Path, num_nodes: int) -> None:
     made = CommunityGraph(num_nodes, 10 * num_nodes, CLASSES, WIDTH)
     plain = folder / "features.npy"
     made.write_features(plain)
-    FeatureStore.load(plain).save(folder / "features.bin")
+    FeatureTable.load(plain).save(folder / "features.bin")
     plain.unlink()
     src, dst = made.edges()
     Graph.from_edges(num_nodes, src, dst).save(folder / "graph.bin")

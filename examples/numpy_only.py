@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, Subgraph
+from aethergraph import FeatureTable, Graph, NeighborSampler, Subgraph
 
 COMMUNITIES = 8
 
@@ -58,7 +58,7 @@ def main() -> None:
         folder = Path(name)
         community = make_files(folder, num_nodes, degree=12)
         graph = Graph.load(folder / "graph.aeg")
-        features = FeatureStore.load(folder / "features.npy")
+        features = FeatureTable.load(folder / "features.npy")
         sampler = NeighborSampler(graph, [10, 10])
 
         seeds = np.arange(min(num_nodes, 10_000))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors, set_num_threads
+from aethergraph import FeatureTable, Graph, NeighborSampler, errors, set_num_threads
 from aethergraph.loading import SubgraphLoader
 
 
@@ -236,8 +236,8 @@ def test_options_of_graphs_that_are_refused(graph: Graph) -> None:
         Graph.from_edges(2, [0], [1], layout="coo")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match=r"Graph\.from_edges"):
         Graph()
-    with pytest.raises(errors.InvalidArgumentError, match=r"FeatureStore\.load"):
-        FeatureStore()
+    with pytest.raises(errors.InvalidArgumentError, match=r"FeatureTable\.load"):
+        FeatureTable()
     with pytest.raises(errors.InvalidArgumentError, match=r"node_attrs\['y'\] has 3 rows"):
         graph.node_attrs["y"] = [1, 2, 3]
 
@@ -268,9 +268,9 @@ def graph_of(**options: Any) -> Graph:
         (lambda: graph_of(edge_time=masked([1, 2, 3], 1)), "edge_time[1]"),
         (lambda: graph_of(node_time=masked([1, 2, 3], 1)), "node_time[1]"),
         (lambda: graph_of(edge_attrs={"e": masked(np.ones((3, 2)), (1, 1))}), "'e'][1, 1]"),
-        (lambda: FeatureStore.from_array(masked(np.ones((3, 2)), (2, 0))), "[2, 0]"),
-        (lambda: FeatureStore.from_array([masked([1.0, 2], 0), [3.0, 4]]), "[0]"),
-        (lambda: FeatureStore.from_array([1.0, 2.0]).gather(masked([0, 1], 1)), "[1]"),
+        (lambda: FeatureTable.from_array(masked(np.ones((3, 2)), (2, 0))), "[2, 0]"),
+        (lambda: FeatureTable.from_array([masked([1.0, 2], 0), [3.0, 4]]), "[0]"),
+        (lambda: FeatureTable.from_array([1.0, 2.0]).gather(masked([0, 1], 1)), "[1]"),
         (lambda: graph_of().in_degrees(masked([0, 1], 1)), "[1]"),
         (lambda: NeighborSampler(graph_of(), [1]).sample(masked([0, 1], 1)), "seeds[1]"),
         (lambda: SubgraphLoader(graph_of(), [1], seeds=masked([0, 1], 1)), "seeds[1]"),

@@ -16,7 +16,7 @@ import pytest
 
 from aethergraph import (
     DynamicGraph,
-    FeatureStore,
+    FeatureTable,
     Graph,
     HeteroGraph,
     NeighborSampler,
@@ -68,7 +68,7 @@ SIGNED: dict[str, Callable[[list[int]], Any]] = {
         4, [0] * len(values), [1] * len(values), edge_time=values
     ),
     "starts": lambda values: RandomWalker(graph()).walk(values, 2),
-    "rows": lambda values: FeatureStore.from_array(np.eye(4)).gather(values),
+    "rows": lambda values: FeatureTable.from_array(np.eye(4)).gather(values),
     "live ends": lambda values: live().insert_edges(
         values, [0] * len(values), time=[0] * len(values)
     ),

@@ -29,7 +29,7 @@ from aethergraph.dynamic.hetero_snapshot import HeteroSnapshot
 from aethergraph.dynamic.history import History
 from aethergraph.dynamic.repair import truncate_log, verify_directory
 from aethergraph.errors import AetherError, InvalidArgumentError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.ids import IdMap
 from aethergraph.storage.live_directory import is_live_directory
@@ -58,7 +58,7 @@ def file_kind(path: Path) -> str:
 
 
 def _feature_info(path: Path) -> dict[str, Any]:
-    with FeatureStore.load(path) as store:
+    with FeatureTable.load(path) as store:
         return {
             "path": store.path,
             "file_bytes": path.stat().st_size,
@@ -331,7 +331,7 @@ def _verify(path: Path, stages: Stages) -> str:
         return f"{verify_directory(path, stages('Verifying', 'B'))}: all checksums are right"
     kind = file_kind(path)
     if kind == "npy":
-        FeatureStore.load(path).close()
+        FeatureTable.load(path).close()
         return "header and size are right; .npy files have no checksums"
     progress = stages("Verifying", "B")
     if kind == "graph":
@@ -351,6 +351,6 @@ def _verify(path: Path, stages: Stages) -> str:
         with ColumnStore.load(path) as columns:
             columns.verify(progress)
             return f"all checksums of {len(columns):,} rows are right"
-    with FeatureStore.load(path) as store:
+    with FeatureTable.load(path) as store:
         store.verify(progress)
         return f"all checksums of {store.num_rows:,} rows are right"

@@ -145,7 +145,7 @@ class ColumnFile:
         names = [array.name for array in table.meta.arrays]
         if names[:2] != ["rows", "columns"]:
             raise FormatError(
-                f"{self.path}: not a file of columns; open features with FeatureStore.load"
+                f"{self.path}: not a file of columns; open features with FeatureTable.load"
             )
         self._numbers = {name: number for number, name in enumerate(names)}
         shape = table.meta.arrays[0].shape

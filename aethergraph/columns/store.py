@@ -23,7 +23,7 @@ from aethergraph.storage.meta import check_fingerprint
 from aethergraph.storage.opening import open_container
 
 if TYPE_CHECKING:
-    from aethergraph.features import FeatureStore
+    from aethergraph.features import FeatureTable
     from aethergraph.storage.choice import Storage
 
 __all__ = ["ColumnStore"]
@@ -50,7 +50,7 @@ class ColumnStore:
         raise InvalidArgumentError("use ColumnStore.load(path), or .build(path, columns)")
 
     _file: ColumnFile | None
-    _rows: FeatureStore
+    _rows: FeatureTable
     _guard: native.FileGuard
     _how: tuple[Storage, int | str | None]
     #: Absolute path of the file.
@@ -70,7 +70,7 @@ class ColumnStore:
 
         Args:
             path: the file.
-            storage: where the values of fixed width are, as in :meth:`FeatureStore.load`: with
+            storage: where the values of fixed width are, as in :meth:`FeatureTable.load`: with
                 ``"uring"`` and a budget they are read past the page cache. Texts are always mapped.
             memory_budget: bytes, or a text such as ``"1G"``.
 

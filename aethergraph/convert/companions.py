@@ -37,7 +37,7 @@ from aethergraph.convert.readers.nodes import (
 )
 from aethergraph.convert.readers.npy import read_npy_form
 from aethergraph.errors import AetherError, InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.bfloat16 import first_lost
 from aethergraph.features.files import save_rows
 
@@ -166,7 +166,7 @@ class Companions:
         self._id_column = columns.id_column
         self._show = show
         self._rows: dict[str, tuple[str, int]] = {}
-        self._store: FeatureStore | None = None
+        self._store: FeatureTable | None = None
         self._writer: NpyWriter | None = None
         self._features_name: str | None = None
         self._features_path = ""
@@ -200,7 +200,7 @@ class Companions:
         # Rows are copied one after the other, so an output may come from any layout; without one
         # the file itself must be mappable.
         storage: Literal["mmap", "memory"] = "memory" if _column_major(path) and name else "mmap"
-        self._store = self._stack.enter_context(FeatureStore.load(path, storage=storage))
+        self._store = self._stack.enter_context(FeatureTable.load(path, storage=storage))
         self._rows["features"] = (self._features_path, self._store.num_rows)
         if dtype is not None and self._writer is None:
             _check_narrowing(self._features_path, self._store, dtype)
@@ -263,7 +263,7 @@ class Companions:
         save_rows(self._features_name, self._store, self._dtype, progress, files)
 
 
-def _check_narrowing(path: PathLike, store: FeatureStore, dtype: str) -> None:
+def _check_narrowing(path: PathLike, store: FeatureTable, dtype: str) -> None:
     """Refuse numbers of an array that ``dtype`` would change by more than rounding fractions.
 
     Saving would refuse them as well, but only after the edges were converted. Text and Parquet

@@ -18,7 +18,7 @@ from aethergraph.convert.readers.base import InputError, ProgressFn
 from aethergraph.convert.readers.nodes import is_array_file, read_labels
 from aethergraph.demo.options import DemoOptions
 from aethergraph.errors import StorageError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph import Graph
 from aethergraph.storage.memory import format_size
 from aethergraph.storage.scratch import storage_error
@@ -161,7 +161,7 @@ def _convert(options: DemoOptions, stages: Stages) -> Dataset:
         stages=stages,
     )
     assert result.features is not None
-    with FeatureStore.load(result.features) as store:
+    with FeatureTable.load(result.features) as store:
         if store.ndim != 2:
             raise InputError(options.features, f"has shape {store.shape}; features are [N, F]")
         width, feature_bytes = store.shape[1], store.nbytes

@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from aethergraph.demo.memory import MemoryWatch
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph import Graph
 from aethergraph.sampling.keys import permutation
 from aethergraph.storage.memory import parse_size
@@ -133,7 +133,7 @@ def _open_graph(spec: RunSpec) -> Graph:
     half = None if spec.memory_budget is None else parse_size(spec.memory_budget) // 2
     graph = Graph.load(spec.graph, storage=storage, memory_budget=half)
     graph.load_features(spec.features, storage=storage, memory_budget=half)
-    graph.node_attrs["y"] = FeatureStore.load(spec.labels)
+    graph.node_attrs["y"] = FeatureTable.load(spec.labels)
     return graph
 
 
@@ -148,7 +148,7 @@ class StockSource(_GraphSource):
         self._stores = Features.from_graph(graph), GraphStore(graph)
         self._sampler = NeighborSampler(self._stores, num_neighbors=list(spec.fanouts))
         self._batch_size = spec.batch_size
-        self.num_features = FeatureStore.load(spec.features).shape[1]
+        self.num_features = FeatureTable.load(spec.features).shape[1]
 
     def batches(self, nodes: Any) -> Iterable[Any]:
         """Return a stock loader over the seed nodes."""
@@ -168,7 +168,7 @@ class NativeSource(_GraphSource):
     def __init__(self, spec: RunSpec) -> None:
         self._graph = _open_graph(spec)
         self._spec = spec
-        self.num_features = FeatureStore.load(spec.features).shape[1]
+        self.num_features = FeatureTable.load(spec.features).shape[1]
 
     def batches(self, nodes: Any) -> Iterable[Any]:
         """Return our loader over the seed nodes."""
@@ -225,7 +225,7 @@ def _read_features(path: str) -> Any:
     with open(path, "rb") as file:
         if file.read(6) == b"\x93NUMPY":
             return torch.from_numpy(np.load(path))
-    with FeatureStore.load(path) as store:
+    with FeatureTable.load(path) as store:
         if store.dtype == "bfloat16":
             return torch.from_numpy(np.array(store.array).view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(np.array(store.array))
@@ -235,7 +235,7 @@ class FeatureOnlySource:
     """Source of the rows of the seeds alone, for a model that does not see the graph."""
 
     def __init__(self, spec: RunSpec) -> None:
-        self._features = FeatureStore.load(spec.features)
+        self._features = FeatureTable.load(spec.features)
         self._labels = np.load(spec.labels, mmap_mode="r")
         self._batch_size = spec.batch_size
         self.num_features = self._features.shape[1]

@@ -179,7 +179,7 @@ class LiveRows(RowSource):
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
     ) -> NDArray[Any]:
-        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureStore.gather` does."""
+        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureTable.gather` does."""
         return self.pinned().gather(ids, out, dtype)
 
     @property

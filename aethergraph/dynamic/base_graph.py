@@ -29,7 +29,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.sources import SourceRows
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.parts import EdgeParts
@@ -179,7 +179,7 @@ class BaseEdges:
         self.num_edges = parts.num_edges
         #: Id of each edge in the live graph, by its id in the file; None: the same.
         self.edge_ids = None if own_ids else self._find_ids()
-        self._places: FeatureStore | None = None
+        self._places: FeatureTable | None = None
         self._last_time: int | None = None
         self._sums: dict[str, native.NativeSums] = {}
 

@@ -25,7 +25,7 @@ from aethergraph.dynamic.opening import Durability, Opening, check_same_count, d
 from aethergraph.dynamic.snapshot import Snapshot
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, LayoutError, UnsupportedError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.foreign import as_graph
@@ -484,19 +484,19 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """Take a snapshot of the last commit: a graph that does not change."""
         return Snapshot(self._store)
 
-    def load_features(self, path: native.Path, name: str = "x", **options: Any) -> FeatureStore:
+    def load_features(self, path: native.Path, name: str = "x", **options: Any) -> FeatureTable:
         """Begin ``node_attrs[name]`` with the rows of a feature file, one per node.
 
         Args:
             path: the file.
             name: name of the attribute.
-            options: see :meth:`FeatureStore.load`.
+            options: see :meth:`FeatureTable.load`.
         """
-        store = FeatureStore.load(path, **options)
+        store = FeatureTable.load(path, **options)
         self.node_attrs[name] = store
         return store
 
-    def load_edge_features(self, path: native.Path, name: str = "x", **_: Any) -> FeatureStore:
+    def load_edge_features(self, path: native.Path, name: str = "x", **_: Any) -> FeatureTable:
         """Refuse: edges of a live graph bring their rows when they are inserted."""
         raise UnsupportedError("edges bring their rows: insert_edges(..., edge_attrs={name: rows})")
 

@@ -39,7 +39,7 @@ from aethergraph.errors import (
     StorageError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.files import save_rows
 from aethergraph.graph.beside import fingerprint_of
 from aethergraph.graph.hetero import HeteroGraph
@@ -136,7 +136,7 @@ class LogReader:
         elif kind == _ROWS_BEGIN:
             file, node_type = header.text("file"), header.text("type")
             path = str(self.directory.path / file)
-            rows, fingerprint = FeatureStore.load(path), header.text("fingerprint", None)
+            rows, fingerprint = FeatureTable.load(path), header.text("fingerprint", None)
             if fingerprint is not None:  # else an older build wrote the note
                 check_fingerprint(path, fingerprint, fingerprint_of(path))
             self._begin(node_type, header.text("name"), rows, {"file": file})
@@ -333,10 +333,10 @@ class Journal(LogReader):
 
     def log_rows_begin(self, node_type: str, name: str, base: RowSource, rows: GrowingRows) -> None:
         """Save the rows that an attribute begins with, and log that it does."""
-        if not isinstance(base, FeatureStore):
+        if not isinstance(base, FeatureTable):
             if base.dtype_name == "bfloat16":
-                raise UnsupportedError("bfloat16 rows of a foreign source: give a FeatureStore")
-            base = FeatureStore.from_array(base.read(0, base.num_rows))
+                raise UnsupportedError("bfloat16 rows of a foreign source: give a FeatureTable")
+            base = FeatureTable.from_array(base.read(0, base.num_rows))
         file = self.directory.next_rows()
         base.native_rows()
         save_rows(self.directory.path / file, base, None, None, part_of=self.directory.part(file))
@@ -594,7 +594,7 @@ def _attach_to(directory: LiveDirectory, address: Mapping[str, Any]) -> LiveStor
             return None
         file = directory.path / origin["file"]
         if "attr" not in origin:
-            return FeatureStore.load(file)
+            return FeatureTable.load(file)
         return HeteroGraph.load(file)[origin["type"]].attrs[origin["attr"]]
 
     def row_form(shape: Any, dtype: str, room: Any) -> tuple[tuple[int, ...], str, int]:

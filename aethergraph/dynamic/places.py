@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph.errors import AetherError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.files import save_native
 from aethergraph.protocols import RowSource
 from aethergraph.storage.memory import available_memory
@@ -32,7 +32,7 @@ _IDS_AT_ONCE = 1 << 20
 
 def find_places(
     path: str, edge_ids: NDArray[Any] | None, num_edges: int, end: int, *, keep: bool
-) -> FeatureStore:
+) -> FeatureTable:
     """Return the place of each edge id; the largest number of the dtype: it was deleted.
 
     Args:
@@ -50,7 +50,7 @@ def find_places(
     if found is not None:
         return found
     if not keep:
-        return FeatureStore.from_array(_places(edge_ids, num_edges, 0, end, dtype))
+        return FeatureTable.from_array(_places(edge_ids, num_edges, 0, end, dtype))
     part = max(_IDS_AT_ONCE, available_memory() // 4 // dtype.itemsize)
     code = native.dtype_code(dtype)
 
@@ -62,13 +62,13 @@ def find_places(
         writer.end()
 
     save_native(path, (end,), code, write, None)
-    return FeatureStore.load(path)
+    return FeatureTable.load(path)
 
 
-def _load(path: str, dtype: np.dtype[Any], end: int) -> FeatureStore | None:
+def _load(path: str, dtype: np.dtype[Any], end: int) -> FeatureTable | None:
     """Open the file; None if it is missing, cannot be opened, or is of another base."""
     try:
-        found = FeatureStore.load(path)
+        found = FeatureTable.load(path)
     except AetherError:
         return None
     return found if found.dtype_name == dtype.name and found.shape == (end,) else None
@@ -97,7 +97,7 @@ def _ids_in_parts(
 class PlacedRows:
     """Rows by edge id of a live graph, as a feature source; those of deleted edges are zeros."""
 
-    def __init__(self, rows: RowSource, places: FeatureStore, end: int) -> None:
+    def __init__(self, rows: RowSource, places: FeatureTable, end: int) -> None:
         self._rows, self._places = rows, places
         self._gone = np.iinfo(places.dtype_name).max
         self.shape, self.dtype_name, self.num_rows = (end, *rows.row_shape), rows.dtype_name, end

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from aethergraph import _native as native
 from aethergraph.dynamic.base_graph import check_fingerprint
 from aethergraph.dynamic.directory import LiveDirectory, commits
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.ids import IdMap
 
@@ -45,7 +45,7 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
                 ids.verify(progress)
             found.append(file)
         for file in directory.tables(base):
-            with FeatureStore.load(directory.path / file) as rows:
+            with FeatureTable.load(directory.path / file) as rows:
                 rows.verify(progress)
             found.append(file)
         last = _verify_log(directory, current)

@@ -20,7 +20,7 @@ from aethergraph.dynamic.merge import MEMORY, SnapshotParts, write_base
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.dynamic.watermarks import cap_times
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.graph import Graph
@@ -96,10 +96,10 @@ def edge_rows(parts: EdgeParts, ids: Ids, end: int, renumbers: bool) -> dict[str
     return rows
 
 
-def as_store(rows: RowSource, ids: Ids) -> FeatureStore:
+def as_store(rows: RowSource, ids: Ids) -> FeatureTable:
     """Copy some rows into a store of their dtype."""
     is_bits = rows.dtype_name == "bfloat16"
-    return FeatureStore.from_array(rows.gather(ids), dtype="bfloat16" if is_bits else None)
+    return FeatureTable.from_array(rows.gather(ids), dtype="bfloat16" if is_bits else None)
 
 
 def commit_before(since: Any, now: native.NativeSnapshot) -> int:

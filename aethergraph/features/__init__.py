@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from aethergraph.features.adapters import as_row_source, attribute_store
 from aethergraph.features.cached import CachedRows
-from aethergraph.features.store import FeatureStore
+from aethergraph.features.feature_table import FeatureTable
 
-__all__ = ["CachedRows", "FeatureStore", "as_row_source", "attribute_store"]
+__all__ = ["CachedRows", "FeatureTable", "as_row_source", "attribute_store"]

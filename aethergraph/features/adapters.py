@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.rows import as_rows
 from aethergraph.features.sources import SourceRows, check_source, refuse_half_source
-from aethergraph.features.store import FeatureStore
 from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["as_row_source", "attribute_store"]
@@ -34,10 +34,10 @@ def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
     refuse_half_source(value, name)
     if isinstance(value, (str, os.PathLike)):
         raise InvalidArgumentError(
-            f"{name} must be rows, got {shown(value)}: FeatureStore.load() a file; open_source() a "
+            f"{name} must be rows, got {shown(value)}: FeatureTable.load() a file; open_source() a "
             "URL, or give it to a loader as feature_source="
         )
-    return FeatureStore._make(*as_rows(value, None, name))
+    return FeatureTable._make(*as_rows(value, None, name))
 
 
 def attribute_store(

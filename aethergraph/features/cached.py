@@ -186,7 +186,7 @@ class CachedRows(RowTable):
 
     Worth it where a row costs more than a copy of memory: over a network, in a database, in a
     compressed file. (Rows of a feature file have a better cache of their own:
-    :meth:`aethergraph.FeatureStore.to_uring`.) The rows are those of the source, bit by bit. The
+    :meth:`aethergraph.FeatureTable.to_uring`.) The rows are those of the source, bit by bit. The
     source is asked for each missing row once per gather, in ascending order of the ids. Of the rows
     that could take the same place in the cache, the one that was used longest ago makes room.
 

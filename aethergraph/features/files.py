@@ -192,7 +192,7 @@ def write_rows(
     task: native.Task | None,
     dtype: DTypeLike | str | None = None,
 ) -> None:
-    """Write all rows as ARRAY section ``number``; ``dtype`` as in ``FeatureStore.save``."""
+    """Write all rows as ARRAY section ``number``; ``dtype`` as in ``FeatureTable.save``."""
     code = native.dtype_code(rows.dtype_name if dtype is None else dtype)
     writer.begin(native.SECTION_ARRAY, number, code)
     with native.reading(rows.guard):
@@ -269,7 +269,7 @@ def save_rows(
     files: native.FileSet | None = None,
     part_of: str | None = None,
 ) -> None:
-    """Write rows as ``FeatureStore.save`` does.
+    """Write rows as ``FeatureTable.save`` does.
 
     ``files`` and ``part_of`` as in :func:`save_native`.
     """

@@ -90,7 +90,7 @@ def refuse_words(hot: object) -> None:
     if isinstance(hot, str):
         raise InvalidArgumentError(
             f"hot = {hot!r} is no vector of row numbers: only Graph.load_features takes 'degree'; "
-            "FeatureStore.load and to_uring take frequency=graph.out_degrees() instead, or where "
+            "FeatureTable.load and to_uring take frequency=graph.out_degrees() instead, or where "
             "the graph has layout 'csc' frequency=graph.in_degrees()"
         )
 

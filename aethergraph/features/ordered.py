@@ -19,9 +19,9 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty, stretches
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.adapters import as_row_source
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import is_npy_name, row_pieces, save_native, save_npy, write_rows
 from aethergraph.features.sources import gather_rows
-from aethergraph.features.store import FeatureStore
 from aethergraph.features.table import RowTable, check_rows, gather_filled
 from aethergraph.protocols import FeatureSource, RowSource
 
@@ -62,7 +62,7 @@ class OrderedRows(RowTable):
 
         order = graph.reorder()                                  # or any other
         OrderedRows.save("features.npy", order, "ordered.npy")   # written once
-        rows = FeatureStore.load("ordered.npy", "uring", memory_budget="1G")
+        rows = FeatureTable.load("ordered.npy", "uring", memory_budget="1G")
         graph.node_attrs["x"] = OrderedRows(rows, order)
 
     It keeps 4 bytes of memory for each row (8 from 2^32 - 1 rows on). Gathers are not planned ahead
@@ -110,7 +110,7 @@ class OrderedRows(RowTable):
         """
         given: Any = rows
         is_path = isinstance(given, str | bytes) or hasattr(given, "__fspath__")
-        source = FeatureStore.load(given) if is_path else as_row_source(given, "rows")
+        source = FeatureTable.load(given) if is_path else as_row_source(given, "rows")
         ids = as_ids(order, "order")
         _places(ids, source.num_rows)
         moved = cls.__new__(cls)

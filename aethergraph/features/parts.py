@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aethergraph import _native as native
+from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import find_part
-from aethergraph.features.store import FeatureStore
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import check_storage
 from aethergraph.storage.npy import identity
@@ -19,10 +19,10 @@ __all__ = ["load_part"]
 
 def load_part(
     path: native.Path, number: int, storage: Storage, memory_budget: int | str | None
-) -> FeatureStore:
-    """Open array ``number`` of a file with content 2; see :meth:`FeatureStore.load`."""
+) -> FeatureTable:
+    """Open array ``number`` of a file with content 2; see :meth:`FeatureTable.load`."""
     check_storage(storage)
     budget = Budget.optional(memory_budget)
     before = identity(path)
     found = find_part(path, number)
-    return FeatureStore._place(found, before, storage, budget)
+    return FeatureTable._place(found, before, storage, budget)

@@ -21,7 +21,7 @@ Result = Callable[..., tuple[NDArray[Any], int]]
 
 
 class RowPlan:
-    """Gathers planned by :meth:`aethergraph.FeatureStore.plan`: the rows of list after list.
+    """Gathers planned by :meth:`aethergraph.FeatureTable.plan`: the rows of list after list.
 
     Iterate over the plan, or call :meth:`gather`. The plan is a context manager. Threads that share
     it take turns: each list goes to one thread, and iteration ends for all after the last list.
@@ -112,14 +112,14 @@ class RowPlan:
         out: NDArray[Any] | None = None,
         dtype: DTypeLike | str | None = None,
     ) -> NDArray[Any]:
-        """Return the rows of the next list, like :meth:`aethergraph.FeatureStore.gather`.
+        """Return the rows of the next list, like :meth:`aethergraph.FeatureTable.gather`.
 
         After the last list the plan is closed.
 
         Args:
             ids: the next list again, to check the order. None: no check.
-            out: see :meth:`aethergraph.FeatureStore.gather`.
-            dtype: see :meth:`aethergraph.FeatureStore.gather`.
+            out: see :meth:`aethergraph.FeatureTable.gather`.
+            dtype: see :meth:`aethergraph.FeatureTable.gather`.
 
         Raises:
             InvalidArgumentError: ``ids`` is not the next list; nothing was gathered.

@@ -5,7 +5,7 @@
     FeatureSource ── as_row_source ──> RowSource ── gather_rows ──> rows of the right shape
     four members     checked once      defaults     checked each time
 
-``as_row_source`` is in ``adapters.py``, since it makes a FeatureStore of an array.
+``as_row_source`` is in ``adapters.py``, since it makes a FeatureTable of an array.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SourceRows(RowSource):
         out: NDArray[Any] | None = None,
         dtype: DTypeLike | str | None = None,
     ) -> NDArray[Any]:
-        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureStore.gather` does.
+        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureTable.gather` does.
 
         The source gets ids that are checked, and an ``out`` of its own dtype or none; rows of
         another dtype are converted here.

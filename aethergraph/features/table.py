@@ -114,7 +114,7 @@ def gather_filled(
 
 
 class RowTable(RowSource):
-    """Queries that a :class:`FeatureStore` answers about its rows; the store places the rows."""
+    """Queries that a :class:`FeatureTable` answers about its rows; the store places the rows."""
 
     _rows: NativeTable | None
     _array: NDArray[Any] | None

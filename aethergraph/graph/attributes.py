@@ -19,7 +19,7 @@ __all__ = ["AttributeTable", "check_attr_name"]
 class AttributeTable(MutableMapping[str, RowSource]):
     """Named attributes of nodes or edges: ``graph.node_attrs["y"] = labels``.
 
-    Assigning an array wraps it in a :class:`FeatureStore`; any
+    Assigning an array wraps it in a :class:`FeatureTable`; any
     :class:`aethergraph.protocols.FeatureSource` may be assigned as it is. The number of rows is
     checked.
     """

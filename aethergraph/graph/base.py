@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph.errors import ClosedError, InvalidArgumentError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.hot import check_cache
 from aethergraph.graph.adjacency import EdgeQueries
 from aethergraph.graph.attributes import AttributeTable
@@ -126,20 +126,20 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         hot: ArrayLike | Literal["degree"] | None = None,
         hot_share: float = 0.9,
         dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Attach a feature file (``.npy`` or native) with one row per node as ``node_attrs[name]``.
 
         Args:
             path: the feature file.
             name: name of the attribute.
-            storage: see :meth:`FeatureStore.load`.
-            memory_budget: see :meth:`FeatureStore.load`.
+            storage: see :meth:`FeatureTable.load`.
+            memory_budget: see :meth:`FeatureTable.load`.
             hot: for ``storage="uring"``, the rows to keep in the cache: node ids, or ``"degree"``
                 for the nodes that occur in most lists (by out-degree; by in-degree in a graph with
                 layout "csc").
-            hot_share: see :meth:`FeatureStore.load`.
+            hot_share: see :meth:`FeatureTable.load`.
             dtype: dtype of gathered rows, such as ``"float32"`` if the file holds bfloat16 and the
-                model takes float32; see :meth:`FeatureStore.astype`. None: the stored dtype.
+                model takes float32; see :meth:`FeatureTable.astype`. None: the stored dtype.
 
         Raises:
             InvalidArgumentError: the number of rows in the file is not the number of nodes.
@@ -150,7 +150,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
             raise InvalidArgumentError(f"hot = {hot!r} is neither ids nor 'degree'")
         check_storage(storage)
         check_cache(storage, hot_share, hot=hot)
-        store = FeatureStore.load(
+        store = FeatureTable.load(
             path,
             storage,
             memory_budget=memory_budget,
@@ -173,7 +173,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         hot: ArrayLike | None = None,
         hot_share: float = 0.9,
         dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Attach a feature file with one row per edge, in edge-id order, as ``edge_attrs[name]``.
 
         The arguments are those of :meth:`load_features`, except that ``hot`` takes only edge ids.
@@ -182,7 +182,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
             InvalidArgumentError: the number of rows in the file is not the number of edges.
         """
         parts = self._live()
-        store = FeatureStore.load(
+        store = FeatureTable.load(
             path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
         )
         _check_rows(store, self._num_edges, "num_edges")
@@ -196,7 +196,7 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         return np.pad(counts, (0, stop - start - len(counts)))  # a surplus of rows is refused later
 
 
-def _check_rows(store: FeatureStore, expected: int, what: str) -> None:
+def _check_rows(store: FeatureTable, expected: int, what: str) -> None:
     if store.num_rows != expected:
         rows, path = store.num_rows, store.path
         store.close()

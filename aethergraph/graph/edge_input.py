@@ -13,7 +13,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_float_values, check_weights, read_only
 from aethergraph._checks.times import as_times, to_one_unit
 from aethergraph.errors import InvalidArgumentError, OutOfMemoryError, OutOfRangeError
-from aethergraph.features import FeatureStore, attribute_store
+from aethergraph.features import FeatureTable, attribute_store
 from aethergraph.graph.attributes import check_attr_name
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import Lists
@@ -214,7 +214,7 @@ def _carry_values(
     for name, store in edges.attrs.items():
         rows = take_rows(store, order, task)
         bits = "bfloat16" if store.dtype_name == "bfloat16" else None
-        parts.edge_attrs[name] = FeatureStore.from_array(rows, dtype=bits)
+        parts.edge_attrs[name] = FeatureTable.from_array(rows, dtype=bits)
 
 
 def _edge_ids_at(

@@ -16,7 +16,7 @@ from aethergraph.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.files import write_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.beside import GraphFile
@@ -285,7 +285,7 @@ class GraphReader:
                     f"{self.path}: the array {meta.name!r} has {meta.shape[0]} rows instead of "
                     f"{rows}"
                 )
-            table[meta.name] = FeatureStore.from_section(self.table, number, self.paging, edges_of)
+            table[meta.name] = FeatureTable.from_section(self.table, number, self.paging, edges_of)
 
 
 def _is_int64(times: NDArray[Any] | None) -> bool:

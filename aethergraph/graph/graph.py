@@ -221,7 +221,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
                 ``"auto"``: memory if the adjacency fits ``memory_budget``, else uring; without a
                 budget, memory if it fits half of the available memory, mmap if it fits all of it,
                 else uring. The choice is logged, and :attr:`storage` names it. Attributes stay
-                mapped, except short rows with ``"uring"``: ``FeatureStore.to_memory`` copies an
+                mapped, except short rows with ``"uring"``: ``FeatureTable.to_memory`` copies an
                 attribute, ``to_uring`` reads its rows past the page cache.
             memory_budget: bytes, or a text such as ``"1G"``. With ``"uring"``, an upper bound for
                 the index, read buffers, short rows and samples in progress of this process (None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import read_only
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.lists import Lists
 from aethergraph.protocols import RowSource
@@ -49,7 +49,7 @@ class NodeParts:
 
     def node_values(
         self, guard: native.FileGuard | None, paging: Paging | None
-    ) -> dict[str, FeatureStore]:
+    ) -> dict[str, FeatureTable]:
         """Return ``node_time``, if there is one, as a store to gather from."""
         return _value_stores({"node_time": self.node_time}, self._node_columns, guard, paging)
 
@@ -151,7 +151,7 @@ def _value_stores(
     guard: native.FileGuard | None,
     paging: Paging | None,
     edges_of: native.NativeTopology | None = None,
-) -> dict[str, FeatureStore]:
+) -> dict[str, FeatureTable]:
     """Wrap mapped arrays as stores; ``paging``, if given, reads the gathered rows."""
     found = {}
     for name, array in named.items():
@@ -159,5 +159,5 @@ def _value_stores(
             column = None if paging is None else paging.column_of(array, edges_of=edges_of)
             if column is not None:
                 columns[name] = column  # the graph keeps the column, and the rows loaded in it
-            found[name] = FeatureStore.from_mapped(array, guard, column)
+            found[name] = FeatureTable.from_mapped(array, guard, column)
     return found

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids, empty, read_only, stretches
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.edge_input import EdgeInput, build_edges
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.orders import take, take_rows
@@ -77,7 +77,7 @@ def permute_nodes(
     for name, store in part.node_attrs.items():
         bits = "bfloat16" if store.dtype_name == "bfloat16" else None
         rows = take_rows(store, order.old, task)
-        made.node_attrs[name] = FeatureStore.from_array(rows, dtype=bits)
+        made.node_attrs[name] = FeatureTable.from_array(rows, dtype=bits)
     if NODE_IDS not in made.node_attrs:
         made.node_attrs[NODE_IDS] = order.old.copy()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.adjacency import EdgeQueries, NoStrayAttributes
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.parts import EdgeParts, NodeParts
@@ -26,8 +26,8 @@ def _attach_file(
     attrs: AttributeTable, path: native.Path, name: str, storage: Storage,
     memory_budget: int | str | None, hot: ArrayLike | None, hot_share: float,
     dtype: DTypeLike | str | None,
-) -> FeatureStore:  # fmt: skip
-    store = FeatureStore.load(
+) -> FeatureTable:  # fmt: skip
+    store = FeatureTable.load(
         path, storage, memory_budget=memory_budget, hot=hot, hot_share=hot_share, dtype=dtype
     )
     attrs[name] = store
@@ -82,7 +82,7 @@ class NodeView(NoStrayAttributes, NodeSet):
         self, path: native.Path, name: str = "x", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
         hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:  # fmt: skip
+    ) -> FeatureTable:  # fmt: skip
         """Attach a feature file with one row per node, like :meth:`Graph.load_features`."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
 
@@ -147,7 +147,7 @@ class EdgeView(EdgeQueries):
         self, path: native.Path, name: str = "edge_attr", *, storage: Storage = "mmap",
         memory_budget: int | str | None = None, hot: ArrayLike | None = None,
         hot_share: float = 0.9, dtype: DTypeLike | str | None = None,
-    ) -> FeatureStore:  # fmt: skip
+    ) -> FeatureTable:  # fmt: skip
         """Attach a feature file with one row per edge, in edge-id order."""
         return _attach_file(self.attrs, path, name, storage, memory_budget, hot, hot_share, dtype)
 

@@ -109,7 +109,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             such by name. Of a typed graph any of these by node type.
         plan_ahead: number of batches that are sampled before the first of them is gathered, so
             that the cache of attributes with ``storage="uring"`` knows the coming rows: see
-            :meth:`aethergraph.FeatureStore.plan`. Useful if the batches ask for more rows than the
+            :meth:`aethergraph.FeatureTable.plan`. Useful if the batches ask for more rows than the
             cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
             edge. 0, the default: no plan. The batches are equal either way; those of a plan are of
             one commit. Short rows of a graph with ``storage="uring"`` are read for several batches

@@ -45,7 +45,7 @@ def check_counts(thing: object) -> None:
         raise InvalidArgumentError(f"{type(thing).__name__} counts nothing: {error}") from None
     if not any(by_source(source) for source, _ in found):
         raise InvalidArgumentError(
-            f"{type(thing).__name__} counts nothing that is known: give a FeatureStore or a graph "
+            f"{type(thing).__name__} counts nothing that is known: give a FeatureTable or a graph "
             "with storage='uring', CachedRows, PackedFeatures, a live graph or an Ingestor"
         )
 

@@ -79,7 +79,7 @@ def watch(thing: Any, name: str | None = None) -> str:
     made after :func:`enable` are watched by themselves; for those, this gives a better name.
 
     Args:
-        thing: a ``FeatureStore`` or graph with ``storage="uring"``, ``CachedRows``,
+        thing: a ``FeatureTable`` or graph with ``storage="uring"``, ``CachedRows``,
             ``PackedFeatures``, a plan, a live graph, an ``Ingestor``; or an object with a
             ``stats()`` that returns statistics of one of these.
         name: value of the label; None: the name of its file, or of its class, and a number if that

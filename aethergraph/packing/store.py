@@ -1,4 +1,4 @@
-"""PackedFeatures: a FeatureStore of rows in the order of batches that are known ahead."""
+"""PackedFeatures: a FeatureTable of rows in the order of batches that are known ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.features import FeatureStore, as_row_source
+from aethergraph.features import FeatureTable, as_row_source
 from aethergraph.features.sources import gather_rows
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
@@ -259,10 +259,10 @@ class _PackedRows:
             self.rows += num_ids
 
 
-class PackedFeatures(FeatureStore):
+class PackedFeatures(FeatureTable):
     """Rows of batches that were packed in the order of their use (:func:`pack`).
 
-    A :class:`FeatureStore` for these batches: :meth:`gather` recognises a batch by its ids, in any
+    A :class:`FeatureTable` for these batches: :meth:`gather` recognises a batch by its ids, in any
     order of batches, and reads it at once, past the page cache; hot rows are in memory. As a
     graph's attribute it serves every loader that asks for the same batches again, from the same
     seeds and keys. Other ids are refused, or served by the store that was packed.
@@ -407,15 +407,15 @@ class PackedFeatures(FeatureStore):
         native.run_long(found.verify, progress, found.file.size)
         found.file.check()
 
-    def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
+    def to_memory(self, progress: native.Progress | None = None) -> FeatureTable:
         """Return all rows in memory; needs the ``features`` of :meth:`load`."""
         return self._all_rows().to_memory(progress)
 
-    def to_uring(self, memory_budget: int | str | None = None, **options: Any) -> FeatureStore:
+    def to_uring(self, memory_budget: int | str | None = None, **options: Any) -> FeatureTable:
         """Return all rows behind a cache; needs the ``features`` of :meth:`load`."""
         return self._all_rows().to_uring(memory_budget, **options)
 
-    def _all_rows(self) -> FeatureStore:
+    def _all_rows(self) -> FeatureTable:
         self.native_rows()
         features = self._packed.features
         if features is None:
@@ -423,8 +423,8 @@ class PackedFeatures(FeatureStore):
                 f"{self!r} has the rows of {self.num_batches} batches only: open the file that "
                 f"was packed, {self._source}"
             )
-        if not isinstance(features, FeatureStore):  # nothing else has these two methods
-            raise UnsupportedError(f"{features!r} is no FeatureStore, which could be moved")
+        if not isinstance(features, FeatureTable):  # nothing else has these two methods
+            raise UnsupportedError(f"{features!r} is no FeatureTable, which could be moved")
         return features
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aethergraph import _native as native
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.live import LiveFeatureTable, Missing
 from aethergraph.protocols import RowSource
 
@@ -22,4 +22,4 @@ def open_rows(path: native.Path, writable: bool = False, missing: Missing = "err
     if LiveFeatureTable.is_table(path):
         writable = writable and os.access(path, os.W_OK)
         return LiveFeatureTable.open(path, writable=writable, missing=missing)
-    return FeatureStore.load(path)
+    return FeatureTable.load(path)

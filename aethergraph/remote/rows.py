@@ -307,7 +307,7 @@ def _check_shards(endpoints: list[Endpoint], url: str) -> None:
 class RemoteRows(RowTable):
     """Rows of a server, as a :class:`aethergraph.protocols.RowSource`; made by :func:`open_source`.
 
-    It answers what a ``FeatureStore`` answers, but reads every row from the server. Its
+    It answers what a ``FeatureTable`` answers, but reads every row from the server. Its
     :attr:`array` reads them all.
     """
 

@@ -100,7 +100,7 @@ class FeatureServer:
 
     ::
 
-        with FeatureServer({"x": FeatureStore.load("x.npy")}, port=9999) as server:
+        with FeatureServer({"x": FeatureTable.load("x.npy")}, port=9999) as server:
             print(server.address)                       # tcp://127.0.0.1:9999
             server.wait()
 

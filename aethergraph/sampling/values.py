@@ -12,7 +12,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import check_length, check_times
 from aethergraph._checks.times import as_seed_times, as_times
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.features.sources import all_rows
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import sum_weights
@@ -284,7 +284,7 @@ def _seed_times(
     if seed_time is None:
         if not times.of_nodes:
             raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
-        store = FeatureStore.from_mapped(times.array, times.guard)
+        store = FeatureTable.from_mapped(times.array, times.guard)
         try:
             return store.gather(seeds)
         except OutOfRangeError as error:

@@ -310,7 +310,7 @@ class SectionTable:
 
 _CONTENTS = {
     native.CONTENT_GRAPH: ("a graph file", "a graph", "Graph.load"),
-    native.CONTENT_FEATURES: ("a feature file", "features", "FeatureStore.load"),
+    native.CONTENT_FEATURES: ("a feature file", "features", "FeatureTable.load"),
     native.CONTENT_KEYS: ("a map of ids", "a map of ids", "IdMap.load"),
 }
 

@@ -31,7 +31,7 @@ __all__ = ["ValueColumn"]
 
 Ids = NDArray[np.int64]
 _PAGE = 4096
-#: Wider rows are worth a cache of their own (``FeatureStore.to_uring``).
+#: Wider rows are worth a cache of their own (``FeatureTable.to_uring``).
 MOST_ROW_BYTES = 16
 #: Groups whose values nobody gathered before groups stop reading values; some may be in progress.
 _IN_VAIN = 4

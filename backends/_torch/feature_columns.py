@@ -22,7 +22,7 @@ from aethergraph._torch.tensors import (
     torch_dtype,
 )
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.features import store as core
+from aethergraph.features import FeatureTable
 from aethergraph.features.sources import gather_rows
 from aethergraph.loading.buffers import BufferPool
 
@@ -74,7 +74,7 @@ class Column:
                 f"{str(tensor.device)!r}"
             )
         tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
-        return cls(core.FeatureStore.from_array(as_numpy(tensor)), tensor)
+        return cls(FeatureTable.from_array(as_numpy(tensor)), tensor)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
     topology is in a ``DGLGraph``.
 
     Args:
-        rows: an :class:`aethergraph.FeatureStore` or another source of rows, a tensor, or an
+        rows: an :class:`aethergraph.FeatureTable` or another source of rows, a tensor, or an
             array.
 
     Raises:

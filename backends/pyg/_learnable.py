@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from aethergraph._torch.feature_columns import Column
 from aethergraph._torch.tensors import as_numpy
 from aethergraph.errors import UnsupportedError
-from aethergraph.features import store as core
+from aethergraph.features import FeatureTable
 from aethergraph.graph.ids import check_ids
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LearnableColumn(Column):
 
     def __init__(self, tensor: Tensor) -> None:
         rows = as_numpy(tensor.detach().resolve_conj().resolve_neg().contiguous())
-        super().__init__(core.FeatureStore.from_array(rows), tensor)
+        super().__init__(FeatureTable.from_array(rows), tensor)
 
     def live(self) -> Column:
         """Return this column: it reads the tensor itself, wherever torch has moved it."""

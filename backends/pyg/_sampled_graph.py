@@ -19,7 +19,7 @@ from torch_geometric.data import GraphStore as _PyGGraphStore
 
 from aethergraph._checks.arrays import check_times, check_weights
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import store as core
+from aethergraph.features import FeatureTable
 from aethergraph.graph import graph_hint
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.protocols import AnyGraph, RowSource
@@ -167,7 +167,7 @@ def _built(
                 continue
             _check_lengths({name: column}, count, schema.label("", kind), "edges")
             if order is not None:
-                columns[name] = core.FeatureStore.from_array(column.array[order])
+                columns[name] = FeatureTable.from_array(column.array[order])
     return SampledGraph(Schema(graph, rows.nodes, rows.edges), orders, time_attr is not None)
 
 
@@ -249,7 +249,7 @@ def _are_same(one: RowSource, other: RowSource) -> bool:
     """Return whether two columns have the same memory, or say that they are the same rows."""
     if one is other or one.is_same_rows(other):
         return True
-    if any(rows.is_live or not isinstance(rows, core.FeatureStore) for rows in (one, other)):
+    if any(rows.is_live or not isinstance(rows, FeatureTable) for rows in (one, other)):
         return False
     return one.shape == other.shape and one.array.ctypes.data == other.array.ctypes.data
 

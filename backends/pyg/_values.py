@@ -12,7 +12,7 @@ from torch_geometric.data import FeatureStore as _PyGFeatureStore
 
 from aethergraph._checks.arrays import check_times, refuse_masked
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import store as core
+from aethergraph.features import FeatureTable
 from aethergraph.protocols import RowSource
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
@@ -47,7 +47,7 @@ def _snapshot(tensor: Any, label: str) -> RowSource:
     tensor = torch.as_tensor(tensor).detach().cpu()
     if tensor.dtype not in (*_INTEGERS, *_FLOATS):
         raise InvalidArgumentError(f"{label} holds {_dtype_name(tensor)}, not numbers")
-    return core.FeatureStore.from_array(np.array(tensor.numpy()))
+    return FeatureTable.from_array(np.array(tensor.numpy()))
 
 
 def unknown_values(

@@ -54,7 +54,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
     With ``plan_ahead`` and the loader's feature store, reads of node tensors with
     ``storage="uring"`` are planned for that many batches too: see
-    :meth:`aethergraph.FeatureStore.plan`::
+    :meth:`aethergraph.FeatureTable.plan`::
 
         LookAhead(sampler, train_nodes, batches, plan_ahead=64, features=stores[0])
 

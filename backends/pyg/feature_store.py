@@ -125,14 +125,14 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
 
     @classmethod
     def load(cls, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: files of rows are opened by the core's ``FeatureStore``.
+        """Refuse: files of rows are opened by the core's ``FeatureTable``.
 
         Raises:
             UnsupportedError: always; names the function to call.
         """
         raise UnsupportedError(
             "this is aethergraph.pyg.FeatureStore, which serves the tensors of a graph. A file of "
-            "rows is opened by aethergraph.FeatureStore.load(path), or attached at once by "
+            "rows is opened by aethergraph.FeatureTable.load(path), or attached at once by "
             "graph.load_features(path)"
         )
 

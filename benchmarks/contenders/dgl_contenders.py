@@ -68,9 +68,9 @@ class Source:
         return typed
 
     def _load(self, name: str, storage: Any) -> Any:
-        from aethergraph import FeatureStore
+        from aethergraph import FeatureTable
 
-        rows = FeatureStore.load(self.folder / name, storage=storage)
+        rows = FeatureTable.load(self.folder / name, storage=storage)
         if storage == "mmap":
             self.mapped.append(rows.array)
         return rows

@@ -59,12 +59,12 @@ def pyg(folder: Path, features: str, storage: str) -> Make:
 
 
 def open_graph(folder: Path, features: str, storage: str) -> Any:
-    from aethergraph import FeatureStore, Graph
+    from aethergraph import FeatureTable, Graph
 
     place: Any = storage
     graph = Graph.load(folder / "graph.aeg", storage=place)
     graph.load_features(folder / features, storage=place)
-    graph.node_attrs["y"] = FeatureStore.load(folder / "y.npy", storage=place)
+    graph.node_attrs["y"] = FeatureTable.load(folder / "y.npy", storage=place)
     return graph
 
 

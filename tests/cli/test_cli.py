@@ -17,7 +17,7 @@ from support.commands import MAIN, ae, said, warm_commands
 from support.disks import read_only
 from support.processes import WarmPython
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.cli import terminal
 from aethergraph.cli.stats import degree_summary
 from aethergraph.convert.external.builder import BoundedBuild
@@ -93,7 +93,7 @@ def test_convert_with_everything(edges: Path, tmp_path: Path) -> None:
     assert "3 nodes, 7 edges" in result.stdout
     assert "features 3 x 2" in result.stdout
     assert "note: 11 duplicate edges dropped" in result.stderr
-    x = FeatureStore.load(tmp_path / "g.features.bin")
+    x = FeatureTable.load(tmp_path / "g.features.bin")
     assert x.gather([0, 1, 2], dtype="float32").tolist() == [[1, 2], [3, 4], [5, 6]]
     assert np.load(tmp_path / "g.labels.npy").tolist() == [7, 8, 9]
 
@@ -223,7 +223,7 @@ def test_info(graph_file: Path, tmp_path: Path) -> None:
     assert "nodes 3 edges 5 layout csc (in-edges by destination)" in text
     facts = json.loads(ae("info", graph_file, "--json").stdout)
     assert facts["kind"] == "graph" and facts["num_edges"] == 5
-    store = FeatureStore.from_array(np.zeros((3, 4), np.float32))
+    store = FeatureTable.from_array(np.zeros((3, 4), np.float32))
     store.save(tmp_path / "x.bin", dtype="bfloat16")
     store.save(tmp_path / "x.npy")
     facts = json.loads(ae("info", tmp_path / "x.bin", "--json").stdout)
@@ -269,7 +269,7 @@ def test_info_and_verify_of_many_types(tmp_path: Path) -> None:
 
 
 def test_verify(graph_file: Path, tmp_path: Path) -> None:
-    FeatureStore.from_array(np.ones((3, 4), np.float32)).save(tmp_path / "x.bin")
+    FeatureTable.from_array(np.ones((3, 4), np.float32)).save(tmp_path / "x.bin")
     np.save(tmp_path / "x.npy", np.ones(3))
     result = ae(
         "verify", tmp_path / "none", graph_file, tmp_path / "x.bin", tmp_path / "x.npy", code=1

@@ -17,7 +17,7 @@ import pytest
 from support.commands import ae, run_instead
 from support.processes import WarmPython
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.convert import InputError
 from aethergraph.demo import DemoOptions, dataset, main, report, runs
 from aethergraph.demo.memory import MemoryWatch, resident
@@ -65,7 +65,7 @@ def test_dataset_is_made_once(tmp_path: Path) -> None:
     assert made.made and made.num_nodes == 3000 and made.num_edges == 30_000
     graph = Graph.load(made.graph)
     assert (graph.num_nodes, graph.num_edges) == (3000, 30_000)
-    assert FeatureStore.load(made.features).shape == (3000, 16)
+    assert FeatureTable.load(made.features).shape == (3000, 16)
     assert np.load(made.labels).max() + 1 == made.num_classes
     again = dataset.prepare(options, no_stages)
     assert not again.made and again.graph == made.graph

@@ -16,7 +16,7 @@ from support.commands import MAIN, said
 from support.serving import Client, address_in, served
 from support.threads import comes
 
-from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
+from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.errors import ServerTimeoutError
 from aethergraph.remote import open_source, open_tables, wire
 
@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> Path:
     )
     Graph.from_edges(20, src, dst).save(tmp_path / "bare.aeg")
     np.save(tmp_path / "x.npy", rng.random((20, 5)))
-    FeatureStore.from_array(np.arange(20)).save(tmp_path / "labels.bin")
+    FeatureTable.from_array(np.arange(20)).save(tmp_path / "labels.bin")
     return tmp_path
 
 

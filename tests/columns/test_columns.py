@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.damage import damages, fuzz
 from support.strategies import examples
 
-from aethergraph import FeatureStore
+from aethergraph import FeatureTable
 from aethergraph import _native as native
 from aethergraph.columns import ColumnStore
 from aethergraph.columns import file as columns_file
@@ -259,8 +259,8 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="exists already"):
         golden(tmp_path / "c")
     with pytest.raises(FormatError, match=r"columns by ColumnStore\.load"):
-        FeatureStore.load(tmp_path / "c")
-    FeatureStore.from_array(np.ones((3, 2))).save(tmp_path / "x")
+        FeatureTable.load(tmp_path / "c")
+    FeatureTable.from_array(np.ones((3, 2))).save(tmp_path / "x")
     with pytest.raises(FormatError, match="not a file of columns"):
         ColumnStore.load(tmp_path / "x")
     bad: list[tuple[Any, str]] = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.serving import Serving
 
-from aethergraph import CachedRows, FeatureStore, LiveFeatureTable, OrderedRows
+from aethergraph import CachedRows, FeatureTable, LiveFeatureTable, OrderedRows
 from aethergraph.remote import open_source
 from aethergraph.testing import FeatureSourceContract, broken_rules
 
@@ -37,35 +37,35 @@ class TestArray(Ours):
     dtypes = (*NUMPY_DTYPES, "bfloat16")
 
     def make(self, rows: Any, dtype: str) -> Any:
-        return FeatureStore.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
+        return FeatureTable.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
 
 
 class TestArrayWithRowsApart(Ours):
     def make(self, rows: Any, dtype: str) -> Any:
         apart = np.zeros((2 * len(rows), *rows.shape[1:]), rows.dtype)
         apart[::2] = rows
-        return FeatureStore.from_array(apart[::2])
+        return FeatureTable.from_array(apart[::2])
 
 
 class TestNpyFile(Ours):
     def make(self, rows: Any, dtype: str) -> Any:
         path = self.path("npy")
         np.save(path, rows)
-        return FeatureStore.load(path)
+        return FeatureTable.load(path)
 
 
 class TestNativeFile(TestArray):
     def make(self, rows: Any, dtype: str) -> Any:
         path = self.path("aeg")
         super().make(rows, dtype).save(path)
-        return FeatureStore.load(path)
+        return FeatureTable.load(path)
 
 
 class TestNativeFileInMemory(TestNativeFile):
     dtypes = ("bfloat16", "float32", "int64")
 
     def make(self, rows: Any, dtype: str) -> Any:
-        return FeatureStore.load(super().make(rows, dtype).path, storage="memory")
+        return FeatureTable.load(super().make(rows, dtype).path, storage="memory")
 
 
 class TestNpyFileRead(Ours):
@@ -74,7 +74,7 @@ class TestNpyFileRead(Ours):
     def make(self, rows: Any, dtype: str) -> Any:
         path = self.path("npy")
         np.save(path, rows)
-        return FeatureStore.load(path, "uring", memory_budget="256K")
+        return FeatureTable.load(path, "uring", memory_budget="256K")
 
 
 class TestNativeFileRead(TestArray):
@@ -82,7 +82,7 @@ class TestNativeFileRead(TestArray):
         path = self.path("aeg")
         super().make(rows, dtype).save(path)
         hot = np.arange(len(rows))[::-3]
-        return FeatureStore.load(path, "uring", memory_budget="1M", hot=hot)
+        return FeatureTable.load(path, "uring", memory_budget="1M", hot=hot)
 
 
 class TestCached(TestArray):

@@ -13,10 +13,10 @@ from support.live import live_with_rows, snapshot_with_rows
 from aethergraph import (
     DynamicGraph,
     DynamicHeteroGraph,
+    FeatureTable,
     HeteroNeighborSampler,
     NeighborSampler,
 )
-from aethergraph import FeatureStore as Rows
 from aethergraph.testing import (
     AdjacencyContract,
     FeatureSourceContract,
@@ -167,7 +167,7 @@ class TestRowsOfNodes(FeatureSourceContract):
     def fill(self, rows: Any, dtype: str) -> DynamicGraph:
         begin = len(rows) // 2
         graph = DynamicGraph(begin, 1, max_nodes=5000)
-        store = Rows.from_array(rows[:begin], dtype=dtype if dtype == "bfloat16" else None)
+        store = FeatureTable.from_array(rows[:begin], dtype=dtype if dtype == "bfloat16" else None)
         graph.node_attrs["x"] = store
         graph.add_nodes(len(rows) - begin, x=rows[begin:])
         changed = np.arange(0, len(rows), 3)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import Graph, HeteroGraph
+from aethergraph import FeatureTable, Graph, HeteroGraph
 from aethergraph.pyg import FeatureStore, GraphStore, HeteroNeighborSampler, NeighborSampler
 from aethergraph.pyg.testing import (
     FeatureStoreContract,
@@ -54,7 +53,7 @@ class TestFeatureStoreOverFiles(FeatureStoreContract):
     def make(self, tensors: Any) -> Any:
         graph = Graph.from_edges(40, [0], [1])
         for (_, name), tensor in tensors.items():
-            Rows.from_array(tensor).save(self.folder / name)
+            FeatureTable.from_array(tensor).save(self.folder / name)
             graph.load_features(self.folder / name, name)
         return FeatureStore.from_graph(graph)
 

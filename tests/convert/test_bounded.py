@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.strategies import examples
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph import _native as native
 from aethergraph.convert import InputError, convert, convert_chunks
 from aethergraph.convert.external import encoded
@@ -222,7 +222,7 @@ def test_other_features_and_labels(small_memory: None, tmp_path: Path) -> None:
             labels=tmp_path / labels,
         )  # fmt: skip
         assert result.features is not None and result.labels is not None
-        rows = FeatureStore.load(result.features).gather(np.arange(3))
+        rows = FeatureTable.load(result.features).gather(np.arange(3))
         assert rows.tolist() == np.arange(12.0).reshape(3, 4).tolist()
         assert np.load(result.labels).tolist() == expected
 

@@ -12,7 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.convert import InputError, convert
 from aethergraph.convert.outputs import NpyWriter
 from aethergraph.convert.readers import text_blocks
@@ -128,7 +128,7 @@ def feature_file(folder: Path, kind: str) -> Path:
         lists = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 3)
         pq.write_table(pa.table({"x": lists}), path)
     elif kind == "bin":
-        FeatureStore.from_array(X).save(path)
+        FeatureTable.from_array(X).save(path)
     return path
 
 
@@ -145,7 +145,7 @@ def test_features_of_every_kind(kind: str, edges: Path, tmp_path: Path) -> None:
         options: Any = {"features": source, "features_out": out, "dtype": dtype, "force": True}
         result = convert(edges, tmp_path / "g.bin", **options)
         assert result.features == str(out) and result.feature_shape == (6, 3)
-        store = FeatureStore.load(out)
+        store = FeatureTable.load(out)
         assert store.dtype_name == {None: "float32", "half": "float16"}.get(dtype, dtype)
         assert store.gather(np.arange(6), dtype="float32").tolist() == X.tolist()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -283,7 +283,7 @@ def test_npy_writer(tmp_path: Path) -> None:
         writer.commit()
     array = np.load(path)
     assert array.dtype == np.int16 and array.shape == (100, 2)
-    assert FeatureStore.load(path).shape == (100, 2)
+    assert FeatureTable.load(path).shape == (100, 2)
     with pytest.raises(RuntimeError), NpyWriter(tmp_path / "b.npy", np.int16, ()):
         raise RuntimeError
     assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]

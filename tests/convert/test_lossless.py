@@ -12,7 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.convert import InputError, convert, read_edges, read_labels
 from aethergraph.errors import AetherError, InvalidArgumentError
 
@@ -140,7 +140,7 @@ def test_integers_that_a_dtype_does_not_hold(
         assert not out.exists()
         if wide is not None:
             convert(edges_file(tmp_path), tmp_path / "g.aeg", dtype=wide, force=True, **options)
-            assert FeatureStore.load(out)[:][:, -1].tolist() == rows
+            assert FeatureTable.load(out)[:][:, -1].tolist() == rows
             out.unlink()
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 
 from support import ogb_folders
 
-from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph import FeatureTable, Graph, HeteroGraph
 from aethergraph.convert import convert, read_edges, read_ogb
 from aethergraph.convert.formats.graphzero import read_gd, read_gl
 from aethergraph.errors import AetherError
@@ -97,8 +97,8 @@ ENTRIES: dict[str, Callable[[Path], Any]] = {
     "Graph.load": Graph.load,
     "Graph.load, uring": lambda path: Graph.load(path, storage="uring", memory_budget="64M"),
     "HeteroGraph.load": HeteroGraph.load,
-    "FeatureStore.load": FeatureStore.load,
-    "FeatureStore.load, memory": lambda path: FeatureStore.load(path, storage="memory"),
+    "FeatureTable.load": FeatureTable.load,
+    "FeatureTable.load, memory": lambda path: FeatureTable.load(path, storage="memory"),
     "PackedFeatures.load": PackedFeatures.load,
     "read_edges": read_edges,
     "read_gl": read_gl,

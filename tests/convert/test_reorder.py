@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.recording import Interrupt, Recording
 from support.strategies import examples
 
-from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph import FeatureTable, Graph, HeteroGraph
 from aethergraph.convert import LinkTable, NodeTable, Schema, reorder, tables
 from aethergraph.convert.external import lists
 from aethergraph.convert.reordering import api, sources
@@ -60,7 +60,7 @@ def make(
         graph.features = rng.random((nodes, 3, 2), dtype=np.float32)
         graph.node_attrs["y"] = rng.integers(0, 5, nodes).astype(np.int8)
         bits = rng.integers(0, 2**15, (nodes, 2)).astype(np.uint16)
-        graph.node_attrs["half"] = FeatureStore.from_array(bits, dtype="bfloat16")
+        graph.node_attrs["half"] = FeatureTable.from_array(bits, dtype="bfloat16")
         graph.node_attrs["train"] = rng.random(nodes) < 0.5
     return graph
 
@@ -150,7 +150,7 @@ def test_files_of_rows_and_ids(small_memory: None, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", rows)
     np.save(tmp_path / "train.npy", train)
     bits = rng.integers(0, 2**15, (300, 2)).astype(np.uint16)
-    FeatureStore.from_array(bits, dtype="bfloat16").save(tmp_path / "half.aef")
+    FeatureTable.from_array(bits, dtype="bfloat16").save(tmp_path / "half.aef")
     result = reorder(
         tmp_path / "g.aeg", tmp_path / "out.aeg", rows=[tmp_path / "x.npy", tmp_path / "half.aef"],
         ids=tmp_path / "train.npy",
@@ -158,7 +158,7 @@ def test_files_of_rows_and_ids(small_memory: None, tmp_path: Path) -> None:
     perm = graph.reorder()
     assert result.rows[str(tmp_path / "x.npy")] == str(tmp_path / "out.x.npy")
     assert np.array_equal(np.load(tmp_path / "out.x.npy"), rows[perm])
-    half = FeatureStore.load(tmp_path / "out.half.aef")
+    half = FeatureTable.load(tmp_path / "out.half.aef")
     assert half.dtype_name == "bfloat16" and np.array_equal(half.read(0, 300), bits[perm])
     moved = np.load(result.ids[str(tmp_path / "train.npy")])
     assert moved.dtype == np.int32 and np.array_equal(perm[moved], train)

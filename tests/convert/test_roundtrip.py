@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import examples
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.convert import InputError, convert
 from aethergraph.errors import AetherError
 
@@ -398,7 +398,7 @@ def test_every_type_of_arrays(name: str, budget: str | None, tmp_path: Path) -> 
             ends = tmp_path / "e.npy"
             np.save(ends, np.array([NUMBERS, NUMBERS]))
             convert(ends, tmp_path / "g.aeg", memory_budget=budget, **options)
-            return FeatureStore.load(tmp_path / "out.npy").array
+            return FeatureTable.load(tmp_path / "out.npy").array
 
         return read
 

@@ -84,7 +84,7 @@ def blocks(page: Path) -> Iterator[Block]:
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of a 2,000-node graph whose labels can be learned from features and neighbours."""
-    from aethergraph import FeatureStore, Graph
+    from aethergraph import FeatureTable, Graph
 
     folder = tmp_path_factory.mktemp("prepared")
     rng = np.random.default_rng(7)
@@ -106,7 +106,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "labels.npy", labels)
     graph = Graph.from_edges(num_nodes, src, dst, keep_order=True)  # as the README's command does
     graph.save(folder / "graph.aeg")
-    FeatureStore.from_array(features).save(folder / "features.bin")
+    FeatureTable.from_array(features).save(folder / "features.bin")
     return folder
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph, errors
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, Graph, HeteroGraph, errors
 
 
 @pytest.mark.parametrize("order", ["id", "time"])
@@ -92,7 +92,7 @@ def test_files(tmp_path: Path) -> None:
     graph.insert_edges([0, 1], [1, 2])
     graph.save(tmp_path / "g.aeg")
     assert Graph.load(tmp_path / "g.aeg").num_edges == 2
-    FeatureStore.from_array(np.eye(5)).save(tmp_path / "x.npy")
+    FeatureTable.from_array(np.eye(5)).save(tmp_path / "x.npy")
     graph.load_features(tmp_path / "x.npy")
     graph.add_nodes(1, x=np.ones((1, 5)))
     assert graph.features is not None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.live import Writer
 
-from aethergraph import DynamicGraph, FeatureStore, SubgraphLoader
+from aethergraph import DynamicGraph, FeatureTable, SubgraphLoader
 
 
 def live(nodes: int = 30, **options: Any) -> DynamicGraph:
@@ -59,7 +59,7 @@ def test_rows_are_of_the_commit_of_the_edges(
 ) -> None:
     """Also where samples wait until the rows of several are planned."""
     np.save(tmp_path / "z.npy", np.zeros((60, 200), np.float32))
-    source = {"z": FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
+    source = {"z": FeatureTable.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
     graph, seeds = live(60), np.arange(40)
     graph.insert_edges(np.full(40, 40), seeds)
     loader = SubgraphLoader(
@@ -78,7 +78,7 @@ def test_rows_are_of_the_commit_of_the_edges(
 def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
     """There are fewer snapshots than samples that a plan may have."""
     np.save(tmp_path / "z.npy", np.zeros((30, 200), np.float32))
-    source = {"z": FeatureStore.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
+    source = {"z": FeatureTable.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
     graph = live(30)
     loader = SubgraphLoader(
         graph, [-1], np.arange(30).repeat(20), batch_size=1, feature_source=source,

@@ -13,7 +13,7 @@ from aethergraph import DynamicGraph
 from aethergraph.dynamic import History
 from aethergraph.dynamic.repair import verify_directory
 from aethergraph.errors import CorruptFileError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 
 pytestmark = pytest.mark.any_python
 
@@ -60,7 +60,7 @@ def _half(path: Path) -> None:
 
 
 def _one_bit(path: Path) -> None:
-    with FeatureStore.load(path) as rows:
+    with FeatureTable.load(path) as rows:
         array = rows.array
         assert array is not None
         content, part = bytearray(path.read_bytes()), array[10:20].tobytes()
@@ -69,7 +69,7 @@ def _one_bit(path: Path) -> None:
 
 
 def _another(path: Path) -> None:
-    FeatureStore.from_array(np.zeros(COUNT - 1, np.uint32)).save(path)
+    FeatureTable.from_array(np.zeros(COUNT - 1, np.uint32)).save(path)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, _zeros, _half, _another])

@@ -19,7 +19,7 @@ from support.processes import in_fork
 from support.strategies import examples
 from support.threads import repeating
 
-from aethergraph import DynamicGraph, FeatureStore, errors
+from aethergraph import DynamicGraph, FeatureTable, errors
 from aethergraph.dynamic import store
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.features import as_row_source
@@ -246,7 +246,7 @@ def test_every_dtype(dtype: str) -> None:
     graph = DynamicGraph(3, 1, edge_attrs={"e": ((2,), dtype)})
     bits = dtype == "bfloat16"
     rows = np.array([[1, 0], [0, 1], [1, 1]], "uint16" if bits else dtype)
-    store = FeatureStore.from_array(rows, dtype=dtype if bits else None)
+    store = FeatureTable.from_array(rows, dtype=dtype if bits else None)
     graph.node_attrs["y"] = store
     graph.add_nodes(1, y=rows[:1])
     graph.update_nodes([0], y=rows[2:])
@@ -266,7 +266,7 @@ def test_attributes_come_and_go_and_snapshots_keep_theirs(tmp_path: Any) -> None
     graph = DynamicGraph(3, 1)
     before = graph.snapshot()
     np.save(tmp_path / "x.npy", np.arange(6.0).reshape(3, 2))
-    graph.features = FeatureStore.load(tmp_path / "x.npy")
+    graph.features = FeatureTable.load(tmp_path / "x.npy")
     graph.node_attrs["y"] = [4, 5, 6]
     assert sorted(graph.node_attrs) == ["x", "y"] and len(graph.node_attrs) == 2
     assert "LiveAttributes" in repr(graph.node_attrs) and "LiveRows" in repr(graph.features)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.threads import run_with_each
 
-from aethergraph import CachedRows, FeatureStore, Graph
+from aethergraph import CachedRows, FeatureTable, Graph
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from aethergraph.features.cached import CacheStats
 from aethergraph.loading import SubgraphLoader
@@ -76,8 +76,8 @@ def test_what_was_used_last_stays() -> None:
 
 def test_in_front_of_a_file(tmp_path: Any) -> None:
     rows = np.random.default_rng(1).normal(size=(300, 5)).astype(np.float32)
-    FeatureStore.from_array(rows).save(tmp_path / "rows.aeg")
-    cached = CachedRows(FeatureStore.load(tmp_path / "rows.aeg"), "4K")
+    FeatureTable.from_array(rows).save(tmp_path / "rows.aeg")
+    cached = CachedRows(FeatureTable.load(tmp_path / "rows.aeg"), "4K")
     assert cached.path == str(tmp_path / "rows.aeg") and cached.fingerprint is not None
     np.testing.assert_array_equal(cached.array, rows)
     np.testing.assert_array_equal(cached.read(3, 7), rows[3:7])

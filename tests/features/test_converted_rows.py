@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph, HeteroGraph, errors
+from aethergraph import FeatureTable, Graph, HeteroGraph, errors
 from aethergraph.packing import PackedFeatures, pack
 
 N = 300
@@ -22,16 +22,16 @@ STORAGES = ["mmap", "memory", "uring"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("halves")
-    store = FeatureStore.from_array(VALUES)
+    store = FeatureTable.from_array(VALUES)
     for dtype in ("bfloat16", "float16", "float32"):
         store.save(place / f"{dtype}.bin", dtype=dtype)
     return place
 
 
-def load(folder: Path, stored: str, storage: Any, **options: Any) -> FeatureStore:
+def load(folder: Path, stored: str, storage: Any, **options: Any) -> FeatureTable:
     budget = "1M" if storage == "uring" else None
     path = folder / f"{stored}.bin"
-    return FeatureStore.load(path, storage, memory_budget=budget, **options)
+    return FeatureTable.load(path, storage, memory_budget=budget, **options)
 
 
 @pytest.mark.parametrize("storage", STORAGES)
@@ -82,15 +82,15 @@ def test_what_is_converted_and_what_is_not(folder: Path, tmp_path: Path) -> None
         with pytest.raises(errors.UnsupportedError, match=r"converts rows.*gather\(\)"):
             call()
     store.save(tmp_path / "wide.bin")
-    assert FeatureStore.load(tmp_path / "wide.bin").dtype_name == "float32"
+    assert FeatureTable.load(tmp_path / "wide.bin").dtype_name == "float32"
     store.save(tmp_path / "half.bin", dtype="bfloat16")
-    again = FeatureStore.load(tmp_path / "half.bin")
+    again = FeatureTable.load(tmp_path / "half.bin")
     np.testing.assert_array_equal(again.array, halves.array)
     with pytest.raises(errors.UnsupportedError):
-        FeatureStore.from_array(VALUES).astype("float16")
+        FeatureTable.from_array(VALUES).astype("float16")
     with pytest.raises(errors.InvalidArgumentError, match="dtype"):
         halves.astype("words")
-    counts = FeatureStore.from_array(np.arange(4, dtype=np.uint8)).astype("int64")
+    counts = FeatureTable.from_array(np.arange(4, dtype=np.uint8)).astype("int64")
     assert counts.gather([3, 1]).dtype == np.int64
     assert pickle.loads(pickle.dumps(counts)).gather([3, 1]).tolist() == [3, 1]
     store.close()

@@ -1,4 +1,4 @@
-"""FeatureStore with storage="uring": rows read when they are gathered, within a budget."""
+"""FeatureTable with storage="uring": rows read when they are gathered, within a budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.rows import random_rows
 from support.strategies import examples
 
-from aethergraph import FeatureStore, Graph, HeteroGraph, errors
+from aethergraph import FeatureTable, Graph, HeteroGraph, errors
 from aethergraph import _native as native
 from aethergraph.features.bfloat16 import bfloat16_to_float32
 from aethergraph.features.hot import hottest
@@ -36,7 +36,7 @@ def saved(rows: Any, path: Path, dtype: str | None = None) -> Path:
     if path.suffix == ".npy":
         np.save(path, rows)
     else:
-        FeatureStore.from_array(rows, dtype=dtype).save(path)
+        FeatureTable.from_array(rows, dtype=dtype).save(path)
     return path
 
 
@@ -78,7 +78,7 @@ def test_gather_equals_fancy_indexing(
     name = saved(
         rows, tmp_path / ("x.aeg" if is_bits else f"x.{suffix}"), dtype if is_bits else None
     )
-    store = FeatureStore.load(
+    store = FeatureTable.load(
         name, "uring", memory_budget=budget, hot=np.array([i % num_rows for i in hot], np.int64)
     )
     assert store.stats().used <= budget
@@ -98,7 +98,7 @@ def test_gather_equals_fancy_indexing(
 @pytest.mark.parametrize("shape", [(0, 4), (5, 0), (0,)])
 def test_tables_without_bytes(tmp_path: Path, shape: tuple[int, ...]) -> None:
     rows = np.empty(shape, np.float32)
-    store = FeatureStore.load(saved(rows, tmp_path / "x.npy"), "uring", memory_budget="1M")
+    store = FeatureTable.load(saved(rows, tmp_path / "x.npy"), "uring", memory_budget="1M")
     assert store.shape == shape
     assert store.gather(np.zeros(2, np.int64) if shape[0] else []).shape[1:] == shape[1:]
     copy = pickle.loads(pickle.dumps(store))
@@ -107,14 +107,14 @@ def test_tables_without_bytes(tmp_path: Path, shape: tuple[int, ...]) -> None:
 
 def test_auto_reads_what_a_budget_does_not_hold(path: Path, rows: Any, tmp_path: Path) -> None:
     for budget, storage in (("16M", "memory"), ("1M", "uring")):
-        store = FeatureStore.load(path, "auto", memory_budget=budget, hot=[3])
+        store = FeatureTable.load(path, "auto", memory_budget=budget, hot=[3])
         assert store.storage == storage
         np.testing.assert_array_equal(store.gather([3, 4]), rows[[3, 4]])
     np.save(tmp_path / "columns.npy", np.asfortranarray(rows))  # can only be loaded
-    columns = FeatureStore.load(tmp_path / "columns.npy", "auto", memory_budget="1M")
+    columns = FeatureTable.load(tmp_path / "columns.npy", "auto", memory_budget="1M")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(columns)).array, rows)
     with pytest.raises(errors.UnsupportedError, match="column-major"):
-        FeatureStore.load(tmp_path / "columns.npy", "uring")
+        FeatureTable.load(tmp_path / "columns.npy", "uring")
 
 
 # ---- the cache --------------------------------------------------------------------------------
@@ -122,11 +122,11 @@ def test_auto_reads_what_a_budget_does_not_hold(path: Path, rows: Any, tmp_path:
 
 def test_hot_rows_are_not_read_again(path: Path, rows: Any) -> None:
     hot = np.random.default_rng(3).permutation(5000)[:300]
-    store = FeatureStore.load(path, "uring", memory_budget="1M", hot=hot)
+    store = FeatureTable.load(path, "uring", memory_budget="1M", hot=hot)
     stats = store.stats()
     assert (stats.hot_frames, stats.budget) == (300, 1 << 20)
     assert stats.used <= 1 << 20
-    without = FeatureStore.load(path, "uring", memory_budget=(1 << 20) - hot.nbytes).stats()
+    without = FeatureTable.load(path, "uring", memory_budget=(1 << 20) - hot.nbytes).stats()
     assert (stats.frames, stats.used) == (without.frames, without.used + hot.nbytes)
     data = pickle.dumps(store)  # of the path and the budget
     assert len(data) < 4000
@@ -144,7 +144,7 @@ def test_hot_rows_are_not_read_again(path: Path, rows: Any) -> None:
 
 def test_frequency_chooses_the_hot_rows(path: Path) -> None:
     frequency = np.random.default_rng(4).permutation(5000)
-    store = FeatureStore.load(path, "uring", memory_budget="1M", frequency=frequency, hot_share=0.3)
+    store = FeatureTable.load(path, "uring", memory_budget="1M", frequency=frequency, hot_share=0.3)
     stats = store.stats()
     assert 0.25 * stats.frames < stats.hot_frames <= 0.3 * stats.frames
     kept = np.argsort(-frequency)[: stats.hot_frames]
@@ -174,20 +174,20 @@ def test_frequencies_that_are_none_are_named(
     numbers[at] = bad
     for frequency in (numbers, numbers.tolist(), lambda start, stop: numbers[start:stop]):
         with pytest.raises(errors.InvalidArgumentError, match=rf"frequency\[{at}\] = ") as caught:
-            FeatureStore.load(path, "uring", memory_budget="1M", frequency=frequency)
+            FeatureTable.load(path, "uring", memory_budget="1M", frequency=frequency)
         assert caught.value.position == at
 
 
 def test_a_function_that_gives_no_frequencies(path: Path) -> None:
     for numbers in (np.ones(7), np.ones((5000, 1)), np.ones(5000, complex), ["many"] * 5000):
         with pytest.raises(errors.InvalidArgumentError, match=r"frequency\(0, 5000\) must"):
-            FeatureStore.load(path, "uring", frequency=lambda *_, n=numbers: n)
+            FeatureTable.load(path, "uring", frequency=lambda *_, n=numbers: n)
     with pytest.raises(errors.InvalidArgumentError, match="each of the 5000 rows"):
-        FeatureStore.load(path, "uring", frequency=["many"] * 5000)
+        FeatureTable.load(path, "uring", frequency=["many"] * 5000)
 
 
 def test_stats_count_what_happened(path: Path, each_tier: str) -> None:
-    store = FeatureStore.load(path, "uring", memory_budget="8M")
+    store = FeatureTable.load(path, "uring", memory_budget="8M")
     first = store.stats()
     assert (first.rows, first.reads, first.hit_rate, first.amplification) == (0, 0, 0.0, 0.0)
     assert first.tier == each_tier
@@ -203,7 +203,7 @@ def test_stats_count_what_happened(path: Path, each_tier: str) -> None:
     assert stats.amplification == stats.device_bytes / stats.wanted_bytes >= 1
     assert stats.reads == 100
     with pytest.raises(errors.UnsupportedError, match="uring"):
-        FeatureStore.load(path).stats()
+        FeatureTable.load(path).stats()
 
 
 # ---- what cannot be ------------------------------------------------------------------------------
@@ -211,13 +211,13 @@ def test_stats_count_what_happened(path: Path, each_tier: str) -> None:
 
 def test_a_budget_that_is_too_small_names_the_least(path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="at least") as caught:
-        FeatureStore.load(path, "uring", memory_budget="64K")
+        FeatureTable.load(path, "uring", memory_budget="64K")
     least = int(str(caught.value).rsplit(" ", 1)[1])
-    FeatureStore.load(path, "uring", memory_budget=least).gather([1, 2, 3])
+    FeatureTable.load(path, "uring", memory_budget=least).gather([1, 2, 3])
     with pytest.raises(errors.InvalidArgumentError, match="beside 16 for the list of hot rows"):
-        FeatureStore.load(path, "uring", memory_budget=least, hot=[1, 2])
+        FeatureTable.load(path, "uring", memory_budget=least, hot=[1, 2])
     with pytest.raises(errors.InvalidArgumentError, match="at least"):
-        FeatureStore.load(path, "uring", memory_budget=least - 1)
+        FeatureTable.load(path, "uring", memory_budget=least - 1)
 
 
 def test_options_that_do_not_fit(path: Path) -> None:
@@ -234,13 +234,13 @@ def test_options_that_do_not_fit(path: Path) -> None:
         ({"memory_budget": 1 << 64}, "memory_budget = 18446744073709551616 is above"),
     ]:
         with pytest.raises(errors.AetherError, match=message):
-            FeatureStore.load(path, "uring", **options)  # type: ignore[arg-type]
+            FeatureTable.load(path, "uring", **options)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="storage='uring'"):
-        FeatureStore.load(path, hot=[1])
+        FeatureTable.load(path, hot=[1])
     with pytest.raises(errors.InvalidArgumentError, match="hot_share = 'x' is not a number"):
-        FeatureStore.load(path, hot_share="x")  # type: ignore[arg-type]
+        FeatureTable.load(path, hot_share="x")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="uring"):
-        FeatureStore.load(path, "disk")  # type: ignore[arg-type]
+        FeatureTable.load(path, "disk")  # type: ignore[arg-type]
 
 
 def test_degrees_are_for_graphs(path: Path, rows: Any) -> None:
@@ -249,17 +249,17 @@ def test_degrees_are_for_graphs(path: Path, rows: Any) -> None:
     hot: Any = "degree"
     view = HeteroGraph.from_edges({("a", "to", "a"): ([0], [1])}, num_nodes={"a": 5000})["a"]
     for call in (
-        lambda: FeatureStore.load(path, hot=hot),
-        lambda: FeatureStore.load(path, "uring", hot=hot),
-        lambda: FeatureStore.load(path, "auto", memory_budget="1M", hot=hot),
-        lambda: FeatureStore.load(path).to_uring("1M", hot=hot),
+        lambda: FeatureTable.load(path, hot=hot),
+        lambda: FeatureTable.load(path, "uring", hot=hot),
+        lambda: FeatureTable.load(path, "auto", memory_budget="1M", hot=hot),
+        lambda: FeatureTable.load(path).to_uring("1M", hot=hot),
         lambda: view.load_features(path, storage="uring", hot=hot),
     ):
         with pytest.raises(
             errors.InvalidArgumentError, match=r"hot = 'degree'.*frequency=graph\.out_degrees\(\)"
         ):
             call()
-    by_degree = FeatureStore.load(path).to_uring("1M", frequency=graph.out_degrees())
+    by_degree = FeatureTable.load(path).to_uring("1M", frequency=graph.out_degrees())
     kept = np.argsort(-graph.out_degrees(), kind="stable")[: by_degree.stats().hot_frames]
     np.testing.assert_array_equal(by_degree.gather(kept), rows[kept])
     assert by_degree.stats().misses == 0
@@ -267,14 +267,14 @@ def test_degrees_are_for_graphs(path: Path, rows: Any) -> None:
 
 def test_the_largest_budget(path: Path, rows: Any) -> None:
     for share in (0.5, np.float32(0.5), 1, np.int64(1)):
-        store = FeatureStore.load(
+        store = FeatureTable.load(
             path, "uring", memory_budget=(1 << 63) - 1, hot=[1], hot_share=share
         )
         np.testing.assert_array_equal(store.gather([1, 4999]), rows[[1, 4999]])
 
 
 def test_there_is_no_array(path: Path) -> None:
-    store = FeatureStore.load(path, "uring", memory_budget="1M")
+    store = FeatureTable.load(path, "uring", memory_budget="1M")
     assert store.storage == "uring"
     for use in (lambda: store.array, store.tensor, lambda: np.asarray(store)):
         with pytest.raises(errors.UnsupportedError, match=r"to_memory\(\).*mmap"):
@@ -285,7 +285,7 @@ def test_there_is_no_array(path: Path) -> None:
 
 
 def test_a_file_that_shrinks(path: Path) -> None:
-    store = FeatureStore.load(path, "uring", memory_budget="1M")
+    store = FeatureTable.load(path, "uring", memory_budget="1M")
     store.gather([1, 2])
     os.truncate(path, path.stat().st_size // 2)
     for ids in ([4999], [1, 2]):
@@ -296,12 +296,12 @@ def test_a_file_that_shrinks(path: Path) -> None:
 
 
 def test_a_file_that_is_replaced_or_written_to(path: Path, rows: Any) -> None:
-    store = FeatureStore.load(path, "uring", memory_budget="1M")
+    store = FeatureTable.load(path, "uring", memory_budget="1M")
     saved(rows + 1, path.with_name(f"other{path.suffix}")).replace(path)
     np.testing.assert_array_equal(store.gather([7]), rows[[7]])  # the file that was opened
     with pytest.raises(errors.FileChangedError):
         store.to_memory()
-    again = FeatureStore.load(path, "uring", memory_budget="1M")
+    again = FeatureTable.load(path, "uring", memory_budget="1M")
     with path.open("r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(b"1234")
@@ -314,7 +314,7 @@ def test_a_file_that_is_replaced_or_written_to(path: Path, rows: Any) -> None:
 
 
 def test_to_uring_and_back(path: Path, rows: Any) -> None:
-    mapped = FeatureStore.load(path)
+    mapped = FeatureTable.load(path)
     store = mapped.to_uring("1M", hot=[5])
     mapped.close()
     np.testing.assert_array_equal(store.gather([4, 5]), rows[[4, 5]])
@@ -323,16 +323,16 @@ def test_to_uring_and_back(path: Path, rows: Any) -> None:
     np.testing.assert_array_equal(memory.array, rows)
     assert store.to_uring("2M").stats().budget == 2 << 20
     with pytest.raises(errors.UnsupportedError, match="save"):
-        FeatureStore.from_array(rows).to_uring("1M")
+        FeatureTable.from_array(rows).to_uring("1M")
     store.verify()
 
 
 def test_saving_reads_all(path: Path, rows: Any, tmp_path: Path) -> None:
-    store = FeatureStore.load(path, "uring", memory_budget="1M")
+    store = FeatureTable.load(path, "uring", memory_budget="1M")
     store.save(tmp_path / "copy.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "copy.npy"), rows)
     store.save(tmp_path / "copy.aeg", dtype="float64")
-    np.testing.assert_array_equal(FeatureStore.load(tmp_path / "copy.aeg").array, rows)
+    np.testing.assert_array_equal(FeatureTable.load(tmp_path / "copy.aeg").array, rows)
 
 
 def test_memory_is_given_back(path: Path) -> None:
@@ -340,10 +340,10 @@ def test_memory_is_given_back(path: Path) -> None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     everything = np.arange(5000)
-    FeatureStore.load(path, "uring", memory_budget="4M").gather(everything)
+    FeatureTable.load(path, "uring", memory_budget="4M").gather(everything)
     before = resident()
     for _ in range(15):
-        store = FeatureStore.load(path, "uring", memory_budget="4M")
+        store = FeatureTable.load(path, "uring", memory_budget="4M")
         store.gather(everything)
         del store
     gc.collect()
@@ -395,7 +395,7 @@ def test_attributes_inside_a_graph_file(rows: Any, tmp_path: Path) -> None:
 
 def test_what_mapped_rows_cannot_keep_to_is_refused(path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"memory_budget = '4M' goes with"):
-        FeatureStore.load(path, memory_budget="4M")
+        FeatureTable.load(path, memory_budget="4M")
     graph = Graph.from_edges(5000, [0], [1])
     with pytest.raises(errors.InvalidArgumentError, match=r"^hot needs storage='uring'.*'mmap'"):
         graph.load_features(path, hot="degree")
@@ -403,4 +403,4 @@ def test_what_mapped_rows_cannot_keep_to_is_refused(path: Path) -> None:
 
 def test_auto_refuses_a_budget_that_no_storage_keeps(path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"too small"):
-        FeatureStore.load(path, "auto", memory_budget=1000)
+        FeatureTable.load(path, "auto", memory_budget=1000)

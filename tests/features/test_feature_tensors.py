@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph.loading import BufferPool
 
 torch: Any = pytest.importorskip("torch")
@@ -36,11 +36,11 @@ def test_same_rows_same_memory(dtype: str, kind: str, tmp_path: Path) -> None:
         pytest.skip("this torch has no uint32")
     for shape in [(7,), (7, 2, 2), (0, 4), (5, 0)]:
         rows = (np.random.default_rng(1).random(shape) * 100).astype(dtype)
-        store = FeatureStore.from_array(rows)
+        store = FeatureTable.from_array(rows)
         if kind != "array":
             path = tmp_path / ("x.npy" if kind == "npy" else "x.bin")
             store.save(path)
-            store = FeatureStore.load(path)
+            store = FeatureTable.load(path)
         tensor = store.tensor()
         assert tensor.shape == shape and tensor.dtype == getattr(torch, dtype)
         np.testing.assert_array_equal(tensor.numpy(), rows)
@@ -50,14 +50,14 @@ def test_same_rows_same_memory(dtype: str, kind: str, tmp_path: Path) -> None:
 
 def test_bfloat16(tmp_path: Path) -> None:
     rows = torch.rand(6, 4).to(torch.bfloat16)
-    FeatureStore.from_array(rows).save(tmp_path / "x.bin")
-    tensor = FeatureStore.load(tmp_path / "x.bin").tensor()
+    FeatureTable.from_array(rows).save(tmp_path / "x.bin")
+    tensor = FeatureTable.load(tmp_path / "x.bin").tensor()
     assert tensor.dtype == torch.bfloat16 and torch.equal(tensor, rows)
 
 
 def test_rows_that_lie_apart() -> None:
     rows = np.arange(60.0).reshape(10, 6)[::2, :4]
-    tensor = FeatureStore.from_array(rows).tensor()
+    tensor = FeatureTable.from_array(rows).tensor()
     assert tensor.stride() == (12, 1) and (tensor.numpy() == rows).all()
 
 
@@ -76,8 +76,8 @@ def test_outlives_close_unlink_and_collection(name: str, tmp_path: Path) -> None
         graph.close()
         del graph
     else:
-        FeatureStore.from_array(rows).save(path)
-        store = FeatureStore.load(path)
+        FeatureTable.from_array(rows).save(path)
+        store = FeatureTable.load(path)
         tensor = store.tensor()
         store.close()
     path.unlink()
@@ -108,7 +108,7 @@ def test_tensors_keep_the_memory_of_a_buffer() -> None:
 
 
 def test_a_closed_store_and_an_absent_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FeatureStore.from_array(np.zeros(3))
+    store = FeatureTable.from_array(np.zeros(3))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)
         with pytest.raises(errors.UnsupportedError, match="needs torch"):

@@ -1,4 +1,4 @@
-"""FeatureStore: dtypes, .npy files as they are, native files, gathering.
+"""FeatureTable: dtypes, .npy files as they are, native files, gathering.
 
 What every source of rows does (ids and ``out`` in any form, widening, pickles, forks), the contract
 asks of stores in every storage: contracts/test_feature_sources.py.
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support.rows import random_rows
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph import _native as native
 from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 
@@ -31,7 +31,7 @@ DTYPES = [
 
 def test_bfloat16_widens() -> None:
     bits = np.arange(65536, dtype=np.uint16)
-    store = FeatureStore.from_array(bits, dtype="bfloat16")
+    store = FeatureTable.from_array(bits, dtype="bfloat16")
     assert (store.dtype, store.dtype_name) == ("bfloat16", "bfloat16")
     np.testing.assert_array_equal(store.gather(np.arange(65536)), bits)
     wide = store.gather(np.arange(65536), dtype="float32")
@@ -42,7 +42,7 @@ def test_bfloat16_widens() -> None:
 
 def test_gather_into_an_array() -> None:
     rows = random_rows("float32")
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     out = np.empty((2, 3), np.float32)
     assert store.gather([4, 2], out) is out
     np.testing.assert_array_equal(out, rows[[4, 2]])
@@ -67,14 +67,14 @@ def test_gather_into_an_array() -> None:
 @pytest.mark.parametrize("bad", [50, -1, 2**40, -(2**63)])
 def test_rows_that_do_not_exist_are_named(bad: int) -> None:
     with pytest.raises(errors.OutOfRangeError) as caught:
-        FeatureStore.from_array(random_rows("float32")).gather([0, 0, 0, bad, 0])
+        FeatureTable.from_array(random_rows("float32")).gather([0, 0, 0, bad, 0])
     assert str(caught.value) == f"ids[3] = {bad} is not in 0..49 (num_rows=50)"
     assert (caught.value.position, caught.value.value) == (3, bad)
 
 
 def test_indexing_as_in_numpy() -> None:
     rows = random_rows("float64")
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     mask = np.arange(50) % 7 == 0
     for index in (3, -1, slice(5, 20, 3), mask, [4, 4, 0], np.array([1], np.uint8), ..., [],
                   mask.tolist(), slice(None)):  # fmt: skip
@@ -100,7 +100,7 @@ def test_indexing_as_in_numpy() -> None:
 def test_arrays_are_wrapped_without_a_copy() -> None:
     rows = random_rows("float32", (20, 6))
     for array in (rows, rows[3:9], rows[::2], rows[:, :4], rows[2:, 1:3]):
-        store = FeatureStore.from_array(array)
+        store = FeatureTable.from_array(array)
         assert np.shares_memory(store.array, rows)
         np.testing.assert_array_equal(store.gather([1, 0]), array[[1, 0]])
     for array in (
@@ -110,11 +110,11 @@ def test_arrays_are_wrapped_without_a_copy() -> None:
         rows.astype(">f4"),
         np.broadcast_to(rows[0], (5, 6)),
     ):
-        store = FeatureStore.from_array(array)
+        store = FeatureTable.from_array(array)
         assert not np.shares_memory(store.array, rows)
         np.testing.assert_array_equal(store.gather([1, 0]), array[[1, 0]])
     with pytest.raises(ValueError, match="read-only"):
-        FeatureStore.from_array(rows).array[0] = 1
+        FeatureTable.from_array(rows).array[0] = 1
     assert rows.flags.writeable
 
 
@@ -123,14 +123,14 @@ def test_arrays_are_wrapped_without_a_copy() -> None:
                                  np.zeros(3, "f4,i4")])  # fmt: skip
 def test_arrays_that_are_refused(bad: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError):
-        FeatureStore.from_array(bad)
+        FeatureTable.from_array(bad)
 
 
 def test_bfloat16_arrays_are_uint16() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="come as uint16, got dtype float64"):
-        FeatureStore.from_array(np.zeros(3), dtype="bfloat16")
+        FeatureTable.from_array(np.zeros(3), dtype="bfloat16")
     with pytest.raises(errors.InvalidArgumentError, match="dtype = 'float32' is not 'bfloat16'"):
-        FeatureStore.from_array(np.zeros(3), dtype="float32")
+        FeatureTable.from_array(np.zeros(3), dtype="float32")
 
 
 # ---- .npy files ------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_npy_versions(tmp_path: Path, version: tuple[int, int]) -> None:
     rows = random_rows("int32")
     with open(tmp_path / "x.npy", "wb") as stream:
         np.lib.format.write_array(stream, rows, version)
-    np.testing.assert_array_equal(FeatureStore.load(tmp_path / "x.npy").array, rows)
+    np.testing.assert_array_equal(FeatureTable.load(tmp_path / "x.npy").array, rows)
 
 
 def with_header(header: str, data: bytes = b"", version: int = 1) -> bytes:
@@ -161,20 +161,20 @@ def test_npy_at_an_odd_but_aligned_offset(tmp_path: Path) -> None:
         path = tmp_path / f"{padding}.npy"
         path.write_bytes(with_header(header + " " * padding, rows.tobytes()))
         if (10 + len(header) + padding) % 4 == 0:
-            np.testing.assert_array_equal(FeatureStore.load(path).array, rows)
+            np.testing.assert_array_equal(FeatureTable.load(path).array, rows)
             continue
         with pytest.raises(errors.UnsupportedError, match="storage='memory'"):
-            FeatureStore.load(path)
-        np.testing.assert_array_equal(FeatureStore.load(path, "memory").array, rows)
+            FeatureTable.load(path)
+        np.testing.assert_array_equal(FeatureTable.load(path, "memory").array, rows)
 
 
 def test_npy_files_that_cannot_be_mapped(tmp_path: Path) -> None:
     for array in (np.asfortranarray(random_rows("float32")), random_rows("float32").astype(">f4")):
         np.save(tmp_path / "x.npy", array)
         with pytest.raises(errors.UnsupportedError, match="storage='memory'"):
-            FeatureStore.load(tmp_path / "x.npy")
+            FeatureTable.load(tmp_path / "x.npy")
         for storage in ("memory", "auto"):
-            store = FeatureStore.load(tmp_path / "x.npy", storage)  # type: ignore[arg-type]
+            store = FeatureTable.load(tmp_path / "x.npy", storage)  # type: ignore[arg-type]
             assert store.storage == "memory"
             np.testing.assert_array_equal(store.gather([7]), array[[7]])
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(store)).array, array)
@@ -217,14 +217,14 @@ def test_npy_files_that_are_refused(tmp_path: Path, content: bytes, error: type[
     path.write_bytes(content)
     for storage in ("mmap", "memory"):
         with pytest.raises(error, match=r"x\.npy"):
-            FeatureStore.load(path, storage)  # type: ignore[arg-type]
+            FeatureTable.load(path, storage)  # type: ignore[arg-type]
 
 
 def test_files_that_are_no_files(tmp_path: Path) -> None:
     with pytest.raises(errors.MissingFileError):
-        FeatureStore.load(tmp_path / "none.npy")
+        FeatureTable.load(tmp_path / "none.npy")
     with pytest.raises(errors.AetherError):
-        FeatureStore.load(tmp_path)
+        FeatureTable.load(tmp_path)
 
 
 # ---- saving ----------------------------------------------------------------------------------
@@ -236,13 +236,13 @@ def test_saving_round_trips(tmp_path: Path, dtype: str, name: str) -> None:
     path = tmp_path / name
     for shape in [(50, 3), (7,), (0, 2), (3, 0), (3, 1, 2)]:
         rows = random_rows(dtype, shape)
-        FeatureStore.from_array(rows).save(path)
+        FeatureTable.from_array(rows).save(path)
         if name.endswith("npy"):
             buffer = io.BytesIO()
             np.save(buffer, rows)
             assert path.read_bytes() == buffer.getvalue()
         for storage in ("mmap", "memory", "auto"):
-            store = FeatureStore.load(path, storage)  # type: ignore[arg-type]
+            store = FeatureTable.load(path, storage)  # type: ignore[arg-type]
             assert (store.shape, store.dtype_name, store.dtype) == (shape, dtype, rows.dtype)
             np.testing.assert_array_equal(store.array, rows)
             assert not store.array.flags.writeable
@@ -254,8 +254,8 @@ def test_saving_round_trips(tmp_path: Path, dtype: str, name: str) -> None:
 def test_saving_as_bfloat16_rounds_to_nearest_even(tmp_path: Path, dtype: str) -> None:
     rows = random_rows(dtype)
     rows = rows >> 24 if dtype == "int32" else rows  # integers stay exact
-    FeatureStore.from_array(rows).save(tmp_path / "b", "bfloat16")
-    store = FeatureStore.load(tmp_path / "b")
+    FeatureTable.from_array(rows).save(tmp_path / "b", "bfloat16")
+    store = FeatureTable.load(tmp_path / "b")
     assert store.dtype_name == "bfloat16"
     expected = float32_to_bfloat16(rows.astype(np.float32))
     np.testing.assert_array_equal(store.array, expected)
@@ -263,7 +263,7 @@ def test_saving_as_bfloat16_rounds_to_nearest_even(tmp_path: Path, dtype: str) -
     theirs = torch.from_numpy(rows.astype(np.float32)).to(torch.bfloat16)
     np.testing.assert_array_equal(store[:], theirs.view(torch.uint16).numpy())
     store.save(tmp_path / "back.npy", "float32")
-    back = FeatureStore.load(tmp_path / "back.npy")
+    back = FeatureTable.load(tmp_path / "back.npy")
     np.testing.assert_array_equal(back.array, bfloat16_to_float32(expected))
 
 
@@ -279,9 +279,9 @@ def test_special_values_as_bfloat16() -> None:
 
 def test_saving_to_other_dtypes(tmp_path: Path) -> None:
     rows = random_rows("float64")
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     store.save(tmp_path / "h", "float16")
-    np.testing.assert_array_equal(FeatureStore.load(tmp_path / "h").array, rows.astype(np.float16))
+    np.testing.assert_array_equal(FeatureTable.load(tmp_path / "h").array, rows.astype(np.float16))
     with pytest.raises(errors.UnsupportedError, match=r"a \.npy file cannot hold bfloat16"):
         store.save(tmp_path / "h.npy", "bfloat16")
     with pytest.raises(errors.InvalidArgumentError, match="complex64 is not one of"):
@@ -318,25 +318,25 @@ def test_saving_refuses_what_it_would_lose(
         return
     rows = np.zeros((5, 2), value.dtype)
     rows[3, 1] = value
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     way = "leaving dtype out" if wide is None else f"dtype='{wide}'"
     with pytest.raises(errors.InvalidArgumentError, match=f"row 3: .*{message}.*; {way}") as caught:
         store.save(tmp_path / name, dtype=dtype)
     assert caught.value.position == 3
     assert not (tmp_path / name).exists()
     store.save(tmp_path / name, dtype=wide)
-    assert FeatureStore.load(tmp_path / name)[3][1] == value
+    assert FeatureTable.load(tmp_path / name)[3][1] == value
 
 
 def test_saving_bfloat16_as_float16_refuses_overflow(tmp_path: Path) -> None:
     bits = float32_to_bfloat16(np.array([1, np.inf, np.nan, 70000], np.float32))
-    store = FeatureStore.from_array(bits, dtype="bfloat16")
+    store = FeatureTable.from_array(bits, dtype="bfloat16")
     with pytest.raises(
         errors.InvalidArgumentError, match=r"row 3: the value 70144\.0 is too large"
     ):
         store.save(tmp_path / "h", dtype="float16")
-    FeatureStore.from_array(bits[:3], dtype="bfloat16").save(tmp_path / "h", dtype="float16")
-    assert np.isinf(FeatureStore.load(tmp_path / "h").array[1])
+    FeatureTable.from_array(bits[:3], dtype="bfloat16").save(tmp_path / "h", dtype="float16")
+    assert np.isinf(FeatureTable.load(tmp_path / "h").array[1])
 
 
 def test_the_largest_numbers_that_a_type_holds(tmp_path: Path) -> None:
@@ -349,8 +349,8 @@ def test_the_largest_numbers_that_a_type_holds(tmp_path: Path) -> None:
         (np.array([-(2**63), 2**62, -256], np.int64), "bfloat16"),
         (np.array([2**63], np.uint64), "float32"),
     ]:
-        FeatureStore.from_array(rows).save(tmp_path / "x", dtype=dtype)
-        found = FeatureStore.load(tmp_path / "x").gather(np.arange(len(rows)), dtype="float32")
+        FeatureTable.from_array(rows).save(tmp_path / "x", dtype=dtype)
+        found = FeatureTable.load(tmp_path / "x").gather(np.arange(len(rows)), dtype="float32")
         np.testing.assert_array_equal(np.isinf(found), np.isinf(rows.astype(np.float64)))
         if rows.dtype.kind in "iu":
             assert found.astype(object).tolist() == rows.astype(object).tolist()
@@ -360,12 +360,12 @@ def test_the_largest_numbers_that_a_type_holds(tmp_path: Path) -> None:
 def test_saving_over_the_mapped_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     rows = random_rows("float32", (5000, 30))
-    FeatureStore.from_array(rows).save(path)
+    FeatureTable.from_array(rows).save(path)
     path.chmod(0o640)
-    store = FeatureStore.load(path)
+    store = FeatureTable.load(path)
     store.save(path, "float64")
     np.testing.assert_array_equal(store.array, rows)
-    np.testing.assert_array_equal(FeatureStore.load(path).array, rows)
+    np.testing.assert_array_equal(FeatureTable.load(path).array, rows)
     assert path.stat().st_mode & 0o777 == 0o640
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
@@ -374,15 +374,15 @@ def test_saving_over_the_mapped_file(tmp_path: Path, name: str) -> None:
 def test_saving_follows_links(tmp_path: Path, name: str) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / name).symlink_to("real")
-    FeatureStore.from_array([1.0, 2.0]).save(tmp_path / name)
+    FeatureTable.from_array([1.0, 2.0]).save(tmp_path / name)
     assert (tmp_path / name).is_symlink()
-    assert FeatureStore.load(tmp_path / "real").array.tolist() == [1.0, 2.0]
+    assert FeatureTable.load(tmp_path / "real").array.tolist() == [1.0, 2.0]
 
 
 def test_row_strided_stores_save_whole_rows(tmp_path: Path) -> None:
     rows = random_rows("float32", (40_000, 200))[:, 10:110]
-    FeatureStore.from_array(rows).save(tmp_path / "x")
-    np.testing.assert_array_equal(FeatureStore.load(tmp_path / "x").array, rows)
+    FeatureTable.from_array(rows).save(tmp_path / "x")
+    np.testing.assert_array_equal(FeatureTable.load(tmp_path / "x").array, rows)
 
 
 # ---- lifetimes and pickling ------------------------------------------------------------------
@@ -392,8 +392,8 @@ def test_row_strided_stores_save_whole_rows(tmp_path: Path) -> None:
 def test_views_outlive_the_store_and_the_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     rows = random_rows("float32", (5000, 8))
-    FeatureStore.from_array(rows).save(path)
-    store = FeatureStore.load(path)
+    FeatureTable.from_array(rows).save(path)
+    store = FeatureTable.load(path)
     view = store.array[10:]
     store.close()
     path.unlink()
@@ -407,13 +407,13 @@ def test_views_outlive_the_store_and_the_file(tmp_path: Path, name: str) -> None
 
 def test_which_rows_may_be_written(tmp_path: Path) -> None:
     rows = random_rows("float32")
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     assert store.is_writable and pickle.loads(pickle.dumps(store)).is_writable
     fixed = rows[:20]
     fixed.flags.writeable = False
-    assert not FeatureStore.from_array(fixed).is_writable
+    assert not FeatureTable.from_array(fixed).is_writable
     store.save(tmp_path / "rows.bin")
-    mapped = FeatureStore.load(tmp_path / "rows.bin")
+    mapped = FeatureTable.load(tmp_path / "rows.bin")
     assert not mapped.is_writable and not mapped.to_memory().is_writable
     graph = Graph.from_edges(2, [0, 1], [1, 0], edge_weight=[1.0, 2.0], edge_attrs={"w": [3, 4]})
     assert graph.edge_attrs["w"].is_writable
@@ -421,7 +421,7 @@ def test_which_rows_may_be_written(tmp_path: Path) -> None:
 
 
 def test_a_closed_store_says_so() -> None:
-    with FeatureStore.from_array([1.0, 2.0]) as store:
+    with FeatureTable.from_array([1.0, 2.0]) as store:
         assert store.gather([1]).tolist() == [2.0]
     store.close()
     assert store.closed and "closed" in repr(store)
@@ -439,17 +439,17 @@ def test_a_closed_store_says_so() -> None:
 @pytest.mark.parametrize("storage", ["mmap", "memory"])
 def test_stores_pickle(tmp_path: Path, name: str | None, storage: Any) -> None:
     rows = random_rows("float32", (5000, 8))
-    store = FeatureStore.from_array(rows[:, :6])
+    store = FeatureTable.from_array(rows[:, :6])
     if name is not None:
         store.save(tmp_path / name)
-        store = FeatureStore.load(tmp_path / name, storage)
+        store = FeatureTable.load(tmp_path / name, storage)
     data = pickle.dumps(store)
     assert (len(data) < 1500) == (name is not None)
     copied = pickle.loads(data)
     assert (copied.path, copied.storage) == (store.path, store.storage)
     np.testing.assert_array_equal(copied.array, rows[:, :6])
     if name is not None:
-        FeatureStore.from_array(rows[:, :6] + 1).save(tmp_path / name)
+        FeatureTable.from_array(rows[:, :6] + 1).save(tmp_path / name)
         with pytest.raises(errors.FileChangedError):
             pickle.loads(data)
 
@@ -467,7 +467,7 @@ def test_what_numpy_has_mapped_pickles_by_path(form: str, tmp_path: Path) -> Non
         array = np.asarray(array)
     graph = Graph.from_edges(len(rows), [0], [1])
     graph.node_attrs["y"] = array
-    store: Any = graph if form == "of a graph" else FeatureStore.from_array(array)
+    store: Any = graph if form == "of a graph" else FeatureTable.from_array(array)
     size = 8 * len(rows) + 3000 if form == "of a graph" else 1000  # the graph's own lists
     data = pickle.dumps(pickle.loads(pickle.dumps(store)))  # also of what came from a pickle
     assert len(data) < size
@@ -494,14 +494,14 @@ def test_what_may_be_written_pickles_by_value(mode: Any, tmp_path: Path) -> None
     np.save(tmp_path / "x.npy", rows)
     array = np.load(tmp_path / "x.npy", mmap_mode=mode)
     array[3] = 7.0
-    data = pickle.dumps(FeatureStore.from_array(array))
+    data = pickle.dumps(FeatureTable.from_array(array))
     array[3] = 9.0
     assert len(data) > rows.nbytes and (pickle.loads(data).array[3] == 7).all()
 
 
 def test_to_memory(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", random_rows("int16"))
-    store = FeatureStore.load(tmp_path / "x.npy")
+    store = FeatureTable.load(tmp_path / "x.npy")
     memory = store.to_memory()
     assert (store.storage, memory.storage) == ("mmap", "memory")
     assert memory.to_memory() is memory
@@ -521,7 +521,7 @@ def test_to_memory(tmp_path: Path) -> None:
 
 def test_ml_dtypes_arrays_are_taken() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    store = FeatureStore.from_array(np.array([1.0, 2.0], ml_dtypes.bfloat16))
+    store = FeatureTable.from_array(np.array([1.0, 2.0], ml_dtypes.bfloat16))
     assert store.dtype_name == "bfloat16"
     assert store.gather([1], dtype="float32").tolist() == [2.0]
 
@@ -534,7 +534,7 @@ def test_dtype_codes_have_the_native_sizes() -> None:
 def test_torch_tensors_of_bfloat16_are_taken() -> None:
     torch = pytest.importorskip("torch")
     rows = torch.rand(5, 3).to(torch.bfloat16)
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     assert store.dtype_name == "bfloat16"
     np.testing.assert_array_equal(store.gather([4, 0], dtype="float32"), rows[[4, 0]].float())
     graph = Graph.from_edges(5, [0], [1])
@@ -560,7 +560,7 @@ def test_an_attribute_of_no_known_dtype_is_named() -> None:
 def test_a_row_whose_stride_means_nothing() -> None:
     rows = random_rows("float64", (9, 3))
     for array in (rows[:1][::-1], rows[::-1][:1], rows[:0][::-1], rows[:, :0][::-1]):
-        store = FeatureStore.from_array(array)
+        store = FeatureTable.from_array(array)
         np.testing.assert_array_equal(store.gather(np.arange(len(array))), array)
     one = np.array([5])[::-1]
     graph = Graph.from_edges(2, [0], [1], edge_weight=one, edge_time=one, edge_attrs={"x": one})
@@ -572,10 +572,10 @@ def test_a_row_whose_stride_means_nothing() -> None:
 @pytest.mark.parametrize("storage", ["mmap", "memory", "uring"])
 def test_verify_notices_another_file(tmp_path: Path, name: str, storage: Any) -> None:
     path = tmp_path / name
-    FeatureStore.from_array(random_rows("float32")).save(path)
-    store = FeatureStore.load(path, storage)
+    FeatureTable.from_array(random_rows("float32")).save(path)
+    store = FeatureTable.load(path, storage)
     store.verify()
-    FeatureStore.from_array(random_rows("float32") + 1).save(path)
+    FeatureTable.from_array(random_rows("float32") + 1).save(path)
     with pytest.raises(errors.FileChangedError, match="not the one that was opened"):
         store.verify()
     path.write_bytes(b"no such file any more")

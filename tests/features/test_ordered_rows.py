@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import examples
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, OrderedRows, SubgraphLoader, errors
+from aethergraph import FeatureTable, Graph, NeighborSampler, OrderedRows, SubgraphLoader, errors
 from aethergraph.testing.graphs import CommunityGraph
 
 
@@ -31,10 +31,10 @@ def test_files(name: str, storage: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = rng.random((5000, 70), np.float32)
     order = rng.permutation(5000)
-    FeatureStore.from_array(rows).save(tmp_path / "given.aeg")
+    FeatureTable.from_array(rows).save(tmp_path / "given.aeg")
     OrderedRows.save(tmp_path / "given.aeg", order, tmp_path / name)
     options = {"memory_budget": "1M"} if storage == "uring" else {}
-    stored = FeatureStore.load(tmp_path / name, storage, **options)
+    stored = FeatureTable.load(tmp_path / name, storage, **options)
     assert (stored.gather(np.arange(5000)) == rows[order]).all()
     ordered = OrderedRows(stored, order)
     ids = rng.integers(0, 5000, 9000)
@@ -45,19 +45,19 @@ def test_files(name: str, storage: Any, tmp_path: Path) -> None:
 
 def test_another_order_is_another_content(tmp_path: Path) -> None:
     """Packed batches are told by the fingerprint."""
-    FeatureStore.from_array(np.arange(3.0)).save(tmp_path / "x.aeg")
-    rows = FeatureStore.load(tmp_path / "x.aeg")
+    FeatureTable.from_array(np.arange(3.0)).save(tmp_path / "x.aeg")
+    rows = FeatureTable.load(tmp_path / "x.aeg")
     orders = ([0, 1, 2], [2, 1, 0], [2, 1, 0])
     found = [OrderedRows(rows, order).fingerprint for order in orders]
     assert found[0] != found[1] == found[2]
 
 
 def test_bfloat16(tmp_path: Path) -> None:
-    FeatureStore.from_array(np.arange(8.0, dtype=np.float32)[:, None]).save(
+    FeatureTable.from_array(np.arange(8.0, dtype=np.float32)[:, None]).save(
         tmp_path / "b.aeg", "bfloat16"
     )
     OrderedRows.save(tmp_path / "b.aeg", np.arange(8)[::-1], tmp_path / "o.aeg")
-    ordered = OrderedRows(FeatureStore.load(tmp_path / "o.aeg"), np.arange(8)[::-1])
+    ordered = OrderedRows(FeatureTable.load(tmp_path / "o.aeg"), np.arange(8)[::-1])
     assert ordered.gather([1, 6], dtype="float32").tolist() == [[1], [6]]
 
 
@@ -70,7 +70,7 @@ def test_batches_stay_and_touch_fewer_pages(tmp_path: Path) -> None:
     OrderedRows.save(rows, order, tmp_path / "x.npy")
     batches = []
     parts = graph.rabbit_partitions()
-    for x in (rows, OrderedRows(FeatureStore.load(tmp_path / "x.npy"), order)):
+    for x in (rows, OrderedRows(FeatureTable.load(tmp_path / "x.npy"), order)):
         graph.node_attrs["x"] = x
         loader = SubgraphLoader(
             graph, [4], batch_size=50, shuffle=True, seed=1, partitions=parts, mix=1

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.strategies import examples
 from support.threads import run_with_each
 
-from aethergraph import FeatureStore, errors
+from aethergraph import FeatureTable, errors
 from aethergraph import _native as native
 
 pytestmark = pytest.mark.any_python
@@ -38,13 +38,13 @@ def path(rows: Any, tmp_path: Path) -> Path:
 def budget_for(path: Path, frames: int, **options: Any) -> int:
     """The least with which a cache has room for so many rows, beside the hot ones."""
     with pytest.raises(errors.InvalidArgumentError) as caught:
-        FeatureStore.load(path, "uring", memory_budget=1)
+        FeatureTable.load(path, "uring", memory_budget=1)
     found = re.search(r"at least (\d+)", str(caught.value))
     assert found
     low, high = int(found[1]), int(found[1]) + 20_000 * (frames + 1)
     while low < high:
         middle = (low + high) // 2
-        stats = FeatureStore.load(path, "uring", memory_budget=middle, **options).stats()
+        stats = FeatureTable.load(path, "uring", memory_budget=middle, **options).stats()
         if stats.frames - stats.hot_frames >= frames:
             high = middle
         else:
@@ -52,9 +52,9 @@ def budget_for(path: Path, frames: int, **options: Any) -> int:
     return low
 
 
-def store_of(path: Path, frames: int, **options: Any) -> FeatureStore:
+def store_of(path: Path, frames: int, **options: Any) -> FeatureTable:
     budget = budget_for(path, frames, **options)
-    return FeatureStore.load(path, "uring", memory_budget=budget, **options)
+    return FeatureTable.load(path, "uring", memory_budget=budget, **options)
 
 
 # ---- the optimum -----------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_no_cache_reads_less(
     large_rows: tuple[Any, Path, dict[int, int]], lists: Lists, room: int
 ) -> None:
     rows, path, budgets = large_rows
-    store = FeatureStore.load(path, "uring", memory_budget=budgets[room])
+    store = FeatureTable.load(path, "uring", memory_budget=budgets[room])
     with store.plan(lists) as plan:
         assert plan.frames == room
         assert plan.frames_read == fewest_reads(lists, room) == belady_reads(lists, room)
@@ -130,7 +130,7 @@ def test_longer_lists_read_what_belady_reads(
     asked = [
         (spread * rng.random(int(rng.integers(0, size + 1))) ** 2).astype(int) for _ in range(lists)
     ]
-    store = FeatureStore.load(
+    store = FeatureTable.load(
         path, "uring", memory_budget=700_000 + 600 * room, hot=np.arange(hot), hot_share=0.5
     )
     frames, pinned = store.stats().frames, store.stats().hot_frames
@@ -161,7 +161,7 @@ def test_rows_of_any_size_and_dtype(
     monkeypatch.setattr(native, "LONG_CALL_BYTES", 1 << 20)  # some calls run beside their caller
     rows = np.random.default_rng(2).normal(size=(500, width)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
-    store = FeatureStore.load(tmp_path / "x.npy", "uring", memory_budget="1M")
+    store = FeatureTable.load(tmp_path / "x.npy", "uring", memory_budget="1M")
     rng = np.random.default_rng(3)
     lists = [rng.integers(0, 500, rng.integers(0, longest)) for _ in range(8)]
     plan = store.plan(lists)
@@ -286,7 +286,7 @@ def test_rows_that_do_not_exist_are_named(path: Path) -> None:
 
 def test_only_rows_that_are_read_have_a_plan(rows: Any) -> None:
     with pytest.raises(errors.UnsupportedError, match="storage='uring'"):
-        FeatureStore.from_array(rows).plan([[1]])
+        FeatureTable.from_array(rows).plan([[1]])
 
 
 def test_no_lists(path: Path) -> None:
@@ -312,12 +312,12 @@ def test_native_gathers_compare_out_with_their_rows(path: Path, extra: int) -> N
     """The core is told the size of ``out`` and writes nothing into memory of another one."""
     ids = np.arange(4)
     out = np.full((4 + extra, 128), 7, np.float32)
-    store = FeatureStore.load(path, "uring", memory_budget="4M")
+    store = FeatureTable.load(path, "uring", memory_budget="4M")
     rows = store.native_rows()
     with store.plan([ids]) as plan:
         for use in (
             lambda: rows.gather(ids, out, store.dtype_code),
-            lambda: FeatureStore.load(path).native_rows().gather(ids, out, store.dtype_code),
+            lambda: FeatureTable.load(path).native_rows().gather(ids, out, store.dtype_code),
             lambda: plan._open().gather(out, store.dtype_code),
         ):
             with pytest.raises(errors.InvalidArgumentError, match=r"4 rows .* do not fill the"):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph, HeteroGraph, NeighborSampler
+from aethergraph import FeatureTable, Graph, HeteroGraph, NeighborSampler
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.adapters import as_row_source
 from aethergraph.loading import SubgraphLoader
@@ -204,7 +204,7 @@ def test_a_wrong_result_is_named(answer: Any, message: str, tmp_path: Path) -> N
 
 
 class TestAdaptedRows(FeatureSourceContract):
-    """The contract that a FeatureStore keeps, kept for a source that checks nothing."""
+    """The contract that a FeatureTable keeps, kept for a source that checks nothing."""
 
     dtypes = ("float32", "int32", "bfloat16")
     supports = {"widen"}
@@ -270,16 +270,16 @@ def test_packed_batches_of_a_source(tmp_path: Path) -> None:
         np.testing.assert_array_equal(packed.batch(number), rows[ids])
     np.testing.assert_array_equal(packed.gather([9, 8]), rows[[9, 8]])
     assert packed.stats().others == 1
-    with pytest.raises(UnsupportedError, match="no FeatureStore"):
+    with pytest.raises(UnsupportedError, match="no FeatureTable"):
         packed.to_memory()
 
 
 def test_stores_tell_their_capabilities(tmp_path: Path) -> None:
-    store = FeatureStore.from_array(numbers(NUM_NODES, 3))
+    store = FeatureTable.from_array(numbers(NUM_NODES, 3))
     path = tmp_path / "rows.aeg"
     store.save(path)
-    read = FeatureStore.load(path, "uring", memory_budget="1M")
-    mapped = FeatureStore.load(path)
+    read = FeatureTable.load(path, "uring", memory_budget="1M")
+    mapped = FeatureTable.load(path)
     assert [one.is_in_memory for one in (store, mapped, read)] == [True, False, False]
     assert [one.can_plan for one in (store, mapped, read)] == [False, False, True]
     assert store.writable_array is not None

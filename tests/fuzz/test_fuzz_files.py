@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.damage import damages, fuzz, hostile_headers, npy_with_header
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph import _native as native
 from aethergraph.errors import AetherError, InvalidArgumentError
 from aethergraph.packing import PackedFeatures, pack
@@ -55,7 +55,7 @@ def npy_bytes(version: tuple[int, int] = (1, 0)) -> bytes:
 
 
 def feature_bytes(folder: Path) -> bytes:
-    FeatureStore.from_array(np.arange(60, dtype=np.float32).reshape(20, 3)).save(folder / "f.bin")
+    FeatureTable.from_array(np.arange(60, dtype=np.float32).reshape(20, 3)).save(folder / "f.bin")
     return (folder / "f.bin").read_bytes()
 
 
@@ -82,7 +82,7 @@ def use_graph(path: Path) -> None:
 
 
 def use_features(path: Path) -> None:
-    with FeatureStore.load(path) as store:
+    with FeatureTable.load(path) as store:
         if store.num_rows:
             store.gather([0, store.num_rows - 1, 0])
             assert store[0:2].shape[1:] == store.shape[1:]
@@ -142,7 +142,7 @@ def test_npy_header_that_is_no_header(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bad.npy"
     path.write_bytes(npy_with_header(text))
     with pytest.raises(AetherError):
-        FeatureStore.load(path)
+        FeatureTable.load(path)
 
 
 JSON = st.recursive(
@@ -284,7 +284,7 @@ ROWS = np.arange(40 * 32, dtype=np.float32).reshape(40, 32)
 
 def use_packed(path: Path) -> None:
     """Whatever the file says, a gather fills ``out`` and nothing behind it."""
-    with PackedFeatures.load(path, features=FeatureStore.from_array(ROWS)) as packed:
+    with PackedFeatures.load(path, features=FeatureTable.from_array(ROWS)) as packed:
         for ids in LISTS:
             guarded = np.full((len(ids) + 8, 32), -1, np.float32)
             with contextlib.suppress(AetherError):
@@ -309,7 +309,7 @@ def test_packed_file_whose_content_is_damaged(
     damage: Callable[[bytes], bytes], kind: int, tmp_path: Path, rewrite_container: Any
 ) -> None:
     """Right checksums over damaged sections."""
-    pack(LISTS, FeatureStore.from_array(ROWS), tmp_path / "good", hot_budget=512)
+    pack(LISTS, FeatureTable.from_array(ROWS), tmp_path / "good", hot_budget=512)
 
     def change(section: native.Section, array: np.ndarray) -> np.ndarray:
         chosen = 100 + section.owner if section.kind == native.SECTION_ARRAY else section.kind
@@ -339,7 +339,7 @@ def test_packed_file_whose_index_lies(
     edits: list[tuple[int, int, int]], tmp_path: Path, rewrite_container: Any
 ) -> None:
     """Right checksums, other numbers of rows and ids than the batches have."""
-    pack(LISTS, FeatureStore.from_array(ROWS), tmp_path / "good", hot_budget=512)
+    pack(LISTS, FeatureTable.from_array(ROWS), tmp_path / "good", hot_budget=512)
 
     def change(section: native.Section, array: np.ndarray) -> np.ndarray:
         if section.kind == native.SECTION_ARRAY and NAMES[section.owner] == "index":

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import Ids, edge_lists, examples
 
-from aethergraph import FeatureStore, Graph, HeteroGraph, errors, set_num_threads
+from aethergraph import FeatureTable, Graph, HeteroGraph, errors, set_num_threads
 from aethergraph.convert import convert_chunks
 from aethergraph.testing import oracle
 
@@ -111,7 +111,7 @@ def test_inputs_are_not_kept_and_results_are_read_only() -> None:
 
 
 def test_a_bfloat16_attribute_stays_one() -> None:
-    bits = FeatureStore.from_array(np.array([1, 2, 3], np.uint16), dtype="bfloat16")
+    bits = FeatureTable.from_array(np.array([1, 2, 3], np.uint16), dtype="bfloat16")
     graph = Graph.from_edges(3, [0, 1, 2], [2, 1, 0], edge_attrs={"w": bits})  # type: ignore[dict-item]
     assert graph.edge_attrs["w"].dtype_name == "bfloat16"
     assert graph.edge_attrs["w"].array.tolist() == [3, 2, 1]

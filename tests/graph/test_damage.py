@@ -18,7 +18,7 @@ from support.disks import read_only, small_disk
 from support.processes import WarmPython
 from support.strategies import assert_same_graph
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import FeatureTable, Graph, NeighborSampler, errors
 from aethergraph import _native as native
 from aethergraph.packing import PackedFeatures
 
@@ -121,7 +121,7 @@ def test_a_damaged_offset_is_found_when_it_is_used(graph_file: Path, offset: int
 def test_damaged_features(tmp_path: Path, name: str) -> None:
     rows = np.random.default_rng(0).random((40, 5), dtype=np.float32)
     path = tmp_path / name
-    FeatureStore.from_array(rows).save(path)
+    FeatureTable.from_array(rows).save(path)
     good = path.read_bytes()
     data_at = good.find(rows.tobytes())
     for position in positions(len(good), 100):
@@ -129,7 +129,7 @@ def test_damaged_features(tmp_path: Path, name: str) -> None:
         bad[position] ^= 1 << (position % 8)
         path.write_bytes(bad)
         with contextlib.suppress(errors.AetherError):
-            store = FeatureStore.load(path)
+            store = FeatureTable.load(path)
             found = store.gather(np.arange(store.num_rows))
             in_data = data_at <= position < data_at + rows.nbytes
             if name == "x.aef" and not in_data:  # .npy headers have no checksum
@@ -137,19 +137,19 @@ def test_damaged_features(tmp_path: Path, name: str) -> None:
     for size in [*range(0, 200, 3), *range(200, len(good), 101), len(good) - 1]:
         path.write_bytes(good[:size])
         with pytest.raises(errors.FormatError):
-            FeatureStore.load(path)
+            FeatureTable.load(path)
 
 
 def test_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "f"
     for content in (b"", b"\0" * 10_000, b"src,dst\n0,1\n", b"\x7fELF" + b"\1" * 5000, b"PK\3\4"):
         path.write_bytes(content)
-        for load in (Graph.load, FeatureStore.load):
+        for load in (Graph.load, FeatureTable.load):
             with pytest.raises(errors.FormatError, match="AetherGraph file"):
                 load(path)
     os.mkfifo(tmp_path / "pipe")
     for other in (tmp_path, tmp_path / "pipe", Path("/dev/null"), Path("/dev/zero")):
-        for load in (Graph.load, FeatureStore.load):
+        for load in (Graph.load, FeatureTable.load):
             with pytest.raises(errors.AetherError):
                 load(other)
 
@@ -179,7 +179,7 @@ def test_a_file_that_shrinks_is_reported(
         """
         import faulthandler, os, sys
         import numpy as np
-        from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+        from aethergraph import FeatureTable, Graph, NeighborSampler, errors
         folder = sys.argv[1]
         rng = np.random.default_rng(0)
         graph = Graph.from_edges(5000, *rng.integers(0, 5000, (2, 50_000)))
@@ -187,7 +187,7 @@ def test_a_file_that_shrinks_is_reported(
         graph.save(folder + "/g")
         graph.features.save(folder + "/x.npy")
         graph.features.save(folder + "/x.aef")
-        loads = {"g": Graph.load, "x.npy": FeatureStore.load, "x.aef": FeatureStore.load}
+        loads = {"g": Graph.load, "x.npy": FeatureTable.load, "x.aef": FeatureTable.load}
         for name, load in loads.items():
             path = folder + "/" + name
             def calls(opened):
@@ -232,7 +232,7 @@ def test_a_file_that_shrinks_is_reported(
 SAVE_FOR_EVER = """
 import sys
 import numpy as np
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.packing import pack
 path = sys.argv[1]
 
@@ -241,7 +241,7 @@ def save(number):
     if path.endswith(".aeg"):
         ends = np.random.default_rng(0).integers(0, size, (2, 100 * size))
         return Graph.from_edges(size, *ends).save(path)
-    store = FeatureStore.from_array(np.full((size, 16), number, np.float32))
+    store = FeatureTable.from_array(np.full((size, 16), number, np.float32))
     return pack([[1, 2], [5]], store, path) if path.endswith(".packed") else store.save(path)
 
 save(0)
@@ -265,7 +265,7 @@ def test_a_killed_writer_leaves_the_old_or_the_new_file(tmp_path: Path, name: st
             packed = PackedFeatures.load(path)
             packed.verify()
             return packed.num_rows
-        store = FeatureStore.load(path)
+        store = FeatureTable.load(path)
         assert len(np.unique(store.array)) == 1
         return store.num_rows
 
@@ -299,7 +299,7 @@ def test_a_killed_writer_leaves_the_old_or_the_new_file(tmp_path: Path, name: st
 
 
 def test_a_full_disk(tmp_path: Path, graph: Graph) -> None:
-    large = FeatureStore.from_array(np.zeros((1000, 1000)))
+    large = FeatureTable.from_array(np.zeros((1000, 1000)))
     big_graph = Graph.from_edges(10, np.zeros(500_000, int), np.zeros(500_000, int))
     with small_disk(tmp_path / "disk", "1m") as disk:
         path = disk / "g"
@@ -320,7 +320,7 @@ def test_a_full_disk(tmp_path: Path, graph: Graph) -> None:
 
 
 def test_a_read_only_directory(tmp_path: Path, graph: Graph) -> None:
-    store = FeatureStore.from_array([1.0])
+    store = FeatureTable.from_array([1.0])
     (tmp_path / "given").mkdir()
     graph.save(tmp_path / "given" / "g")
     with read_only(tmp_path / "given", tmp_path / "fixed") as folder:
@@ -340,14 +340,14 @@ def test_a_read_only_directory(tmp_path: Path, graph: Graph) -> None:
 def test_folders_that_do_not_exist(tmp_path: Path, graph: Graph) -> None:
     for call in (
         lambda: graph.save(tmp_path / "no" / "g"),
-        lambda: FeatureStore.from_array([1.0]).save(tmp_path / "no" / "x.npy"),
+        lambda: FeatureTable.from_array([1.0]).save(tmp_path / "no" / "x.npy"),
     ):
         with pytest.raises(FileNotFoundError) as caught:
             call()
         assert isinstance(caught.value, errors.MissingFileError)
     for call in (
         lambda: graph.save(tmp_path),
-        lambda: FeatureStore.from_array([1.0]).save(tmp_path / "d.npy"),
+        lambda: FeatureTable.from_array([1.0]).save(tmp_path / "d.npy"),
     ):
         (tmp_path / "d.npy").mkdir(exist_ok=True)
         with pytest.raises(errors.AetherError):

@@ -21,7 +21,7 @@ from support.containers import damage_section, write_container
 from support.graphs import make_graph
 from support.strategies import assert_same_graph, assert_same_subgraph, edge_lists, examples
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import FeatureTable, Graph, NeighborSampler, errors
 from aethergraph import _native as native
 from aethergraph.storage.meta import ArrayMeta, EdgeType, FileMeta, NodeType
 from aethergraph.testing import oracle
@@ -274,9 +274,9 @@ def test_ctrl_c_stops_a_long_save(run_python: Callable[..., Any], tmp_path: Path
         """
         import _thread, os, signal, sys, threading, time
         import numpy as np
-        from aethergraph import FeatureStore
+        from aethergraph import FeatureTable
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        store = FeatureStore.from_array(np.zeros((1 << 18, 64), np.float32))
+        store = FeatureTable.from_array(np.zeros((1 << 18, 64), np.float32))
         timer = threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
         try:
             timer.start()
@@ -345,7 +345,7 @@ def test_features_are_attached_with_their_rows_checked(graph: Graph, tmp_path: P
     rows, few = np.random.default_rng(0).random((200, 4)), np.zeros((199, 4))
     np.save(tmp_path / "x.npy", rows)
     np.save(tmp_path / "few.npy", few)
-    FeatureStore.from_array(np.arange(3000)).save(tmp_path / "e.aef")
+    FeatureTable.from_array(np.arange(3000)).save(tmp_path / "e.aef")
     assert graph.load_features(tmp_path / "x.npy") is graph.features
     np.testing.assert_array_equal(graph.features.array, rows)  # type: ignore[union-attr]
     graph.load_edge_features(tmp_path / "e.aef", "id")
@@ -362,11 +362,11 @@ def test_features_are_attached_with_their_rows_checked(graph: Graph, tmp_path: P
 
 def test_a_file_of_the_other_kind_is_named(graph: Graph, tmp_path: Path) -> None:
     graph.save(tmp_path / "g")
-    FeatureStore.from_array([1.0]).save(tmp_path / "f")
-    with pytest.raises(errors.FormatError, match=r"feature file, not a graph.*FeatureStore\.load"):
+    FeatureTable.from_array([1.0]).save(tmp_path / "f")
+    with pytest.raises(errors.FormatError, match=r"feature file, not a graph.*FeatureTable\.load"):
         Graph.load(tmp_path / "f")
     with pytest.raises(errors.FormatError, match=r"graph file, not features.*Graph\.load"):
-        FeatureStore.load(tmp_path / "g")
+        FeatureTable.load(tmp_path / "g")
     np.save(tmp_path / "n.npy", np.zeros(3))
     with pytest.raises(errors.FormatError, match="is not an AetherGraph file"):
         Graph.load(tmp_path / "n.npy")
@@ -392,8 +392,8 @@ def golden_graph() -> Graph:
     return graph
 
 
-def golden_features() -> FeatureStore:
-    return FeatureStore.from_array(np.array([[1.0, -2.5], [3.14159, 1e-3]], np.float32))
+def golden_features() -> FeatureTable:
+    return FeatureTable.from_array(np.array([[1.0, -2.5], [3.14159, 1e-3]], np.float32))
 
 
 def test_golden_graph_file(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_golden_graph_file(tmp_path: Path) -> None:
 
 def test_golden_feature_file(tmp_path: Path) -> None:
     path = GOLDEN / "features-v1.aeg"
-    loaded = FeatureStore.load(path)
+    loaded = FeatureTable.load(path)
     assert loaded.dtype_name == "bfloat16"
     assert loaded.array.tolist() == [[0x3F80, 0xC020], [0x4049, 0x3A83]]
     golden_features().save(tmp_path / "f", "bfloat16")
@@ -497,9 +497,9 @@ def test_verify_names_values_that_no_graph_has(
 def test_feature_stores_verify_their_file(full_graph: Graph, tmp_path: Path) -> None:
     full_graph.save(tmp_path / "g")
     full_graph.features.save(tmp_path / "x")
-    FeatureStore.from_array(np.ones((2, 2))).verify()
-    FeatureStore.load(tmp_path / "x").verify()
+    FeatureTable.from_array(np.ones((2, 2))).verify()
+    FeatureTable.load(tmp_path / "x").verify()
     Graph.load(tmp_path / "g").features.verify()
     damage_section(tmp_path / "x", (native.SECTION_ARRAY,), b"\x01")
     with pytest.raises(errors.CorruptFileError, match="checksum"):
-        FeatureStore.load(tmp_path / "x").verify()
+        FeatureTable.load(tmp_path / "x").verify()

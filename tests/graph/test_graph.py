@@ -15,7 +15,7 @@ from support.strategies import Ids, edge_lists, examples
 from aethergraph import (
     DynamicGraph,
     DynamicHeteroGraph,
-    FeatureStore,
+    FeatureTable,
     Graph,
     HeteroGraph,
     errors,
@@ -74,7 +74,7 @@ def test_layouts_that_are_not_stored() -> None:
 def test_attributes(graph: Graph) -> None:
     assert graph.features is None
     graph.features = np.ones((200, 4), np.float32)
-    assert isinstance(graph.features, FeatureStore)
+    assert isinstance(graph.features, FeatureTable)
     assert graph.node_attrs["x"] is graph.features
     graph.node_attrs["y"] = list(range(200))
     graph.edge_attrs["w"] = np.zeros((3000, 2))
@@ -144,10 +144,10 @@ def things(path: Path) -> Iterator[Any]:
         for how in ({"storage": "mmap"}, {"storage": "uring", "memory_budget": "64M"}):
             yield Graph.load(path / "g.aeg", **how)
             yield HeteroGraph.load(path / "h.aeg", **how)
-    rows = FeatureStore.from_array(np.zeros((3, 2), np.float32))
+    rows = FeatureTable.from_array(np.zeros((3, 2), np.float32))
     rows.save(path / "x.aef")
-    yield from (rows, rows.astype("float64"), FeatureStore.load(path / "x.aef"))
-    yield FeatureStore.load(path / "x.aef", storage="uring", memory_budget="64M")
+    yield from (rows, rows.astype("float64"), FeatureTable.load(path / "x.aef"))
+    yield FeatureTable.load(path / "x.aef", storage="uring", memory_budget="64M")
 
 
 class NoInteger:
@@ -175,7 +175,7 @@ def test_whoever_asks_for_what_is_not_there_is_told_so(tmp_path: Path) -> None:
                 with pytest.raises(errors.AbsentError, match=r"ids|no keys|no array of them all"):
                     getattr(thing, name)
     assert absent == {
-        ("Graph", "ids"), ("DynamicGraph", "ids"), ("Snapshot", "ids"), ("FeatureStore", "array"),
+        ("Graph", "ids"), ("DynamicGraph", "ids"), ("Snapshot", "ids"), ("FeatureTable", "array"),
     }  # fmt: skip
     graph = Graph.from_edges(2, [0], [1])
     assert not hasattr(graph, "nothing") and getattr(graph, "ids", None) is None

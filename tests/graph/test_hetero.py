@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aethergraph import (
-    FeatureStore,
+    FeatureTable,
     Graph,
     HeteroGraph,
     HeteroNeighborSampler,
@@ -102,7 +102,7 @@ def test_neighbours_attributes_and_views(tmp_path: Path) -> None:
     assert votes.has_edge(2, 0)
     assert not votes.has_edge(0, 2)
     assert votes.attrs["stars"].array.tolist() == [3, 1, 2, 4]
-    FeatureStore.from_array(np.eye(3)).save(tmp_path / "x")
+    FeatureTable.from_array(np.eye(3)).save(tmp_path / "x")
     graph["user"].load_features(tmp_path / "x")
     assert graph["user"].features is not None
     with pytest.raises(errors.InvalidArgumentError, match=r"rows, but num_nodes = 1"):

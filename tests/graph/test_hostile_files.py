@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.containers import damage_section
 
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import FeatureTable, Graph, NeighborSampler, errors
 from aethergraph import _native as native
 
 pytestmark = pytest.mark.any_python
@@ -22,7 +22,7 @@ def test_shapes_that_no_array_can_have(tmp_path: Path, shape: tuple[int, ...]) -
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     with pytest.raises(errors.FormatError, match="no array can have the shape"):
-        FeatureStore.load(path)
+        FeatureTable.load(path)
     file = native.NativeFile(path, raw=True)
     with pytest.raises(errors.FormatError, match="no array can have the shape"):
         file.array(0, shape, np.dtype(np.float64))
@@ -38,7 +38,7 @@ def test_the_edge_list_of_a_damaged_file_is_refused(tmp_path: Path, bad: int) ->
 
 
 def test_slices_that_cannot_be() -> None:
-    store: Any = FeatureStore.from_array(np.zeros((3, 2)))
+    store: Any = FeatureTable.from_array(np.zeros((3, 2)))
     for index in (slice(None, None, 0), slice("a", "b")):
         with pytest.raises(errors.InvalidArgumentError, match="cannot choose rows"):
             store[index]
@@ -84,8 +84,8 @@ def test_keys_and_seeds_are_integers(graph: Graph, bad: Any) -> None:
 
 SAVERS = {
     "x.aeg": lambda path: Graph.from_edges(2, [0], [1]).save(path),
-    "x.aef": lambda path: FeatureStore.from_array(np.eye(3)).save(path),
-    "x.npy": lambda path: FeatureStore.from_array(np.eye(3)).save(path),
+    "x.aef": lambda path: FeatureTable.from_array(np.eye(3)).save(path),
+    "x.npy": lambda path: FeatureTable.from_array(np.eye(3)).save(path),
 }
 
 

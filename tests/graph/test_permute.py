@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.strategies import examples
 
-from aethergraph import FeatureStore, Graph, HeteroGraph
+from aethergraph import FeatureTable, Graph, HeteroGraph
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from aethergraph.sampling import ContextSampler
 
@@ -114,7 +114,7 @@ def test_out_edges_are_looked_at_again() -> None:
 def test_bfloat16_rows_stay_what_they_are() -> None:
     graph = Graph.from_edges(3, [0, 1], [1, 2])
     bits = np.arange(6, dtype=np.uint16).reshape(3, 2)
-    graph.features = FeatureStore.from_array(bits, dtype="bfloat16")
+    graph.features = FeatureTable.from_array(bits, dtype="bfloat16")
     moved = graph.permute([2, 0, 1])
     assert moved.features is not None and moved.features.dtype_name == "bfloat16"
 

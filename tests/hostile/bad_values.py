@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 
 __all__ = ["bad_values"]
 
@@ -77,8 +77,8 @@ def _closed_graph(folder: Path) -> Graph:
     return graph
 
 
-def _closed_features(folder: Path) -> FeatureStore:
-    store = FeatureStore.load(folder / "x.aether")
+def _closed_features(folder: Path) -> FeatureTable:
+    store = FeatureTable.load(folder / "x.aether")
     store.close()
     return store
 

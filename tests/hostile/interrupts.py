@@ -55,7 +55,7 @@ class Calls:
         np.save(folder / "x.npy", np.zeros((size, 64), np.float32))
         self._graph = ag.Graph.load(path)
         self._paged = ag.Graph.load(path, storage="uring", memory_budget="256M")
-        self._rows = ag.FeatureStore.load(folder / "x.npy")
+        self._rows = ag.FeatureTable.load(folder / "x.npy")
         self._size = size
         self._kept: ag.DynamicGraph | None = None
 

@@ -16,8 +16,8 @@ from aethergraph.loading import SubgraphLoader
 __all__ = ["observe_targets"]
 
 
-def _store(folder: Path) -> ag.FeatureStore:
-    return ag.FeatureStore.load(folder / "x.npy", storage="uring", memory_budget="64M")
+def _store(folder: Path) -> ag.FeatureTable:
+    return ag.FeatureTable.load(folder / "x.npy", storage="uring", memory_budget="64M")
 
 
 def _loader(folder: Path) -> SubgraphLoader:

@@ -111,7 +111,7 @@ class Steps:
         return ag.RandomWalker(self._open(), num_threads=4).walk(self.seeds, 20, key=1)
 
     def gather(self) -> Any:
-        store = ag.FeatureStore.load(
+        store = ag.FeatureTable.load(
             self.folder / "x.npy", storage="uring", memory_budget="16M", progress=_show
         )
         return store.gather(self.seeds)
@@ -140,7 +140,7 @@ class Steps:
         return ag.Graph.load(out).edge_index()
 
     def pack(self) -> Any:
-        store = ag.FeatureStore.load(self.folder / "x.npy")
+        store = ag.FeatureTable.load(self.folder / "x.npy")
         lists = [self.seeds[:1000], self.seeds[1000:2000]]
         packing.pack(lists, store, self.folder / "packed.bin", hot_budget="64K")
         packed = packing.PackedFeatures.load(self.folder / "packed.bin", features=store)

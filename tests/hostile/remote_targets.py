@@ -21,7 +21,7 @@ def _address(folder: Path, name: str = "x") -> str:
     key = str(folder)
     if key not in _servers:
         tables = graph_tables(ag.Graph.load(folder / "graph.aether"))
-        tables["x"] = ag.FeatureStore.load(folder / "x.npy")
+        tables["x"] = ag.FeatureTable.load(folder / "x.npy")
         _servers[key] = FeatureServer(tables, port=0).start()
     return f"{_servers[key].address}/{name}?timeout=0.1"
 
@@ -32,7 +32,7 @@ def remote_targets() -> Iterator[Target]:
         "FeatureServer",
         lambda f: (
             then(FeatureServer, lambda server: server.close()),
-            {"sources": ag.FeatureStore.load(f / "x.npy"), "port": 0},
+            {"sources": ag.FeatureTable.load(f / "x.npy"), "port": 0},
         ),
     )
     yield Target("FeatureServer.wait", lambda f: (_closed(f).wait, {"timeout": 0.01}))
@@ -46,6 +46,6 @@ def remote_targets() -> Iterator[Target]:
 
 
 def _closed(folder: Path) -> FeatureServer:
-    server = FeatureServer(ag.FeatureStore.load(folder / "x.npy"), port=0)
+    server = FeatureServer(ag.FeatureTable.load(folder / "x.npy"), port=0)
     server.close()
     return server

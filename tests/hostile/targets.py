@@ -93,7 +93,7 @@ def prepare(folder: Path) -> None:
     """Write the files that targets read."""
     _full_graph().save(folder / "graph.aether")
     _typed_graph().save(folder / "typed.aether")
-    ag.FeatureStore.from_array(_features()).save(folder / "x.aether")
+    ag.FeatureTable.from_array(_features()).save(folder / "x.aether")
     np.save(folder / "x.npy", _features())
     np.save(folder / "ends.npy", np.stack(_ends()))
     (folder / "empty").touch()
@@ -101,7 +101,7 @@ def prepare(folder: Path) -> None:
     (folder / "edges.csv").write_text("src,dst,weight,time\n" + "".join(lines))
     (folder / "labels.csv").write_text("\n".join(map(str, np.arange(NODES) % 3)) + "\n")
     _columns(folder / "old.columns")
-    packing.pack([[1, 2], [3, 4]], ag.FeatureStore.load(folder / "x.aether"), folder / "packed.bin")
+    packing.pack([[1, 2], [3, 4]], ag.FeatureTable.load(folder / "x.aether"), folder / "packed.bin")
 
 
 # ---- the core ------------------------------------------------------------------------------
@@ -115,12 +115,12 @@ def _paged_graph(folder: Path) -> ag.Graph:
     return ag.Graph.load(folder / "graph.aether", storage="uring", memory_budget="64M")
 
 
-def _store(folder: Path) -> ag.FeatureStore:
-    return ag.FeatureStore.load(folder / "x.aether")
+def _store(folder: Path) -> ag.FeatureTable:
+    return ag.FeatureTable.load(folder / "x.aether")
 
 
-def _paged_store(folder: Path) -> ag.FeatureStore:
-    return ag.FeatureStore.load(folder / "x.npy", storage="uring", memory_budget="64M")
+def _paged_store(folder: Path) -> ag.FeatureTable:
+    return ag.FeatureTable.load(folder / "x.npy", storage="uring", memory_budget="64M")
 
 
 def _orders(perm: Any, name: str) -> dict[str, dict[str, Any]]:
@@ -177,11 +177,11 @@ def _core() -> Iterator[Target]:
     )
     yield Target("Graph.load", lambda f: (ag.Graph.load, {"path": f / "graph.aether"}))
     yield Target("HeteroGraph.load", lambda f: (ag.HeteroGraph.load, {"path": f / "typed.aether"}))
-    yield Target("FeatureStore.load", lambda f: (ag.FeatureStore.load, {"path": f / "x.aether"}))
+    yield Target("FeatureTable.load", lambda f: (ag.FeatureTable.load, {"path": f / "x.aether"}))
     yield Target(
-        "FeatureStore.load uring",
+        "FeatureTable.load uring",
         lambda f: (
-            ag.FeatureStore.load,
+            ag.FeatureTable.load,
             {"path": f / "x.npy", "storage": "uring", "memory_budget": "64M"},
         ),
         (TypeError,),  # of a `frequency` that is a function, but takes no two numbers
@@ -194,7 +194,7 @@ def _core() -> Iterator[Target]:
         ),
     )
     yield Target(
-        "FeatureStore.from_array", lambda _: (ag.FeatureStore.from_array, {"array": _features()})
+        "FeatureTable.from_array", lambda _: (ag.FeatureTable.from_array, {"array": _features()})
     )
     yield Target(
         "HeteroGraph.from_edges",
@@ -250,7 +250,7 @@ def _core() -> Iterator[Target]:
         "HeteroGraph[...]",
         lambda _: (lambda edge_type: _typed_graph()[edge_type], {"edge_type": _TYPE}),
     )
-    for label, owner in (("FeatureStore", _store), ("FeatureStore (uring)", _paged_store)):
+    for label, owner in (("FeatureTable", _store), ("FeatureTable (uring)", _paged_store)):
         yield from methods(
             label,
             owner,
@@ -270,7 +270,7 @@ def _core() -> Iterator[Target]:
             lambda f, owner=owner: (owner(f).save, {"path": f / "x-copy.aether"}),
         )
     yield Target(
-        "FeatureStore.to_uring",
+        "FeatureTable.to_uring",
         lambda f: (_store(f).to_uring, {"memory_budget": "64M", "hot": [0]}),
     )
     yield Target(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.crafted_keys import same_hash
 from support.damage import damages, fuzz
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph import _native as native
 from aethergraph.errors import (
     AetherError,
@@ -352,7 +352,7 @@ def test_other_files_are_refused_by_kind(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"a map of ids, not a graph; open it with IdMap\.load"):
         Graph.load(tmp_path / "m")
     with pytest.raises(FormatError, match="a map of ids"):
-        FeatureStore.load(tmp_path / "m")
+        FeatureTable.load(tmp_path / "m")
     with pytest.raises(FormatError, match="this is a graph file"):
         IdMap.load(tmp_path / "g")
 

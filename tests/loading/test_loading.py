@@ -18,7 +18,7 @@ from support.graphs import make_graph
 from support.strategies import assert_same_subgraph
 from support.threads import run_with_each
 
-from aethergraph import DynamicGraph, FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import DynamicGraph, FeatureTable, Graph, NeighborSampler, errors
 from aethergraph._native.signals import thread_owner
 from aethergraph._parallel.prefetch import prefetch_iter
 from aethergraph.loading import BufferPool, SubgraphLoader, buffers, prefetch_map
@@ -550,7 +550,7 @@ def attributed() -> Graph:
     rng = np.random.default_rng(0)
     graph.features = rng.random((300, 5), dtype=np.float32)
     graph.node_attrs["y"] = np.arange(300) % 7
-    half = FeatureStore.from_array(np.full((300, 2), 0x3F80, np.uint16), dtype="bfloat16")
+    half = FeatureTable.from_array(np.full((300, 2), 0x3F80, np.uint16), dtype="bfloat16")
     graph.node_attrs["half"] = half
     return graph
 

@@ -20,7 +20,7 @@ from support.disks import small_disk
 from support.strategies import examples
 from support.threads import run_with_each
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph import _native as native
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, Packing, pack
@@ -41,8 +41,8 @@ def path(rows: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> FeatureStore:
-    return FeatureStore.load(path, "uring", memory_budget="1M")
+def store(path: Path) -> FeatureTable:
+    return FeatureTable.load(path, "uring", memory_budget="1M")
 
 
 def make_lists(seed: int, count: int = 12) -> Lists:
@@ -58,7 +58,7 @@ def lists() -> Lists:
 
 
 @pytest.fixture
-def packed_path(store: FeatureStore, lists: Lists, tmp_path: Path) -> Path:
+def packed_path(store: FeatureTable, lists: Lists, tmp_path: Path) -> Path:
     pack(lists, store, tmp_path / "epoch.packed", hot_budget="64K")
     return tmp_path / "epoch.packed"
 
@@ -70,7 +70,7 @@ def packed_path(store: FeatureStore, lists: Lists, tmp_path: Path) -> Path:
 def test_batches_are_those_of_gather(
     path: Path, rows: Any, lists: Lists, tmp_path: Path, storage: Any
 ) -> None:
-    store = FeatureStore.load(path, storage)
+    store = FeatureTable.load(path, storage)
     pack(iter(lists), store, tmp_path / "epoch", hot_budget="64K", memory_budget=40_000)
     packed = PackedFeatures.load(tmp_path / "epoch")
     assert packed.num_batches == len(lists)
@@ -91,7 +91,7 @@ def test_any_lists_and_rows(
 ) -> None:
     rows = np.random.default_rng(3).integers(0, 100, (40, *shape)).astype(dtype)
     row_bytes = rows[:1].nbytes
-    store = FeatureStore.from_array(rows)
+    store = FeatureTable.from_array(rows)
     with Packing(
         lists, store, tmp_path / "epoch", hot_budget=hot_rows * row_bytes,
         memory_budget=2 * group_rows * (row_bytes + 24),
@@ -124,8 +124,8 @@ def test_any_lists_and_rows(
 
 
 def test_dtypes_and_out(rows: Any, lists: Lists, tmp_path: Path) -> None:
-    FeatureStore.from_array(rows).save(tmp_path / "half", dtype="bfloat16")
-    store = FeatureStore.load(tmp_path / "half")
+    FeatureTable.from_array(rows).save(tmp_path / "half", dtype="bfloat16")
+    store = FeatureTable.load(tmp_path / "half")
     pack(lists, store, tmp_path / "epoch")
     packed = PackedFeatures.load(tmp_path / "epoch", features=store)
     assert packed.dtype_name == "bfloat16"
@@ -146,7 +146,7 @@ def test_a_source_of_no_rows(tmp_path: Path) -> None:
     assert packed.gather([]).shape == packed.batch(0).shape == (0, 2)
 
 
-def test_a_batch_is_one_range_of_the_file(store: FeatureStore, tmp_path: Path) -> None:
+def test_a_batch_is_one_range_of_the_file(store: FeatureTable, tmp_path: Path) -> None:
     """Only rows that are not hot are read, each once, and their places."""
     lists = [np.arange(100), np.arange(90, 200).repeat(2), np.arange(5)]
     with Packing(lists, store, tmp_path / "epoch", hot_budget=10 * 512) as packing:
@@ -165,7 +165,7 @@ def test_packing_reads_near_batches_together(path: Path, tmp_path: Path) -> None
     """With room for the rows of all batches, each is read once; else more often."""
     lists, reads = make_lists(5, 30), []
     for memory in (2 << 20, "64M"):
-        store = FeatureStore.load(path, "uring", memory_budget="700K")
+        store = FeatureTable.load(path, "uring", memory_budget="700K")
         pack(lists, store, tmp_path / "epoch", hot_budget=0, memory_budget=memory)
         reads.append(store.stats().rows)
     assert reads[1] == len(np.unique(np.concatenate(lists)))
@@ -176,7 +176,7 @@ def test_packing_reads_near_batches_together(path: Path, tmp_path: Path) -> None
 
 
 def test_other_ids_are_refused_or_served_by_the_store(
-    packed_path: Path, store: FeatureStore, rows: Any, lists: Lists
+    packed_path: Path, store: FeatureTable, rows: Any, lists: Lists
 ) -> None:
     packed = PackedFeatures.load(packed_path)
     for ids in ([1, 2, 3, 4], lists[3][::-1], lists[3][:-1]):
@@ -211,7 +211,7 @@ def test_loaders_that_repeat_the_epoch_are_served(tmp_path: Path) -> None:
     def loader(**options: Any) -> SubgraphLoader:
         return SubgraphLoader(graph, [5, 5], batch_size=150, shuffle=True, seed=4, **options)
 
-    store = FeatureStore.load(tmp_path / "x.npy", "uring", memory_budget="1M")
+    store = FeatureTable.load(tmp_path / "x.npy", "uring", memory_budget="1M")
     lists = (batch.subgraph.node for batch in loader())
     pack(lists, store, tmp_path / "epoch", hot_budget="20K")
     graph.node_attrs["x"] = packed = PackedFeatures.load(tmp_path / "epoch")
@@ -260,7 +260,7 @@ def test_a_forked_child_has_one_lock(packed_path: Path, rows: Any, lists: Lists)
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_closed(packed_path: Path, store: FeatureStore, lists: Lists) -> None:
+def test_closed(packed_path: Path, store: FeatureTable, lists: Lists) -> None:
     with Packing(lists, store, packed_path) as packing:
         pass
     with pytest.raises(errors.ClosedError, match="12 batches"):
@@ -278,31 +278,31 @@ def test_closed(packed_path: Path, store: FeatureStore, lists: Lists) -> None:
 
 def test_another_store_is_refused(packed_path: Path, path: Path, rows: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"float32 \(2000, 128\) were packed"):
-        PackedFeatures.load(packed_path, features=FeatureStore.from_array(rows[:100]))
+        PackedFeatures.load(packed_path, features=FeatureTable.from_array(rows[:100]))
     with pytest.raises(errors.FileChangedError, match="pack again"):
-        PackedFeatures.load(packed_path, features=FeatureStore.from_array(rows))
-    PackedFeatures.load(packed_path, features=FeatureStore.load(path))
+        PackedFeatures.load(packed_path, features=FeatureTable.from_array(rows))
+    PackedFeatures.load(packed_path, features=FeatureTable.load(path))
     os.utime(path, ns=(0, 0))
     with pytest.raises(errors.FileChangedError, match=r"rows\.npy were packed as they were"):
-        PackedFeatures.load(packed_path, features=FeatureStore.load(path))
+        PackedFeatures.load(packed_path, features=FeatureTable.load(path))
 
 
 @pytest.mark.parametrize("count", [1, 256, 257, 2000])
 def test_another_array_is_refused(count: int, tmp_path: Path, rows: Any) -> None:
-    mine = FeatureStore.from_array(rows[:count])
+    mine = FeatureTable.from_array(rows[:count])
     where = tmp_path / "epoch"
     pack([[0]], mine, where)
-    both = PackedFeatures.load(where, features=FeatureStore.from_array(rows[:count].copy()))
+    both = PackedFeatures.load(where, features=FeatureTable.from_array(rows[:count].copy()))
     np.testing.assert_array_equal(both.gather(np.arange(count)), rows[:count])
     for changed in (0, count - 1):
         other = rows[:count].copy()
         other[changed, 127] += 1
-        with pytest.raises(errors.FileChangedError, match=rf"epoch: row {changed} of FeatureStore"):
-            PackedFeatures.load(where, features=FeatureStore.from_array(other))
+        with pytest.raises(errors.FileChangedError, match=rf"epoch: row {changed} of FeatureTable"):
+            PackedFeatures.load(where, features=FeatureTable.from_array(other))
     with pytest.raises(
         errors.FileChangedError, match=r"row 0 of .* is not the one that was packed"
     ):
-        PackedFeatures.load(where, features=FeatureStore.from_array(rows[:count] + 1))
+        PackedFeatures.load(where, features=FeatureTable.from_array(rows[:count] + 1))
     PackedFeatures.load(where)
 
 
@@ -314,14 +314,14 @@ def test_the_rows_of_a_sample() -> None:
         assert (np.diff(ids) > 0).all()
 
 
-def test_a_pickle_wants_the_same_file(packed_path: Path, store: FeatureStore) -> None:
+def test_a_pickle_wants_the_same_file(packed_path: Path, store: FeatureTable) -> None:
     found = pickle.dumps(PackedFeatures.load(packed_path))
     pack([[1, 2]], store, packed_path)
     with pytest.raises(errors.FileChangedError):
         pickle.loads(found)
 
 
-def test_bad_input(store: FeatureStore, lists: Lists, tmp_path: Path) -> None:
+def test_bad_input(store: FeatureTable, lists: Lists, tmp_path: Path) -> None:
     where = tmp_path / "epoch"
     with pytest.raises(errors.OutOfRangeError, match=r"lists\[1\]\[2\] = 2000 is not in 0\.\.1999"):
         pack([[1], [0, 1, 2000]], store, where)
@@ -334,12 +334,12 @@ def test_bad_input(store: FeatureStore, lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="hot_budget = 'much'"):
         pack(lists, store, where, hot_budget="much")
     with pytest.raises(errors.InvalidArgumentError, match="rows of no bytes"):
-        pack(lists, FeatureStore.from_array(np.zeros((5, 0))), where)
+        pack(lists, FeatureTable.from_array(np.zeros((5, 0))), where)
     with pytest.raises(errors.MissingFileError, match="missing"):
         pack(lists, store, tmp_path / "missing" / "epoch")
     with pytest.raises(errors.FormatError, match=r"PackedFeatures\.load"):
         pack(lists, store, where)
-        FeatureStore.load(where)
+        FeatureTable.load(where)
     store.save(tmp_path / "plain")
     with pytest.raises(errors.FormatError, match="not a file of packed batches"):
         PackedFeatures.load(tmp_path / "plain")
@@ -353,7 +353,7 @@ class Stop(Exception):
 
 
 def test_what_is_interrupted_leaves_the_old_file(
-    packed_path: Path, store: FeatureStore, lists: Lists
+    packed_path: Path, store: FeatureTable, lists: Lists
 ) -> None:
     before, there = packed_path.read_bytes(), sorted(os.listdir(packed_path.parent))
     told: list[tuple[int, int]] = []
@@ -379,7 +379,7 @@ def test_what_is_interrupted_leaves_the_old_file(
 
 
 def test_a_full_disk(
-    packed_path: Path, store: FeatureStore, lists: Lists, monkeypatch: pytest.MonkeyPatch
+    packed_path: Path, store: FeatureTable, lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, there = packed_path.read_bytes(), sorted(os.listdir(packed_path.parent))
     usage = shutil.disk_usage(packed_path.parent)
@@ -401,7 +401,7 @@ def test_a_full_disk(
 
 def test_no_room_for_the_notes(tmp_path: Path, rows: Any) -> None:
     with small_disk(tmp_path / "disk", "1M") as folder:
-        store = FeatureStore.from_array(rows)
+        store = FeatureTable.from_array(rows)
         with pytest.raises(errors.DiskFullError, match="cannot be noted here: No space") as caught:
             pack([np.arange(2000)] * 100, store, folder / "epoch")
         assert caught.value.errno == errno.ENOSPC
@@ -413,7 +413,7 @@ def test_no_room_for_the_notes(tmp_path: Path, rows: Any) -> None:
 
 
 def test_rows_that_change_while_they_are_packed(path: Path, lists: Lists, tmp_path: Path) -> None:
-    store = FeatureStore.load(path)
+    store = FeatureTable.load(path)
     with Packing(lists, store, tmp_path / "epoch") as packing:
         os.utime(path, ns=(0, 0))
         with pytest.raises(errors.FileChangedError, match=r"rows\.npy' was written to"):
@@ -481,7 +481,7 @@ def test_damage(packed_path: Path, rows: Any, lists: Lists) -> None:
 
 @pytest.mark.parametrize("place", [8, 2**32 - 1])
 def test_places_that_do_not_exist_are_told(
-    store: FeatureStore, tmp_path: Path, place: int
+    store: FeatureTable, tmp_path: Path, place: int
 ) -> None:  # fmt: skip
     """Behind the rows of a batch, in memory, lie those of a larger one that was read before."""
     where = tmp_path / "epoch"
@@ -501,7 +501,7 @@ def test_places_that_do_not_exist_are_told(
 
 @pytest.mark.parametrize("count", [7, 9, 900])
 def test_another_count_of_ids_than_those_packed_is_told(
-    store: FeatureStore, tmp_path: Path, rewrite_container: Any, count: int
+    store: FeatureTable, tmp_path: Path, rewrite_container: Any, count: int
 ) -> None:
     """Checksums are right: what is gathered is of the size that the caller's ids ask for."""
     where, ids = tmp_path / "epoch", np.arange(8)
@@ -529,7 +529,7 @@ def test_another_count_of_ids_than_those_packed_is_told(
 
 
 def test_verify_compares_batches_with_their_index(
-    store: FeatureStore, tmp_path: Path, rewrite_container: Any
+    store: FeatureTable, tmp_path: Path, rewrite_container: Any
 ) -> None:
     """Checksums are right, but the parts of the file contradict each other."""
     where, ids = tmp_path / "epoch", np.arange(8)
@@ -578,7 +578,7 @@ def test_memory_stays_within_the_budget(tmp_path: Path, run_python: Any) -> None
     script = """
 import resource, sys
 import numpy as np
-from aethergraph import FeatureStore
+from aethergraph import FeatureTable
 from aethergraph.packing import PackedFeatures, Packing
 folder = sys.argv[1] + "/"
 def peak():
@@ -586,7 +586,7 @@ def peak():
 def watch(*_):
     global most
     most = max(most, peak())
-store = FeatureStore.load(folder + "rows.npy", "uring", memory_budget="2M")
+store = FeatureTable.load(folder + "rows.npy", "uring", memory_budget="2M")
 lists = np.array_split(np.random.default_rng(0).permutation(20_000), 20)
 store.gather([1]); before = most = peak()
 with Packing(lists, store, folder + "epoch", hot_budget=0, memory_budget="8M") as packing:
@@ -602,7 +602,7 @@ print("done")
     assert run_python(script, str(tmp_path)).stdout == "done\n"
 
 
-def test_progress_ends_at_the_whole(store: FeatureStore, lists: Lists, tmp_path: Path) -> None:
+def test_progress_ends_at_the_whole(store: FeatureTable, lists: Lists, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     pack(lists, store, tmp_path / "epoch", progress=lambda *now: told.append(now))
     assert told[-1][0] == told[-1][1] > 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph.loading import SubgraphLoader
 from aethergraph.loading.pipeline import DrawAlone, Pipeline, RowPlans, Views
 
@@ -33,8 +33,8 @@ def open_graph(folder: Path, storage: Any, rows: Any = "uring") -> Graph:
     budget: dict[str, Any] = {"memory_budget": "24M"} if storage == "uring" else {}
     graph = Graph.load(folder / "graph.aeg", storage=storage, **budget)
     budget = {"memory_budget": 550_000} if rows == "uring" else {}
-    graph.node_attrs["x"] = FeatureStore.load(folder / "x.npy", rows, **budget)
-    graph.edge_attrs["w"] = FeatureStore.load(folder / "w.npy", rows, **budget)
+    graph.node_attrs["x"] = FeatureTable.load(folder / "x.npy", rows, **budget)
+    graph.edge_attrs["w"] = FeatureTable.load(folder / "w.npy", rows, **budget)
     graph.node_attrs["y"] = np.arange(NODES)
     return graph
 
@@ -74,7 +74,7 @@ def test_a_store_of_two_names(folder: Path, tmp_path: Path, ahead: int, num_thre
     graph = Graph.load(tmp_path / "all.aeg", storage="uring", memory_budget="24M")
     both = (graph.node_attrs, "x"), (graph.edge_attrs, "w")
     for attrs, name in both:
-        attrs[name] = FeatureStore.load(folder / f"{name}.npy", "uring", memory_budget=550_000)
+        attrs[name] = FeatureTable.load(folder / f"{name}.npy", "uring", memory_budget=550_000)
     for attrs, name in (*both, (graph.node_attrs, "y"), (graph.edge_attrs, "v")):
         attrs[f"{name}2"] = attrs[name]
     options = {"plan_ahead": ahead, "num_threads": num_threads}

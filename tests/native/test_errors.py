@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aethergraph import (
-    FeatureStore,
+    FeatureTable,
     Graph,
     HeteroGraph,
     HeteroNeighborSampler,
@@ -81,7 +81,7 @@ def test_what_to_do_is_said(tmp_path: Path, run_python: Callable[..., Any]) -> N
 def test_a_npy_file_that_is_written_to_is_another(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.ones((50, 4)))
-    store = FeatureStore.load(path)
+    store = FeatureTable.load(path)
     store.gather([1])
     os.utime(path, ns=(1, 1))
     for use in (lambda: store.gather([1]), store.verify, lambda: store[1:2]):
@@ -90,12 +90,12 @@ def test_a_npy_file_that_is_written_to_is_another(tmp_path: Path) -> None:
 
 
 def test_rows_are_not_saved_as_what_they_are_not(tmp_path: Path) -> None:
-    floats, ints = FeatureStore.from_array([[0.7, 300.0]]), FeatureStore.from_array([[-1, 300]])
+    floats, ints = FeatureTable.from_array([[0.7, 300.0]]), FeatureTable.from_array([[-1, 300]])
     for store, dtype in ((floats, "int64"), (floats, "bool"), (ints, "int8"), (ints, "uint64")):
         with pytest.raises(errors.UnsupportedError, match="would change values"):
             store.save(tmp_path / "x", dtype)
     ints.save(tmp_path / "x", "float32")
-    assert FeatureStore.load(tmp_path / "x").array.tolist() == [[-1, 300]]
+    assert FeatureTable.load(tmp_path / "x").array.tolist() == [[-1, 300]]
 
 
 def test_options_in_time_need_times(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_options_in_time_need_times(tmp_path: Path) -> None:
     graph.edge_attrs["t"] = [1.0, np.nan, 2.0]
     with pytest.raises(errors.InvalidArgumentError, match=r"t\[1\] = nan"):
         NeighborSampler(graph, [1], time_attr="t")
-    FeatureStore.from_array(np.array([1.0, np.nan, 2.0])).save(tmp_path / "t.npy")
+    FeatureTable.from_array(np.array([1.0, np.nan, 2.0])).save(tmp_path / "t.npy")
     graph.load_edge_features(tmp_path / "t.npy", "t")
     with pytest.raises(errors.InvalidArgumentError, match="not sorted"):
         NeighborSampler(graph, [1], time_attr="t")

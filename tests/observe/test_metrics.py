@@ -140,9 +140,9 @@ def test_samples_of_what_is_read(paged: Any) -> None:
 
 
 def test_a_plan_and_packed_batches(files: Path) -> None:
-    from aethergraph import FeatureStore, packing
+    from aethergraph import FeatureTable, packing
 
-    store = FeatureStore.load(files / "x.npy", storage="uring", memory_budget="1M")
+    store = FeatureTable.load(files / "x.npy", storage="uring", memory_budget="1M")
     lists = [np.arange(20), np.arange(10, 40)]
     with store.plan(lists) as plan:
         observe.watch(plan, "plan")

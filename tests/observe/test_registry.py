@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.threads import repeating
 
-from aethergraph import CachedRows, DynamicGraph, FeatureStore, Graph, observe
+from aethergraph import CachedRows, DynamicGraph, FeatureTable, Graph, observe
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading import SubgraphLoader
 from aethergraph.observe import registry
@@ -51,7 +51,7 @@ def test_what_is_made_is_found_by_itself(files: Path) -> None:
 
 def test_nothing_is_kept_alive(files: Path) -> None:
     observe.enable()
-    store = FeatureStore.load(files / "x.npy", storage="uring", memory_budget="1M")
+    store = FeatureTable.load(files / "x.npy", storage="uring", memory_budget="1M")
     assert set(observe.observed()) == {"x.npy"}
     del store
     gc.collect()
@@ -59,7 +59,7 @@ def test_nothing_is_kept_alive(files: Path) -> None:
 
 
 def test_names(files: Path) -> None:
-    stores = [FeatureStore.load(files / "x.npy", "uring", memory_budget="1M") for _ in range(3)]
+    stores = [FeatureTable.load(files / "x.npy", "uring", memory_budget="1M") for _ in range(3)]
     assert [observe.watch(store) for store in stores] == ["x.npy", "x.npy-2", "x.npy-3"]
     assert observe.watch(stores[0]) == "x.npy"
     assert observe.watch(stores[1], "papers") == "papers"
@@ -87,7 +87,7 @@ def test_what_counts_nothing_is_refused(thing: Any) -> None:
 
 def test_other_arguments_are_refused(paged: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="only storage='uring' has"):
-        observe.watch(FeatureStore.from_array(np.ones((3, 2))))
+        observe.watch(FeatureTable.from_array(np.ones((3, 2))))
     with pytest.raises(InvalidArgumentError, match="weakly"):
         observe.watch(paged.paging.reader)
     for name in (3, "", "\ud800"):
@@ -132,6 +132,6 @@ def test_counts_are_read_while_objects_come_and_go(files: Path) -> None:
     observe.enable()
     with repeating(observe.snapshot, observe.snapshot):
         for _ in range(20):
-            store = FeatureStore.load(files / "x.npy", storage="uring", memory_budget="1M")
+            store = FeatureTable.load(files / "x.npy", storage="uring", memory_budget="1M")
             store.gather([1, 2, 3])
             store.close()

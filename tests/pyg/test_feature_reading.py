@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch_geometric.loader import NeighborLoader as StockLoader
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 
 NUM_NODES = 3000
@@ -80,7 +79,7 @@ def test_halves_come_as_the_model_wants_them(
 ) -> None:
     """A float32 model over bfloat16 rows: converted on the way, and only if that was asked for."""
     values = torch.randn(NUM_NODES, 32).bfloat16()
-    Rows.from_array(values).save(tmp_path / "x.bin")  # type: ignore[arg-type]
+    FeatureTable.from_array(values).save(tmp_path / "x.bin")  # type: ignore[arg-type]
     edges = np.random.default_rng(0).integers(0, NUM_NODES, (2, 9000))
     graph = Graph.from_edges(NUM_NODES, *edges)
     budget = "1M" if storage == "uring" else None

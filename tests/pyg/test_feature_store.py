@@ -19,8 +19,7 @@ from torch import Tensor
 from torch_geometric.data import TensorAttr
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import errors
+from aethergraph import FeatureTable, errors
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -117,10 +116,10 @@ def test_every_index_kind_agrees_with_torch(index: Any, dtype: torch.dtype, shap
 def test_rows_of_a_file(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((SIZE, 3), dtype=np.float32)
     np.save(tmp_path / "x.npy", values)
-    Rows.from_array(values).save(tmp_path / "half.bin", dtype="bfloat16")
+    FeatureTable.from_array(values).save(tmp_path / "half.bin", dtype="bfloat16")
     graph = make_graph()
     for name, path in (("x", "x.npy"), ("half", "half.bin")):
-        rows = Rows.load(tmp_path / path)
+        rows = FeatureTable.load(tmp_path / path)
         graph.node_attrs[name] = np.zeros(graph.num_nodes)
         graph.node_attrs._stores[name] = rows  # rows of another count than nodes, for brevity
     store = FeatureStore.from_graph(graph)

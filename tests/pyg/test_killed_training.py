@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.processes import WarmPython
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 
 pytestmark = pytest.mark.pyg
 
@@ -87,7 +87,7 @@ def test_killed_training_starts_again(
         assert warm_python.wait() == -signal.SIGKILL
     assert contents(files) == before
     Graph.load(files / "graph.bin").verify()
-    FeatureStore.load(files / "features.npy").verify()
+    FeatureTable.load(files / "features.npy").verify()
 
     again = warm_python.run([*command, 1], beside)
     assert again.returncode == 0, again.stderr

@@ -11,8 +11,7 @@ import torch
 from support.pyg import FRESH
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import DynamicGraph
-from aethergraph import FeatureStore as Rows
+from aethergraph import DynamicGraph, FeatureTable
 from aethergraph.errors import InvalidArgumentError, SnapshotExpiredError, UnsupportedError
 from aethergraph.pyg import (
     FeatureStore,
@@ -234,7 +233,7 @@ def test_rows_are_of_the_commit_of_the_edges(
 
 def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) -> None:
     np.save(tmp_path / "z.npy", np.zeros((100, 200), np.float32))
-    rows = Rows.load(tmp_path / "z.npy", "uring", memory_budget="1M")
+    rows = FeatureTable.load(tmp_path / "z.npy", "uring", memory_budget="1M")
     for snapshot in ("batch", "epoch"):
         graph = stepping()
         loader = make_nodes(graph, snapshot=snapshot, feature_source={"z": rows}, plan_ahead=3)
@@ -246,7 +245,7 @@ def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) ->
 def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
     """There are fewer snapshots than samples that a plan may have."""
     np.save(tmp_path / "z.npy", np.zeros((100, 200), np.float32))
-    rows = Rows.load(tmp_path / "z.npy", "uring", memory_budget="1M")
+    rows = FeatureTable.load(tmp_path / "z.npy", "uring", memory_budget="1M")
     graph = stepping()
     loader = NeighborLoader(
         graph, [-1], torch.arange(40).repeat(15), batch_size=1, feature_source={"z": rows},

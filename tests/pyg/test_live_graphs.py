@@ -24,8 +24,7 @@ from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 from torch_geometric.sampler import NegativeSampling
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, HeteroNeighborSampler
-from aethergraph import FeatureStore as Rows
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, HeteroNeighborSampler
 from aethergraph.errors import UnsupportedError
 from aethergraph.pyg import (
     FeatureStore,
@@ -97,7 +96,7 @@ class TestLiveRows(RowLoadingContract):
     def make(self, rows: Any, dtype: str) -> Any:
         graph = DynamicGraph(len(rows), 1)
         bits = dtype == "bfloat16"
-        graph.features = Rows.from_array(np.zeros_like(rows), dtype=dtype if bits else None)
+        graph.features = FeatureTable.from_array(np.zeros_like(rows), dtype=dtype if bits else None)
         graph.update_nodes(np.arange(len(rows)), x=rows)
         return graph.features
 

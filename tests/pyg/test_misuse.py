@@ -23,7 +23,7 @@ pytestmark = pytest.mark.pyg
 GRAPH = make_graph()
 TYPED = core.HeteroGraph.from_edges({("a", "to", "b"): ([0, 1], [1, 0])})
 STORES = pyg.as_stores(GRAPH)
-ROWS = core.FeatureStore.from_array(np.zeros((GRAPH.num_nodes, 2)))
+ROWS = core.FeatureTable.from_array(np.zeros((GRAPH.num_nodes, 2)))
 SEEDS = torch.arange(4)
 
 
@@ -42,11 +42,6 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         stock(STORES[0], core.HGTSampler(TYPED, {"a": [1], "b": [1]})),
         AttributeError,
         r"take aethergraph\.pyg\.HGTSampler",
-    ),
-    (
-        stock(ROWS, pyg.NeighborSampler(STORES, [2])),
-        AttributeError,
-        r"rows of one attribute.*aethergraph\.pyg\.FeatureStore\.from_graph\(graph\)",
     ),
     (
         lambda: pyg.NeighborSampler(STORES, [2]).sample([1]),
@@ -84,15 +79,15 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "got Graph: take NeighborSampler",
     ),
     (
-        lambda: core.FeatureStore("x.bin"),
+        lambda: core.FeatureTable("x.bin"),
         InvalidArgumentError,
-        r"aethergraph\.FeatureStore\.load\(path\)",
+        r"FeatureTable\.load\(path\)",
     ),
     (lambda: core.Graph("graph.bin"), InvalidArgumentError, r"Graph\.load\(path\)"),
     (lambda: core.HeteroGraph("graph.bin"), InvalidArgumentError, r"HeteroGraph\.load\(path\)"),
     (lambda: pyg.FeatureStore(GRAPH), InvalidArgumentError, r"FeatureStore\.from_graph\(graph\)"),
     (lambda: pyg.FeatureStore("x.bin"), InvalidArgumentError, r"graph\.load_features\(path\)"),
-    (lambda: pyg.FeatureStore.load("x"), UnsupportedError, r"aethergraph\.FeatureStore\.load\("),
+    (lambda: pyg.FeatureStore.load("x"), UnsupportedError, r"aethergraph\.FeatureTable\.load\("),
     (lambda: pyg.FeatureStore.from_array([1]), UnsupportedError, r"this is aethergraph\.pyg"),
     (lambda: pyg.GraphStore("g.bin"), InvalidArgumentError, r"Graph\.load\(path\)"),  # type: ignore[arg-type]
 ]

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import FeatureStore, Graph, errors, pyg
+from aethergraph import FeatureTable, Graph, errors, pyg
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.pyg import GraphStore, LookAhead, NeighborLoader, NeighborSampler
 
@@ -34,7 +34,7 @@ def open_graph(folder: Path, storage: Any = "mmap") -> Graph:
 
 def pack_batches(folder: Path, loader: Any) -> PackedFeatures:
     """The rows of the nodes of one epoch."""
-    store = FeatureStore.load(folder / "x.npy", "uring", memory_budget="1M")
+    store = FeatureTable.load(folder / "x.npy", "uring", memory_budget="1M")
     lists = (batch.n_id.numpy() for batch in loader)
     pack(lists, store, folder / "epoch", hot_budget="40K", memory_budget="1M")
     return PackedFeatures.load(folder / "epoch")

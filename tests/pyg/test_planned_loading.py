@@ -12,7 +12,7 @@ from support.pyg import assert_same_batches
 from torch.utils.data import BatchSampler, SequentialSampler
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import FeatureStore, Graph, HeteroGraph, errors, pyg
+from aethergraph import FeatureTable, Graph, HeteroGraph, errors, pyg
 from aethergraph.pyg import (
     GraphStore,
     LinkNeighborLoader,
@@ -38,8 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def open_graph(folder: Path, storage: Any) -> Graph:
     budget: dict[str, Any] = {"memory_budget": "24M"} if storage == "uring" else {}
     graph = Graph.load(folder / "graph.aeg", storage=storage, **budget)
-    graph.node_attrs["x"] = FeatureStore.load(folder / "x.npy", "uring", memory_budget=550_000)
-    graph.edge_attrs["w"] = FeatureStore.load(folder / "w.npy", "uring", memory_budget=550_000)
+    graph.node_attrs["x"] = FeatureTable.load(folder / "x.npy", "uring", memory_budget=550_000)
+    graph.edge_attrs["w"] = FeatureTable.load(folder / "w.npy", "uring", memory_budget=550_000)
     graph.node_attrs["y"] = np.arange(NODES)
     return graph
 
@@ -73,7 +73,7 @@ def test_typed_batches_are_the_same(folder: Path) -> None:
             path = folder / f"{name}.npy"
             rows = np.random.default_rng(count).normal(size=(count, 256)).astype(np.float32)
             np.save(path, rows)
-            graph[name].attrs["x"] = FeatureStore.load(path, "uring", memory_budget=400_000)
+            graph[name].attrs["x"] = FeatureTable.load(path, "uring", memory_budget=400_000)
         loader = NeighborLoader(graph, [5, 3], "a", batch_size=50, seed=2, plan_ahead=ahead)
         found.append(list(loader))
         hits.append(graph["b"].attrs["x"].stats().hits)

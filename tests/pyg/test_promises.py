@@ -17,7 +17,7 @@ from torch_geometric.sampler import (
 from torch_geometric.testing import MyFeatureStore
 
 import aethergraph
-from aethergraph import FeatureStore, HeteroGraph, Subgraph, errors
+from aethergraph import FeatureTable, HeteroGraph, Subgraph, errors
 from aethergraph.pyg import LinkNeighborLoader, to_data
 
 pytestmark = pytest.mark.pyg
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     src, dst = rng.integers(0, NUM_NODES, (2, NUM_EDGES))
     aethergraph.Graph.from_edges(NUM_NODES, src, dst).save(place / "graph.bin")
-    FeatureStore.from_array(rng.random((NUM_NODES, 16), np.float32)).save(place / "features.bin")
+    FeatureTable.from_array(rng.random((NUM_NODES, 16), np.float32)).save(place / "features.bin")
     return place
 
 

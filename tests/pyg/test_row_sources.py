@@ -18,7 +18,7 @@ from support.row_sources import (
 )
 from torch_geometric.loader import NodeLoader
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.pyg import FeatureStore as PyGFeatureStore
 from aethergraph.pyg import GraphStore, NeighborLoader, NeighborSampler
@@ -48,8 +48,8 @@ class TestFile(RowLoadingContract):
         self.count += 1
         path = self.folder / f"{self.count}.aeg"
         bits = "bfloat16" if dtype == "bfloat16" else None
-        FeatureStore.from_array(rows, dtype=bits).save(path)
-        return FeatureStore.load(path, "uring", memory_budget="256K")
+        FeatureTable.from_array(rows, dtype=bits).save(path)
+        return FeatureTable.load(path, "uring", memory_budget="256K")
 
 
 def test_the_contract_finds_wrong_rows() -> None:

@@ -15,8 +15,7 @@ from torch_geometric.nn import GraphSAGE
 from torch_geometric.testing import MyFeatureStore
 from torch_geometric.transforms import ToSparseTensor
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import HeteroGraph, errors
+from aethergraph import FeatureTable, HeteroGraph, errors
 from aethergraph import NeighborSampler as CoreSampler
 from aethergraph.pyg import (
     FeatureStore,
@@ -210,12 +209,12 @@ def test_named_groups_of_a_homogeneous_graph() -> None:
 def pairs() -> list[Any]:
     graph, typed = make_graph(), make_typed()
     features, topology = FeatureStore.from_graph(graph), GraphStore(graph)
-    rows = Rows.from_array(np.zeros((NUM_NODES, 2)))
+    rows = FeatureTable.from_array(np.zeros((NUM_NODES, 2)))
     attach = r'graph.node_attrs\["x"\] = rows'
     return [
         ((topology, features), r"order is \(feature_store, graph_store\).*pyg.GraphStore"),
         ((graph, features), r"order is .*got \(aethergraph.Graph, aethergraph.pyg.FeatureStore\)"),
-        ((typed, rows), r"order is .*HeteroGraph, aethergraph.FeatureStore\)"),
+        ((typed, rows), r"order is .*HeteroGraph, aethergraph.FeatureTable\)"),
         ((rows, topology), attach),
         ((rows, graph), attach),
         ((features, None), r"must be \(feature_store, graph_store\).*NoneType"),

@@ -24,7 +24,7 @@ from support.network import free_port
 from support.serving import address_in, served
 from support.threads import comes, repeating, run_together, running
 
-from aethergraph import DynamicGraph, FeatureStore, Graph
+from aethergraph import DynamicGraph, FeatureTable, Graph
 from aethergraph import _native as native
 from aethergraph.errors import (
     AetherError,
@@ -182,18 +182,18 @@ def test_a_source_of_its_own_may_close_a_server() -> None:
 
 def test_other_rows_are_refused(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
-    server = FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=0).start()
+    server = FeatureServer(FeatureTable.load(tmp_path / "x.npy"), port=0).start()
     source = open_source(f"{server.address}?timeout=5")
     port = server.port
     server.close()
-    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=port):  # the same file
+    with FeatureServer(FeatureTable.load(tmp_path / "x.npy"), port=port):  # the same file
         assert (source.gather([1]) == x[[1]]).all()
     for rows in (x, x[:10], x.astype(np.float64)):  # equal ones, too: who would know
         with FeatureServer(rows, port=port):
             with pytest.raises(FileChangedError, match=r"has other rows .*open them again"):
                 source.gather([1])
     np.save(tmp_path / "x.npy", x + 1)
-    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=port):
+    with FeatureServer(FeatureTable.load(tmp_path / "x.npy"), port=port):
         with pytest.raises(FileChangedError):
             source.gather([1])
         assert (open_source(source.url).gather([1]) == x[[1]] + 1).all()  # type: ignore[attr-defined]

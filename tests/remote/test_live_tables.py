@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aethergraph import DynamicGraph, FeatureStore, LiveFeatureTable, errors
+from aethergraph import DynamicGraph, FeatureTable, LiveFeatureTable, errors
 from aethergraph.remote import FeatureServer, open_source, open_tables
 from aethergraph.remote.endpoint import Connection, Table
 
@@ -75,7 +75,7 @@ def test_rows_that_nobody_has_written(tmp_path: Path) -> None:
             assert source.gather([1, 3]).tolist() == [[5, 6], [0, 0]]
     with pytest.raises(errors.InvalidArgumentError, match="missing"):
         open_tables(path, missing="none")  # type: ignore[arg-type]
-    FeatureStore.from_array(np.zeros((3, 2))).save(tmp_path / "x.aef")
+    FeatureTable.from_array(np.zeros((3, 2))).save(tmp_path / "x.aef")
     with pytest.raises(errors.InvalidArgumentError, match="missing = 'none' is not one of error"):
         open_tables(tmp_path / "x.aef", missing="none")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="writable must be True or False"):

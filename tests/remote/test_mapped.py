@@ -17,7 +17,7 @@ from support.processes import in_fork
 from support.serving import address_in, served
 from support.threads import comes, run_together, running
 
-from aethergraph import FeatureStore, Graph, LiveFeatureTable, errors
+from aethergraph import FeatureTable, Graph, LiveFeatureTable, errors
 from aethergraph.remote import (
     FeatureServer,
     RemoteRows,
@@ -34,18 +34,18 @@ pytestmark = pytest.mark.any_python
 def test_rows_of_files(tmp_path: Path, x: Any) -> None:
     """Map npy, native files, attributes of a graph and bfloat16; without a request."""
     np.save(tmp_path / "x.npy", x)
-    FeatureStore.from_array(x).save(tmp_path / "x.bin")
-    FeatureStore.from_array(
+    FeatureTable.from_array(x).save(tmp_path / "x.bin")
+    FeatureTable.from_array(
         x,
     ).astype("float64").save(tmp_path / "wide.bin")
     bits = np.arange(100, dtype=np.uint16).reshape(50, 2)
-    FeatureStore.from_array(bits, dtype="bfloat16").save(tmp_path / "half.bin")
+    FeatureTable.from_array(bits, dtype="bfloat16").save(tmp_path / "half.bin")
     graph = Graph.from_edges(len(x), [0], [1])
     graph.node_attrs["x"], graph.node_attrs["y"] = x, np.arange(len(x))
     graph.save(tmp_path / "g.aeg")
     tables = dict(open_tables(tmp_path / "g.aeg", "g"))
     for name in ("x.npy", "x.bin", "wide.bin", "half.bin"):
-        tables[name] = FeatureStore.load(tmp_path / name)
+        tables[name] = FeatureTable.load(tmp_path / name)
     ids = np.random.default_rng(0).integers(0, 50, 999)
     with FeatureServer(tables, unix=tmp_path / "s") as server:
         for name, rows in tables.items():
@@ -63,7 +63,7 @@ def test_rows_of_files(tmp_path: Path, x: Any) -> None:
 def test_what_is_asked_for_all_the_same(tmp_path: Path, x: Any) -> None:
     """Arrays in memory, shards, and whoever asks for it."""
     np.save(tmp_path / "x.npy", x)
-    tables = {"x": x, "file": FeatureStore.load(tmp_path / "x.npy")}
+    tables = {"x": x, "file": FeatureTable.load(tmp_path / "x.npy")}
     with FeatureServer(tables, unix=tmp_path / "s", port=0) as server:
         for url in (f"{server.addresses[1]}/x", f"{server.addresses[1]}/file?map=no",
                     f"{server.address}/file"):  # fmt: skip
@@ -111,7 +111,7 @@ def test_a_server_that_is_gone(tmp_path: Path, x: Any) -> None:
     place = f"unix://{tmp_path}/s"
 
     def serve(name: str) -> FeatureServer:
-        return FeatureServer({"x": FeatureStore.load(tmp_path / name)}, unix=tmp_path / "s")
+        return FeatureServer({"x": FeatureTable.load(tmp_path / name)}, unix=tmp_path / "s")
 
     with served(tmp_path / "x.npy", "--unix", tmp_path / "s", "--name", "x") as (process, line):
         source = open_source(f"{address_in(line)}/x?timeout=2")
@@ -132,7 +132,7 @@ def test_a_server_that_is_gone(tmp_path: Path, x: Any) -> None:
 
 def test_a_file_that_is_cut(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
-    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), unix=tmp_path / "s") as server:
+    with FeatureServer(FeatureTable.load(tmp_path / "x.npy"), unix=tmp_path / "s") as server:
         source = open_source(server.address)
         source.gather([1])
         os.truncate(tmp_path / "x.npy", 1 << 12)
@@ -144,7 +144,7 @@ def test_a_file_that_is_cut(tmp_path: Path, x: Any) -> None:
 @pytest.mark.forks
 def test_children_and_threads(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
-    store = FeatureStore.load(tmp_path / "x.npy")
+    store = FeatureTable.load(tmp_path / "x.npy")
     before = len(os.listdir("/proc/self/fd"))
     with FeatureServer(store, unix=tmp_path / "s") as server:
         source = open_source(server.address)
@@ -165,7 +165,7 @@ def test_a_server_that_tells_nonsense(tmp_path: Path, x: Any) -> None:
     """A description that does not fit the file is an error, not memory of others."""
     path = tmp_path / "f"
     np.save(path, x)
-    rows = FeatureStore.load(f"{path}.npy")
+    rows = FeatureTable.load(f"{path}.npy")
     shared = rows.shared_file()
     assert shared is not None
     for facts, wrong in (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureStore, Graph, HeteroGraph
+from aethergraph import DynamicGraph, DynamicHeteroGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.errors import OutOfRangeError, SnapshotExpiredError
 from aethergraph.remote import SamplePlan, SampleService
 from aethergraph.remote.samples import service as services
@@ -184,7 +184,7 @@ def test_rows_that_are_exchanged(spy: _Spy) -> None:
     service.answer(request)
     assert spy.answers == 1
     del graph.node_attrs["x"]
-    graph.node_attrs["x"] = FeatureStore.from_array(np.ones((NODES, 5), np.float32))
+    graph.node_attrs["x"] = FeatureTable.from_array(np.ones((NODES, 5), np.float32))
     assert (service.form.unpack(service.answer(request)).node_attrs["x"] == 1).all()
 
 

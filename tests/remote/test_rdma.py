@@ -23,7 +23,7 @@ from support.processes import in_fork
 from support.serving import Client, address_in, served
 from support.threads import run_together, running
 
-from aethergraph import DynamicGraph, FeatureStore, LiveFeatureTable, errors
+from aethergraph import DynamicGraph, FeatureTable, LiveFeatureTable, errors
 from aethergraph import _native as native
 from aethergraph._native import rdma
 from aethergraph.remote import (
@@ -114,7 +114,7 @@ def test_a_row_that_is_left_torn() -> None:
 def test_other_rows_are_copied_into_slots(dtype: str) -> None:
     kind = "uint16" if dtype == "bfloat16" else dtype
     rows = np.random.default_rng(1).integers(0, 100, (5000, 2, 3)).astype(kind)
-    store = FeatureStore.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
+    store = FeatureTable.from_array(rows, dtype="bfloat16" if dtype == "bfloat16" else None)
     with FeatureServer(store, port=0, rdma=True) as server:
         source = open_source(f"rdma://127.0.0.1:{server.port}")
         assert isinstance(source, RemoteRows) and source.transport == "rdma"

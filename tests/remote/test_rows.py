@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.threads import WAIT, running
 
-from aethergraph import CachedRows, DynamicGraph, FeatureStore
+from aethergraph import CachedRows, DynamicGraph, FeatureTable
 from aethergraph.errors import (
     AetherError,
     ClosedError,
@@ -100,7 +100,7 @@ def test_names_and_places(tmp_path: Path, x: Any) -> None:
 def test_files_are_mapped(tmp_path: Path, x: Any) -> None:
     np.save(tmp_path / "x.npy", x)
     source = open_source(f"shm://{tmp_path}/x.npy")
-    assert isinstance(source, FeatureStore) and (source.gather([7]) == x[[7]]).all()
+    assert isinstance(source, FeatureTable) and (source.gather([7]) == x[[7]]).all()
 
 
 def test_a_cache_within_a_budget(x: Any, server: FeatureServer) -> None:
@@ -207,7 +207,7 @@ def test_places_in_a_request_and_a_file_that_was_cut(tmp_path: Path, x: Any) -> 
         with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 10 is not in 0..9"):
             open_source(server.address).gather([1, 10])
     np.save(tmp_path / "x.npy", x)
-    with FeatureServer(FeatureStore.load(tmp_path / "x.npy"), port=0) as server:
+    with FeatureServer(FeatureTable.load(tmp_path / "x.npy"), port=0) as server:
         source = open_source(server.address)
         os.truncate(tmp_path / "x.npy", 1 << 12)
         with pytest.raises(FileChangedError):
@@ -366,7 +366,7 @@ def test_bad_arguments_of_a_server(x: Any) -> None:
         ("is empty", {"sources": {}}),
         ("no name of a table", {"sources": {"": x}}),
         ("got a scalar", {"sources": {"x": np.float32(3)}}),
-        (r"got 'x.npy': .*FeatureStore.load\(\) a file", {"sources": {"x": "x.npy"}}),
+        (r"got 'x.npy': .*FeatureTable.load\(\) a file", {"sources": {"x": "x.npy"}}),
         ("max_connections = 0 lets nobody connect", {"max_connections": 0}),
         ("67108864 are the most", {"sources": np.zeros((0, 1 << 27), np.uint8)}),
         ("open to others: give token= and tls=", {"host": "0.0.0.0"}),

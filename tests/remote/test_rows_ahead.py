@@ -12,7 +12,7 @@ from support.network import Relay
 from support.processes import in_fork
 from support.threads import run_together
 
-from aethergraph import FeatureStore, LiveFeatureTable
+from aethergraph import FeatureTable, LiveFeatureTable
 from aethergraph.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -102,7 +102,7 @@ def test_wider_rows(table: Any) -> None:
 def test_rows_of_bfloat16() -> None:
     """Loaders take them as float32: they come over the connection of the plan, too."""
     bits = np.arange(4000, dtype=np.uint16).reshape(1000, 4)
-    store = FeatureStore.from_array(bits, dtype="bfloat16")
+    store = FeatureTable.from_array(bits, dtype="bfloat16")
     with FeatureServer(store, port=0) as server, open_source(server.address) as rows:
         lists = [np.arange(10), np.arange(5, 900)]
         plan = rows.plan(lists)
@@ -148,14 +148,14 @@ def test_lists_that_are_changed(table: Any) -> None:
 def test_a_server_that_is_started_again(table: Any, tmp_path: Path, when: int) -> None:
     np.save(tmp_path / "x.npy", table)
     lists = lists_of(20_000, 20_000, 20_000)
-    server = FeatureServer(FeatureStore.load(tmp_path / "x.npy"), unix=tmp_path / "s").start()
+    server = FeatureServer(FeatureTable.load(tmp_path / "x.npy"), unix=tmp_path / "s").start()
     with open_source(f"{server.address}?map=no") as rows:
         plan = rows.plan(lists)
         for number, ids in enumerate(lists):
             if number == when:
                 server.close(0)
                 server = FeatureServer(
-                    FeatureStore.load(tmp_path / "x.npy"), unix=tmp_path / "s"
+                    FeatureTable.load(tmp_path / "x.npy"), unix=tmp_path / "s"
                 ).start()
             out = np.empty((len(ids), 40), np.float32)
             assert plan.gather_if_next(ids, out) and (out == table[ids]).all()
@@ -228,6 +228,6 @@ def test_what_is_not_planned(table: Any, tmp_path: Path) -> None:
     with FeatureServer({"x": live}, port=0) as server, open_source(server.address) as rows:
         assert not rows.can_plan
     np.save(tmp_path / "x.npy", table)
-    store = FeatureStore.load(tmp_path / "x.npy")
+    store = FeatureTable.load(tmp_path / "x.npy")
     with FeatureServer(store, unix=tmp_path / "s") as server, open_source(server.address) as rows:
         assert isinstance(rows, RemoteRows) and rows.transport == "map" and not rows.can_plan

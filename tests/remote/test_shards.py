@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.serving import Client
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.errors import FileChangedError, InvalidArgumentError, ServerTimeoutError
 from aethergraph.remote import FeatureServer, RemoteRows, open_graph, open_source, open_tables, wire
 from aethergraph.remote.served import shard_range
@@ -111,7 +111,7 @@ def test_shards_of_different_files_are_refused(tmp_path: Path) -> None:
 
         def serve(folder: Path, k: int) -> FeatureServer:
             tables = {**open_tables(folder / "g.aeg", lists=True)}
-            tables["rows"] = FeatureStore.load(folder / "x.npy")
+            tables["rows"] = FeatureTable.load(folder / "x.npy")
             server = FeatureServer(tables, port=0, shard=(k, 2)).start()
             stack.callback(server.close)
             return server
@@ -146,7 +146,7 @@ def test_a_shard_that_is_gone_is_named(x: Any) -> None:
 
 
 def test_another_shard_at_a_place_is_named(x: Any) -> None:
-    rows = FeatureStore.from_array(x)
+    rows = FeatureTable.from_array(x)
     with FeatureServer(rows, port=0, shard=(0, 2)) as first:
         second = FeatureServer(rows, port=0, shard=(1, 2)).start()
         port = second.port

@@ -217,11 +217,11 @@ def test_a_file_of_weights_that_shrinks_is_named(
     script = """
         import os, sys
         import numpy as np
-        from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+        from aethergraph import FeatureTable, Graph, NeighborSampler, errors
         path, rng = sys.argv[1], np.random.default_rng(0)
-        FeatureStore.from_array(rng.random(50_000)).save(path)
+        FeatureTable.from_array(rng.random(50_000)).save(path)
         graph = Graph.from_edges(500, *rng.integers(0, 500, (2, 50_000)))
-        graph.edge_attrs["w"] = FeatureStore.load(path)
+        graph.edge_attrs["w"] = FeatureTable.load(path)
         sampler = NeighborSampler(graph, [200], weight_attr="w")
         os.truncate(path, 4096)
         try:

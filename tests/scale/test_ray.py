@@ -15,7 +15,7 @@ import psutil
 import pytest
 from support.ray_clusters import local_cluster
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.errors import InvalidArgumentError, MissingFileError, OutOfRangeError
 from aethergraph.loading import Batch, SubgraphLoader
 from aethergraph.ray import collate_to_pyg, create_sampling_dataset
@@ -38,7 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph.node_attrs["x"] = rng.random((COUNT, 6), dtype=np.float32)
     graph.node_attrs["y"] = np.arange(COUNT) % 7
     folder = tmp_path_factory.mktemp("ray")
-    FeatureStore.from_array(rng.random((COUNT, 3))).save(folder / "z.aeg")
+    FeatureTable.from_array(rng.random((COUNT, 3))).save(folder / "z.aeg")
     graph.save(folder / "graph.aeg")
     return folder / "graph.aeg"
 
@@ -210,7 +210,7 @@ def test_batches_of_pyg(path: Path) -> None:
     dataset = create_sampling_dataset(path, [5, 3], SIZE, seed=3, features=features)
     rows = list(dataset.iter_batches(batch_format="pyarrow"))
     batches = wanted(path)
-    z = FeatureStore.load(features["z"])
+    z = FeatureTable.load(features["z"])
     for row in rows[:5]:
         data, batch = collate_to_pyg(row), batches[row["number"][0].as_py()]
         assert data.batch_size == SIZE and data.num_sampled_nodes[0] == SIZE

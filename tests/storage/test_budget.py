@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.graphs import make_graph
 
-from aethergraph import FeatureStore, Graph, HeteroGraph, errors
+from aethergraph import FeatureTable, Graph, HeteroGraph, errors
 from aethergraph.convert import convert, convert_chunks
 from aethergraph.features.cached import CachedRows
 from aethergraph.packing import PackedFeatures, Packing, pack
@@ -55,9 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph, rows, a table of edges, and two packed batches."""
     folder = tmp_path_factory.mktemp("budget")
     make_graph(layout="both").save(folder / "g.aeg")
-    FeatureStore.from_array(np.ones((100, 64), np.float32)).save(folder / "x.npy")
+    FeatureTable.from_array(np.ones((100, 64), np.float32)).save(folder / "x.npy")
     np.save(folder / "edges.npy", np.arange(8).reshape(4, 2))
-    store = FeatureStore.load(folder / "x.npy")
+    store = FeatureTable.load(folder / "x.npy")
     pack([[0, 1], [1, 2]], store, folder / "x.packed", hot_budget=0)
     return folder
 
@@ -70,7 +70,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "CachedRows": lambda at, b: CachedRows(np.ones((100, 64), np.float32), b),
     "PackedFeatures.load": lambda at, b: PackedFeatures.load(at / "x.packed", b),
     "Packing": lambda at, b: Packing(
-        [[0]], FeatureStore.load(at / "x.npy"), at / "y", memory_budget=b
+        [[0]], FeatureTable.load(at / "x.npy"), at / "y", memory_budget=b
     ),
     "convert": lambda at, b: convert(at / "edges.npy", at / "out.aeg", memory_budget=b),
     "convert_chunks": lambda at, b: convert_chunks([([0], [1])], at / "out.aeg", memory_budget=b),
@@ -103,5 +103,5 @@ def test_a_pickle_carries_the_budget(folder: Path) -> None:
         copy = pickle.loads(pickle.dumps(graph))
         assert copy.paging.budget == graph.paging.budget == Budget.parse("24M")
         assert copy.storage == "uring"
-    store = FeatureStore.load(folder / "x.npy", "uring", memory_budget="1M")
+    store = FeatureTable.load(folder / "x.npy", "uring", memory_budget="1M")
     assert pickle.loads(pickle.dumps(store)).stats().budget == 1 << 20

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aethergraph import FeatureStore, Graph
+from aethergraph import FeatureTable, Graph
 from aethergraph.packing import pack
 
 pytestmark = pytest.mark.any_python
@@ -52,7 +52,7 @@ def make_files(folder: Path) -> None:
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(20_000, *rng.integers(0, 20_000, (2, 400_000)))
     graph.save(folder / "graph.broken")
-    features = FeatureStore.from_array(rng.random((20_000, 32), np.float32))
+    features = FeatureTable.from_array(rng.random((20_000, 32), np.float32))
     features.save(folder / "features.broken")
     pack([np.arange(0, 20_000, 7)], features, folder / "packed.broken")
 
@@ -60,7 +60,7 @@ def make_files(folder: Path) -> None:
 SCRIPT = """
 import errno, os, sys
 import numpy as np
-from aethergraph import FeatureStore, Graph, NeighborSampler, errors
+from aethergraph import FeatureTable, Graph, NeighborSampler, errors
 from aethergraph.packing import PackedFeatures
 folder, failures = sys.argv[1], sys.argv[2:]
 options = {"storage": "uring", "memory_budget": "64M"}
@@ -70,7 +70,7 @@ def opened(path, what):
     if what == "graph":
         sampler = NeighborSampler(Graph.load(path, **options), [5, 5])
         return lambda keys: list(sampler.sample_many([seeds] * len(keys), keys))
-    rows = FeatureStore.load(path, **options) if what == "features" else PackedFeatures.load(path)
+    rows = FeatureTable.load(path, **options) if what == "features" else PackedFeatures.load(path)
     return lambda keys: [rows.gather(seeds) for _ in keys]
 
 for what in ("graph", "features", "packed"):

@@ -222,7 +222,7 @@ def test_auto_without_a_budget_maps_what_the_default_budget_cannot_read(
     for module in (choice, budgets):
         monkeypatch.setattr(module, "available_memory", lambda: 4000)
     graph = ag.Graph.load(path, storage="auto")
-    features = ag.FeatureStore.load(tmp_path / "x.npy", "auto")
+    features = ag.FeatureTable.load(tmp_path / "x.npy", "auto")
     assert (graph.storage, features.storage) == ("mmap", "mmap")
     assert (features.gather([7]) == rows[7]).all()
     for message, name in zip(caplog.messages, ("memory_budget", "a memory budget"), strict=True):
@@ -236,14 +236,14 @@ def test_a_mapped_file_that_memory_cannot_hold_is_named_once(
     monkeypatch.setattr(choice, "available_memory", lambda: 15_999)
     for _ in range(2):
         ag.Graph.load(path)
-        ag.FeatureStore.load(tmp_path / "x.npy")
+        ag.FeatureTable.load(tmp_path / "x.npy")
     named = [message.partition(":")[0] for message in caplog.messages]
     assert named == [str(path), str(tmp_path / "x.npy")]
     assert "15.6 KiB are mapped, and 15.6 KiB of memory are available" in caplog.messages[1]
     caplog.clear()
     monkeypatch.setattr(choice, "parent_process", lambda: object())  # as in a loader's worker
     np.save(tmp_path / "y.npy", np.zeros((1000, 4), np.float32))
-    ag.FeatureStore.load(tmp_path / "y.npy")
+    ag.FeatureTable.load(tmp_path / "y.npy")
     assert caplog.messages == []
 
 
@@ -253,7 +253,7 @@ CHOOSING = """
 
     def load():
         graph = ag.Graph.load(sys.argv[1], storage="auto")
-        return graph.storage, ag.FeatureStore.load(sys.argv[2], "auto").storage
+        return graph.storage, ag.FeatureTable.load(sys.argv[2], "auto").storage
 
     small = ag.Graph.from_edges(10, [0], [1])
     small.save(sys.argv[1] + ".small")

@@ -44,7 +44,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "wide": rng.random((EDGES, 5), np.float32),
         },
     )  # fmt: skip
-    graph.edge_attrs["brain"] = ag.FeatureStore.from_array(
+    graph.edge_attrs["brain"] = ag.FeatureTable.from_array(
         rng.integers(0, 1 << 15, EDGES).astype(np.uint16), dtype="bfloat16"
     )
     graph.node_attrs["y"] = rng.integers(0, 9, NODES)

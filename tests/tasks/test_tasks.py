@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.task_shop import DAY, make_shop, training_rows
 
-from aethergraph import DynamicGraph, FeatureStore, Graph, HeteroGraph
+from aethergraph import DynamicGraph, FeatureTable, Graph, HeteroGraph
 from aethergraph.convert import (
     ForeignKey,
     InputError,
@@ -564,7 +564,7 @@ def test_a_hidden_column_in_a_live_graph_and_in_short_floats(tmp_path: Path) -> 
     task = HidingTask("took")
     task.dataset, task.entity_table = MorePosts(), None  # type: ignore[assignment]
     rows[:, 1] = task.dataset.get_db(False).table_dict["posts"].df.took.dt.total_seconds()
-    short = FeatureStore.from_array(rows)
+    short = FeatureTable.from_array(rows)
     short.save(tmp_path / "x.bin", dtype="bfloat16")  # which has whole numbers up to 256
     plain.load_features(tmp_path / "x.bin")
     with pytest.raises(InvalidArgumentError, match=r"as x\[:, 1\] of its nodes"):

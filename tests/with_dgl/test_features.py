@@ -14,7 +14,7 @@ import pytest
 import torch
 from support.dgl import make_graph
 
-from aethergraph import FeatureStore, Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph.dgl import FeatureStorage, GraphStorage, NeighborSampler
 from aethergraph.dgl.graphbolt import Feature
 
@@ -28,7 +28,7 @@ def test_rows_are_fetched(source: str, dtype: Any, tmp_path: Path) -> None:
         given = torch.from_numpy(rows)
     elif source == "file":
         np.save(tmp_path / "x.npy", rows)
-        given = FeatureStore.load(tmp_path / "x.npy")
+        given = FeatureTable.load(tmp_path / "x.npy")
     storage = FeatureStorage(given)
     for ids in (torch.tensor([3, 0, 39, 3]), torch.tensor([1], dtype=torch.int32), torch.arange(0)):
         for pin in (False, True, None):
@@ -51,7 +51,7 @@ def test_errors_are_raised_by_wait() -> None:
 def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.ones((100_000, 4), np.float32))
-    storage = FeatureStorage(FeatureStore.load(path))
+    storage = FeatureStorage(FeatureTable.load(path))
     os.truncate(path, 4096)
     with pytest.raises(errors.FileChangedError):
         storage.fetch(torch.tensor([99_999]), "cpu").wait()
@@ -59,7 +59,7 @@ def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
 
 def test_storages_pickle_and_live_on_in_forked_children(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(10.0))
-    storage = FeatureStorage(FeatureStore.load(tmp_path / "x.npy"))
+    storage = FeatureStorage(FeatureTable.load(tmp_path / "x.npy"))
     ids = torch.tensor([4, 2])
     assert storage.fetch(ids, "cpu").wait().tolist() == [4.0, 2.0]
     assert pickle.loads(pickle.dumps(storage)).fetch(ids, "cpu").wait().tolist() == [4.0, 2.0]
@@ -110,13 +110,13 @@ def test_the_graphs_own_values_are_data_too() -> None:
 
 
 @pytest.fixture
-def five(tmp_path: Path) -> FeatureStore:
+def five(tmp_path: Path) -> FeatureTable:
     """0 to 4, in a file: they are read in the background, however few cores there are."""
     np.save(tmp_path / "five.npy", np.arange(5.0))
-    return FeatureStore.load(tmp_path / "five.npy")
+    return FeatureTable.load(tmp_path / "five.npy")
 
 
-def test_fetches_run_beside_the_caller_and_each_other(five: FeatureStore) -> None:
+def test_fetches_run_beside_the_caller_and_each_other(five: FeatureTable) -> None:
     """Both reads have begun before either is waited for."""
     begun, go = threading.Barrier(3), threading.Event()
 
@@ -132,7 +132,7 @@ def test_fetches_run_beside_the_caller_and_each_other(five: FeatureStore) -> Non
     assert [float(fetch.wait()) for fetch in fetches] == [3.0, 1.0]
 
 
-def test_who_waits_reads_when_no_thread_is_free(five: FeatureStore) -> None:
+def test_who_waits_reads_when_no_thread_is_free(five: FeatureTable) -> None:
     begun, go = threading.Semaphore(0), threading.Event()
 
     class Slow(FeatureStorage):
@@ -180,7 +180,7 @@ def test_batches_do_not_share_memory_that_is_used_again() -> None:
 
 @pytest.mark.parametrize("of_graphbolt", [False, True])
 def test_who_waits_moves_the_rows(
-    five: FeatureStore, of_graphbolt: bool, monkeypatch: pytest.MonkeyPatch
+    five: FeatureTable, of_graphbolt: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy to a GPU must be on the stream of that thread."""
     movers = []

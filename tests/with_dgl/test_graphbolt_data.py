@@ -13,8 +13,7 @@ import torch
 import yaml
 from support.dgl import COUNTS, FOLLOWS, NUM_NODES, VOTES, make_edges, make_graph, make_typed
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import Graph, HeteroGraph, errors
+from aethergraph import FeatureTable, Graph, HeteroGraph, errors
 from aethergraph.dgl import GraphStorage
 from aethergraph.dgl.graphbolt import (
     Feature,
@@ -36,7 +35,7 @@ def test_rows(storage: str, tmp_path: Path) -> None:
     given: Any = {"array": ROWS.copy(), "tensor": torch.tensor(ROWS)}.get(storage)
     if given is None:
         try:
-            given = Rows.load(tmp_path / "x.npy", storage=storage)
+            given = FeatureTable.load(tmp_path / "x.npy", storage=storage)
         except errors.UnsupportedError as error:
             pytest.skip(str(error))
     feature = Feature(given, {"made": "here"})
@@ -87,7 +86,7 @@ def test_update() -> None:
     fixed = ROWS[:50]  # a view of an array that may be written to
     fixed.flags.writeable = False
     with pytest.raises(errors.UnsupportedError, match="update: these rows are not written"):
-        Feature(Rows.from_array(fixed)).update(torch.ones(1, 3), IDS[:1])
+        Feature(FeatureTable.from_array(fixed)).update(torch.ones(1, 3), IDS[:1])
 
 
 @pytest.mark.parametrize("typed", [False, True])
@@ -154,7 +153,7 @@ def test_devices() -> None:
         with pytest.warns(UserWarning, match="pin_memory_ does nothing here.*TorchBasedFeature"):
             assert one.pin_memory_() is one
     assert not store.is_pinned() and not feature.is_pinned()
-    assert not Feature(Rows.from_array(ROWS)).is_pinned()
+    assert not Feature(FeatureTable.from_array(ROWS)).is_pinned()
 
 
 def test_a_store_of_a_whole_graph() -> None:

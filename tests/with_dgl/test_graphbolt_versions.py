@@ -17,8 +17,7 @@ from support.dgl import NUM_NODES, make_graph
 from support.graphbolt import at_once
 from support.graphbolt_versions import CALLS, SIGNATURES
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import Graph, errors
+from aethergraph import FeatureTable, Graph, errors
 from aethergraph.dgl.graphbolt import Feature, FeatureStore, SamplingGraph, _signatures
 
 CASES = [(version, method) for version, methods in SIGNATURES.items() for method in methods]
@@ -155,7 +154,7 @@ def test_rows_in_the_background(storage: str, tmp_path: Any) -> None:
     """From 2.4 on ``fetch_feature`` asks for stages, and takes the last one's future."""
     rows = np.random.default_rng(0).random((50, 3))
     np.save(tmp_path / "x.npy", rows)
-    feature = Feature(rows if storage == "memory" else Rows.load(tmp_path / "x.npy"))
+    feature = Feature(rows if storage == "memory" else FeatureTable.load(tmp_path / "x.npy"))
     ids = torch.tensor([4, 4, 49])
     futures = list(feature.read_async(ids))
     assert len(futures) == feature.read_async_num_stages(torch.device("cpu")) == 1

@@ -17,8 +17,7 @@ from dgl.dataloading import DataLoader
 from support.dgl import make_graph, make_typed
 from support.graphbolt import at_once
 
-from aethergraph import FeatureStore as Rows
-from aethergraph import errors
+from aethergraph import FeatureTable, errors
 from aethergraph.dgl import (
     ClusterGCNSampler,
     GraphStorage,
@@ -57,10 +56,10 @@ def half_precision() -> Any:
     return graph
 
 
-def file_rows() -> Rows:
+def file_rows() -> FeatureTable:
     with TemporaryDirectory() as folder:
         np.save(f"{folder}/x.npy", np.zeros((5, 2), np.float32))
-        return Rows.load(f"{folder}/x.npy")
+        return FeatureTable.load(f"{folder}/x.npy")
 
 
 def temporal(graph: SamplingGraph, **names: str) -> Any:

@@ -3,7 +3,7 @@
 ::
 
     graph = read_gl("graph.gl")                    # Graph, out-edges stored: ready for walks
-    graph.features = read_gd("features.gd")        # FeatureStore over the file itself
+    graph.features = read_gd("features.gd")        # FeatureTable over the file itself
 
 The layouts were found by inspecting files that GraphZero wrote. All numbers are little-endian.
 
@@ -34,7 +34,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
 from aethergraph.convert.readers.base import Field, InputError, PathLike, ProgressFn
 from aethergraph.errors import AetherError, CorruptFileError, FormatError, TruncatedFileError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph import Graph
 
 __all__ = ["GlTable", "read_gd", "read_gl"]
@@ -70,11 +70,11 @@ def read_gl(path: PathLike, layout: Literal["csc", "csr", "both"] = "csr") -> Gr
         ) from error
 
 
-def read_gd(path: PathLike) -> FeatureStore:
+def read_gd(path: PathLike) -> FeatureTable:
     """Open a ``.gd`` file as features, mapped: opening takes no time and no memory.
 
     Returns:
-        FeatureStore of shape [rows, columns]; int32, int64, float32 or float64.
+        FeatureTable of shape [rows, columns]; int32, int64, float32 or float64.
 
     Raises:
         MissingFileError, StorageError: the file cannot be opened.
@@ -87,7 +87,7 @@ def read_gd(path: PathLike) -> FeatureStore:
     dtype = np.dtype(_GD_DTYPES[code])
     _check_extent(file, 32, rows * columns, dtype.itemsize, "the features")
     native.check_shape((rows, columns), dtype.itemsize, file.path)
-    return FeatureStore.from_mapped(file.array(32, (rows, columns), dtype), file.guard())
+    return FeatureTable.from_mapped(file.array(32, (rows, columns), dtype), file.guard())
 
 
 class GlTable:

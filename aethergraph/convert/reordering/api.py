@@ -28,7 +28,7 @@ from aethergraph.convert.reordering.sources import GraphInput
 from aethergraph.convert.reordering.writing import GraphSections, write_rows_file
 from aethergraph.convert.result import Clock, Stages, silent
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph.id_files import ids_path
 from aethergraph.graph.ids import check_ids
 from aethergraph.graph.node_orders import ORDERS, Order
@@ -174,7 +174,7 @@ class _Job:
             for name in sorted(node.node_attrs):
                 jobs.append(RowJob(owner, name, node.node_attrs[name], f"{name} of nodes"))
         for path in self._row_files:
-            rows = self._stack.enter_context(FeatureStore.load(path))
+            rows = self._stack.enter_context(FeatureTable.load(path))
             if rows.num_rows != self._graph.num_nodes:
                 raise InvalidArgumentError(
                     f"{path} has {rows.num_rows} rows, but {self._path} has "

@@ -67,12 +67,12 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
 
     ::
 
-        gb.BasicFeatureStore({("node", None, "x"): Feature(FeatureStore.load("x.npy"))})
+        gb.BasicFeatureStore({("node", None, "x"): Feature(FeatureTable.load("x.npy"))})
 
     Rows of any shape will do, one number each too, and stores of ``storage="uring"``.
 
     Args:
-        rows: an :class:`aethergraph.FeatureStore` or another source of rows, a tensor, or an
+        rows: an :class:`aethergraph.FeatureTable` or another source of rows, a tensor, or an
             array. A contiguous tensor or array is not copied.
         metadata: result of :meth:`metadata`.
 

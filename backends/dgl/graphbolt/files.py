@@ -34,7 +34,7 @@ from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.dgl.graphbolt._metadata import Entry, read_metadata
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features import FeatureStore
+from aethergraph.features import FeatureTable
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import AnyGraph
 
@@ -261,7 +261,7 @@ def _read_rows(entry: Entry, count: int, mapped: bool) -> Any:
     if not is_numpy:
         rows: Any = read_tensor(path)
     else:
-        rows = FeatureStore.load(path) if mapped and not entry.flat else read_npy(path)
+        rows = FeatureTable.load(path) if mapped and not entry.flat else read_npy(path)
     if entry.flat:
         rows = rows.reshape(-1)
     if rows.ndim == 0 or rows.shape[0] != count:

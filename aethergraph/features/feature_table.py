@@ -1,4 +1,4 @@
-"""FeatureStore: a table of rows, in memory or mapped from a file, gathered by id."""
+"""FeatureTable: a table of rows, in memory or mapped from a file, gathered by id."""
 
 from __future__ import annotations
 
@@ -43,26 +43,23 @@ from aethergraph.storage.value_columns import ValueColumn
 if TYPE_CHECKING:
     from aethergraph.storage.paging import Paging
 
-__all__ = ["FeatureStore", "Storage"]
+__all__ = ["FeatureTable", "Storage"]
 
-S = TypeVar("S", bound="FeatureStore")
-
-#: Methods of PyG's feature stores that its loaders call.
-_ASKED_BY_PYG = ("get_all_tensor_attrs", "get_tensor", "multi_get_tensor", "put_tensor")
+S = TypeVar("S", bound="FeatureTable")
 
 
-class FeatureStore(RowTable):
+class FeatureTable(RowTable):
     """Rows of features, labels, masks...: ``shape = (num_rows, ...)``, of any stored dtype.
 
     Open a file with :meth:`load` or wrap an array with :meth:`from_array`, then ask for rows::
 
-        store = FeatureStore.load("features.npy")
+        store = FeatureTable.load("features.npy")
         store.gather([3, 1, 3])                   # rows 3, 1, 3 as a new array
         store.gather(ids, dtype="float32")        # widened on the way
         store[10:20], store[mask]
 
     Mapped files are read on demand: opening is instant and memory stays bounded by the gathered
-    rows. For files larger than memory, ``FeatureStore.load(path, storage="uring",
+    rows. For files larger than memory, ``FeatureTable.load(path, storage="uring",
     memory_budget="512M")`` is faster and keeps to a budget: see :meth:`to_uring`. numpy has no
     bfloat16, so such rows come as uint16 bit patterns unless a dtype is asked for; ``dtype_name``
     names the stored dtype.
@@ -74,27 +71,20 @@ class FeatureStore(RowTable):
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise InvalidArgumentError(
-            "use aethergraph.FeatureStore.load(path) for a file, or .from_array(array); the store "
-            "that PyG's loaders take is aethergraph.pyg.FeatureStore"
+            "use FeatureTable.load(path) for a file, or FeatureTable.from_array(array)"
         )
 
     if not TYPE_CHECKING:  # a type checker would take every name to exist
 
         def __getattr__(self, name: str) -> Any:
             read_property(self, name)
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in _ASKED_BY_PYG:
-                message += (
-                    ": this is aethergraph.FeatureStore, the rows of one attribute; PyG's loaders "
-                    "take aethergraph.pyg.FeatureStore.from_graph(graph)"
-                )
-            raise AttributeError(message)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     _origin: Origin | None
     _storage: str
     _is_writable: bool
     #: The store of the rows in their stored dtype, if this store converts them; else None.
-    _stored: FeatureStore | None = None
+    _stored: FeatureTable | None = None
     #: Place of an array that numpy has mapped from a file; else None.
     _mapped: MappedArray | None = None
 
@@ -107,7 +97,7 @@ class FeatureStore(RowTable):
         guard: native.FileGuard | None = None,
         origin: Origin | None = None,
         storage: str = "memory",
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         self = cls._over(native.NativeRows(array, code, guard), array.shape, origin, storage)
         self._array = read_only(array)
         self._guard = guard
@@ -151,7 +141,7 @@ class FeatureStore(RowTable):
         hot_share: float = 0.9,
         dtype: DTypeLike | str | None = None,
         progress: native.Progress | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Open a native feature file, or a ``.npy`` file in place.
 
         Args:
@@ -199,7 +189,7 @@ class FeatureStore(RowTable):
         frequency: ArrayLike | Numbers | None = None,
         hot_share: float = 0.9,
         progress: native.Progress | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Open the rows where ``storage`` says; see :meth:`load`."""
         path = found.origin.path
         chosen = choose_storage(storage, found.array.nbytes, budget, path)
@@ -218,7 +208,7 @@ class FeatureStore(RowTable):
         found: FoundRows,
         storage: str,
         progress: native.Progress | None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         array, code, guard, origin, _ = found
         if not found.is_mapped:  # empty, or converted while it was read
             return cls._make(array, code, origin=origin)
@@ -228,7 +218,7 @@ class FeatureStore(RowTable):
         return cls._map(found)
 
     @classmethod
-    def _map(cls, found: FoundRows) -> FeatureStore:
+    def _map(cls, found: FoundRows) -> FeatureTable:
         array, code, guard, origin, _ = found
         native.advise(array, native.ADVICE_RANDOM)
         return cls._make(array, code, guard=guard, origin=origin, storage="mmap")
@@ -240,7 +230,7 @@ class FeatureStore(RowTable):
         before: tuple[int, ...],
         cache: RowCache,
         progress: native.Progress | None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         origin = found.origin.stored("uring", cache)
         rows = open_rows(found, before, cache, progress)
         self = cls._over(rows, found.array.shape, origin, "uring")
@@ -254,7 +244,7 @@ class FeatureStore(RowTable):
         number: int,
         paging: Paging | None = None,
         edges_of: native.NativeTopology | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Open array ``number`` of an open graph file (for the graph reader).
 
         If ``paging`` is given, it reads gathered rows that are short enough for a column; all other
@@ -276,7 +266,7 @@ class FeatureStore(RowTable):
         array: NDArray[Any],
         guard: native.FileGuard | None,
         rows: ValueColumn | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Wrap an array in memory, or one mapped from the file that ``guard`` watches.
 
         If ``rows`` is given, it reads the gathered rows; all other accesses go through the array.
@@ -289,7 +279,7 @@ class FeatureStore(RowTable):
         return cls._make(array, code, guard=guard, storage="mmap" if guard else "memory")
 
     @classmethod
-    def from_array(cls, array: ArrayLike, *, dtype: str | None = None) -> FeatureStore:
+    def from_array(cls, array: ArrayLike, *, dtype: str | None = None) -> FeatureTable:
         """Wrap an array of at least one dimension, without a copy where its layout allows.
 
         Args:
@@ -365,7 +355,7 @@ class FeatureStore(RowTable):
 
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both are the same array of one graph file, without caches of their own."""
-        mine, its = self._origin, other._origin if isinstance(other, FeatureStore) else None
+        mine, its = self._origin, other._origin if isinstance(other, FeatureTable) else None
         return mine is not None and its is not None and mine.is_same_section(its)
 
     def tensor(self) -> Any:
@@ -393,11 +383,11 @@ class FeatureStore(RowTable):
         place = f", path={self.path!r}" if self.path is not None else ""
         state = "closed" if self.closed else self._storage
         kept = "" if self._stored is None else f" of {self._stored.dtype_name}"
-        return f"FeatureStore(shape={self.shape}, dtype={self.dtype_name}{kept}, {state}{place})"
+        return f"FeatureTable(shape={self.shape}, dtype={self.dtype_name}{kept}, {state}{place})"
 
     # ---- storing -------------------------------------------------------------------------
 
-    def astype(self, dtype: DTypeLike | str) -> FeatureStore:
+    def astype(self, dtype: DTypeLike | str) -> FeatureTable:
         """Return a store of these rows in another dtype, converted when they are gathered.
 
         For example, float16 rows for a float32 model stay float16 on disk and in memory::
@@ -419,12 +409,12 @@ class FeatureStore(RowTable):
         code = native.dtype_code(dtype)
         if code == stored._code:
             return stored
-        made = FeatureStore._over(stored.native_rows(), stored.shape, None, stored._storage)
+        made = FeatureTable._over(stored.native_rows(), stored.shape, None, stored._storage)
         made._code, made._dtype = code, native.ARRAY_DTYPES[code]
         made._guard, made._stored = stored._guard, stored
         return made
 
-    def to_memory(self, progress: native.Progress | None = None) -> FeatureStore:
+    def to_memory(self, progress: native.Progress | None = None) -> FeatureTable:
         """Return the rows in anonymous memory with huge pages; self if they are there already.
 
         A pickle of rows that came from a file is read into memory anew: worker processes that are
@@ -440,7 +430,7 @@ class FeatureStore(RowTable):
             return _reopen(self._origin.stored("memory"), progress)
         array = copy_to_memory(self._array, self._guard, progress)
         origin = None if self._origin is None else self._origin.stored("memory")
-        return FeatureStore._make(array, self._code, origin=origin)
+        return FeatureTable._make(array, self._code, origin=origin)
 
     def to_uring(
         self,
@@ -450,7 +440,7 @@ class FeatureStore(RowTable):
         frequency: ArrayLike | Numbers | None = None,
         hot_share: float = 0.9,
         progress: native.Progress | None = None,
-    ) -> FeatureStore:
+    ) -> FeatureTable:
         """Return a store of the same rows that reads them when they are gathered, within a budget.
 
         For files larger than memory. ``gather`` looks rows up in a cache. It sorts missing rows by
@@ -496,7 +486,7 @@ class FeatureStore(RowTable):
         if self._origin is None:
             raise UnsupportedError(
                 f"{self!r} did not come from a file: save() the rows and use "
-                "FeatureStore.load(path, storage='uring')"
+                "FeatureTable.load(path, storage='uring')"
             )
         cache = choose_cache(self, Budget.optional(memory_budget), hot, frequency, hot_share)
         return _reopen(self._origin.stored("uring", cache), progress)
@@ -565,7 +555,7 @@ class FeatureStore(RowTable):
             self._array = None
             self._stored = None
 
-    def __enter__(self) -> FeatureStore:
+    def __enter__(self) -> FeatureTable:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -584,7 +574,7 @@ class FeatureStore(RowTable):
         return _rebuild, (np.ascontiguousarray(self.array), self._code)
 
 
-def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureStore:
+def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureTable:
     """Open the rows of ``origin`` anew; raise FileChangedError if the file is another one."""
     before = identity(origin.path)
     if origin.kind == "graph":
@@ -598,17 +588,17 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureS
         found = find_rows(origin.path, "mmap" if origin.storage == "uring" else origin.storage)
         check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)
     if origin.cache is not None and found.is_mapped:
-        return FeatureStore._read(found, before, origin.cache, progress)
-    return FeatureStore._open(found, origin.storage, progress)
+        return FeatureTable._read(found, before, origin.cache, progress)
+    return FeatureTable._open(found, origin.storage, progress)
 
 
-def _as_dtype(stored: FeatureStore, dtype: str) -> FeatureStore:
+def _as_dtype(stored: FeatureTable, dtype: str) -> FeatureTable:
     return stored.astype(dtype)
 
 
-def _map_again(mapped: MappedArray, code: int) -> FeatureStore:
-    return FeatureStore._make(mapped.open(), code)
+def _map_again(mapped: MappedArray, code: int) -> FeatureTable:
+    return FeatureTable._make(mapped.open(), code)
 
 
-def _rebuild(array: NDArray[Any], code: int) -> FeatureStore:
-    return FeatureStore._make(array, code)
+def _rebuild(array: NDArray[Any], code: int) -> FeatureTable:
+    return FeatureTable._make(array, code)
