@@ -23,13 +23,13 @@ from aethergraph.features import FeatureTable
 from aethergraph.graph import graph_hint
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.protocols import AnyGraph, RowSource
+from aethergraph.pyg._built_graphs import SortKey
 from aethergraph.pyg._inputs import is_typed
 from aethergraph.pyg._tensor_attr import EDGE_GROUP
-from aethergraph.pyg._typed_graphs import TypedSortKey
 from aethergraph.pyg._values import find_rows, unknown_values
 from aethergraph.pyg.convert import from_data
 from aethergraph.pyg.feature_store import FeatureStore
-from aethergraph.pyg.graph_store import GraphStore, SortKey
+from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.stores import read_pair
 from aethergraph.sampling.values import read_times, read_weights
 
@@ -96,7 +96,7 @@ def sampled_graph(
     if graph_store.holds_graph and not is_many:
         return _given(Schema(graph_store.graph), stores, weight_attr, time_attr)
     if graph_store.hetero is not None and is_many:
-        graph = graph_store.typed_sampling_graph().graph
+        graph = graph_store.sampling_graph(typed=True).graph
         return _given(Schema(graph), stores, weight_attr, time_attr)
     return _built(graph_store, stores, weight_attr, time_attr, backward, is_many)
 
@@ -133,28 +133,15 @@ def _built(
         node_types, edge_types = list(graph_store.num_typed_nodes(at_least)), graph_store.edge_types
     rows = _find_values(node_types, edge_types, stores, weight_attr, time_attr)
     of_nodes, of_edges = _times(rows.nodes, time_attr), _times(rows.edges, time_attr)
-    orders: Mapping[EdgeType, NDArray[Any]]
-    graph: AnyGraph
-    if typed:
-        by_type = None if time_attr is None else TypedSortKey(time_attr, of_nodes, of_edges)
-        graph, orders = graph_store.typed_sampling_graph(
-            num_nodes=at_least, backward=backward, sort_by=by_type
-        )
-    else:
-        key = None
-        if time_attr is not None:
-            if not of_nodes and not of_edges:
-                raise unknown_values("time_attr", time_attr, stores, of_nodes=True)
-            times = of_nodes.get(NODE, of_edges.get(EDGE))
-            assert times is not None
-            key = SortKey(time_attr, times, NODE in of_nodes)
-        num_nodes = max(at_least.values(), default=0)
-        graph, order = graph_store.sampling_graph(
-            num_nodes=num_nodes, backward=backward, sort_by=key
-        )
-        orders = {} if order is None else {EDGE: order}
+    if not typed:
+        if time_attr is not None and not of_nodes and not of_edges:
+            raise unknown_values("time_attr", time_attr, stores, of_nodes=True)
         if weight_attr is not None and not rows.edges.get(EDGE, {}).get(weight_attr):
             raise unknown_values("weight_attr", weight_attr, stores, of_nodes=False)
+    key = None if time_attr is None else SortKey(time_attr, of_nodes, of_edges)
+    graph, orders = graph_store.sampling_graph(
+        typed, num_nodes=at_least, backward=backward, sort_by=key
+    )
     schema = Schema(graph)
     for node_type in of_nodes:
         assert time_attr is not None

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 import torch
 from torch_geometric.data import GraphStore as _PyGGraphStore
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
-from aethergraph._checks.arrays import check_length
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.graph import Graph, HeteroGraph, graph_hint
+from aethergraph.graph import graph_hint
+from aethergraph.graph.schema import EDGE, NODE, as_typed
 from aethergraph.protocols import AnyGraph, HeterogeneousGraph, HomogeneousGraph
+from aethergraph.pyg._built_graphs import SamplingGraph, SortKey, build_graph
 from aethergraph.pyg._edge_index import (
     Edges,
     Pair,
@@ -34,53 +34,29 @@ from aethergraph.pyg._edge_index import (
     to_coo,
     to_int64,
 )
-from aethergraph.pyg._typed_graphs import TypedSamplingGraph, TypedSortKey, build_typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from aethergraph.graph import EdgeType
     from aethergraph.protocols import Adjacency
 
-__all__ = ["GraphStore", "SamplingGraph", "SortKey"]
+__all__ = ["GraphStore"]
 
 Key: TypeAlias = tuple[Any, EdgeLayout]
 
 
-class SamplingGraph(NamedTuple):
-    """Graph to sample from, and the store's id of each of its edges.
-
-    ``edge_ids`` is an unsigned vector [E] that maps the graph's edge ids to the store's; None if
-    they are equal.
-    """
-
-    graph: HomogeneousGraph
-    edge_ids: NDArray[Any] | None
-
-
-class SortKey(NamedTuple):
-    """Times that lists have to be sorted by: of nodes, or of edges in the store's order."""
-
-    name: str
-    times: NDArray[Any]  # int64 or float64
-    of_nodes: bool
-
-    def check_rows(self, num_nodes: int, num_edges: int) -> None:
-        """Check that there is one time for each node or edge."""
-        what, count = ("num_nodes", num_nodes) if self.of_nodes else ("num_edges", num_edges)
-        check_length(self.times, count, repr(self.name), what)
-
-    def sorts(self, graph: Graph) -> bool:
-        """Return whether ``graph`` was built with these very times."""
-        own = graph.node_time if self.of_nodes else graph.edge_time
-        times = self.times
-        if own is None or len(own) != len(times):
-            return False
-        if not self.of_nodes:
-            times = times[graph.edge_order]
-        return own.dtype == times.dtype and np.array_equal(own, times)
+def _holds(
+    built: AnyGraph, num_nodes: Mapping[str, int], backward: bool, sort_by: SortKey | None
+) -> bool:
+    """Return whether a graph that was built has so many nodes, these lists and these times."""
+    typed = as_typed(built)
+    counts = typed.num_nodes
+    return (
+        all(counts.get(name, -1) >= count for name, count in num_nodes.items())
+        and not (backward and any(typed[kind].layout == "csc" for kind in typed.edge_types))
+        and (sort_by is None or sort_by.sorts(built))
+    )
 
 
 class GraphStore(_PyGGraphStore):  # type: ignore[misc]
@@ -122,8 +98,8 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         #: Typed graph that was given, or None.
         self.hetero = graph if isinstance(graph, HeterogeneousGraph) else None
         self._edges: dict[Key, Edges] = {}
-        self._built: dict[str | None, Graph] = {}  # by name of the sorting times
-        self._built_typed: dict[str | None, HeteroGraph] = {}
+        #: By whether they are typed, and the name of the sorting times.
+        self._built: dict[tuple[bool, str | None], AnyGraph] = {}
         #: Lower bounds of the nodes by type, for nodes that no edge index has.
         self.node_counts: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -141,109 +117,79 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         Raises:
             UnsupportedError: the store is empty or holds typed edges only.
         """
-        return self.sampling_graph().graph
+        graph = self.sampling_graph().graph
+        assert not graph.is_typed
+        return graph
 
     def sampling_graph(
-        self, *, num_nodes: int = 0, backward: bool = False, sort_by: SortKey | None = None
+        self,
+        typed: bool = False,
+        *,
+        num_nodes: Mapping[str, int] | None = None,
+        backward: bool = False,
+        sort_by: SortKey | None = None,
     ) -> SamplingGraph:
         """Return the graph to sample from, and the map of its edge ids to this store's.
 
         Args:
-            num_nodes: lower bound of the number of nodes, for edge indices put without size.
-            backward: a graph built from tensors must store out-neighbours as well.
-            sort_by: times that a graph built from tensors must hold, with lists sorted by them. A
-                given graph stays unchanged.
-
-        Raises:
-            UnsupportedError: the store is empty or holds typed edges only.
-            InvalidArgumentError: not one time for each node or edge.
-        """
-        if self._graph is not None:
-            return SamplingGraph(self._graph, None)
-        name = None if sort_by is None else sort_by.name
-        with self._lock:
-            built = self._built.get(name)
-            stale = built is not None and sort_by is not None and not sort_by.sorts(built)
-            if built is None or stale or (backward and built.layout == "csc"):
-                layout: Literal["csc", "both"] = "both" if backward else "csc"
-                built = self._built[name] = self._build(num_nodes, layout, sort_by)
-            return SamplingGraph(built, built.edge_order)
-
-    def _build(
-        self, num_nodes: int, layout: Literal["csc", "both"], sort_by: SortKey | None
-    ) -> Graph:
-        first = next((edges for key, edges in self._edges.items() if key[0] is None), None)
-        if first is None:
-            kinds = {attr.edge_type for attr in self.get_all_edge_attrs()}
-            if not kinds:
-                raise UnsupportedError("the graph store is empty: put an edge index first")
-            types = ", ".join(sorted(map(repr, kinds)))
-            raise UnsupportedError(
-                f"the store holds typed edges, {types}, and a graph of one type is asked for: "
-                "samplers take the store as it is; or put an edge index under edge_type=None"
-            )
-        row, col = to_coo(first)
-        num_nodes = max(num_nodes, *first.attr.size)
-        if sort_by is None:
-            keep_order = first.attr.layout != EdgeLayout.CSC  # CSC is the graph's order already
-            return Graph.from_edges(num_nodes, row, col, layout=layout, keep_order=keep_order)
-        sort_by.check_rows(num_nodes, len(row))
-        return Graph.from_edges(
-            num_nodes,
-            row,
-            col,
-            edge_time=None if sort_by.of_nodes else sort_by.times,
-            node_time=sort_by.times if sort_by.of_nodes else None,
-            layout=layout,
-            keep_order=True,
-        )
-
-    def typed_sampling_graph(
-        self,
-        *,
-        num_nodes: Mapping[str, int] | None = None,
-        backward: bool = False,
-        sort_by: TypedSortKey | None = None,
-    ) -> TypedSamplingGraph:
-        """Return the typed graph to sample from, and the map of its edge ids to this store's.
-
-        Args:
-            num_nodes: lower bounds of the nodes by type; also for types without edges.
+            typed: True for the typed edges of the store, False for those of no type.
+            num_nodes: lower bounds of the nodes by type, also for types without edges; of a graph
+                of one type, of its nodes.
             backward: a graph built from tensors must store out-edges as well.
             sort_by: times that a graph built from tensors must hold, with lists sorted by them. A
                 given graph stays unchanged.
 
         Raises:
-            UnsupportedError: the store holds no typed edges, or holds some beside a given graph.
+            UnsupportedError: the store holds no such edges, or typed ones beside a given graph.
+            InvalidArgumentError: not one time for each node or edge.
         """
-        ends = {kind: to_coo(edges) for kind, edges in self._typed_edges().items()}
-        if self.hetero is not None:
-            if ends:
-                kinds = ", ".join(map(repr, ends))
+        given = self.hetero if typed else self._graph
+        edges = self._typed_edges() if typed else self._plain_edges()
+        if given is not None:
+            if typed and edges:
+                kinds = ", ".join(map(repr, edges))
                 raise UnsupportedError(
                     f"the store holds edges of {kinds} beside a HeteroGraph: put all of them into "
                     "one graph to sample from them"
                 )
-            return TypedSamplingGraph(self.hetero, {})
-        if not ends and not self.node_counts:
-            raise UnsupportedError(
-                "the graph store holds a homogeneous graph: use NeighborSampler"
-                if self._graph is not None or self._edges
-                else "the graph store is empty: make it over a HeteroGraph, or put edge indices"
-            )
+            return SamplingGraph(given, {})
+        if not edges and not (typed and self.node_counts):
+            raise self._missing(typed)
         counts = self.num_typed_nodes(num_nodes)
-        name = None if sort_by is None else sort_by.name
+        if not typed:
+            largest = max((num_nodes or {}).values(), default=0)
+            counts = {NODE: max(largest, *edges[EDGE].attr.size)}
+        key = typed, None if sort_by is None else sort_by.name
         with self._lock:
-            built = self._built_typed.get(name)
-            stale = built is None or built.num_nodes != counts
-            if built is not None and backward:
-                stale = stale or any(built[kind].layout == "csc" for kind in built.edge_types)
-            if built is None or stale or (sort_by is not None and not sort_by.sorts(built)):
-                built = build_typed(ends, counts, sort_by, "both" if backward else "csc")
-                self._built_typed[name] = built
-        orders = {kind: built[kind].edge_order for kind in built.edge_types}
-        return TypedSamplingGraph(
+            built = self._built.get(key)
+            if built is None or not _holds(built, counts, backward, sort_by):
+                ends = {kind: to_coo(of_kind) for kind, of_kind in edges.items()}
+                is_ordered = not typed and edges[EDGE].attr.layout == EdgeLayout.CSC
+                built = self._built[key] = build_graph(
+                    ends, counts, sort_by, "both" if backward else "csc",
+                    keep_order=sort_by is not None or not is_ordered,
+                )  # fmt: skip
+        by_type = as_typed(built)
+        orders = {kind: by_type[kind].edge_order for kind in by_type.edge_types}
+        return SamplingGraph(
             built, {kind: order for kind, order in orders.items() if order is not None}
+        )
+
+    def _missing(self, typed: bool) -> UnsupportedError:
+        """Return the error for edges that the store does not hold."""
+        if not typed:
+            kinds = {attr.edge_type for attr in self.get_all_edge_attrs()}
+            if not kinds:
+                return UnsupportedError("the graph store is empty: put an edge index first")
+            types = ", ".join(sorted(map(repr, kinds)))
+            return UnsupportedError(
+                f"the store holds typed edges, {types}, and a graph of one type is asked for: "
+                "samplers take the store as it is; or put an edge index under edge_type=None"
+            )
+        return UnsupportedError(
+            "the graph store holds a homogeneous graph: use NeighborSampler"
+            if self._graph is not None or self._edges
+            else "the graph store is empty: make it over a HeteroGraph, or put edge indices"
         )
 
     def num_typed_nodes(self, at_least: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -257,6 +203,11 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         for name, count in known:
             counts[name] = max(counts.get(name, 0), count)
         return counts
+
+    def _plain_edges(self) -> dict[EdgeType, Edges]:
+        """Return the first edge index that was put in under no type."""
+        found = next((edges for (kind, _), edges in self._edges.items() if kind is None), None)
+        return {} if found is None else {EDGE: found}
 
     def _typed_edges(self) -> dict[EdgeType, Edges]:
         """Return the first edge index that was put in of each type."""
@@ -343,8 +294,8 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         attr = edges.attr
         with self._lock:
             if attr.edge_type is None:
-                self._forget_graph()
-            self._built_typed = {}
+                self._graph = None
+            self._built = {}
             self._edges[attr.edge_type, attr.layout] = edges
         return True
 
@@ -365,15 +316,11 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
     def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
         with self._lock:
             removed = self._edges.pop((edge_attr.edge_type, edge_attr.layout), None) is not None
-            self._built_typed = {}
+            self._built = {}
             if edge_attr.edge_type is None:
                 removed = removed or self._graph is not None
-                self._forget_graph()
+                self._graph = None
             return removed
-
-    def _forget_graph(self) -> None:
-        self._graph = None
-        self._built = {}
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """List every edge index in the store, as new objects whose ``size`` is set."""

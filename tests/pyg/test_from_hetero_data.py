@@ -196,13 +196,13 @@ def test_edges_put_by_hand(layout: str, dtype: torch.dtype) -> None:
 
 def test_a_store_keeps_its_graph_until_it_changes() -> None:
     store = from_data(make_data())[1]
-    first = store.typed_sampling_graph().graph
-    assert store.typed_sampling_graph().graph is first
-    assert store.typed_sampling_graph(num_nodes={"topic": 9}).graph.num_nodes["topic"] == 9
+    first = store.sampling_graph(typed=True).graph
+    assert store.sampling_graph(typed=True).graph is first
+    assert store.sampling_graph(typed=True, num_nodes={"topic": 9}).graph.num_nodes["topic"] == 9
     store.put_edge_index((torch.tensor([0]), torch.tensor([1])), edge_type=CITES, layout="coo")
-    assert store.typed_sampling_graph().graph[CITES].num_edges == 1
+    assert store.sampling_graph(typed=True).graph[CITES].num_edges == 1
     store.remove_edge_index(edge_type=CITES, layout="coo")
-    assert store.typed_sampling_graph().graph.edge_types == [VOTES, BACK]
+    assert store.sampling_graph(typed=True).graph.edge_types == [VOTES, BACK]
 
 
 def test_samplers_travel() -> None:
@@ -287,9 +287,9 @@ def test_new_times_make_a_new_graph() -> None:
     data = with_times(make_data(), False)
     features, store = from_data(data)
     first = HeteroNeighborSampler((features, store), [3], time_attr="time").graph
-    built = store._built_typed["time"]
+    built = store._built[True, "time"]
     HeteroNeighborSampler((features, store), [5], time_attr="time")
-    assert store._built_typed["time"] is built  # the same times: not sorted again
+    assert store._built[True, "time"] is built  # the same times: not sorted again
     features[VOTES, "time", None] = 49 - data[VOTES].time
     second = HeteroNeighborSampler((features, store), [3], time_attr="time").graph
     assert np.array_equal(np.sort(49 - first[VOTES].edge_time), np.sort(second[VOTES].edge_time))

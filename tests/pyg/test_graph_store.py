@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
 from aethergraph import Graph, errors
+from aethergraph.graph.schema import EDGE
 from aethergraph.pyg import GraphStore
 
 pytestmark = pytest.mark.pyg
@@ -65,7 +66,7 @@ def test_a_graph_is_built_from_what_was_put(layout: str) -> None:
     assert graph.num_edges == NUM_EDGES
     own, _ = edges_of(row, col, None, layout)
     found = list(zip(*(v.tolist() for v in graph.edge_index()), strict=True))
-    order = range(NUM_EDGES) if names is None else names.tolist()
+    order = names[EDGE].tolist() if names else range(NUM_EDGES)
     assert found == [own[i] for i in order]
 
 
