@@ -37,7 +37,7 @@ Told = dict[str, str]
 _OPTIONS = (
     "fanouts", "num_neighbors", "num_samples", "max_neighbors", "replace", "disjoint",
     "subgraph_type", "temporal_strategy", "time_attr", "weight_attr", "sample_direction", "strict",
-    "window", "layered", "exclude", "true_negatives",
+    "window", "layered", "exclude", "exclude_edges", "true_negatives",
 )  # fmt: skip
 _LISTS = 64  # nodes whose lists stand for the graph's
 _LONGEST = 1024  # neighbours of a list that is compared whole
@@ -145,6 +145,8 @@ def describe(value: Any) -> str:
             return f"{value.dtype} as {describe(wide)}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}{list(value.shape)} of hash {_hash(value):016x}"
+    if isinstance(value, Mapping) and any(hasattr(one, "shape") for one in value.values()):
+        value = {name: describe(one) for name, one in value.items()}
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:100]}... of hash {hash_name(text):016x}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -75,7 +76,7 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
 
     _OPTIONS = (
         "replace", "disjoint", "subgraph_type", "num_threads", "seed", "weight_attr", "time_attr",
-        "temporal_strategy", "strict", "window", "layered", "sample_direction",
+        "temporal_strategy", "strict", "window", "layered", "sample_direction", "exclude_edges",
     )  # fmt: skip
 
     def _set_options(
@@ -93,6 +94,7 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         window: float | int | None,
         layered: bool,
         sample_direction: SampleDirection,
+        exclude_edges: Edges | None,
     ) -> None:
         subgraph_type = as_choice(subgraph_type, _SUBGRAPH_TYPES, "subgraph_type")
         temporal_strategy = as_choice(temporal_strategy, _STRATEGIES, "temporal_strategy")
@@ -121,6 +123,7 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         self.window = as_window(window)
         self.layered = layered
         self.sample_direction: SampleDirection = sample_direction
+        self.exclude_edges = copy.deepcopy(exclude_edges)  # what a caller changes is not sampled by
         if self.layered and subgraph_type == "bidirectional":
             raise InvalidArgumentError("layered goes with directional or induced subgraphs")
 
@@ -151,7 +154,11 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         )
         plan = self._plan_of(graph, is_sorted)
         by_lists = list(fanouts) * len(LAYOUTS[self.sample_direction])
-        self._draws = Draws(plan, native.NativeSample, by_lists, options)
+        exclude_edges = None
+        if self.exclude_edges is not None:
+            read = self._read_edges(self.exclude_edges, "exclude_edges")
+            exclude_edges = {kind: ids.copy() for kind, ids in read.items()}
+        self._draws = Draws(plan, native.NativeSample, by_lists, options, exclude_edges)
 
     # ---- what a subclass defines -----------------------------------------------------------
 
@@ -167,8 +174,8 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         """Return the times of seeds by node type."""
         raise NotImplementedError
 
-    def _read_edges(self, edges: Edges, place: str) -> Mapping[EdgeType, Ids]:
-        """Return ids of edges that are left out by edge type."""
+    def _read_edges(self, edges: Edges, option: str) -> Mapping[EdgeType, Ids]:
+        """Return ids of edges that are left out by edge type; ``option`` names them."""
         raise NotImplementedError
 
     def finish(self, sample: native.NativeSample) -> Result:
@@ -316,7 +323,8 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
         times = None if seed_time is None else self._read_times(seed_time, place)
         left_out = None
         if exclude is not None:
-            left_out = draws.without_edges(self._read_edges(exclude, place), f"exclude{place}")
+            option = f"exclude{place}"
+            left_out = draws.without_edges(self._read_edges(exclude, option), option)
         number = self._number(key)
         return draws.prepare(ids, number, seed_time=times, exclude=left_out, place=place)
 

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
+from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph.ids import check_ids
+from aethergraph.graph.schema import as_typed
+from aethergraph.protocols import AnyGraph
 from aethergraph.sampling.engine import DrawOptions, SampleEngine
 from aethergraph.sampling.plan import DrawPlan
 from aethergraph.sampling.values import Bounds
@@ -37,6 +40,13 @@ class Excluded(NamedTuple):
     positions: list[Ids | None]
     at: native.PinnedLists | None
 
+    def and_also(self, other: Excluded | None) -> Excluded:
+        """Return these edges and those of ``other``, of the same lists."""
+        if other is None:
+            return self
+        pairs = zip(self.positions, other.positions, strict=True)
+        return Excluded([_union(one, two) for one, two in pairs], other.at)
+
 
 class Draws(Generic[S]):
     """A plan and the engine that draws by it.
@@ -46,6 +56,7 @@ class Draws(Generic[S]):
         form: form of the samples; ``NativeLayers`` with ``layered`` options only.
         fanouts: checked fanouts by lists of the plan and hop.
         options: options of the draws.
+        exclude_edges: ids of edges by edge type that no sample holds.
     """
 
     def __init__(
@@ -54,20 +65,42 @@ class Draws(Generic[S]):
         form: type[S],
         fanouts: Sequence[Sequence[int]],
         options: DrawOptions,
+        exclude_edges: Mapping[EdgeType, Ids] | None = None,
     ) -> None:
         #: Maker of the samples.
         self.engine: SampleEngine[S] = plan.engine(form, fanouts, options)
-        self._set_plan(plan)
+        self._exclude_edges = exclude_edges
+        self._set_plan(plan, self._always_out(plan))
 
     def retarget(self, plan: DrawPlan) -> None:
         """Go on with the plan of another graph of the same types; workspaces are kept."""
+        always = self._always_out(plan)  # first: it may be refused
         self.engine.retarget(plan.relations, plan.schema.counts, plan.schema.paging)
-        self._set_plan(plan)
+        self._set_plan(plan, always)
 
-    def _set_plan(self, plan: DrawPlan) -> None:
+    def _set_plan(self, plan: DrawPlan, always: Excluded | None) -> None:
         self.plan = plan
         #: Numbers of nodes by type; None: they grow.
         self._counts = None if plan.schema.is_live else plan.schema.num_nodes_of()
+        #: Edges that all samples leave out.
+        self._always = always
+
+    def _always_out(self, plan: DrawPlan) -> Excluded | None:
+        """Return the edges that all samples by a plan leave out.
+
+        Raises:
+            InvalidArgumentError: the edges of the graph change.
+            OutOfRangeError: an edge does not exist.
+        """
+        edges, graph = self._exclude_edges, plan.schema.graph
+        if edges is None:
+            return None
+        if graph.is_live:
+            raise InvalidArgumentError(
+                "exclude_edges: edges of a graph that changes come and go: sample a snapshot of it "
+                "(graph.snapshot()), or give the edges with each call (exclude=)"
+            )
+        return Excluded(_positions(plan, graph, edges, "exclude_edges"), None)
 
     def sample(
         self,
@@ -126,6 +159,8 @@ class Draws(Generic[S]):
             ids.append(of_type)
             since.append(bounds.since)
             until.append(bounds.until)
+        if self._always is not None:
+            exclude = self._always.and_also(exclude)
         if exclude is None:
             return native.NativeBatch(ids, key, since, until)
         return native.NativeBatch(ids, key, since, until, exclude.positions, exclude.at)
@@ -140,19 +175,8 @@ class Draws(Generic[S]):
         Raises:
             OutOfRangeError: the first edge that does not exist, with its type and position.
         """
-        schema = self.plan.schema
-        graph = schema.graph.pinned()  # positions are those of one commit, which is drawn from
-        positions: list[Ids | None] = []
-        for kind, layout in self.plan.lists:
-            ids = edges.get(kind)
-            if ids is None or not len(ids):
-                positions.append(None)
-                continue
-            of_kind = graph[kind] if graph.is_typed else graph
-            end = of_kind.topology(layout).end_edge_ids
-            check_ids(ids, end, schema.label(option, kind), "edges")
-            positions.append(of_kind.edge_positions(np.unique(ids), layout))
-        return Excluded(positions, self.engine.pin(graph))
+        graph = self.plan.schema.graph.pinned()  # positions are those of one commit
+        return Excluded(_positions(self.plan, graph, edges, option), self.engine.pin(graph))
 
     def without_pairs(self, ends: Mapping[EdgeType, Sequence[tuple[Ids, Ids]]]) -> Excluded:
         """Find the positions of all edges from one node to another, to be left out of a sample.
@@ -170,3 +194,27 @@ class Draws(Generic[S]):
             ]
             positions.append(np.unique(np.concatenate(places)) if places else None)
         return Excluded(positions, at)
+
+
+def _union(one: Ids | None, two: Ids | None) -> Ids | None:
+    if one is None or two is None:
+        return two if one is None else one
+    return np.union1d(one, two)
+
+
+def _positions(
+    plan: DrawPlan, graph: AnyGraph, edges: Mapping[EdgeType, Ids], option: str
+) -> list[Ids | None]:
+    """Return the positions of edges in the lists of a plan, as they are in ``graph``."""
+    typed = as_typed(graph)
+    positions: list[Ids | None] = []
+    for kind, layout in plan.lists:
+        ids = edges.get(kind)
+        if ids is None or not len(ids):
+            positions.append(None)
+            continue
+        of_kind = typed[kind]
+        end = of_kind.topology(layout).end_edge_ids
+        check_ids(ids, end, plan.schema.label(option, kind), "edges")
+        positions.append(of_kind.edge_positions(np.unique(ids), layout))
+    return positions

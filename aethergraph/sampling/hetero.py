@@ -107,6 +107,7 @@ class HeteroNeighborSampler(
             ``col`` are source and destination in all three. The last two need out-neighbours
             (layout "csr" or "both"). They refuse ``time_attr``, since only lists of in-edges are
             sorted by time, and ``layered``.
+        exclude_edges: by edge type, see :class:`aethergraph.NeighborSampler`.
 
     Raises:
         LayoutError: the graph does not store the neighbours to follow.
@@ -132,13 +133,14 @@ class HeteroNeighborSampler(
         is_sorted: bool = False,
         layered: bool = False,
         sample_direction: SampleDirection = "forward",
+        exclude_edges: Mapping[EdgeType, ArrayLike] | None = None,
     ) -> None:
         self._check_graph(graph)
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
             temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
-            sample_direction=sample_direction,
+            sample_direction=sample_direction, exclude_edges=exclude_edges,
         )  # fmt: skip
         self.graph: HeterogeneousGraph = graph
         self.fanouts = typed_fanouts(fanouts, graph.edge_types)
@@ -160,9 +162,9 @@ class HeteroNeighborSampler(
         return seed_time
 
     def _read_edges(
-        self, edges: Mapping[EdgeType, ArrayLike], place: str
+        self, edges: Mapping[EdgeType, ArrayLike], option: str
     ) -> Mapping[EdgeType, Ids]:
-        option, kinds = f"exclude{place}", self.plan.schema.edge_types
+        kinds = self.graph.edge_types
         ids = {}
         for kind, of_kind in as_items(edges, option, "edges"):
             if kind not in kinds:

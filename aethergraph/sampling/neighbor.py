@@ -77,6 +77,8 @@ class NeighborSampler(SamplerBase[ArrayLike, ArrayLike, Subgraph]):
             source and destination in all three. The last two need out-neighbours (layout "csr" or
             "both"). They refuse ``time_attr``, since only lists of in-edges are sorted by time, and
             ``layered``.
+        exclude_edges: ids of edges that no sample holds, beside those that a call names, such as
+            those of a validation set. Not of a graph that changes.
 
     Raises:
         LayoutError: the graph does not store the neighbours to follow.
@@ -103,13 +105,14 @@ class NeighborSampler(SamplerBase[ArrayLike, ArrayLike, Subgraph]):
         is_sorted: bool = False,
         layered: bool = False,
         sample_direction: SampleDirection = "forward",
+        exclude_edges: ArrayLike | None = None,
     ) -> None:
         self._check_graph(graph)
         self._set_options(
             replace=replace, disjoint=disjoint, subgraph_type=subgraph_type,
             num_threads=num_threads, seed=seed, weight_attr=weight_attr, time_attr=time_attr,
             temporal_strategy=temporal_strategy, strict=strict, window=window, layered=layered,
-            sample_direction=sample_direction,
+            sample_direction=sample_direction, exclude_edges=exclude_edges,
         )  # fmt: skip
         self.graph: HomogeneousGraph = graph
         self.fanouts = as_fanouts(fanouts)
@@ -125,8 +128,8 @@ class NeighborSampler(SamplerBase[ArrayLike, ArrayLike, Subgraph]):
     def _read_times(self, seed_time: ArrayLike, place: str) -> Mapping[str, ArrayLike]:
         return {NODE: seed_time}
 
-    def _read_edges(self, edges: ArrayLike, place: str) -> Mapping[EdgeType, Ids]:
-        return {EDGE: as_ids(edges, f"exclude{place}")}
+    def _read_edges(self, edges: ArrayLike, option: str) -> Mapping[EdgeType, Ids]:
+        return {EDGE: as_ids(edges, option)}
 
     @property
     def num_hops(self) -> int:

@@ -13,14 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+import numpy as np
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data import FeatureStore as _PyGFeatureStore
 from torch_geometric.data import GraphStore as _PyGGraphStore
 
-from aethergraph._checks.arrays import check_times, check_weights
+from aethergraph._checks.arrays import as_ids, check_times, check_weights
+from aethergraph._checks.options import as_items, shown
+from aethergraph._torch.tensors import seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features import FeatureTable
 from aethergraph.graph import graph_hint
+from aethergraph.graph.ids import check_ids
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.pyg._built_graphs import SortKey
@@ -57,6 +62,39 @@ class SampledGraph(NamedTuple):
     schema: Schema
     edge_ids: Mapping[EdgeType, NDArray[Any]]
     is_sorted: bool
+
+    def own_edges(self, edges: Any, option: str) -> dict[EdgeType, NDArray[np.int64]] | None:
+        """Turn the data's ids of edges, of a typed graph by edge type, into the graph's.
+
+        Args:
+            edges: the ids; None: there are none.
+            option: their name in messages.
+
+        Raises:
+            InvalidArgumentError: no ids, or an edge type that the graph does not have.
+            OutOfRangeError: an edge that does not exist, with its position.
+        """
+        if edges is None:
+            return None
+        schema = self.schema
+        by_type = as_items(edges, option, "edges") if schema.is_typed else [(EDGE, edges)]
+        own = {}
+        for kind, of_kind in by_type:
+            if kind not in schema.edge_types:
+                known = ", ".join(map(repr, schema.edge_types)) or "none"
+                raise InvalidArgumentError(
+                    f"{option}: {shown(kind)} is no edge type; there are: {known}"
+                )
+            label, order = schema.label(option, kind), self.edge_ids.get(kind)
+            is_tensor = isinstance(of_kind, Tensor)
+            ids = seed_ids(of_kind, label) if is_tensor else as_ids(of_kind, label)
+            if order is not None:
+                check_ids(ids, len(order), label, "edges")
+                place = np.empty(len(order), np.int64)
+                place[order] = np.arange(len(order))
+                ids = place[ids]
+            own[kind] = ids.copy()
+        return own
 
     def number_edges(self, sample: NativeSample) -> None:
         """Turn the edge ids of a sample into the data's."""

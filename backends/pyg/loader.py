@@ -86,7 +86,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             for times, else no times.
         weighted: draw by the graph's own edge weights, as ``weight_attr="edge_weight"`` does.
         replace, subgraph_type, disjoint, temporal_strategy, weight_attr, is_sorted,
-            sample_direction, strict, window, num_threads: see
+            sample_direction, strict, window, exclude_edges, num_threads: see
             :class:`aethergraph.pyg.NeighborSampler`.
         transform: applied to each batch in the thread that iterates (with workers and
             ``filter_per_worker``: in the worker), so it need not be thread-safe.
@@ -174,6 +174,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         sample_direction: SampleDirection = "forward",
         strict: bool = False,
         window: float | int | None = None,
+        exclude_edges: Any = None,
         seed: int | None = None,
         num_threads: int = 1,
         prefetch_batches: int = 2,
@@ -212,6 +213,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
                 sample_direction=sample_direction,
                 strict=strict,
                 window=window,
+                exclude_edges=exclude_edges,
                 num_threads=num_threads,
             )
         elif isinstance(sampler, NeighborSampler):
@@ -276,7 +278,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
-            sample_direction, strict, window, seed, num_threads, prefetch_batches,
+            sample_direction, strict, window, exclude_edges, seed, num_threads, prefetch_batches,
             num_sample_threads, plan_ahead, feature_source, snapshot, node_attrs, edge_attrs, rank,
             world_size, last_round, partitions (of each seed link), mix, **kwargs: as in
             :class:`NeighborLoader`.
@@ -319,6 +321,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         sample_direction: SampleDirection = "forward",
         strict: bool = False,
         window: float | int | None = None,
+        exclude_edges: Any = None,
         exclude: Any = None,
         true_negatives: bool = False,
         seed: int | None = None,
@@ -358,6 +361,7 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
                 sample_direction=sample_direction,
                 strict=strict,
                 window=window,
+                exclude_edges=exclude_edges,
                 exclude=exclude,
                 true_negatives=true_negatives,
                 num_threads=num_threads,

@@ -135,6 +135,9 @@ class NeighborSampler(NeighborSamplerBase):
             them, and must name those of the links. Where other types go back between the same node
             types, ``"reverse"`` is refused: they may tell the answers, too. Samples that are
             bidirectional always leave out reverses, which would turn into the links again.
+        exclude_edges: ids of edges, as ``e_id`` has them, that no sample holds, beside those that
+            ``exclude`` names: a tensor or array, of a typed graph by edge type. Not of a graph that
+            changes.
         true_negatives: draw no negative link that is an edge of the graph.
         seed: fixed number to draw from instead of torch's seed.
         num_threads: threads per batch; 1 is the calling thread, 0 all cores the process may use.
@@ -169,6 +172,7 @@ class NeighborSampler(NeighborSamplerBase):
         strict: bool = False,
         window: float | int | None = None,
         exclude: Literal["self", "reverse"] | Mapping[EdgeType, Any] | None = None,
+        exclude_edges: Any = None,
         true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
@@ -202,6 +206,7 @@ class NeighborSampler(NeighborSamplerBase):
         if time_attr is None and (self._strict or window is not None):
             raise InvalidArgumentError("strict and window need time_attr")
         self._exclude = check_exclude(exclude, self._graph.schema)
+        self._exclude_edges = self._graph.own_edges(exclude_edges, "exclude_edges")
         self._true_negatives = as_flag(true_negatives, "true_negatives")
         self._is_sorted = as_flag(is_sorted, "is_sorted") or self._graph.is_sorted
         self._plan: DrawPlan | None = None
@@ -310,7 +315,13 @@ class NeighborSampler(NeighborSamplerBase):
             by_lists = fanouts * len(LAYOUTS[self._sample_direction])
             made = self._made = (
                 given,
-                Draws(self._current_plan(), native.NativeSample, by_lists, options),
+                Draws(
+                    self._current_plan(),
+                    native.NativeSample,
+                    by_lists,
+                    options,
+                    self._exclude_edges,
+                ),
             )
         return made[1]
 
