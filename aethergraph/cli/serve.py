@@ -138,9 +138,9 @@ def serve_command(
     It listens at 127.0.0.1 with a free port, unless told otherwise. Addresses that others reach
     need --token-file and --tls. Readers: aethergraph.remote.open_source("tcp://HOST:PORT/NAME"),
     or feature_source= of a loader. Of a graph file its attributes are served; with --graph, and of
-    a live graph, the lists, too: Graph.load("tcp://HOST:PORT") samples from them. With --sample it
-    answers aethergraph.remote.open_sampler("tcp://HOST:PORT") by whole samples with their rows, of
-    a live graph from its last commit.
+    a live graph, the lists, too: aethergraph.remote.open_graph("tcp://HOST:PORT") samples from
+    them. With --sample it answers aethergraph.remote.open_sampler("tcp://HOST:PORT") by whole
+    samples with their rows, of a live graph from its last commit.
 
     Example: aethergraph serve features.npy --tcp 127.0.0.1:9999
     """

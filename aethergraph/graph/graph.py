@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,10 +27,8 @@ from aethergraph.protocols import FeatureSource, Layout, RowSource
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import (
     Storage,
-    check_no_commit,
-    check_stays,
     check_storage,
-    is_address,
+    refuse_address,
 )
 from aethergraph.storage.meta import check_fingerprint
 
@@ -202,17 +200,14 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
-        at: int | None = None,
     ) -> Graph:
         """Open a graph file.
 
         Header, section table and sizes are checked; :meth:`verify` reads and checks everything.
 
         Args:
-            path: a file written by :meth:`save` or ``aethergraph convert``. Or the address of a
-                server that has the graph (``aethergraph serve graph.aeg --graph``, or ``serve
-                g.aegd`` for a live one), ``"tcp://host:port"`` or ``"unix:///path"``: it is
-                :func:`aethergraph.remote.open_graph` then, and the lists stay there.
+            path: a file written by :meth:`save` or ``aethergraph convert``; graphs of servers are
+                opened by :func:`aethergraph.remote.open_graph`.
             storage: where the adjacency lives. ``"mmap"``: pages are read when they are needed,
                 opening is instant. ``"memory"``: copied into huge pages now, several times faster
                 to sample from. ``"uring"``: the lists stay in the file and only a compressed index
@@ -229,25 +224,17 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
                 out are not counted. A loader with worker processes has a graph, and a budget, in
                 each of them. Refused with ``"mmap"``, whose pages the kernel keeps as it likes.
             progress: called with (bytes done, total bytes) while copying.
-            at: number of the commit of a server's live graph; see ``open_graph``.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
             FormatError, TruncatedFileError, CorruptFileError, VersionError: its content is wrong.
             UnsupportedError: the file has several node or edge types.
             InvalidArgumentError: the budget is too small (the message names the minimum), or is
-                given with ``"mmap"``; or ``storage`` or a budget with an address, or ``at`` without
-                one.
+                given with ``"mmap"``; or ``path`` is the address of a server.
         """
         check_storage(storage)
         budget = Budget.optional(memory_budget)
-        if is_address(path):
-            from aethergraph.remote.graph import open_plain_graph
-
-            check_stays(str(path), storage, budget)
-            found: Any = open_plain_graph(str(path), at)
-            return cast("Graph", found)
-        check_no_commit(at)
+        refuse_address(path)
         reader = GraphReader(path)
         parts = reader.make_one()
         reader.read([parts], [parts], storage, budget, progress)

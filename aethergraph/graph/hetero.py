@@ -34,10 +34,8 @@ from aethergraph.protocols import EdgeType, FeatureSource, HeterogeneousGraph, R
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import (
     Storage,
-    check_no_commit,
-    check_stays,
     check_storage,
-    is_address,
+    refuse_address,
 )
 from aethergraph.storage.meta import EdgeType as EdgeMeta
 from aethergraph.storage.meta import NodeType as NodeMeta
@@ -189,21 +187,14 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         storage: Storage = "mmap",
         memory_budget: int | str | None = None,
         progress: native.Progress | None = None,
-        at: int | None = None,
     ) -> HeteroGraph:
         """Open a graph file, also one that ``Graph.save`` wrote (its node type is ``"node"``).
 
-        Arguments and errors are those of :meth:`Graph.load`. ``path`` may be the address of a
-        server that has the graph, too: it is :func:`aethergraph.remote.open_graph` then.
+        Arguments and errors are those of :meth:`Graph.load`.
         """
         check_storage(storage)
         budget = Budget.optional(memory_budget)
-        if is_address(path):
-            from aethergraph.remote.graph import open_typed_graph
-
-            check_stays(str(path), storage, budget)
-            return open_typed_graph(str(path), at)
-        check_no_commit(at)
+        refuse_address(path)
         reader = GraphReader(path)
         return cls._read(reader, storage, budget, progress)
 

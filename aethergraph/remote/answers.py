@@ -122,7 +122,7 @@ class Answers:
                 text = "there are no tables of rows"
         if self.leases.names:
             graphs = ", ".join(self.leases.names)
-            text += f"; Graph.load and open_graph open the live graphs: {graphs}"
+            text += f"; open_graph opens the live graphs: {graphs}"
         if self.desk.names:
             text += f"; open_sampler asks for samples from: {', '.join(self.desk.names)}"
         return text

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph._checks.arrays import as_count
-from aethergraph._checks.options import as_choice, shown
+from aethergraph._checks.options import as_choice, as_flag, shown
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.features.sources import SourceRows
@@ -29,15 +29,27 @@ from aethergraph.remote.graph_tables import PREFIX, GraphTypes
 from aethergraph.remote.leased import Lease, LeasedLists, LeasedTypes, open_lease, other_lists
 from aethergraph.remote.rows import RemoteRows
 
-__all__ = ["open_graph", "open_plain_graph", "open_typed_graph"]
+__all__ = ["open_graph"]
 
 K = TypeVar("K")
 #: Puts the values of edges, of places in their lists, into an array.
 Answer: TypeAlias = "Callable[[int, NDArray[np.int64], NDArray[Any]], None]"
 
 
+@overload
 def open_graph(
-    url: str, *, layout: str = "csc", at: int | None = None
+    url: str, *, layout: str = ..., at: int | None = ..., typed: Literal[False]
+) -> ForeignGraph: ...
+@overload
+def open_graph(
+    url: str, *, layout: str = ..., at: int | None = ..., typed: Literal[True]
+) -> ForeignHeteroGraph: ...
+@overload
+def open_graph(
+    url: str, *, layout: str = ..., at: int | None = ..., typed: bool | None = ...
+) -> ForeignGraph | ForeignHeteroGraph: ...
+def open_graph(
+    url: str, *, layout: str = "csc", at: int | None = None, typed: bool | None = None
 ) -> ForeignGraph | ForeignHeteroGraph:
     """Open a graph that a server has; samplers and loaders draw from it as from a local one.
 
@@ -69,13 +81,16 @@ def open_graph(
         layout: ``"csc"`` for lists of in-edges, ``"csr"`` for lists of out-edges.
         at: of a live graph, number of the commit: that of a graph which another client has loaded
             and not closed, or the last one. None: the last one.
+        typed: True: open a graph with one type of nodes and one of edges as a typed one, too;
+            False: refuse any other. None: whatever it is.
 
     Returns:
-        A :class:`aethergraph.HeteroGraph` if the server's graph has several types of nodes or
-        edges, else what :func:`aethergraph.as_graph` returns.
+        A typed graph if the server's graph has several types of nodes or edges, or ``typed``, else
+        one of one type; both are as :func:`aethergraph.as_graph` makes them.
 
     Raises:
         InvalidArgumentError: the server has no graph with such lists.
+        UnsupportedError: several types, with ``typed=False``.
         OutOfRangeError: the server does not have the commit ``at``.
         LimitError: the server holds commits for as many clients as it may.
         SnapshotExpiredError: while samples are drawn, of a live graph: the server does not hold the
@@ -83,48 +98,33 @@ def open_graph(
         ServerTimeoutError: a server is not reached in time, also while samples are drawn; names it.
         StorageError, FormatError: as for :func:`open_source`.
     """
+    typed = None if typed is None else as_flag(typed, "typed")
+    source: Any
+    graph: ForeignGraph | ForeignHeteroGraph
     lease = _open_lease(url, layout, at)
     if lease is not None:
-        if lease.told.typed:
-            return as_graph(LeasedTypes(url, layout, lease), layout=layout)
-        return as_graph(LeasedLists(url, layout, lease), layout=layout)
-    tables = _open_tables(url, layout)
-    if tables.types is None or tables.types.is_one:
-        return as_graph(_RemoteLists(url, layout, tables), layout=layout)
-    return as_graph(_RemoteTypes(url, layout, tables), layout=layout)
-
-
-def open_plain_graph(url: str, at: int | None = None) -> ForeignGraph:
-    """Open a graph of one type of nodes and one of edges, as :func:`open_graph` does.
-
-    Raises:
-        UnsupportedError: it has several.
-    """
-    lease = _open_lease(url, "csc", at)
-    if lease is not None:
-        if lease.told.typed:
+        if typed is False and lease.told.typed:
             lease.close()
-            raise _typed(url, len(lease.told.nodes), len(lease.told.relations))
-        return as_graph(LeasedLists(url, "csc", lease), layout="csc")
-    tables = _open_tables(url, "csc")
-    if tables.types is not None and not tables.types.is_one:
-        raise _typed(url, len(tables.types.nodes), len(tables.types.edges))
-    return as_graph(_RemoteLists(url, "csc", tables), layout="csc")
+            raise _several(url, len(lease.told.nodes), len(lease.told.relations))
+        of_types = lease.told.typed or bool(typed)
+        source = (LeasedTypes if of_types else LeasedLists)(url, layout, lease)
+        graph = as_graph(source, layout=layout)
+        return graph
+    tables = _open_tables(url, layout)
+    types = tables.types
+    is_many = types is not None and not types.is_one
+    if types is not None and is_many and typed is False:
+        raise _several(url, len(types.nodes), len(types.edges))
+    source = (_RemoteTypes if is_many or typed else _RemoteLists)(url, layout, tables)
+    graph = as_graph(source, layout=layout)
+    return graph
 
 
-def _typed(url: str, nodes: int, edges: int) -> UnsupportedError:
+def _several(url: str, nodes: int, edges: int) -> UnsupportedError:
     return UnsupportedError(
-        f"{url}: {nodes} node types and {edges} edge types; Graph is of one of each, "
-        "HeteroGraph.load opens this one"
+        f"{url}: {nodes} node types and {edges} edge types, and typed=False asks for one of each: "
+        "leave it out"
     )
-
-
-def open_typed_graph(url: str, at: int | None = None) -> ForeignHeteroGraph:
-    """Open a graph as one of many types, as :func:`open_graph` does; it may have one of each."""
-    lease = _open_lease(url, "csc", at)
-    if lease is not None:
-        return as_graph(LeasedTypes(url, "csc", lease))
-    return as_graph(_RemoteTypes(url, "csc"))
 
 
 class _Tables(NamedTuple):

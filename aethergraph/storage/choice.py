@@ -27,20 +27,12 @@ def is_address(path: object) -> bool:
     return isinstance(path, str) and path.startswith(("tcp://", "unix://"))
 
 
-def check_stays(address: str, storage: str, budget: Budget | None) -> None:
-    """Raise unless ``storage`` and ``budget`` leave the lists where they are, at the server."""
-    if storage != "mmap" or budget is not None:
+def refuse_address(path: object) -> None:
+    """Raise InvalidArgumentError if ``path`` of a graph is the address of a server."""
+    if is_address(path):
         raise InvalidArgumentError(
-            f"{address}: the lists stay at the server: leave storage= and memory_budget= out"
-        )
-
-
-def check_no_commit(at: Any) -> None:
-    """Raise if a commit is asked for of a file, which has one."""
-    if at is not None:
-        raise InvalidArgumentError(
-            f"at = {shown(at)} is for the address of a server with a live graph; a file is of one "
-            "commit, and History(path).at(lsn) opens a live graph's directory as of any"
+            f"path = {shown(path)} is the address of a server: aethergraph.remote.open_graph(path) "
+            "opens its graph"
         )
 
 

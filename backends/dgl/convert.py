@@ -17,6 +17,8 @@ from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.graph import Graph, HeteroGraph
 from aethergraph.protocols import AnyGraph
+from aethergraph.remote import open_graph
+from aethergraph.storage.choice import is_address
 
 if TYPE_CHECKING:
     from aethergraph.graph.adjacency import Layout
@@ -226,7 +228,9 @@ def to_dgl(
     return g
 
 
-def _load(path: str | os.PathLike[str]) -> Graph | HeteroGraph:
+def _load(path: str | os.PathLike[str]) -> AnyGraph:
+    if is_address(path):
+        return open_graph(str(path))
     graph = HeteroGraph.load(path)
     if graph.edge_types == [_PLAIN] and graph.node_types == [_PLAIN[0]]:
         graph.close()

@@ -25,6 +25,8 @@ from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.stores import Stores, read_pair
+from aethergraph.remote import open_graph
+from aethergraph.storage.choice import is_address
 
 __all__ = ["as_stores", "from_data"]
 
@@ -237,7 +239,9 @@ def as_stores(data: Any) -> Stores:
     )
 
 
-def _load(path: Any) -> Graph | HeteroGraph:
+def _load(path: Any) -> AnyGraph:
+    if is_address(path):
+        return open_graph(str(path))
     try:
         return Graph.load(path)
     except UnsupportedError:  # a typed graph

@@ -38,8 +38,6 @@ PYTHON_LAYERS = [
 # Methods of a graph that hand it on to what is built upon graphs.
 SHORTCUTS = {
     "graph.graph imports interop",
-    "graph.graph imports remote.graph",
-    "graph.hetero imports remote.graph",
     "graph.walks imports sampling.walks",
 }
 # Folders of native/src; a file may include headers of its own folder and of those before it.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.threads import comes
 
-from aethergraph import Graph, NeighborSampler, RandomWalker, SubgraphLoader
+from aethergraph import Graph, HeteroGraph, NeighborSampler, RandomWalker, SubgraphLoader
 from aethergraph.errors import (
     InvalidArgumentError,
     LayoutError,
@@ -85,13 +85,10 @@ def test_samples(
     same(*samples)
 
 
-def test_load_by_address(pair: Pair) -> None:
-    """Graph.load takes an address in the place of a path."""
-    graph = Graph.load(pair.url)
-    same(*(NeighborSampler(one, [5, 3]).sample(range(99), 4) for one in (pair.local, graph)))
-    for options in ({"storage": "uring"}, {"storage": "auto", "memory_budget": "1G"}):
-        with pytest.raises(InvalidArgumentError, match="the lists stay at the server"):
-            Graph.load(pair.url, **options)
+@pytest.mark.parametrize("kind", [Graph, HeteroGraph])
+def test_files_are_loaded_and_servers_are_not(pair: Pair, kind: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"address of a server: .*open_graph\(path"):
+        kind.load(pair.url)
 
 
 def test_queries_and_walks(pair: Pair) -> None:

@@ -26,8 +26,6 @@ from support.threads import WAIT, comes, repeating
 from aethergraph import (
     DynamicGraph,
     DynamicHeteroGraph,
-    Graph,
-    HeteroGraph,
     HeteroNeighborSampler,
     LiveFeatureTable,
     NeighborSampler,
@@ -135,7 +133,7 @@ def test_samples_beside_a_writer(tmp_path: Path, options: dict[str, Any], over_b
     options = dict(options)
     at = options.pop("seed_time", None)
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        there, here = Graph.load(server.address), live.snapshot()
+        there, here = open_graph(server.address), live.snapshot()
         assert there.lsn == here.lsn
         with changing(live):
             assert comes(lambda: live.lsn > here.lsn + 3)
@@ -147,7 +145,7 @@ def test_samples_beside_a_writer(tmp_path: Path, options: dict[str, Any], over_b
         assert live.lsn > here.lsn + 3
         x = [one.node_attrs["x"].gather([7, 8]) for one in (there, here)]
         assert (x[0] == x[1]).all() and (x[0] != live.node_attrs["x"].gather([7, 8])).any()
-        assert Graph.load(server.address).lsn == live.lsn  # load again: what has changed since
+        assert open_graph(server.address).lsn == live.lsn  # load again: what has changed since
 
 
 @pytest.mark.parametrize("order", ["id", "time"])
@@ -188,7 +186,7 @@ def test_typed_graphs(tmp_path: Path) -> None:
         live[kind].insert(src, dst, time=np.arange(900))
     here = live.snapshot()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        there = HeteroGraph.load(server.address)
+        there = open_graph(server.address, typed=True)
         live[RATES].insert([1, 2], [3, 4], time=[5, 6])
         assert there.lsn == here.lsn and there.num_edges == here.num_edges
         for options in ({}, {"time_attr": "edge_time"}):
@@ -205,7 +203,7 @@ def test_typed_graphs(tmp_path: Path) -> None:
         copy = pickle.loads(pickle.dumps(there))
         assert copy.lsn == there.lsn and server.stats().leases == 1
         with pytest.raises(UnsupportedError, match="2 node types and 2 edge types"):
-            Graph.load(server.address)
+            open_graph(server.address, typed=False)
 
 
 def test_weights_and_times_by_edge() -> None:
@@ -214,7 +212,7 @@ def test_weights_and_times_by_edge() -> None:
     here = live.snapshot()
     mine, ids = here.edge_values, here.edge_list()[2][::-1]
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         insert(live, np.random.default_rng(1), 10, 9)
         for one in (there, pickle.loads(pickle.dumps(there))):
             its = one.edge_values
@@ -230,14 +228,14 @@ def test_names_of_graphs(tmp_path: Path) -> None:
     """Errors name what the server has, and what opens it."""
     live = make(tmp_path / "g.aegd")
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        both = "no graph 'zz' with .* there are: none; Graph.load and open_graph .* graphs: g$"
+        both = "no graph 'zz' with .* there are: none; open_graph .* graphs: g$"
         with pytest.raises(InvalidArgumentError, match=both):
-            Graph.load(f"{server.address}/zz")
-        with pytest.raises(InvalidArgumentError, match=r"there are no tables of rows; Graph.load"):
+            open_graph(f"{server.address}/zz")
+        with pytest.raises(InvalidArgumentError, match=r"there are no tables of rows; open_graph"):
             open_source(server.address)
     with FeatureServer({}, samples={"g": SampleService(live, SamplePlan([5]))}, port=0) as server:
         with pytest.raises(InvalidArgumentError, match=r"open_sampler asks for samples from: g$"):
-            Graph.load(server.address)
+            open_graph(server.address)
     with pytest.raises(UnsupportedError, match=r"FeatureServer\({}, graphs={'g': path}\) serves"):
         open_tables(tmp_path / "g.aegd")
 
@@ -248,9 +246,9 @@ def test_lists_of_the_other_layout() -> None:
     with FeatureServer({}, graphs={"g": live, "t": typed}, port=0) as server:
         url = f"{server.address}/g"
         with pytest.raises(LayoutError, match=rf"open_graph\('{url}', layout='csr'\) opens it"):
-            RandomWalker(Graph.load(url))
+            RandomWalker(open_graph(url))
         with pytest.raises(LayoutError, match="the server has no others"):
-            HeteroGraph.load(f"{server.address}/t")[RATES].out_degrees()
+            open_graph(f"{server.address}/t", typed=True)[RATES].out_degrees()
 
 
 def test_live_rows_are_the_latest() -> None:
@@ -258,7 +256,7 @@ def test_live_rows_are_the_latest() -> None:
     table = LiveFeatureTable.create(None, NODES, 2, missing="zero")
     live.node_attrs["now"] = table
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        rows = Graph.load(server.address).node_attrs["now"]
+        rows = open_graph(server.address).node_attrs["now"]
         table.put(3, [1, 2])
         assert rows.is_live and rows.gather([3]).tolist() == [[1, 2]]
 
@@ -267,27 +265,24 @@ def test_a_commit_that_others_have(tmp_path: Path) -> None:
     """Ranks of a training load the commit that the first of them got."""
     live = make(tmp_path / "g.aegd")
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        first = Graph.load(server.address)
+        first = open_graph(server.address)
         insert(live, np.random.default_rng(1), 10, 9)
-        second = Graph.load(server.address, at=first.lsn)
+        second = open_graph(server.address, at=first.lsn)
         same(*(NeighborSampler(one, [5]).sample(range(50), 1) for one in (first, second)))
-        last = Graph.load(server.address, at=live.lsn)
+        last = open_graph(server.address, at=live.lsn)
         assert last.lsn == live.lsn
         for at in (1, live.lsn + 1):
             with pytest.raises(OutOfRangeError, match=f"at = {at}: the server has the last commit"):
-                Graph.load(server.address, at=at)
+                open_graph(server.address, at=at)
         with pytest.raises(InvalidArgumentError, match="at = -1"):
-            Graph.load(server.address, at=-1)
+            open_graph(server.address, at=-1)
         snapshots = live.stats().snapshots
         for one in (first, second, last):
             one.close()
         assert snapshots == 2 and comes(lambda: server.stats().connections == 0)
-    live.snapshot().save(tmp_path / "g.aeg")
-    with pytest.raises(InvalidArgumentError, match="at = 3 is for the address of a server"):
-        Graph.load(tmp_path / "g.aeg", at=3)
     with FeatureServer(np.zeros(3), port=0) as server:
         with pytest.raises(InvalidArgumentError, match="at = 3 is for live graphs"):
-            Graph.load(server.address, at=3)
+            open_graph(server.address, at=3)
 
 
 def linger(server: FeatureServer, seconds: float) -> None:
@@ -297,7 +292,7 @@ def linger(server: FeatureServer, seconds: float) -> None:
 def test_a_lease_runs_out() -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0, lease=3) as server:
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         sampler = NeighborSampler(there, [5])
         sampler.sample([1], 1)
         assert comes(lambda: server.stats().leases == 0)
@@ -308,7 +303,7 @@ def test_a_lease_runs_out() -> None:
             there.node_attrs["x"].gather([1])
         with pytest.raises(SnapshotExpiredError):
             pickle.loads(pickle.dumps(there))
-        NeighborSampler(Graph.load(server.address), [5]).sample([1], 1)
+        NeighborSampler(open_graph(server.address), [5]).sample([1], 1)
 
 
 def test_clients_that_end() -> None:
@@ -316,11 +311,12 @@ def test_clients_that_end() -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         linger(server, 0.1)
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         there.close()
         assert comes(lambda: server.stats().leases == 0)
         code = (
-            "import sys, time; from aethergraph import Graph; graph = Graph.load(sys.argv[1]);"
+            "import sys, time; from aethergraph.remote import open_graph;"
+            "graph = open_graph(sys.argv[1]);"
             "print(graph.lsn, flush=True); time.sleep(60)"
         )
         with subprocess.Popen(
@@ -339,7 +335,8 @@ def test_a_lease_outlives_a_parent_that_ends() -> None:
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         linger(server, 0.0)
         code = (
-            "import os, sys, time; from aethergraph import Graph; graph = Graph.load(sys.argv[1]);"
+            "import os, sys, time; from aethergraph.remote import open_graph;"
+            "graph = open_graph(sys.argv[1]);"
             "rows = graph.node_attrs['x']; rows.gather([7]);"
             "[os.fork() and os._exit(0) for _ in '12'];"
             "time.sleep(0.5); print(rows.gather([7]).shape)"
@@ -354,11 +351,12 @@ def test_a_lease_without_an_end_ends_with_its_client(lease: float) -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0, lease=lease) as server:
         linger(server, 0.1)
-        code = "import os, sys; from aethergraph import Graph; g = Graph.load(sys.argv[1]); "
+        code = "import os, sys; from aethergraph.remote import open_graph;"
+        code += "g = open_graph(sys.argv[1]); "
         subprocess.run([sys.executable, "-c", f"{code}os._exit(9)", server.address])
         # What is read here sweeps nothing: the thread that ends leases must be there.
         assert comes(lambda: live.stats().snapshots == 0)
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         linger(server, 60)
         assert NeighborSampler(there, [5]).sample([1], 1).num_nodes
         assert live.stats().snapshots == 1
@@ -371,12 +369,12 @@ def test_a_graph_that_is_closed_makes_room(typed: bool) -> None:
     with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
         linger(server, 1000.0)
         for collected in (False, True, False):
-            there = (HeteroGraph if typed else Graph).load(server.address)
+            there: Any = open_graph(server.address, typed=typed)
             assert there.node_types if typed else there.num_nodes
             if not collected:
                 there.close()
             del there
-        sampler = NeighborSampler(graph := Graph.load(server.address), [5])
+        sampler = NeighborSampler(graph := open_graph(server.address), [5])
         graph.close()
         sampler.sample([1, 7], 1)  # what was made of it goes on, as with a file
         del sampler
@@ -384,12 +382,12 @@ def test_a_graph_that_is_closed_makes_room(typed: bool) -> None:
         assert comes(lambda: live.stats().snapshots == 0)  # let go of right behind the lease
 
 
-@pytest.mark.parametrize("kind", [Graph, HeteroGraph])
-def test_a_graph_for_a_while(kind: Any) -> None:
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_graph_for_a_while(typed: bool) -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         linger(server, 1000.0)
-        with kind.load(server.address) as there:
+        with open_graph(server.address, typed=typed) as there:
             assert there.lsn == live.commit and server.stats().leases == 1
         assert there.closed and comes(lambda: server.stats().leases == 0)
         for use in (lambda: there.lsn, lambda: there.source, lambda: pickle.dumps(there)):
@@ -403,7 +401,7 @@ def test_a_copy_that_is_on_its_way() -> None:
     """A graph that was pickled and let go of lasts until its copy can have come."""
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        copy = pickle.loads(pickle.dumps(Graph.load(server.address)))
+        copy = pickle.loads(pickle.dumps(open_graph(server.address)))
         assert server.stats().leases == 1
         copy.close()
         assert comes(lambda: server.stats().connections == 0)
@@ -414,7 +412,7 @@ def test_others_keep_the_lease() -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         linger(server, 0.0)
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         copy = pickle.loads(pickle.dumps(there))
         expected = NeighborSampler(there, [5]).sample([1, 7], 1)
         there.close()
@@ -432,7 +430,7 @@ def test_a_request_that_is_broken_off(
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
         linger(server, 0.0)
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         sampler = NeighborSampler(there, [5])
         for _ in range(2):
             before = sampler.sample([1, 7], 1)
@@ -461,7 +459,7 @@ def test_a_request_that_takes_too_long(
     tls, ca = (certificate, f"&ca={certificate[0]}") if with_tls else (None, "")
     with FeatureServer({}, graphs={"g": live}, port=0, tls=tls) as server:
         linger(server, 0.0)
-        there = Graph.load(f"{server.address}?timeout=1{ca}")
+        there = open_graph(f"{server.address}?timeout=1{ca}")
         sampler = NeighborSampler(there, [5])
         before = sampler.sample([1, 7], 1)
         insert(live, np.random.default_rng(1), 100, 9)
@@ -495,7 +493,7 @@ def test_a_lease_at_a_full_server(places: int) -> None:
     live = make()
     with FeatureServer(np.arange(9), graphs={"g": live}, port=0, max_connections=places) as server:
         linger(server, 0.0)
-        sampler = NeighborSampler(there := Graph.load(server.address), [5])
+        sampler = NeighborSampler(there := open_graph(server.address), [5])
         expected = there.node_attrs["x"].gather([7])
         insert(live, np.random.default_rng(1), 100, 9)
         pickle.dumps(there)  # a copy may come, and this one goes on
@@ -512,7 +510,7 @@ def test_a_lease_at_a_full_server(places: int) -> None:
 def test_a_server_that_is_started_again() -> None:
     live = make()
     server = FeatureServer({}, graphs={"g": live}, port=0).start()
-    there = Graph.load(server.address)
+    there = open_graph(server.address)
     sampler = NeighborSampler(there, [5])
     expected = sampler.sample([1, 7], 1)
     server.close()
@@ -520,14 +518,14 @@ def test_a_server_that_is_started_again() -> None:
     with FeatureServer({}, graphs={"g": live}, port=server.port) as again:
         with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
             sampler.sample([1, 7], 1)
-        same(NeighborSampler(Graph.load(again.address), [5]).sample([1, 7], 1), expected)
+        same(NeighborSampler(open_graph(again.address), [5]).sample([1, 7], 1), expected)
 
 
 def test_clients_of_a_commit_share_it() -> None:
     live = make()
     with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
-        held = [Graph.load(server.address) for _ in range(5)]
-        held.append(Graph.load(server.address, at=live.commit))
+        held = [open_graph(server.address) for _ in range(5)]
+        held.append(open_graph(server.address, at=live.commit))
         assert server.stats().leases == 6 and live.stats().snapshots == 1
         for one in held:
             one.close()
@@ -608,7 +606,7 @@ def test_the_writer_needs_the_memory() -> None:
     """A snapshot that the writer may not wait for any longer is one that the client may not."""
     live = make(max_snapshot_age=0.01)
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        sampler = NeighborSampler(Graph.load(server.address), [5])
+        sampler = NeighborSampler(open_graph(server.address), [5])
         rng = np.random.default_rng(3)
         with pytest.raises(SnapshotExpiredError, match="held too long"):
             for at in range(1, 2000):
@@ -622,7 +620,7 @@ def test_a_commit_that_the_writer_took_back_is_no_lease(typed: bool) -> None:
     """It is not to be had any more, and takes nobody's place."""
     live = make(max_snapshot_age=0.01)
     with FeatureServer({}, graphs={"g": live}, port=0, max_leases=1) as server:
-        there = (HeteroGraph if typed else Graph).load(server.address)
+        there: Any = open_graph(server.address, typed=typed)
         rng = np.random.default_rng(3)
         here = live.snapshot()
 
@@ -636,8 +634,8 @@ def test_a_commit_that_the_writer_took_back_is_no_lease(typed: bool) -> None:
 
         assert comes(is_gone)
         with pytest.raises(OutOfRangeError, match=f"at = {there.lsn}: the server has the last"):
-            Graph.load(server.address, at=there.lsn)
-        with Graph.load(server.address) as last:
+            open_graph(server.address, at=there.lsn)
+        with open_graph(server.address) as last:
             assert last.lsn == live.commit and server.stats().leases == 1
         assert comes(lambda: server.stats().leases == 0)
         with pytest.raises(SnapshotExpiredError, match="Load the graph again"):
@@ -663,12 +661,12 @@ def test_the_command(tmp_path: Path) -> None:
     with served(path, "--lease", "100", "--max-leases", "9") as (_, line):
         assert line.startswith("serving g at ")
         url = address_in(line)
-        alone = Graph.load(url)  # nobody writes: the last commit in the log
+        alone = open_graph(url)  # nobody writes: the last commit in the log
         for _ in range(2):
             with talking(WRITER, path) as change:
                 assert int(change()) > alone.lsn
                 here = DynamicGraph.attach(path).snapshot()
-                there = Graph.load(f"{url}/g")
+                there = open_graph(f"{url}/g")
                 assert there.lsn == here.lsn
                 assert int(change()) > here.lsn
                 for one in (there, pickle.loads(pickle.dumps(there))):
@@ -678,14 +676,15 @@ def test_the_command(tmp_path: Path) -> None:
         assert found.returncode == 0, found.stderr
         NeighborSampler(alone, [5]).sample(range(9), 2)  # still held
     with pytest.raises(StorageError):
-        Graph.load(f"{url}?timeout=0.1")
+        open_graph(f"{url}?timeout=0.1")
 
 
 FORKED = """
 import os, sys
 import numpy as np
-from aethergraph import Graph, NeighborSampler
-graph = Graph.load(sys.argv[1], at=int(sys.argv[2]))
+from aethergraph import NeighborSampler
+from aethergraph.remote import open_graph
+graph = open_graph(sys.argv[1], at=int(sys.argv[2]))
 expected = NeighborSampler(graph, [5]).sample(range(9), 2)
 pid = os.fork()
 found = NeighborSampler(graph, [5]).sample(range(9), 2)
@@ -722,7 +721,7 @@ def test_positions_from_anywhere() -> None:
     live = make()
     rng = random.Random(0)
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
         tables = there.source._lease.told.relations[0].lists["csc"]
         good = NeighborSampler(live.snapshot(), [5]).sample(range(50), 1)
@@ -765,7 +764,7 @@ def test_nobody_can_ask_for_memory_that_is_not_used(tmp_path: Path, over_base: b
         insert(live, np.random.default_rng(8), 300, 2)
     units = 64 * 2**20 // 16
     with FeatureServer({}, graphs={"g": live}, port=0) as server:
-        there = Graph.load(server.address)
+        there = open_graph(server.address)
         expected = NeighborSampler(there, [5, 5]).sample(range(50), 1)
         before = arena_bytes()
         tables = there.source._lease.told.relations[0].lists["csc"]
@@ -817,9 +816,9 @@ def test_several_live_graphs() -> None:
     graphs = {"a": make(), "b": make(order="id", edge_time=None, edge_weight=None)}
     with FeatureServer(np.zeros((3, 2)), graphs=graphs, port=0) as server:
         for name, live in graphs.items():
-            there = Graph.load(f"{server.address}/{name}")
+            there = open_graph(f"{server.address}/{name}")
             same(*(NeighborSampler(g, [3]).sample([7], 1) for g in (there, live.snapshot())))
         with pytest.raises(InvalidArgumentError, match="several live graphs, name one: a, b"):
-            Graph.load(server.address)
+            open_graph(server.address)
         assert sorted(server.names) == ["a", "b", "x"]
         time.sleep(0)

@@ -81,7 +81,7 @@ def pair(path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
     tables, shards = open_tables(path, lists=True), request.param
     servers = [FeatureServer(tables, port=0, shard=(k, shards)).start() for k in range(shards)]
     url = "tcp://" + ",".join(f"127.0.0.1:{one.port}" for one in servers)
-    yield Pair(HeteroGraph.load(path), HeteroGraph.load(url), servers, path, url)
+    yield Pair(HeteroGraph.load(path), open_graph(url, typed=True), servers, path, url)
     for one in servers:
         one.close()
 
@@ -164,7 +164,7 @@ def test_times_of_nodes(tmp_path: Path) -> None:
     kinds = {RATES: (np.arange(900), np.arange(900) % 700), BY: (np.arange(50), np.arange(50))}
     HeteroGraph.from_edges(kinds, COUNTS, node_time=times).save(tmp_path / "g.aeg")
     with FeatureServer(open_tables(tmp_path / "g.aeg", lists=True), port=0) as server:
-        both = HeteroGraph.load(tmp_path / "g.aeg"), HeteroGraph.load(server.address)
+        both = HeteroGraph.load(tmp_path / "g.aeg"), open_graph(server.address, typed=True)
         for name in COUNTS:
             mine, its = both[0][name].node_time, both[1][name].node_time
             assert (mine is None) == (its is None) and (mine is None or (mine == its).all())
@@ -220,7 +220,7 @@ def test_copies_and_threads(pair: Pair) -> None:
 
 def test_a_hop_is_few_requests(pair: Pair) -> None:
     """Two questions of each edge type that is reached, and few connections for all of them."""
-    graph = HeteroGraph.load(pair.url)
+    graph = open_graph(pair.url, typed=True)
     before = sum(one.stats().requests for one in pair.servers)
     HeteroNeighborSampler(graph, [3, 3]).sample({"film": range(300), "user": range(300)}, 0)
     asked = sum(one.stats().requests for one in pair.servers) - before
@@ -234,7 +234,7 @@ def test_one_type_either_way(pair: Pair, tmp_path: Path) -> None:
     graph.edge_attrs["w"] = np.arange(90.0)
     graph.save(tmp_path / "one.aeg")
     with FeatureServer(open_tables(tmp_path / "one.aeg", lists=True), port=0) as server:
-        one, typed = Graph.load(server.address), HeteroGraph.load(server.address)
+        one, typed = open_graph(server.address), open_graph(server.address, typed=True)
         assert typed.metadata() == HeteroGraph.load(tmp_path / "one.aeg").metadata()
         plain = NeighborSampler(one, [3]).sample([1, 2], 0)
         found = HeteroNeighborSampler(typed, [3]).sample({"node": [1, 2]}, 0)
@@ -243,14 +243,13 @@ def test_one_type_either_way(pair: Pair, tmp_path: Path) -> None:
         assert typed["node"].features.gather([8]) == view.attrs["w"].gather([8]) == 8
         assert not isinstance(open_graph(server.address), HeteroGraph)
     assert isinstance(open_graph(pair.url), HeteroGraph)
-    with pytest.raises(UnsupportedError, match=r"4 node types and 4 edge types; .*HeteroGraph"):
-        Graph.load(pair.url)
+    with pytest.raises(UnsupportedError, match=r"4 node types and 4 edge types.*typed=False"):
+        open_graph(pair.url, typed=False)
 
 
 def test_refusals(pair: Pair, tmp_path: Path) -> None:
-    for options in ({"storage": "uring"}, {"storage": "auto", "memory_budget": "1G"}):
-        with pytest.raises(InvalidArgumentError, match="the lists stay at the server"):
-            HeteroGraph.load(pair.url, **options)
+    with pytest.raises(InvalidArgumentError, match=r"remote\.open_graph\(path\) opens its graph"):
+        HeteroGraph.load(pair.url)
     for refused in (
         lambda: pair.remote.save(tmp_path / "g.aeg"),
         lambda: pair.remote.permute({}),
@@ -262,7 +261,7 @@ def test_refusals(pair: Pair, tmp_path: Path) -> None:
     }  # fmt: skip
     with FeatureServer(lists, port=0) as server:
         with pytest.raises(InvalidArgumentError, match="does not tell the types"):
-            HeteroGraph.load(server.address)
+            open_graph(server.address, typed=True)
 
 
 def test_names_that_meet_when_joined(tmp_path: Path) -> None:
@@ -287,11 +286,11 @@ def test_answers_that_are_wrong(path: Path) -> None:
     ):
         with FeatureServer({**good, "graph/types": bad}, port=0) as server:
             with pytest.raises(error, match=words):
-                HeteroGraph.load(server.address)
+                open_graph(server.address, typed=True)
     ids = good["graph/csc/ids"].read(0, sum(EDGES.values())).copy()
     ids[20_000:25_000] += 900
     with FeatureServer({**good, "graph/csc/ids": ids}, port=0) as server:
-        sampler = HeteroNeighborSampler(HeteroGraph.load(server.address), [5])
+        sampler = HeteroNeighborSampler(open_graph(server.address, typed=True), [5])
         sampler.sample({"film": [1]}, 0)
         with pytest.raises(CorruptFileError):
             sampler.sample({"user": [1]}, 0)
@@ -299,7 +298,7 @@ def test_answers_that_are_wrong(path: Path) -> None:
 
 def test_a_server_that_is_gone(path: Path, tmp_path: Path) -> None:
     server = FeatureServer(open_tables(path, lists=True), port=0).start()
-    sampler = HeteroNeighborSampler(HeteroGraph.load(f"{server.address}?timeout=2"), [5, 5])
+    sampler = HeteroNeighborSampler(open_graph(f"{server.address}?timeout=2", typed=True), [5, 5])
     before, port = sampler.sample({"film": [1, 2]}, 0), server.port
     server.close()
     with pytest.raises(StorageError, match=rf"{server.address} was not reached within 2 s"):
@@ -316,7 +315,7 @@ def test_a_graph_without_edge_types() -> None:
     graph = HeteroGraph.from_edges({}, {"a": 5, "b": 3})
     graph["a"].features = np.arange(10, dtype=np.float32).reshape(5, 2)
     with FeatureServer({**graph_tables(graph), "a/x": graph["a"].features}, port=0) as server:
-        served = HeteroGraph.load(server.address)
+        served = open_graph(server.address, typed=True)
         assert served.num_nodes == {"a": 5, "b": 3} and served.edge_types == []
         for one in (graph, served):
             found = HeteroNeighborSampler(one, [2]).sample({"a": [4, 1]}, 1)
@@ -328,6 +327,6 @@ def test_a_graph_without_edge_types() -> None:
 def test_where_the_server_has_it(path: Path, storage: Any, budget: str | None) -> None:
     graph = HeteroGraph.load(path, storage=storage, memory_budget=budget)
     with FeatureServer(graph_tables(graph), port=0) as server:
-        both = HeteroGraph.load(path), HeteroGraph.load(server.address)
+        both = HeteroGraph.load(path), open_graph(server.address, typed=True)
         assert isinstance(both[1], ForeignHeteroGraph)
         same(*(HeteroNeighborSampler(one, [7, 4]).sample({"film": range(99)}, 9) for one in both))

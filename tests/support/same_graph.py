@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from support.foreign_graphs import InArrays
 
 from aethergraph import DynamicGraph, DynamicHeteroGraph, Graph, HeteroGraph, as_graph
-from aethergraph.remote import FeatureServer, open_tables
+from aethergraph.remote import FeatureServer, open_graph, open_tables
 
 Ids = NDArray[np.int64]
 Kind = tuple[str, str, str]
@@ -443,14 +443,14 @@ def _snapshot(content: Content, folder: Path, stack: ExitStack) -> Stored:
 def _served_file(content: Content, folder: Path, stack: ExitStack) -> Stored:
     path, row_of = _save(content, folder)
     server = stack.enter_context(FeatureServer(open_tables(path, lists=True), port=0))
-    return Stored(_load(content, server.address), row_of)
+    return Stored(open_graph(server.address, typed=content.is_typed), row_of)
 
 
 def _served_live(content: Content, folder: Path, stack: ExitStack) -> Stored:
     """Serve a live graph that changes once a client has a commit of it."""
     filling = _filled(content)
     server = stack.enter_context(FeatureServer({}, graphs={"graph": filling.graph}, port=0))
-    there = _load(content, server.address)
+    there = open_graph(server.address, typed=content.is_typed)
     _change_all(filling.graph, content)
     return filling.stored(there)
 
