@@ -95,7 +95,7 @@ class FeatureSource(Protocol):
         """Return the rows of ``ids`` in order, duplicates kept: ``(len(ids), *shape[1:])``.
 
         Loaders call it from threads of their own, several at a time, and in worker processes. What
-        they hand over is checked.
+        they hand over is checked, and ``ids`` are the source's own.
 
         Args:
             ids: C-contiguous int64 vector of ids that exist.
@@ -526,6 +526,11 @@ class Adjacency(ABC):
         return None
 
     @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
+        return None
+
+    @property
     def edge_order(self) -> NDArray[Any] | None:
         """Row of the input of each edge id. Default: None, it was not kept."""
         return None
@@ -603,6 +608,11 @@ class NodeSet(ABC):
     @property
     def node_time(self) -> NDArray[Any] | None:
         """Time by node. Default: None."""
+        return None
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
         return None
 
 
@@ -689,9 +699,12 @@ class HeterogeneousGraph(_Graph, ABC):
             node_types = ["user", "item"]
             edge_types = [("user", "knows", "user"), ("item", "like", "item")]
 
-            def __getitem__(self, name):
-                graph = users if "user" in name else items
-                return graph                     # its own nodes and its own edges
+            def __getitem__(self, name):         # graphs of one type: their own nodes and edges
+                return {"user": users, self.edge_types[0]: users,
+                        "item": items, self.edge_types[1]: items}[name]
+
+    Edges of a part must not change (:attr:`is_live`) unless the graph says that it changes, and
+    defines :meth:`pinned` and :meth:`reading`. Times of all parts are in one unit.
     """
 
     is_typed: ClassVar[Literal[True]] = True
@@ -717,8 +730,15 @@ class HeterogeneousGraph(_Graph, ABC):
         """Return the nodes of a type (a string), or the edges of a type (three strings).
 
         Raises:
-            MissingNameError: there is no such type.
+            KeyError: there is no such type.
         """
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of all times of nodes and edges; default: that of the first part with a unit."""
+        units = [self[name].time_unit for name in self.node_types]
+        units += [self[kind].time_unit for kind in self.edge_types]
+        return next((unit for unit in units if unit is not None), None)
 
     @property
     def num_nodes(self) -> dict[str, int]:

@@ -87,11 +87,12 @@ class SourceRows(RowSource):
             code = check_out(out, shape, dtype, own_code)
         else:
             code = own_code if dtype is None else native.dtype_code(dtype)
+        given = ids.copy()  # the batch's: a source may sort its own
         if code != own_code:
             if out is None:
                 out = empty(shape, native.ARRAY_DTYPES[code], f"{len(ids)} rows")
-            return _widen(self, check_result(self, self.source.gather(ids), len(ids)), out, code)
-        found = self.source.gather(ids, out=out)
+            return _widen(self, check_result(self, self.source.gather(given), len(ids)), out, code)
+        found = self.source.gather(given, out=out)
         if found is out and out is not None:
             return out
         found = check_result(self, found, len(ids))

@@ -152,7 +152,8 @@ def fill_edges(
         parts.csc, other = lists, "csr"
     else:
         parts.csr, other = lists, "csc"
-    advice = f"as_graph(source, layout={other!r}) takes such lists"
+    ways = "in" if other == "csc" else "out"
+    advice = f"give lists of {ways}-edges, which as_graph(source, layout={other!r}) takes"
     parts.other_lists = getattr(source, "other_lists", advice)
     if topology.has_own_times:
         parts.time_unit = time_unit
@@ -180,4 +181,9 @@ def read_attributes(attrs: Any, table: AttributeTable, name: str) -> None:
             f"{name} goes by name, {{name: rows}}, got {type(attrs).__name__}"
         )
     for key, rows in attrs.items():
-        table[key] = rows
+        try:
+            table[key] = rows
+        except InvalidArgumentError as error:
+            if "[" not in name:
+                raise
+            raise type(error)(f"{name}: {error}") from None

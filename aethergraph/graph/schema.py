@@ -12,11 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from aethergraph._checks.options import shown
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features import as_row_source
 from aethergraph.graph.typed_edges import unknown_type
-from aethergraph.protocols import AnyGraph, EdgeType, HeterogeneousGraph, HomogeneousGraph
+from aethergraph.protocols import (
+    AnyGraph,
+    EdgeType,
+    HeterogeneousGraph,
+    HomogeneousGraph,
+    RowSource,
+)
 
 if TYPE_CHECKING:
-    from aethergraph.protocols import Adjacency, RowSource
+    from aethergraph.protocols import Adjacency
     from aethergraph.storage.paging import Paging
 
 __all__ = ["EDGE", "NODE", "Rows", "Schema", "as_typed"]
@@ -90,6 +99,7 @@ class Schema:
         node_rows: Mapping[str, Rows] | None = None,
         edge_rows: Mapping[EdgeType, Rows] | None = None,
     ) -> None:
+        _check_types(graph)
         self.graph = graph
         #: The graph as a typed one.
         self.typed = as_typed(graph)
@@ -132,15 +142,21 @@ class Schema:
 
     def node_attrs(self, node_type: str) -> Rows:
         """Return the attributes of the nodes of a type, without the times of the graph itself."""
-        return _over(self.typed[node_type].node_attrs, self._node_rows.get(node_type))
+        attrs = _as_rows(self.typed[node_type].node_attrs, self.label("node_attrs", node_type))
+        return _over(attrs, self._node_rows.get(node_type))
 
     def edge_attrs(self, kind: EdgeType) -> Rows:
         """Return the attributes of the edges of a type, without weights and times of the graph."""
-        return _over(self.typed[kind].edge_attrs, self._edge_rows.get(kind))
+        attrs = _as_rows(self.typed[kind].edge_attrs, self.label("edge_attrs", kind))
+        return _over(attrs, self._edge_rows.get(kind))
 
     def node_rows(self, node_type: str) -> dict[str, RowSource]:
         """Return the data of the nodes of a type by name: times, and what stands before them."""
-        return {**self.typed[node_type].node_values, **self.node_attrs(node_type)}
+        nodes = self.typed[node_type]
+        values = nodes.node_values
+        if not values and (times := nodes.node_time) is not None:  # of a graph that is not ours
+            values = _as_rows({"node_time": times}, self.label("node_values", node_type))
+        return {**values, **self.node_attrs(node_type)}
 
     def edge_rows(self, kind: EdgeType) -> dict[str, RowSource]:
         """Return the data of the edges of a type by name: weights, times, what stands before."""
@@ -157,3 +173,38 @@ class Schema:
 
 def _over(rows: Rows, first: Rows | None) -> Rows:
     return {**rows, **first} if first else rows
+
+
+def _as_rows(attrs: Mapping[str, Any], label: str) -> Rows:
+    """Return attributes as rows to gather from; those of graphs of others may be arrays."""
+    if all(isinstance(rows, RowSource) for rows in attrs.values()):
+        return attrs
+    return {name: as_row_source(rows, f"{label}[{name!r}]") for name, rows in attrs.items()}
+
+
+def _check_types(graph: AnyGraph) -> None:
+    """Raise unless the types of a graph fit together, and nothing changes that is said to stay.
+
+    Raises:
+        InvalidArgumentError: says what does not.
+    """
+    if not graph.is_typed:
+        return
+    node_types, edge_types = graph.node_types, graph.edge_types
+    for kind in edge_types:
+        if not isinstance(kind, tuple) or len(kind) != 3 or not {kind[0], kind[2]} <= {*node_types}:
+            raise InvalidArgumentError(
+                f"edge_types of {type(graph).__name__}: {shown(kind)} is no (source type, "
+                f"relation, destination type) of {', '.join(map(repr, node_types)) or 'no types'}"
+            )
+    for option, types in (("node_types", node_types), ("edge_types", edge_types)):
+        if len({*types}) < len(types):
+            raise InvalidArgumentError(f"{option} of {type(graph).__name__}: {types} has one twice")
+    if graph.is_live:
+        return
+    for kind in edge_types:
+        if graph[kind].is_live:
+            raise InvalidArgumentError(
+                f"edges of {kind} change, and {type(graph).__name__}.is_live is False: take "
+                "snapshots of live graphs, or define is_live, pinned() and reading()"
+            )

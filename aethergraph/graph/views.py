@@ -62,6 +62,11 @@ class NodeView(NoStrayAttributes, NodeSet):
         return self._parts().node_time
 
     @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of these nodes; None: plain numbers, or no times."""
+        return self._parts().time_unit
+
+    @property
     def attrs(self) -> AttributeTable:
         """Attributes by name: ``attrs["x"] = rows``, one row per node."""
         return self._parts().node_attrs
@@ -127,6 +132,11 @@ class EdgeView(EdgeQueries):
     def num_edges(self) -> int:
         """Number of edges of this type; edge ids are ``0 .. num_edges - 1``."""
         return self._edges().num_edges
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times of these edges; None: plain numbers, or no times."""
+        return self._edges().time_unit
 
     @property
     def attrs(self) -> AttributeTable:

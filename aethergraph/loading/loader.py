@@ -37,6 +37,7 @@ from aethergraph.protocols import (
 )
 from aethergraph.sampling._misuse import not_a_graph
 from aethergraph.sampling.base import SubgraphType
+from aethergraph.sampling.checked import check_sample
 from aethergraph.sampling.engine import as_two_step
 from aethergraph.sampling.hetero import HeteroNeighborSampler
 from aethergraph.sampling.keys import mix_key
@@ -140,10 +141,10 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
             them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
         stages: functions of yours in the pipeline: ``{"draw": f}``: ``f(subgraph)`` returns the
-            sample whose rows are fetched, with the seeds still first; ``{"fetch": f}``:
-            ``f(batch)`` returns what comes out. They run ahead in the background threads, one call
-            at a time if there is one thread. A function that changes arrays in place is safe: they
-            are of one batch.
+            sample whose rows are fetched, a new ``Subgraph`` (``dataclasses.replace``), with the
+            seeds still first; it is checked. ``{"fetch": f}``: ``f(batch)`` returns what comes out.
+            They run ahead in the background threads, as many calls at a time. A function that
+            changes arrays in place is safe: they are of one batch.
         partitions: the partition of each seed, integers [number of seeds], such as
             ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
             their neighbourhoods overlap. It needs ``shuffle``.
@@ -193,6 +194,8 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         self.graph: G = graph
         options = {"replace": replace, "disjoint": disjoint, "subgraph_type": subgraph_type}
         self.sampler = _as_sampler(graph, fanouts, sampler, options)
+        #: Whether the sampler is of somebody else, whose samples are checked.
+        self._is_foreign = as_two_step(self.sampler) is None
         if sampler is None and seed_time is not None:
             raise InvalidArgumentError("seed_time needs a sampler with time_attr")
         self._schema = Schema(graph)
@@ -347,8 +350,14 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             return self._fetch(self._drawn(index, self._sample(index, key)))
 
     def _drawn(self, index: Ids, subgraph: Any) -> Drawn:
-        stage_of_user = self.stages.get("draw")
-        return Drawn(index, subgraph if stage_of_user is None else stage_of_user(subgraph))
+        stage_of_user, maker = self.stages.get("draw"), "sampler"
+        if stage_of_user is not None:
+            subgraph, maker = stage_of_user(subgraph), "stages['draw']"
+        if stage_of_user is not None or self._is_foreign:
+            seeds, _ = self._seeds.arguments(index)
+            by_type = seeds if self.graph.is_typed else {NODE: seeds}
+            check_sample(subgraph, self._schema, by_type, maker)
+        return Drawn(index, subgraph)
 
     def _sample(self, index: Ids, key: int) -> Any:
         with stage("sample"):
@@ -370,7 +379,12 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
     def _fetch(self, drawn: Drawn, plans: Plans | None = None) -> Any:
         batch = self._assemble(*drawn, plans)
         stage_of_user = self.stages.get("fetch")
-        return batch if stage_of_user is None else stage_of_user(batch)
+        if stage_of_user is None:
+            return batch
+        result = stage_of_user(batch)
+        if result is None:
+            raise InvalidArgumentError("stages['fetch'] returned None: return the batch")
+        return result
 
     def _assemble(self, index: Ids, subgraph: Any, plans: Plans | None) -> Any:
         def gather(number: int, column: Column) -> NDArray[Any]:

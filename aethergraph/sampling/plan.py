@@ -250,7 +250,9 @@ def make_plan(
                 f"time_attr = {times.name!r} holds int64 in one type and float64 in another: use "
                 "one of them"
             )
-        unit = schema.graph.time_unit if _is_own(schema, times.name) else None
+        if _is_own(schema, times.name):
+            unit = schema.graph.time_unit
+            _check_units(schema, times.name, unit)
     return DrawPlan(
         schema, tuple(all_lists), tuple(relations), times, node_times,
         next(iter(dtypes), None), unit, looked_up,
@@ -339,6 +341,27 @@ def _is_own(schema: Schema, name: str) -> bool:
             *map(schema.node_attrs, schema.node_types), *map(schema.edge_attrs, schema.edge_types)
         )
     )  # fmt: skip
+
+
+def _check_units(schema: Schema, name: str, unit: str | None) -> None:
+    """Raise unless all types that have the graph's own times have them in its unit.
+
+    Raises:
+        InvalidArgumentError: a type has them in another, and they would be compared as numbers.
+    """
+    typed = schema.typed
+    units: dict[Any, str | None] = {
+        kind: typed[kind].time_unit for kind in schema.node_types if name in schema.node_rows(kind)
+    }
+    units |= {
+        kind: typed[kind].time_unit for kind in schema.edge_types if name in schema.edge_rows(kind)
+    }
+    for kind, of_kind in units.items():
+        if of_kind != unit:
+            raise InvalidArgumentError(
+                f"times of {kind!r} are in {of_kind!r}, those of the graph in {unit!r}: give all "
+                "in one unit"
+            )
 
 
 def _unknown(option: str, name: str, what: str, tables: Iterable[Rows]) -> InvalidArgumentError:

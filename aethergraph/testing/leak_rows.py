@@ -66,8 +66,8 @@ class Dates:
         self._undated: list[tuple[str, Any, str]] = []
         tables: list[tuple[str, Any, Mapping[str, Any]]]
         if graph.is_typed:
-            tables = [("node", name, graph[name].attrs) for name in graph.node_types]
-            tables += [("edge", kind, graph[kind].attrs) for kind in graph.edge_types]
+            tables = [("node", name, graph[name].node_attrs) for name in graph.node_types]
+            tables += [("edge", kind, graph[kind].edge_attrs) for kind in graph.edge_types]
         else:
             tables = [("node", None, graph.node_attrs), ("edge", None, graph.edge_attrs)]
         times = _read_given(given, graph.is_typed, tables)

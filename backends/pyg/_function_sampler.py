@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import (
@@ -14,7 +15,8 @@ from torch_geometric.sampler import (
     SamplerOutput,
 )
 
-from aethergraph.errors import InvalidArgumentError, OutOfRangeError
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.sampling.checked import check_ends, check_seeds
 from aethergraph.sampling.hetero import HeteroSubgraph
 from aethergraph.sampling.subgraph import Subgraph
 
@@ -137,38 +139,15 @@ def _as_tensor(values: Any) -> Tensor | None:
 
 def _check(out: Any, kind: str | None, seeds: Tensor) -> None:
     """Check seeds and edge ends, whose errors would spoil a batch silently."""
+    maker = "neighbor_sampler"
     node = out.node if kind is None else out.node.get(kind)
-    if node is None or not torch.equal(node[: len(seeds)].to(torch.int64), seeds):
-        raise InvalidArgumentError(
-            "neighbor_sampler must return nodes that begin with the seeds, in their order and with "
-            "their duplicates"
-        )
-    for label, ends, nodes, others in _sides(out):
-        if len(ends) != others:
-            raise InvalidArgumentError(
-                f"neighbor_sampler returned {label} with {len(ends)} entries, the other vector of "
-                f"its edges has {others}"
-            )
-        bad = (ends < 0) | (ends >= nodes)
-        if bool(bad.any()):
-            at = int(bad.int().argmax())
-            raise OutOfRangeError(
-                f"neighbor_sampler returned {label}[{at}] = {int(ends[at])}, which is no position "
-                f"in its {nodes} nodes",
-                position=at,
-                value=int(ends[at]),
-            )
-
-
-def _sides(out: Any) -> Iterator[tuple[str, Tensor, int, int]]:
-    """Yield for each vector of local ids its name, the ids, the number of nodes, its due length."""
-    if isinstance(out, SamplerOutput):
+    nodes = np.empty(0, np.int64) if node is None else node.to(torch.int64).numpy()
+    check_seeds(nodes, seeds.numpy(), maker)
+    if kind is None:
         count = len(out.node)
-        yield "row", out.row, count, len(out.col)
-        yield "col", out.col, count, len(out.row)
+        check_ends(out.row.numpy(), out.col.numpy(), len(out.col), count, count, "", maker)
         return
-    for kind, row in out.row.items():
-        col = out.col[kind]
-        for label, ends, end in (("row", row, kind[0]), ("col", col, kind[-1])):
-            count = len(out.node[end]) if end in out.node else 0
-            yield f"{label} of {kind}", ends, count, len(col if label == "row" else row)
+    for edge_type, row in out.row.items():
+        col, label = out.col[edge_type], f" of {edge_type}"
+        counts = [len(out.node[end]) if end in out.node else 0 for end in edge_type[::2]]
+        check_ends(row.numpy(), col.numpy(), len(col), counts[0], counts[1], label, maker)

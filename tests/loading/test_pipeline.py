@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 from support.graphs import make_graph
 
-from aethergraph import DynamicGraph, Graph, HeteroGraph, SubgraphLoader
-from aethergraph.errors import InvalidArgumentError
+from aethergraph import DynamicGraph, Graph, HeteroGraph, NeighborSampler, SubgraphLoader
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.loading import prefetch_map
 from aethergraph.loading.pipeline import Views, chunked
 from aethergraph.sampling import Subgraph
@@ -82,8 +83,8 @@ def test_a_function_behind_the_draw_of_a_typed_graph() -> None:
     graph["a"].attrs["x"] = np.arange(3.0)
 
     def first(sample: Any) -> Any:
-        sample.node["a"] = sample.node["a"][:1]
-        return sample
+        one = {name: {kind: getattr(sample, name)[kind][:1]} for name in ("row", "col", "edge")}
+        return dataclasses.replace(sample, node={**sample.node, "a": sample.node["a"][:1]}, **one)
 
     loader = SubgraphLoader(graph, [-1], {"b": [0]}, stages={"draw": first})
     assert next(iter(loader)).x["a"].shape == (1,)
@@ -197,3 +198,71 @@ def test_an_end_is_in_the_thread_that_iterates_and_may_raise(num_threads: int) -
         next(numbers)
     assert list(numbers) == [20]
     assert set(threads) == {threading.current_thread()}
+
+
+def changed(**changes: Any) -> Any:
+    """Return a stage that replaces members of a sample by functions of it."""
+
+    def change(sample: Subgraph) -> Subgraph:
+        new = {name: value(sample) for name, value in changes.items()}
+        return dataclasses.replace(sample, **new)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (lambda _: None, r"stages\['draw'\] returned a NoneType whose node is None: .* Subgraph"),
+        (lambda _: 3, r"stages\['draw'\] returned a int whose node"),
+        (
+            changed(node=lambda s: s.node[::-1].copy()),
+            r"stages\['draw'\] must return nodes that be",
+        ),
+        (changed(node=lambda s: s.node[:1]), "nodes that begin with the seeds"),
+        (changed(node=lambda s: s.node.tolist()), r"whose node is \[.*int64 vectors"),
+        (
+            changed(node=lambda s: np.append(s.node, 10**6)),
+            r"stages\['draw'\]: node\[\d+\] = 1000000",
+        ),
+        (changed(row=lambda s: s.row + 1000), r"returned row\[0\] = \d+, which is no position"),
+        (changed(col=lambda s: s.col - 99), r"returned col\[0\] = -\d+, which is no position"),
+        (changed(row=lambda s: s.row[:-1]), r"returned row with \d+ entries"),
+        (changed(edge=lambda s: s.edge + 10**6), r"stages\['draw'\]: edge\[0\] = 100\d+ is not in"),
+    ],
+)
+@pytest.mark.parametrize("as_sampler", [False, True])
+def test_what_a_draw_returns_is_checked(stage: Any, message: str, as_sampler: bool) -> None:
+    graph = make_graph()
+    options: dict[str, Any] = {"fanouts": [3], "stages": {"draw": stage}}
+    if as_sampler:
+
+        class Own:
+            def sample(self, seeds: Any, key: int) -> Any:
+                return stage(NeighborSampler(graph, [3]).sample(seeds, key))
+
+        options = {"sampler": Own()}
+        message = message.replace(r"stages\['draw'\]", "sampler").replace(r"\['draw'\]", "sampler")
+    loader = SubgraphLoader(graph, seeds=[5, 6, 7], batch_size=3, **options)
+    with pytest.raises((InvalidArgumentError, OutOfRangeError), match=message):
+        next(iter(loader))
+
+
+def test_a_typed_draw_without_a_type() -> None:
+    kind = ("a", "to", "b")
+    graph = HeteroGraph.from_edges({kind: ([0, 1, 2], [0, 0, 1])})
+
+    def without(sample: Any) -> Any:
+        return dataclasses.replace(sample, node={"b": sample.node["b"]})
+
+    with pytest.raises(InvalidArgumentError, match=r"node\['a'\] is None: it must be a HeteroSub"):
+        next(iter(SubgraphLoader(graph, [-1], {"b": [0]}, stages={"draw": without})))
+    with pytest.raises(InvalidArgumentError, match="must be a HeteroSubgraph"):
+        stage: Any = {"draw": lambda _: NeighborSampler(make_graph(), [1]).sample([0])}
+        next(iter(SubgraphLoader(graph, [-1], {"b": [0]}, stages=stage)))
+
+
+def test_a_batch_that_was_not_returned() -> None:
+    loader = SubgraphLoader(make_graph(), [2], stages={"fetch": lambda batch: None})
+    with pytest.raises(InvalidArgumentError, match=r"stages\['fetch'\] returned None"):
+        next(iter(loader))

@@ -262,9 +262,8 @@ def _chosen(
 ) -> list[tuple[str, RowSource]]:
     """Return the attributes of a type that a plan sends, in the order of the plan."""
     if names is None:
-        own = graph[kind].attrs if typed else table
-        if not typed and not isinstance(kind, str):
-            own = graph.edge_attrs
+        part = graph[kind] if typed else graph
+        own = part.node_attrs if isinstance(kind, str) else part.edge_attrs
         return [(name, rows) for name, rows in own.items() if not rows.is_live]
     found = [(name, table[name]) for name in names if name in table]
     for name, rows in found:
