@@ -70,7 +70,7 @@ def test_leaks_are_looked_for() -> None:
     sampler = HeteroNeighborSampler(graph, [4], time_attr="edge_time")
     times = {"user": np.full(9, 500)}
     sample = sampler.sample({"user": np.arange(9)}, seed_time=times)
-    assert check_no_leak(graph, sample, seed_time=times).num_edges > 0
+    assert check_no_leak(graph, sample, seed_time=times).edges > 0
 
 
 def test_parts_that_change_are_refused() -> None:
