@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from multiprocessing import parent_process
+import sys
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -20,6 +20,12 @@ Storage = Literal["mmap", "memory", "uring", "auto"]
 _STORAGES = ("mmap", "memory", "uring", "auto")
 #: Paths of mapped files of which was said that they are larger than the available memory.
 _called_large = set[str]()
+
+
+def _is_worker() -> bool:
+    """Return whether ``multiprocessing`` has started this process; if it has, it is imported."""
+    module = sys.modules.get("multiprocessing")
+    return module is not None and module.parent_process() is not None
 
 
 def is_address(path: object) -> bool:
@@ -96,7 +102,7 @@ def _warn_if_large(size: int, what: str) -> None:
 
     In a worker nothing is said: the process that started it has opened the file before.
     """
-    if what in _called_large or parent_process() is not None:
+    if what in _called_large or _is_worker():
         return
     room = available_memory()
     if size > room:

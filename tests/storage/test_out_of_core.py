@@ -241,7 +241,7 @@ def test_a_mapped_file_that_memory_cannot_hold_is_named_once(
     assert named == [str(path), str(tmp_path / "x.npy")]
     assert "15.6 KiB are mapped, and 15.6 KiB of memory are available" in caplog.messages[1]
     caplog.clear()
-    monkeypatch.setattr(choice, "parent_process", lambda: object())  # as in a loader's worker
+    monkeypatch.setattr(choice, "_is_worker", lambda: True)  # as in a loader's worker
     np.save(tmp_path / "y.npy", np.zeros((1000, 4), np.float32))
     ag.FeatureTable.load(tmp_path / "y.npy")
     assert caplog.messages == []
