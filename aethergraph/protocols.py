@@ -334,6 +334,7 @@ class GraphSource(Protocol):
     * ``edge_ids``: id of the edge at each place of ``indices``, each of ``0 .. num_edges - 1``
       once; without it edges are numbered by their place;
     * ``edge_weight`` and ``edge_time``, vectors by edge id, and ``node_time``, by node;
+    * ``time_unit``, such as ``"us"``: unit of times that are plain numbers;
     * ``node_attrs`` and ``edge_attrs``, dicts of arrays or :class:`FeatureSource` by name.
     """
 

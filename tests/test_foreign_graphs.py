@@ -581,6 +581,11 @@ def _changed(**changes: Any) -> OfTypes:
         (lambda: _changed(node_attrs={"c": {}}), "node_attrs: 'c' is no node type"),
         (lambda: _changed(node_attrs={"a": [1]}), r"node_attrs\['a'\] goes by name"),
         (lambda: _changed(node_time={"a": [1]}), r"node_time\['a'\]"),
+        (lambda: _changed(time_unit="bogus"), "time_unit = 'bogus' is no unit of time"),
+        (
+            lambda: _changed(node_attrs={"b": {"x": np.zeros(3)}}),
+            r"node_attrs\['b'\]: node_attrs\['x'\] has 3 rows, but num_nodes = 30",
+        ),
         (
             lambda: _changed(
                 node_time={"a": np.arange(20).astype("datetime64[D]"), "b": np.zeros(30, int)}
@@ -642,7 +647,7 @@ def test_a_typed_topology_of_other_numbers_of_nodes() -> None:
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"weight_attr": "edge_weight"}, {"time_attr": "edge_time"}, {"time_attr": "node_time"},
+    {}, {"weight_attr": "edge_weight"}, {"time_attr": "edge_time"}, {"time_attr": "edge_time", "window": 9},
 ])  # fmt: skip
 def test_typed_graphs_need_no_more_than_the_abstract_type(options: dict[str, Any]) -> None:
     graph = typed_graph()
@@ -679,3 +684,40 @@ def test_other_typed_samplers_take_the_abstract_type() -> None:
     assert drawn[0] == drawn[1] and drawn[0]["post"]
     for name, values in contexts[0].items():
         np.testing.assert_equal(contexts[1][name], values, name)
+
+
+def test_advice_for_lists_of_the_other_layout_names_them() -> None:
+    graph = as_graph(OfTypes(), layout="csr")
+    with pytest.raises(
+        LayoutError, match=r"give lists of in-edges, which as_graph\(.*'csc'\) takes"
+    ):
+        HeteroNeighborSampler(graph, [2])
+
+
+def test_a_class_is_no_source() -> None:
+    class Rows:
+        shape, dtype_name, num_rows = (3, 1), "float32", 3
+
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            return np.zeros((len(ids), 1), np.float32)
+
+    graph = Graph.from_edges(3, [0], [1])
+    with pytest.raises(InvalidArgumentError, match="is the class Rows: make an object of it"):
+        graph.node_attrs["x"] = Rows  # type: ignore[assignment]
+    graph.node_attrs["x"] = Rows()
+
+
+def test_a_source_that_sorts_its_ids_changes_no_batch() -> None:
+    class Sorting:
+        shape, dtype_name, num_rows = (40, 1), "int64", 40
+
+        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+            rows = ids.copy()[:, None]
+            ids.sort()
+            return rows
+
+    graph = Graph.from_edges(40, np.arange(40), np.arange(40)[::-1])
+    graph.node_attrs["x"] = Sorting()
+    batch = next(iter(SubgraphLoader(graph, [2], [30, 7, 21], batch_size=3)))
+    assert batch.subgraph.node[:3].tolist() == [30, 7, 21]
+    assert batch.x[:, 0].tolist() == batch.subgraph.node.tolist()

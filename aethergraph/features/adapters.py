@@ -29,6 +29,8 @@ def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
     """
     if isinstance(value, RowSource):
         return check_source(value, name)
+    if isinstance(value, type):  # whose members may be there, and are of no object
+        refuse_half_source(value, name)
     if isinstance(value, FeatureSource):
         return check_source(SourceRows(value), name)
     refuse_half_source(value, name)

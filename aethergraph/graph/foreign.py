@@ -27,7 +27,13 @@ from aethergraph.errors import (
 )
 from aethergraph.graph.base import StoredGraph
 from aethergraph.graph.edge_input import read_node_time
-from aethergraph.graph.foreign_lists import adopt_lists, fill_edges, read_attributes, read_lists
+from aethergraph.graph.foreign_lists import (
+    adopt_lists,
+    fill_edges,
+    read_attributes,
+    read_lists,
+    unit_of_source,
+)
 from aethergraph.graph.foreign_typed import ForeignHeteroGraph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import GraphParts
@@ -105,7 +111,7 @@ class ForeignGraph(StoredGraph):
         _check_members(source)
         lists = _adopt(source) if hasattr(source, "topology") else _read_lists(source)
         parts = GraphParts(lists.topology.num_major, lists.topology.num_edges)
-        fill_edges(parts, lists, layout, source, getattr(source, "time_unit", None))
+        fill_edges(parts, lists, layout, source, unit_of_source(source))
         _read_nodes(source, parts)
         self._source_attrs = dict(parts.node_attrs), dict(parts.edge_attrs)
         self._source = source

@@ -23,14 +23,14 @@ from aethergraph._checks.arrays import (
     read_only,
     to_array,
 )
-from aethergraph._checks.times import as_times
+from aethergraph._checks.times import as_times, check_unit
 from aethergraph.errors import CorruptFileError, InvalidArgumentError, OutOfRangeError
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.graph.ids import name_id
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import EdgeParts
 
-__all__ = ["adopt_lists", "fill_edges", "read_attributes", "read_lists"]
+__all__ = ["adopt_lists", "fill_edges", "read_attributes", "read_lists", "unit_of_source"]
 
 
 def adopt_lists(source: Any, owner: object) -> Lists:
@@ -130,6 +130,18 @@ def _edge_ids(values: Any, num_edges: int, name: str) -> NDArray[Any]:
             position=at,
         )
     return ids
+
+
+def unit_of_source(source: Any) -> str | None:
+    """Return the unit of times that are plain numbers, or in a topology, if the source has one.
+
+    Raises:
+        InvalidArgumentError: numpy has no such unit.
+    """
+    unit: str | None = getattr(source, "time_unit", None)
+    if unit is not None:
+        check_unit(unit, "time_unit")
+    return unit
 
 
 def fill_edges(

@@ -10,7 +10,13 @@ from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_items, shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
 from aethergraph.graph.edge_input import read_node_time
-from aethergraph.graph.foreign_lists import adopt_lists, fill_edges, read_attributes, read_lists
+from aethergraph.graph.foreign_lists import (
+    adopt_lists,
+    fill_edges,
+    read_attributes,
+    read_lists,
+    unit_of_source,
+)
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.lists import Lists
 from aethergraph.graph.parts import EdgeParts, NodeParts
@@ -112,7 +118,7 @@ def _read_nodes(source: TypedGraphSource) -> dict[str, NodeParts]:
     """Read the nodes of all types: their numbers, times and attributes."""
     counts = as_items(source.num_nodes, "num_nodes", "counts")
     nodes = {t: NodeParts(as_count(count, f"num_nodes[{t!r}]")) for t, count in counts}
-    unit = getattr(source, "time_unit", None)
+    unit = unit_of_source(source)
     for option in ("node_time", "node_attrs"):
         by_type = getattr(source, option, None)
         for node_type, values in () if by_type is None else as_items(by_type, option, "values"):
@@ -134,7 +140,7 @@ def _read_edges(
     source: TypedGraphSource, layout: str, nodes: Mapping[str, NodeParts]
 ) -> dict[EdgeType, EdgeParts]:
     """Read the edges of all types: their lists, values and attributes."""
-    name, unit = type(source).__name__, getattr(source, "time_unit", None)
+    name, unit = type(source).__name__, unit_of_source(source)
     edges: dict[EdgeType, EdgeParts] = {}
     for kind, of_kind in as_items(source.edges, "edges", "lists"):
         if not (isinstance(kind, tuple) and len(kind) == 3 and {kind[0], kind[2]} <= {*nodes}):

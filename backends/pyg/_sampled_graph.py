@@ -131,6 +131,12 @@ def sampled_graph(
     """
     stores, graph_store = _parts(data)
     is_many = is_typed((stores, graph_store)) if typed is None else typed
+    if typed is None and graph_store.is_mixed:
+        kinds = ", ".join(map(repr, graph_store.edge_types))
+        raise UnsupportedError(
+            f"the store holds edges of no type beside edges of {kinds}, and samples are of one or "
+            "the other: put them into two stores"
+        )
     if graph_store.holds_graph and not is_many:
         return _given(Schema(graph_store.graph), stores, weight_attr, time_attr)
     if graph_store.hetero is not None and is_many:

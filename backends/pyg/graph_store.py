@@ -260,6 +260,12 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
         return self._graph is not None
 
     @property
+    def is_mixed(self) -> bool:
+        """True if there are edges of types and edges of no type."""
+        has_plain = self._graph is not None or bool(self._plain_edges())
+        return has_plain and bool(self.edge_types)
+
+    @property
     def native_snapshot(self) -> Any:
         """Snapshot of a live graph that the lists of the given graph are of; else None."""
         graph = self.hetero if self._graph is None else self._graph

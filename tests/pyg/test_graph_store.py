@@ -15,7 +15,7 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 
 from aethergraph import Graph, errors
 from aethergraph.graph.schema import EDGE
-from aethergraph.pyg import GraphStore
+from aethergraph.pyg import GraphStore, HeteroNeighborSampler, NeighborSampler
 
 pytestmark = pytest.mark.pyg
 
@@ -158,3 +158,17 @@ def test_copies_and_pickles() -> None:
             assert other.get_all_edge_attrs() == store.get_all_edge_attrs()
     assert "Graph(num_nodes=150" in repr(GraphStore(make_graph()))
     assert "None: coo [150, 150]" in repr(put)
+
+
+def test_edges_of_no_type_beside_typed_ones_are_not_left_out_in_silence() -> None:
+    store = GraphStore()
+    pair = (torch.tensor([0, 2]), torch.tensor([1, 0]))
+    store.put_edge_index(pair, CITES, "coo", False, (3, 3))
+    assert not store.is_mixed
+    store.put_edge_index(pair, None, "coo", False, (3, 3))
+    assert store.is_mixed
+    with pytest.raises(
+        errors.UnsupportedError, match=r"edges of no type beside edges of .*two stores"
+    ):
+        NeighborSampler(store, [2])
+    assert HeteroNeighborSampler(store, [2]).graph.edge_types == [CITES]
