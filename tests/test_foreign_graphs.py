@@ -647,7 +647,8 @@ def test_a_typed_topology_of_other_numbers_of_nodes() -> None:
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"weight_attr": "edge_weight"}, {"time_attr": "edge_time"}, {"time_attr": "edge_time", "window": 9},
+    {}, {"weight_attr": "edge_weight"}, {"time_attr": "edge_time"},
+    {"time_attr": "edge_time", "window": 9},
 ])  # fmt: skip
 def test_typed_graphs_need_no_more_than_the_abstract_type(options: dict[str, Any]) -> None:
     graph = typed_graph()
@@ -687,7 +688,7 @@ def test_other_typed_samplers_take_the_abstract_type() -> None:
 
 
 def test_advice_for_lists_of_the_other_layout_names_them() -> None:
-    graph = as_graph(OfTypes(), layout="csr")
+    graph = as_graph(OfTypesInC(), layout="csr")
     with pytest.raises(
         LayoutError, match=r"give lists of in-edges, which as_graph\(.*'csc'\) takes"
     ):
