@@ -308,7 +308,8 @@ class LoaderMixin(OrderMixin, Profiled):
         """
         views = self._views
         if get_worker_info() is None:
-            out._view = views.take()
+            if (view := views.take()) is not None:
+                out._view = view
         elif views.advance and tensors_of(self.data[0]).can_fetch_ahead:
             self._check_transform()
             out._fetched = fetch(self.data[0], out, self._names, self._sampler().edge_permutation)
