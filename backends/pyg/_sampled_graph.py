@@ -177,11 +177,10 @@ def _built(
         node_types, edge_types = list(graph_store.num_typed_nodes(at_least)), graph_store.edge_types
     rows = _find_values(node_types, edge_types, stores, weight_attr, time_attr)
     of_nodes, of_edges = _times(rows.nodes, time_attr), _times(rows.edges, time_attr)
-    if not typed:
-        if time_attr is not None and not of_nodes and not of_edges:
-            raise unknown_values("time_attr", time_attr, stores, of_nodes=True)
-        if weight_attr is not None and not rows.edges.get(EDGE, {}).get(weight_attr):
-            raise unknown_values("weight_attr", weight_attr, stores, of_nodes=False)
+    if time_attr is not None and not of_nodes and not of_edges:
+        raise unknown_values("time_attr", time_attr, stores, of_nodes=True)
+    if weight_attr is not None and not any(weight_attr in own for own in rows.edges.values()):
+        raise unknown_values("weight_attr", weight_attr, stores, of_nodes=False)
     key = None if time_attr is None else SortKey(time_attr, of_nodes, of_edges)
     graph, orders = graph_store.sampling_graph(
         typed, num_nodes=at_least, backward=backward, sort_by=key

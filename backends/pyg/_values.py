@@ -14,7 +14,6 @@ from aethergraph._checks.arrays import check_times, refuse_masked
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features import FeatureTable
 from aethergraph.protocols import RowSource
-from aethergraph.pyg._tensor_attr import EDGE_GROUP
 from aethergraph.pyg._tensor_rows import tensors_of
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def unknown_values(
         names.update(
             name
             for group, name in tensors_of(store).tensor_keys()
-            if group == EDGE_GROUP or (of_nodes and not isinstance(group, tuple))
+            if of_nodes or isinstance(group, tuple)
         )
     known = ", ".join(sorted(map(repr, names))) or "none"
     what = "node or edge" if of_nodes else "edge"
