@@ -215,11 +215,6 @@ def changed(**changes: Any) -> Any:
     [
         (lambda _: None, r"stages\['draw'\] returned a NoneType whose node is None: .* Subgraph"),
         (lambda _: 3, r"stages\['draw'\] returned a int whose node"),
-        (
-            changed(node=lambda s: s.node[::-1].copy()),
-            r"stages\['draw'\] must return nodes that be",
-        ),
-        (changed(node=lambda s: s.node[:1]), "nodes that begin with the seeds"),
         (changed(node=lambda s: s.node.tolist()), r"whose node is \[.*int64 vectors"),
         (
             changed(node=lambda s: np.append(s.node, 10**6)),
@@ -265,4 +260,14 @@ def test_a_typed_draw_without_a_type() -> None:
 def test_a_batch_that_was_not_returned() -> None:
     loader = SubgraphLoader(make_graph(), [2], stages={"fetch": lambda batch: None})
     with pytest.raises(InvalidArgumentError, match=r"stages\['fetch'\] returned None"):
+        next(iter(loader))
+
+
+@pytest.mark.parametrize("nodes", [lambda s: s.node[::-1].copy(), lambda s: s.node[:1]])
+def test_a_draw_whose_nodes_do_not_begin_with_the_seeds(nodes: Any) -> None:
+    stages: Any = {"draw": changed(node=nodes)}
+    loader = SubgraphLoader(make_graph(), [3], [5, 6, 7], batch_size=3, stages=stages)
+    with pytest.raises(
+        InvalidArgumentError, match=r"stages\['draw'\] must return nodes that begin"
+    ):
         next(iter(loader))
