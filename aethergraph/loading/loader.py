@@ -332,7 +332,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         pipeline: Pipeline[int, Drawn, Plans, Any] = Pipeline(
             draw, self._fetch, views=Views(self.graph, at), rows=rows,
             plan=lambda drawn: {
-                i: source.plan([self._ids(one.subgraph, i) for one in drawn])
+                i: source.plan([self._ids(sample.subgraph, i) for sample in drawn])
                 for i, source in rows.sources
             },
             num_threads=self.num_threads, depth=self.prefetch,

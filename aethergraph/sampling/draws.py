@@ -45,7 +45,7 @@ class Excluded(NamedTuple):
         if other is None:
             return self
         pairs = zip(self.positions, other.positions, strict=True)
-        return Excluded([_union(one, two) for one, two in pairs], other.at)
+        return Excluded([_union(positions, more) for positions, more in pairs], other.at)
 
 
 class Draws(Generic[S]):
@@ -196,10 +196,10 @@ class Draws(Generic[S]):
         return Excluded(positions, at)
 
 
-def _union(one: Ids | None, two: Ids | None) -> Ids | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return np.union1d(one, two)
+def _union(positions: Ids | None, more: Ids | None) -> Ids | None:
+    if positions is None or more is None:
+        return more if positions is None else positions
+    return np.union1d(positions, more)
 
 
 def _positions(

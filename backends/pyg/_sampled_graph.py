@@ -179,7 +179,9 @@ def _built(
     of_nodes, of_edges = _times(rows.nodes, time_attr), _times(rows.edges, time_attr)
     if time_attr is not None and not of_nodes and not of_edges:
         raise unknown_values("time_attr", time_attr, stores, of_nodes=True)
-    if weight_attr is not None and not any(weight_attr in own for own in rows.edges.values()):
+    if weight_attr is not None and not any(
+        weight_attr in columns for columns in rows.edges.values()
+    ):
         raise unknown_values("weight_attr", weight_attr, stores, of_nodes=False)
     key = None if time_attr is None else SortKey(time_attr, of_nodes, of_edges)
     graph, orders = graph_store.sampling_graph(
