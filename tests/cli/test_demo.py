@@ -338,6 +338,7 @@ def forked_runs(
     monkeypatch.setattr(runs.subprocess, "Popen", start)
 
 
+@pytest.mark.slow
 @pytest.mark.pyg
 @needs_pyg
 @pytest.mark.usefixtures("forked_runs")
@@ -359,6 +360,7 @@ def test_quick_demo(tmp_path: Path) -> None:
     assert (tmp_path / "demo.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.pyg
 @needs_pyg
 @pytest.mark.usefixtures("forked_runs")

@@ -235,6 +235,7 @@ def test_ingest_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert observe.list_processes() == []
 
 
+@pytest.mark.slow
 def test_serve_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aethergraph.observe.place._PATIENCE", 60.0)
     np.save(tmp_path / "x.npy", np.zeros((100, 4), np.float32))
@@ -269,6 +270,7 @@ def test_ingest_goes_on_where_it_cannot_be_seen(tmp_path: Path, runtime: Path) -
     assert not observe.is_enabled()
 
 
+@pytest.mark.slow
 def test_on_a_terminal() -> None:
     """It is drawn again and again, and ends with the process that it is about."""
     with subprocess.Popen(

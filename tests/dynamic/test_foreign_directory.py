@@ -251,6 +251,7 @@ def test_missing_files(laid: Laid) -> None:
         assert ("open" in refused) == needed, (name, refused)
 
 
+@pytest.mark.slow
 def test_other_things_in_the_place_of_files(laid: Laid) -> None:
     rng = random.Random(1)
     for name in laid.files:
@@ -428,6 +429,7 @@ def test_text_that_is_no_description(laid: Laid, name: str, content: bytes) -> N
         assert read_all(laid, attack, name) == set(READERS)
 
 
+@pytest.mark.slow
 def test_wrong_addresses_of_memory(laid: Laid) -> None:
     """Addresses in LIVE are the user's own, but may be another build's, or half written."""
     laid.lay()

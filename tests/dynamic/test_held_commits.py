@@ -190,7 +190,7 @@ def test_coroutines_hold_commits_of_their_own() -> None:
     assert graph.num_edges == 92 and graph.stats().snapshots == 0
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_processes_that_are_not_forked_do_not_begin_inside_of_a_block(method: str) -> None:
     """They would see what is last, and nothing would say so."""
     graph, other = live(), live()

@@ -20,7 +20,7 @@ from hostile import attack
 from support import share
 
 HERE = Path(__file__).resolve().parent
-SHARE = float(os.environ.get("AETHERGRAPH_HOSTILE", "0.03" if share.ALL else "0.01"))
+SHARE = float(os.environ.get("AETHERGRAPH_HOSTILE", "0.03" if share.ALL else "0.006"))
 ALL = SHARE >= 1
 INTERRUPTED_NODES = 1_000_000 if ALL else 50_000
 SECONDS = 0.5  # until an interrupted call has ended

@@ -24,7 +24,7 @@ from aethergraph.pyg import (
 
 pytestmark = pytest.mark.pyg
 
-WORKERS = [{}, {**FRESH, "filter_per_worker": True}]
+WORKERS = [{}, pytest.param({**FRESH, "filter_per_worker": True}, marks=pytest.mark.slow)]
 VOTES = ("user", "votes", "post")
 
 

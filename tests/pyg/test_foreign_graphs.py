@@ -97,7 +97,9 @@ def test_mutants(mutant: type[ForeignGraph], rules: set[str]) -> None:
     ("form", "workers"),
     [
         (InArrays, {"num_workers": 2}),
-        (InC, {"num_workers": 1, "multiprocessing_context": "spawn"}),
+        pytest.param(
+            InC, {"num_workers": 1, "multiprocessing_context": "spawn"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_worker_processes(form: Any, workers: dict[str, Any]) -> None:

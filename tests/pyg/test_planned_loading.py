@@ -45,7 +45,11 @@ def open_graph(folder: Path, storage: Any) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("kind", "storage"), [(NeighborLoader, "uring"), (LinkNeighborLoader, "memory")]
+    ("kind", "storage"),
+    [
+        (NeighborLoader, "uring"),
+        pytest.param(LinkNeighborLoader, "memory", marks=pytest.mark.slow),
+    ],
 )
 def test_batches_are_the_same(folder: Path, storage: str, kind: Any) -> None:
     hits = []

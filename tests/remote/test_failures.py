@@ -225,7 +225,9 @@ def test_a_server_that_stops_answering(
             assert (one.gather([2]) == x[[2]]).all()
 
 
-@pytest.mark.parametrize("way", ["tls", "planned", "shards", "lists"])
+@pytest.mark.parametrize(
+    "way", ["tls", "planned", pytest.param("shards", marks=pytest.mark.slow), "lists"]
+)
 def test_the_end_of_a_loader_does_not_wait_for_a_server(
     tmp_path: Path, x: Any, certificate: tuple[Path, Path], way: str
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_hop_is_two_questions(pair: Pair) -> None:
         assert 4 <= one.stats().requests - was <= most
 
 
+@pytest.mark.slow
 def test_a_dead_server_is_a_timeout_that_names_it(pair: Pair) -> None:
     graph = open_graph(f"{pair.url}?timeout=2")
     sampler = NeighborSampler(graph, [5, 5])

@@ -170,6 +170,7 @@ def test_no_torn_row_is_taken(tmp_path: Path) -> None:
     assert wrong == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed(tmp_path: Path) -> None:
     """Its end is seen; another one with the same table goes on, one with another does not."""
     for name, value in (("t", 1.0), ("u", 2.0)):

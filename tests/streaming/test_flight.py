@@ -176,6 +176,7 @@ graph.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.any_python
 def test_servers_that_are_killed(tmp_path: Path) -> None:
     """Each row is in the graph once, and none that was acknowledged is lost."""
