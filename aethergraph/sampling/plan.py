@@ -7,8 +7,10 @@ give, and turns arrays into what they expect::
                                                                     │
     seeds by node type, key, times, excluded edges ─────prepare─────┴──> NativeBatch
 
-A draw by time is resolved in two places: :func:`make_plan` finds the times of each list, and
-:meth:`DrawPlan.bounds` the time that each seed may see.
+A draw by time is resolved in two places: :func:`make_plan` finds the times of each list and their
+unit, and :meth:`DrawPlan.bounds` the time that each seed may see. Which times loaders take where
+nobody names them is in ``pyg/_default_values.py``; values that lie in stores of PyG stand before
+those of the graph (``pyg/_sampled_graph.py``).
 """
 
 from __future__ import annotations
