@@ -416,7 +416,29 @@ class MemorySource(Protocol):
         """
 
 
-class Adjacency(ABC):
+class _Lists:
+    """Members that the edges of one type and graphs have in common."""
+
+    @property
+    def time_unit(self) -> str | None:
+        """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
+        return None
+
+    @property
+    def paging(self) -> Paging | None:
+        """Reader of lists that stay in a file. Default: None, there is nothing to read ahead."""
+        return None
+
+    #: True if edges come and go: what is asked twice may have two answers.
+    is_live: bool = False
+
+    @property
+    def native_snapshot(self) -> NativeSnapshot | None:
+        """Snapshot of a live graph that the lists are of. Default: None."""
+        return None
+
+
+class Adjacency(_Lists, ABC):
     """Edges of one type, as samplers and adapters ask for them; base class of ours.
 
     Samplers read the lists through a native topology, which :meth:`topology` hands out. The other
@@ -527,11 +549,6 @@ class Adjacency(ABC):
         return None
 
     @property
-    def time_unit(self) -> str | None:
-        """Unit of the times, such as ``"us"``. Default: None, plain numbers."""
-        return None
-
-    @property
     def edge_order(self) -> NDArray[Any] | None:
         """Row of the input of each edge id. Default: None, it was not kept."""
         return None
@@ -553,21 +570,6 @@ class Adjacency(ABC):
         ``("csr", "node_time")``: of out-edges, by those of the destinations. Or ``"edge_time"``.
         """
         return set()
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of lists that stay in a file. Default: None, there is nothing to read ahead."""
-        return None
-
-    # ---- edges that change -----------------------------------------------------------------
-
-    #: True if edges come and go: what is asked twice may have two answers.
-    is_live: bool = False
-
-    @property
-    def native_snapshot(self) -> NativeSnapshot | None:
-        """Snapshot of a live graph that the lists are of. Default: None."""
-        return None
 
     # ---- tables to draw by -----------------------------------------------------------------
 
@@ -617,13 +619,8 @@ class NodeSet(ABC):
         return None
 
 
-class _Graph:
+class _Graph(_Lists):
     """Members that graphs of one type and of many have in common."""
-
-    @property
-    def time_unit(self) -> str | None:
-        """Unit of all times of nodes and edges, such as ``"us"``. Default: None, plain numbers."""
-        return None
 
     @property
     def time_zone(self) -> str | None:
@@ -641,19 +638,6 @@ class _Graph:
     @property
     def path(self) -> str | None:
         """Path of the file of the graph. Default: None."""
-        return None
-
-    @property
-    def paging(self) -> Paging | None:
-        """Reader of lists that stay in a file. Default: None, there is nothing to read ahead."""
-        return None
-
-    #: True if edges come and go: what is asked twice may have two answers.
-    is_live: bool = False
-
-    @property
-    def native_snapshot(self) -> NativeSnapshot | None:
-        """Snapshot of a live graph that the lists are of. Default: None."""
         return None
 
     def pinned(self: G) -> G:

@@ -25,6 +25,9 @@ from aethergraph.protocols import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from aethergraph._native import NativeSnapshot
     from aethergraph.protocols import Adjacency
     from aethergraph.storage.paging import Paging
 
@@ -48,19 +51,47 @@ class _OneType(HeterogeneousGraph):
         self._graph = graph
         self._types = {node_type: graph, edge_type: graph}
         self._node_types, self._edge_types = [node_type], [edge_type]
+        self.is_live = graph.is_live
 
     @property
     def node_types(self) -> list[str]:
-        """Name of the node type."""
         return self._node_types
 
     @property
     def edge_types(self) -> list[EdgeType]:
-        """The edge type."""
         return self._edge_types
 
+    @property
+    def time_zone(self) -> str | None:
+        return self._graph.time_zone
+
+    @property
+    def time_attr(self) -> str | None:
+        return self._graph.time_attr
+
+    @property
+    def path(self) -> str | None:
+        return self._graph.path
+
+    @property
+    def paging(self) -> Paging | None:
+        return self._graph.paging
+
+    @property
+    def renumbers_edges(self) -> bool:
+        return self._graph.renumbers_edges
+
+    @property
+    def native_snapshot(self) -> NativeSnapshot | None:
+        return self._graph.native_snapshot
+
+    def pinned(self) -> _OneType:
+        return _OneType(self._graph.pinned(), self._node_types[0], self._edge_types[0])
+
+    def reading(self, snapshot: Any = None) -> AbstractContextManager[Any]:
+        return self._graph.reading(snapshot)
+
     def __getitem__(self, name: Any) -> Any:
-        """Return the graph, by the name of either type."""
         graph = self._types.get(name)
         if graph is None:
             raise unknown_type("type", name, self._types)
