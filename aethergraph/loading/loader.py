@@ -22,7 +22,14 @@ from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.columns import Column, edge_columns, node_columns
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.feature_sources import FeatureSources
-from aethergraph.loading.pipeline import Draw, DrawAlone, DrawGroups, Pipeline, Views, choose_plans
+from aethergraph.loading.pipeline import (
+    Draw,
+    DrawAlone,
+    DrawGroups,
+    Views,
+    choose_plans,
+    run_stages,
+)
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
 from aethergraph.loading.seeds import Seeds
@@ -329,15 +336,14 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             draw = DrawAlone(sample, self.num_threads, helping)
         else:
             draw = DrawGroups(steps, groups, self.batch_size, rows.columns, self.num_threads)
-        pipeline: Pipeline[int, Drawn, Plans, Any] = Pipeline(
-            draw, self._fetch, views=Views(self.graph, at), rows=rows,
+        return run_stages(
+            numbers, draw, self._fetch, views=Views(self.graph, at), rows=rows,
             plan=lambda drawn: {
                 i: source.plan([self._ids(sample.subgraph, i) for sample in drawn])
                 for i, source in rows.sources
             },
             num_threads=self.num_threads, depth=self.prefetch,
         )  # fmt: skip
-        return pipeline.run(numbers)
 
     @overload
     def collate(self: SubgraphLoader[HomogeneousGraph], index: Ids, key: int) -> Batch: ...

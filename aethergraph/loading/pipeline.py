@@ -37,11 +37,11 @@ __all__ = [
     "Draw",
     "DrawAlone",
     "DrawGroups",
-    "Pipeline",
     "RowPlans",
     "Views",
     "choose_plans",
     "chunked",
+    "run_stages",
 ]
 
 T = TypeVar("T")
@@ -281,10 +281,14 @@ class _Chunk(Generic[S, P]):
 # ---- all stages ------------------------------------------------------------------------------
 
 
-class Pipeline(Generic[T, S, P, R]):
-    """The stages of the batches of one epoch.
+def run_stages(
+    items: Iterable[T], draw: Draw[T, S], fetch: Callable[[S, P | None], R], *, views: Views,
+    rows: RowPlans, plan: Callable[[Sequence[S]], P], num_threads: int = 1, depth: int = 2,
+) -> PrefetchIterator[Any, R]:  # fmt: skip
+    """Return the results of the items of one epoch, in order, made ahead.
 
     Args:
+        items: one for each batch.
         draw: makes the samples.
         fetch: makes a result of a sample, with the plan of its chunk, or None.
         views: views of the graph that batches are of.
@@ -294,44 +298,26 @@ class Pipeline(Generic[T, S, P, R]):
         num_threads: 0 does everything in the consumer's thread.
         depth: most results made ahead, beside the group that is drawn.
     """
+    if not rows.num_samples:
+        return draw.each(items, views, lambda sample: fetch(sample, None), depth)
+    samples: PrefetchIterator[Any, tuple[S, Any]] = draw.each(
+        items, views, lambda sample: (sample, views.take()), rows.num_samples, rows.num_samples
+    )
 
-    def __init__(
-        self, draw: Draw[T, S], fetch: Callable[[S, P | None], R], *, views: Views,
-        rows: RowPlans, plan: Callable[[Sequence[S]], P], num_threads: int = 1, depth: int = 2,
-    ) -> None:  # fmt: skip
-        self._draw = draw
-        self._fetch = fetch
-        self._views = views
-        self._rows = rows
-        self._plan = plan
-        self._num_threads = num_threads
-        self._depth = depth
+    def next_chunk() -> deque[tuple[S, Any]]:
+        with stage("wait", "plan"):
+            return deque(islice(samples, rows.num_samples))
 
-    def run(self, items: Iterable[T]) -> PrefetchIterator[Any, R]:
-        """Return the results of the items, in order, made ahead."""
-        fetch, views, rows = self._fetch, self._views, self._rows
-        if not rows.num_samples:
-            return self._draw.each(items, views, lambda sample: fetch(sample, None), self._depth)
-        samples: PrefetchIterator[Any, tuple[S, Any]] = self._draw.each(
-            items, views, lambda sample: (sample, views.take()), rows.num_samples, rows.num_samples
-        )
+    def planned() -> Iterator[tuple[S, Any, _Chunk[S, P]]]:
+        with samples:
+            while waiting := next_chunk():
+                chunk = _Chunk(plan, tuple(sample for sample, _ in waiting))
+                while waiting:
+                    yield *waiting.popleft(), chunk
 
-        def next_chunk() -> deque[tuple[S, Any]]:
-            with stage("wait", "plan"):
-                return deque(islice(samples, rows.num_samples))
+    def fetch_planned(sample_of_chunk: tuple[S, Any, _Chunk[S, P]]) -> R:
+        sample, view, chunk = sample_of_chunk
+        with stage("batch"), views.reading(view):
+            return fetch(sample, chunk.plan())
 
-        def planned() -> Iterator[tuple[S, Any, _Chunk[S, P]]]:
-            with samples:
-                while waiting := next_chunk():
-                    chunk = _Chunk(self._plan, tuple(sample for sample, _ in waiting))
-                    while waiting:
-                        yield *waiting.popleft(), chunk
-
-        def fetch_planned(sample_of_chunk: tuple[S, Any, _Chunk[S, P]]) -> R:
-            sample, view, chunk = sample_of_chunk
-            with stage("batch"), views.reading(view):
-                return fetch(sample, chunk.plan())
-
-        return prefetch_map(
-            fetch_planned, planned(), num_threads=min(self._num_threads, 1), depth=self._depth
-        )
+    return prefetch_map(fetch_planned, planned(), num_threads=min(num_threads, 1), depth=depth)

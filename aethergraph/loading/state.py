@@ -145,8 +145,8 @@ def describe(value: Any) -> str:
             return f"{value.dtype} as {describe(wide)}"
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}{list(value.shape)} of hash {_hash(value):016x}"
-    if isinstance(value, Mapping) and any(hasattr(one, "shape") for one in value.values()):
-        value = {name: describe(one) for name, one in value.items()}
+    if isinstance(value, Mapping) and any(hasattr(item, "shape") for item in value.values()):
+        value = {name: describe(item) for name, item in value.items()}
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:100]}... of hash {hash_name(text):016x}"
 

@@ -34,7 +34,7 @@ from aethergraph._torch.tensors import land_pinned
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.epoch import Delivery, Position
-from aethergraph.loading.pipeline import Draw, DrawAlone, DrawGroups, Pipeline, Views
+from aethergraph.loading.pipeline import Draw, DrawAlone, DrawGroups, Views, run_stages
 from aethergraph.loading.profiled import Profiled
 from aethergraph.pyg._batch import (
     as_data,
@@ -348,11 +348,11 @@ class LoaderMixin(OrderMixin, Profiled):
                 lambda index: self._steps(self.input_data[as_index(index)], key), groups, size,
                 planned.rows.columns,
             )  # fmt: skip
-        pipeline: Pipeline[Any, Any, Any, Any] = Pipeline(
-            draw, lambda out, _: self._fetch_ahead(out), views=self._views, rows=planned.rows,
-            plan=planned.plan, depth=self.prefetch_batches,
+        batches = run_stages(
+            numbers, draw, lambda out, _: self._fetch_ahead(out), views=self._views,
+            rows=planned.rows, plan=planned.plan, depth=self.prefetch_batches,
         )  # fmt: skip
-        return pipeline.run(numbers).then(self._filter_and_pin)
+        return batches.then(self._filter_and_pin)
 
     def _groups(self) -> SampleGroups[Any] | None:
         sampler = self._sampler()

@@ -11,7 +11,7 @@ import pytest
 
 from aethergraph import FeatureTable, Graph, errors
 from aethergraph.loading import SubgraphLoader
-from aethergraph.loading.pipeline import DrawAlone, Pipeline, RowPlans, Views
+from aethergraph.loading.pipeline import DrawAlone, RowPlans, Views, run_stages
 
 pytestmark = pytest.mark.any_python
 
@@ -126,10 +126,10 @@ def test_chunks_are_planned_in_order(num_threads: int) -> None:
         assert sample in chunk
         return sample * sample
 
-    results = Pipeline(
-        DrawAlone(lambda i: i + 1, num_threads, helping=False), finish, views=Views(None),
+    results = run_stages(
+        range(7), DrawAlone(lambda i: i + 1, num_threads, helping=False), finish, views=Views(None),
         rows=RowPlans(3, []), plan=plan, num_threads=num_threads,
-    ).run(range(7))  # fmt: skip
+    )  # fmt: skip
     assert list(results) == [1, 4, 9, 16, 25, 36, 49]
     assert happened == [[1, 2, 3], 1, 2, 3, [4, 5, 6], 4, 5, 6, [7], 7]
 
@@ -140,9 +140,10 @@ def test_an_error_comes_in_its_place() -> None:
             raise ValueError("two")
         return sample
 
-    results = Pipeline(
-        DrawAlone(int, 1, helping=False), finish, views=Views(None), rows=RowPlans(4, []), plan=list
-    ).run(range(5))
+    results = run_stages(
+        range(5), DrawAlone(int, 1, helping=False), finish, views=Views(None), rows=RowPlans(4, []),
+        plan=list,
+    )  # fmt: skip
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="two"):
         next(results)
