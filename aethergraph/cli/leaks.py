@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,13 +74,11 @@ def _time_attr(graph: HeterogeneousGraph) -> str | None:
 
 
 def _times(graph: HeterogeneousGraph, name: str) -> dict[Any, RowSource]:
-    kinds: Any = graph.node_types if name == "node_time" else graph.edge_types
-    of_nodes = name == "node_time"
-    found = {
-        kind: (graph[kind].node_values if of_nodes else graph[kind].edge_values).get(name)
-        for kind in kinds
-    }
-    return {kind: times for kind, times in found.items() if times is not None and times.num_rows}
+    tables: dict[Any, Mapping[str, RowSource]] = {k: graph[k].edge_values for k in graph.edge_types}
+    if name == "node_time":
+        tables = {node_type: graph[node_type].node_values for node_type in graph.node_types}
+    times = {kind: table[name] for kind, table in tables.items() if name in table}
+    return {kind: rows for kind, rows in times.items() if rows.num_rows}
 
 
 def _seeds(

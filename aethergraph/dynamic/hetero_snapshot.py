@@ -100,10 +100,6 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         found = super().__getitem__(name)
         return found if isinstance(name, str) else SnapshotEdges(self, name)
 
-    def values_of(self, name: EdgeType) -> dict[str, RowSource]:
-        """Return weights and times of an edge type, if it has any, as rows to gather from."""
-        return snapshot_values(self._store.kinds[name], self.native_snapshot)
-
     def prepare_weights(self, name: EdgeType, layout: Literal["csc", "csr"]) -> None:
         """Sum up the weights of long lists of an edge type in the base, for draws by weight."""
         self._store.prepare_weights(self._store.kinds[name], layout)
@@ -171,7 +167,7 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         weights: dict[EdgeType, Any] = {}
         times: dict[EdgeType, Any] = {}
         for kind, (_, _, ids) in lists.items():
-            for name, rows in self.values_of(kind).items():
+            for name, rows in self[kind].edge_values.items():
                 found: NDArray[Any] = rows.gather(ids)
                 unit = self._edges[kind].time_unit
                 if name == "edge_weight":
@@ -236,4 +232,5 @@ class SnapshotEdges(EdgeView):
     @property
     def edge_values(self) -> dict[str, RowSource]:
         """Weights and times, if there are any, as rows to gather from."""
-        return self._graph.values_of(self.name)
+        graph = self._graph
+        return snapshot_values(graph._store.kinds[self.name], graph.native_snapshot)

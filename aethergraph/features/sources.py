@@ -92,13 +92,13 @@ class SourceRows(RowSource):
             if out is None:
                 out = empty(shape, native.ARRAY_DTYPES[code], f"{len(ids)} rows")
             return _widen(self, check_result(self, self.source.gather(given), len(ids)), out, code)
-        found = self.source.gather(given, out=out)
-        if found is out and out is not None:
+        rows = self.source.gather(given, out=out)
+        if rows is out and out is not None:
             return out
-        found = check_result(self, found, len(ids))
+        rows = check_result(self, rows, len(ids))
         if out is None:
-            return found
-        out[...] = found
+            return rows
+        out[...] = rows
         return out
 
     @property

@@ -181,11 +181,15 @@ def fill_edges(
         times, unit = as_times(time, topology.end_edge_ids, name, "num_edges")
         parts.edge_time, parts.time_unit = read_only(times), unit or time_unit
     parts.elsewhere.update(getattr(source, "edge_values", {}))
-    read_attributes(getattr(source, "edge_attrs", None), parts.edge_attrs, f"{label}edge_attrs")
+    attrs = getattr(source, "edge_attrs", None)
+    read_attributes(attrs, parts.edge_attrs, f"{label}edge_attrs", of_type=bool(label))
 
 
-def read_attributes(attrs: Any, table: AttributeTable, name: str) -> None:
-    """Attach rows by name; None: there are none."""
+def read_attributes(attrs: Any, table: AttributeTable, name: str, *, of_type: bool = False) -> None:
+    """Attach rows by name; None: there are none.
+
+    With ``of_type`` all messages begin with ``name``, which tells of which type the rows are.
+    """
     if attrs is None:
         return
     if not isinstance(attrs, Mapping):
@@ -196,6 +200,6 @@ def read_attributes(attrs: Any, table: AttributeTable, name: str) -> None:
         try:
             table[key] = rows
         except InvalidArgumentError as error:
-            if "[" not in name:
+            if not of_type:
                 raise
             raise type(error)(f"{name}: {error}") from None

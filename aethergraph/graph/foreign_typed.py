@@ -129,7 +129,7 @@ def _read_nodes(source: TypedGraphSource) -> dict[str, NodeParts]:
                 )
             part, label = nodes[node_type], f"{option}[{node_type!r}]"
             if option == "node_attrs":
-                read_attributes(values, part.node_attrs, label)
+                read_attributes(values, part.node_attrs, label, of_type=True)
             else:
                 read_node_time(part, values, label)
                 part.time_unit = part.time_unit or unit

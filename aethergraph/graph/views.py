@@ -93,7 +93,7 @@ class NodeView(NoStrayAttributes, NodeSet):
 
     @property
     def node_attrs(self) -> AttributeTable:
-        """The same as :attr:`attrs`."""
+        """Attributes by name, as :attr:`attrs` has them."""
         return self.attrs
 
     @property

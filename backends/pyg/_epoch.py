@@ -4,7 +4,7 @@ A loader may be iterated several times at once, nested or in threads, so nothing
 attribute of the loader. Torch passes nothing but the numbers of its seeds to what makes a batch, or
 finishes one; the epoch of the batch is therefore known to the thread that asks for it::
 
-    EpochIterator ──within(epoch)──> next() of torch's iterator, or of ours
+    EpochIterator ──within(epoch)──> next() of torch's iterator, or of ours (live graphs)
                                           └──> collate_fn, filter_fn: Current.epoch
 """
 

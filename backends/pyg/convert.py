@@ -215,8 +215,9 @@ def as_stores(data: Any) -> Stores:
         loader = NodeLoader(stores, NeighborSampler(stores, [15, 10]), batch_size=128)
 
     Args:
-        data: a :class:`aethergraph.Graph` or ``HeteroGraph``, the path of its file, a PyG ``Data``
-            or ``HeteroData``, or two stores of any make (the second may be a graph).
+        data: a :class:`aethergraph.Graph` or ``HeteroGraph``, the path of its file, the address of
+            a server that has it (:func:`aethergraph.remote.open_graph`), a PyG ``Data`` or
+            ``HeteroData``, or two stores of any make (the second may be a graph).
 
     Raises:
         InvalidArgumentError: any other data. Opening a file raises the errors of

@@ -155,10 +155,10 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             return SamplingGraph(given, {})
         if not edges and not (typed and self.node_counts):
             raise self._missing(typed)
-        counts = self.num_typed_nodes(num_nodes)
-        if not typed:
-            largest = max((num_nodes or {}).values(), default=0)
-            counts = {NODE: max(largest, *edges[EDGE].attr.size)}
+        if typed:
+            counts = self.num_typed_nodes(num_nodes)
+        else:
+            counts = {NODE: max(*(num_nodes or {}).values(), *edges[EDGE].attr.size)}
         key = typed, None if sort_by is None else sort_by.name
         with self._lock:
             built = self._built.get(key)

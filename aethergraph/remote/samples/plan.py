@@ -148,7 +148,7 @@ class SamplePlan:
             InvalidArgumentError, LayoutError: the graph has not what the plan asks for.
         """
         try:
-            if isinstance(graph, HeterogeneousGraph):
+            if graph.is_typed:
                 return HeteroNeighborSampler(graph, self._fanouts(graph), **self.options)
             if isinstance(self.fanouts, Mapping):
                 raise InvalidArgumentError("fanouts by edge type are for graphs of many types")

@@ -25,7 +25,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features.sources import gather_rows
-from aethergraph.protocols import AnyGraph, HeterogeneousGraph, RowSource
+from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.remote.commits import Taken, commits_of
 from aethergraph.remote.samples.form import Field, Form, structure
 from aethergraph.remote.samples.packed import PackedAnswers
@@ -228,7 +228,7 @@ def _table(graph: Any, kind: Any, typed: bool) -> Mapping[str, RowSource]:
 
 def _form_of(plan: SamplePlan, graph: Any, sampler: AnySampler) -> Form:
     """Return the form of the answers; ``graph`` does not change."""
-    typed = isinstance(graph, HeterogeneousGraph)
+    typed: bool = graph.is_typed
     node_types = graph.node_types if typed else ["node"]
     edge_types = graph.edge_types if typed else [("node", "to", "node")]
     directional = sampler.subgraph_type == "directional"
@@ -263,8 +263,8 @@ def _chosen(
     """Return the attributes of a type that a plan sends, in the order of the plan."""
     if names is None:
         part = graph[kind] if typed else graph
-        own = part.node_attrs if isinstance(kind, str) else part.edge_attrs
-        return [(name, rows) for name, rows in own.items() if not rows.is_live]
+        attrs = part.node_attrs if isinstance(kind, str) else part.edge_attrs
+        return [(name, rows) for name, rows in attrs.items() if not rows.is_live]
     found = [(name, table[name]) for name in names if name in table]
     for name, rows in found:
         if rows.is_live:
