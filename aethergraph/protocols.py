@@ -85,22 +85,14 @@ class FeatureSource(Protocol):
     def dtype_name(self) -> str:
         """Name of the numpy dtype, or ``"bfloat16"`` (whose arrays are uint16 bit patterns)."""
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows; ids are ``0 .. num_rows - 1``."""
-
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
-    ) -> NDArray[Any]:
+    def gather(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return the rows of ``ids`` in order, duplicates kept: ``(len(ids), *shape[1:])``.
 
-        Loaders call it from threads of their own, several at a time, and in worker processes. What
-        they hand over is checked, and ``ids`` are the source's own.
+        Loaders call it from threads of their own, several at a time, and in worker processes. The
+        result is copied into the batch; a :class:`RowSource` writes there itself.
 
         Args:
-            ids: C-contiguous int64 vector of ids that exist.
-            out: C-contiguous array of the source's dtype to fill and return, or None: make one.
-            dtype: None, or the name of a dtype. Loaders leave it out: they convert rows themselves.
+            ids: C-contiguous int64 vector of ids in ``0 .. shape[0] - 1``, the source's own.
         """
 
 
@@ -144,15 +136,18 @@ class RowSource(ABC):
     """Rows by id with everything that loaders and adapters may use; base class of our stores.
 
     It is a :class:`FeatureSource`. A subclass defines :attr:`shape`, :attr:`dtype_name` and
-    :meth:`gather`. Every other member has a default that holds for any rows; override those that
-    your source does better::
+    :meth:`gather_into`. Every other member has a default that holds for any rows; override those
+    that your source does better::
 
         class RemoteRows(RowSource):
+            def gather_into(self, ids, out):    # the memory of the batch: nothing is copied
+                self.client.receive_rows(ids, out)
+
             def read(self, start, stop):        # one request for a range, not one for each row
                 return self.client.read_range(start, stop)
 
     Consumers ask for this type and its members only, never for a class or a kind of storage. They
-    wrap sources that have no more than the four members of :class:`FeatureSource` in one of these.
+    wrap sources that have no more than the three members of :class:`FeatureSource` in one of these.
     """
 
     # ---- members that every source has -----------------------------------------------------
@@ -168,12 +163,45 @@ class RowSource(ABC):
         """Name of the numpy dtype, or ``"bfloat16"`` (whose arrays are uint16 bit patterns)."""
 
     @abstractmethod
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``.
+
+        :meth:`gather` and the loaders call it, from threads of their own, several at a time, and in
+        worker processes. What they hand over fits.
+
+        Args:
+            ids: C-contiguous int64 vector of ids that exist, not to be written to.
+            out: C-contiguous array ``(len(ids), *row_shape)`` of :attr:`array_dtype`.
+        """
+
+    # ---- members that follow from these ----------------------------------------------------
+
     def gather(
         self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: Any = None
     ) -> NDArray[Any]:
-        """Return the rows of ``ids`` in order, duplicates kept; see :class:`FeatureSource`."""
+        """Return the rows of ``ids``, in that order, duplicates kept.
 
-    # ---- members that follow from these ----------------------------------------------------
+        Args:
+            ids: integer vector [n] of row numbers.
+            out: destination of the rows: C-contiguous, writable, shape ``(n, *row_shape)``.
+            dtype: widen on the way: float16, bfloat16 -> float32, float64; float32 -> float64;
+                uint8, int8, int16, int32 -> wider integers, float32, float64 (float32 rounds int32
+                beyond 2^24). Default: the dtype of ``out``, else the stored one (bfloat16 as
+                uint16).
+
+        Returns:
+            ``out``, or a new array ``(n, *row_shape)``.
+
+        Raises:
+            OutOfRangeError: a row does not exist; names the first one and its position.
+            InvalidArgumentError: ``ids`` are no vector of integers, or ``out`` does not fit.
+            UnsupportedError: the stored dtype is not widened to ``dtype``.
+            FileChangedError: the file was made shorter, or written to.
+            StorageError: a read failed.
+        """
+        from aethergraph.features.gathering import gather_rows
+
+        return gather_rows(self, ids, out, dtype)
 
     @property
     def num_rows(self) -> int:
@@ -202,6 +230,28 @@ class RowSource(ABC):
 
     # ---- capabilities: override what your source does better -------------------------------
 
+    #: True if :meth:`gather_into` itself raises OutOfRangeError for ids that do not exist, with
+    #: ``position`` and ``value`` of the first one. Default: False, ids are checked before.
+    checks_ids: bool = False
+
+    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, converted to a wider dtype.
+
+        Default: rows are gathered as they are stored, and converted afterwards.
+
+        Args:
+            ids: as in :meth:`gather_into`.
+            out: as in :meth:`gather_into`, of ``dtype``.
+            dtype: name of the dtype, one of those that :meth:`gather` takes.
+        """
+        from aethergraph.features.gathering import widen_gathered
+
+        widen_gathered(self, ids, out, dtype)
+
+    def empty_rows(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return memory for rows that suits reads of this source. Default: None, any does."""
+        return None
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the rows ``start .. stop - 1``; a view will do. Default: a gather."""
         return self.gather(np.arange(start, stop))
@@ -213,14 +263,6 @@ class RowSource(ABC):
         A source whose rows are too many for that raises ``NotImplementedError``.
         """
         return self.read(0, self.num_rows)
-
-    @property
-    def can_widen(self) -> bool:
-        """True if :meth:`gather` converts to a wider ``dtype``, or that of ``out``, by itself.
-
-        Default: False; rows are then gathered as they are stored, and converted afterwards.
-        """
-        return False
 
     @property
     def writable_array(self) -> NDArray[Any] | None:

@@ -697,9 +697,9 @@ def test_advice_for_lists_of_the_other_layout_names_them() -> None:
 
 def test_a_class_is_no_source() -> None:
     class Rows:
-        shape, dtype_name, num_rows = (3, 1), "float32", 3
+        shape, dtype_name = (3, 1), "float32"
 
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        def gather(self, ids: Any) -> Any:
             return np.zeros((len(ids), 1), np.float32)
 
     graph = Graph.from_edges(3, [0], [1])
@@ -710,9 +710,9 @@ def test_a_class_is_no_source() -> None:
 
 def test_a_source_that_sorts_its_ids_changes_no_batch() -> None:
     class Sorting:
-        shape, dtype_name, num_rows = (40, 1), "int64", 40
+        shape, dtype_name = (40, 1), "int64"
 
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        def gather(self, ids: Any) -> Any:
             rows = ids.copy()[:, None]
             ids.sort()
             return rows

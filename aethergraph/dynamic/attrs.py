@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
-from aethergraph._checks.exact import array_of
 from aethergraph._checks.options import shown
 from aethergraph.dynamic.edge_types import EdgeKind
 from aethergraph.dynamic.rows import GrowingRows
 from aethergraph.dynamic.store import LiveStore
 from aethergraph.errors import InvalidArgumentError, MissingNameError
-from aethergraph.features.sources import SourceRows
-from aethergraph.features.table import check_rows
+from aethergraph.features.gathering import check_rows
 from aethergraph.graph.attributes import AttributeTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.meta import Owner
@@ -36,36 +34,7 @@ __all__ = [
 Ids = NDArray[np.int64]
 
 
-class _AtCommit:
-    """Rows of one commit, as a feature source whose ids were checked."""
-
-    def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
-        self._rows, self._snapshot = rows, snapshot
-        self.shape, self.dtype_name, self.num_rows = (
-            (count, *rows.row_shape),
-            rows.dtype_name,
-            count,
-        )
-
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of ``ids``.
-
-        Raises:
-            SnapshotExpiredError: the snapshot was held too long.
-        """
-        numbers = array_of(ids)
-        if out is None:
-            out = np.empty((len(numbers), *self._rows.row_shape), self._rows.dtype)
-        check = self._snapshot.check
-        rows = self._rows.gather(numbers, out, self._snapshot.commit, check)
-        if self._rows.can_change:  # once the snapshot expires, its versions are used again
-            check()
-        return rows
-
-
-class SnapshotRows(SourceRows):
+class SnapshotRows(RowSource):
     """Rows of one attribute as of the commit of a snapshot, which they keep.
 
     Args:
@@ -75,8 +44,28 @@ class SnapshotRows(SourceRows):
     """
 
     def __init__(self, rows: GrowingRows, count: int, snapshot: native.NativeSnapshot) -> None:
-        super().__init__(_AtCommit(rows, count, snapshot))
-        self._rows, self._snapshot = rows, snapshot
+        self._rows, self._count, self._snapshot = rows, count, snapshot
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
+        return (self._count, *self._rows.row_shape)
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype, a string also for bfloat16."""
+        return self._rows.dtype_name
+
+    def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]`` as of the commit.
+
+        Raises:
+            SnapshotExpiredError: the snapshot was held too long.
+        """
+        check = self._snapshot.check
+        self._rows.gather_into(ids, out, self._snapshot.commit, check)
+        if self._rows.can_change:  # once the snapshot expires, its versions are used again
+            check()
 
     @property
     def memory(self) -> OpenFile:
@@ -127,6 +116,8 @@ class LiveRows(RowSource):
         table: where stores have it.
     """
 
+    checks_ids = True
+
     def __init__(self, name: str, store: LiveStore, table: LiveTable) -> None:
         self._name, self._table = name, table
         self._now = store, table.rows(store)[name]
@@ -176,16 +167,11 @@ class LiveRows(RowSource):
         """Name of the dtype, a string also for bfloat16."""
         return self._rows.dtype_name
 
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of ``ids``, as :meth:`aethergraph.FeatureTable.gather` does."""
-        return self.pinned().gather(ids, out, dtype)
-
-    @property
-    def can_widen(self) -> bool:
-        """True: rows are converted after they were gathered."""
-        return True
+    def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]`` as of the last commit."""
+        rows = self.pinned()
+        check_rows(ids, rows.num_rows)
+        rows.gather_into(ids, out)
 
     @property
     def is_in_memory(self) -> bool:
@@ -227,18 +213,13 @@ class NodesOfSource(RowSource):
         """Name of the dtype, a string also for bfloat16."""
         return self._rows.dtype_name
 
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of ``ids`` as they are now, whatever commit is read."""
-        numbers = as_ids(ids, "ids")
-        check_rows(numbers, self._count())
-        return self._rows.gather(numbers, out, dtype)
+    def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]`` as it is now, whatever commit is read."""
+        self._rows.gather_into(ids, out)
 
-    @property
-    def can_widen(self) -> bool:
-        """True if the source converts rows to a wider dtype."""
-        return self._rows.can_widen
+    def widen_into(self, ids: Ids, out: NDArray[Any], dtype: str) -> None:
+        """Set ``out[i]`` to row ``ids[i]`` as it is now, converted as the source does."""
+        self._rows.widen_into(ids, out, dtype)
 
     @property
     def is_in_memory(self) -> bool:

@@ -30,7 +30,6 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureTable
-from aethergraph.features.sources import SourceRows
 from aethergraph.graph.hetero import HeteroGraph
 from aethergraph.graph.parts import EdgeParts
 from aethergraph.protocols import RowSource
@@ -310,4 +309,4 @@ class BaseEdges:
             self._places = find_places(
                 path, self.edge_ids, self.num_edges, self.end, keep=self._keep_places
             )
-        return SourceRows(PlacedRows(found, self._places, self.end))
+        return PlacedRows(found, self._places, self.end)

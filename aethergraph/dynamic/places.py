@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.arrays import empty
@@ -94,22 +94,26 @@ def _ids_in_parts(
         yield at, np.arange(at, stop) if edge_ids is None else edge_ids[at:stop].astype(np.int64)
 
 
-class PlacedRows:
-    """Rows by edge id of a live graph, as a feature source; those of deleted edges are zeros."""
+class PlacedRows(RowSource):
+    """Rows by edge id of a live graph; those of deleted edges are zeros."""
 
     def __init__(self, rows: RowSource, places: FeatureTable, end: int) -> None:
-        self._rows, self._places = rows, places
+        self._rows, self._places, self._end = rows, places, end
         self._gone = np.iinfo(places.dtype_name).max
-        self.shape, self.dtype_name, self.num_rows = (end, *rows.row_shape), rows.dtype_name, end
 
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: str | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of ``ids``."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of all rows: ``(num_rows, ...)``."""
+        return (self._end, *self._rows.row_shape)
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the dtype of the rows."""
+        return self._rows.dtype_name
+
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to the row of edge ``ids[i]``."""
         places = self._places.gather(ids)
         gone = places == self._gone
-        if not gone.any():
-            return self._rows.gather(places.astype(np.int64), out)
-        found = self._rows.gather(np.where(gone, 0, places).astype(np.int64), out)
-        found[gone] = 0
-        return found
+        self._rows.gather_into(np.where(gone, 0, places).astype(np.int64), out)
+        out[gone] = 0

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph.dynamic.shared import Region, SharedArrays
 from aethergraph.errors import CorruptFileError, LimitError, SnapshotExpiredError
-from aethergraph.features.table import plain_rows
+from aethergraph.features.feature_table import plain_rows
 from aethergraph.protocols import RowSource
 from aethergraph.storage.other_process import OpenFile
 
@@ -118,9 +118,9 @@ class GrowingRows:
 
     # ---- reading -----------------------------------------------------------------------------
 
-    def gather(
+    def gather_into(
         self, ids: Ids, out: NDArray[Any], commit: int, check: Callable[[], None]
-    ) -> NDArray[Any]:
+    ) -> None:
         """Set ``out[i]`` to row ``ids[i]`` as of a commit.
 
         Args:
@@ -138,15 +138,12 @@ class GrowingRows:
         else:
             added = ids >= self.num_base
             if not added.any():
-                found = self.base.gather(ids, out)
-                if found is not out:
-                    out[...] = found
+                self.base.gather_into(ids, out)
             else:
                 out[~added] = self.base.gather(ids[~added])
                 out[added] = self._added[ids[added] - self.num_base]
         if self._count[0]:
             self._put_versions(ids, out, commit, check)
-        return out
 
     def _put_versions(
         self, ids: Ids, out: NDArray[Any], commit: int, check: Callable[[], None]

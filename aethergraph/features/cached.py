@@ -29,8 +29,8 @@ from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph._tracepoints import made
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.adapters import as_row_source
-from aethergraph.features.sources import gather_rows
-from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.features.gathering import gather_rows
+from aethergraph.features.table import RowTable
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.storage.budget import ROWS_BYTES, Budget
 
@@ -65,7 +65,7 @@ class CacheStats(NamedTuple):
 
 
 class _Cache:
-    """Rows of a source by id, as many as the memory holds; the reader behind a RowTable."""
+    """Rows of a source by id, as many as the memory holds."""
 
     def __init__(self, source: RowSource, budget: Budget, max_age: float | None) -> None:
         self.code = native.dtype_code(source.dtype_name)
@@ -92,15 +92,8 @@ class _Cache:
         self.rows = self.hits = self.gathers = self.rows_read = 0
         self._clock = 0
 
-    def gather(
-        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
-    ) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
-        own = ids.astype(np.int64, copy=False)
-        check_rows(own, self.source.num_rows)
-        gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
-
-    def _fill(self, ids: Ids, out: NDArray[Any], task: native.Task | None) -> None:
+    def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``."""
         with self._lock:
             places = self._find(ids)
             found = places >= 0
@@ -108,14 +101,14 @@ class _Cache:
             self.rows += len(ids)
             self.hits += hits
             if hits == len(ids):
-                native.NativeRows(self._rows, self.code).gather(places, out, self.code, task)
+                native.NativeRows(self._rows, self.code).gather(places, out, self.code)
                 return
             out[found] = self._rows[places[found]]
         missed = np.flatnonzero(~found)
         unique, first, inverse = np.unique(ids[missed], return_index=True, return_inverse=True)
         until = 0.0 if self._max_age is None else time.monotonic() + self._max_age
         # Without the lock: a source may wait long.
-        with native.working_for(task), at_places(missed[first]):
+        with at_places(missed[first]):
             rows = gather_rows(self.source, unique)
         out[missed] = rows[inverse]
         with self._lock:
@@ -222,21 +215,26 @@ class CachedRows(RowTable):
             raise InvalidArgumentError(
                 "source has rows that change: give max_age=, the seconds that a copy may be used"
             )
-        self._rows = self._cache = _Cache(rows, self._budget, self._max_age)
-        self._array, self._guard = None, None
+        self._cache = _Cache(rows, self._budget, self._max_age)
+        self._is_closed = False
         self._code, self._dtype = self._cache.code, rows.array_dtype
         self._num_rows, self._row_shape = rows.num_rows, rows.row_shape
         made(self)
 
+    def gather_into(self, ids: Ids, out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, out of the cache or the source."""
+        self.check_open()
+        self._cache.gather_into(ids, out)
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the rows ``start .. stop - 1`` of the source; they do not go through the cache."""
-        self.native_rows()
+        self.check_open()
         return self.source.read(start, stop)
 
     @property
     def array(self) -> NDArray[Any]:
         """All rows, as the source gives them."""
-        self.native_rows()
+        self.check_open()
         return self.source.array
 
     @property
@@ -262,17 +260,17 @@ class CachedRows(RowTable):
 
     def stats(self) -> CacheStats:
         """Return counts of hits and of the source's gathers in this process."""
-        self.native_rows()
+        self.check_open()
         return self._cache.stats()
 
     @property
     def closed(self) -> bool:
         """True after :meth:`close`."""
-        return self._rows is None
+        return self._is_closed
 
     def close(self) -> None:
         """Drop the cached rows; the source stays open."""
-        self._rows = None
+        self._is_closed = True
         self._cache.clear()
 
     def __enter__(self) -> CachedRows:
@@ -286,5 +284,5 @@ class CachedRows(RowTable):
         return f"CachedRows({self.source!r}, memory_budget={self._budget.limit}{state})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.native_rows()
+        self.check_open()
         return CachedRows, (self.source, self._budget.limit, self._max_age)

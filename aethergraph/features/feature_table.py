@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import read_only
+from aethergraph._checks.arrays import as_ids, read_only
 from aethergraph._checks.attributes import read_property
+from aethergraph._checks.options import as_list
 from aethergraph._tracepoints import made
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import AbsentError, InvalidArgumentError, UnsupportedError
 from aethergraph.features.files import (
     FoundRows,
     Origin,
@@ -25,8 +27,9 @@ from aethergraph.features.files import (
 )
 from aethergraph.features.hot import Numbers, RowCache, check_cache, choose_cache, refuse_words
 from aethergraph.features.memmaps import MappedArray
+from aethergraph.features.plan import RowPlan
 from aethergraph.features.rows import as_rows, as_tensor
-from aethergraph.features.table import NativeTable, RowTable
+from aethergraph.features.table import RowTable
 from aethergraph.protocols import RowSource, SharedFile
 from aethergraph.storage.budget import Budget
 from aethergraph.storage.choice import (
@@ -43,9 +46,12 @@ from aethergraph.storage.value_columns import ValueColumn
 if TYPE_CHECKING:
     from aethergraph.storage.paging import Paging
 
-__all__ = ["FeatureTable", "Storage"]
+__all__ = ["FeatureTable", "Storage", "plain_rows"]
 
 S = TypeVar("S", bound="FeatureTable")
+
+#: Rows in memory, in a file behind a cache, and in a graph's file that is read by page.
+NativeTable: TypeAlias = native.NativeRows | native.FileRows | ValueColumn
 
 
 class FeatureTable(RowTable):
@@ -80,6 +86,14 @@ class FeatureTable(RowTable):
             read_property(self, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    checks_ids = True
+
+    #: The rows; None: they are closed, or a subclass gathers them.
+    _rows: NativeTable | None
+    _is_closed: bool = False
+    #: All rows, if they are memory or mapped.
+    _array: NDArray[Any] | None
+    _guard: native.FileGuard | None
     _origin: Origin | None
     _storage: str
     _is_writable: bool
@@ -98,7 +112,8 @@ class FeatureTable(RowTable):
         origin: Origin | None = None,
         storage: str = "memory",
     ) -> FeatureTable:
-        self = cls._over(native.NativeRows(array, code, guard), array.shape, origin, storage)
+        rows = native.NativeRows(array, code, guard)
+        self = cls._over(rows, code, array.shape, origin, storage)
         self._array = read_only(array)
         self._guard = guard
         is_given = origin is None and guard is None
@@ -109,7 +124,8 @@ class FeatureTable(RowTable):
     @classmethod
     def _over(
         cls: type[S],
-        rows: NativeTable,
+        rows: NativeTable | None,
+        code: int,
         shape: tuple[int, ...],
         origin: Origin | None,
         storage: str,
@@ -117,14 +133,14 @@ class FeatureTable(RowTable):
         self = cls.__new__(cls)
         self._rows = rows
         self._array = None
-        self._code = rows.code
+        self._code = code
         self._guard = None
         self._origin = origin
         self._storage = storage
         self._is_writable = False
         self._row_shape = shape[1:]
         self._num_rows = shape[0]
-        self._dtype = native.ARRAY_DTYPES[rows.code]
+        self._dtype = native.ARRAY_DTYPES[code]
         return self
 
     # ---- construction --------------------------------------------------------------------
@@ -233,7 +249,7 @@ class FeatureTable(RowTable):
     ) -> FeatureTable:
         origin = found.origin.stored("uring", cache)
         rows = open_rows(found, before, cache, progress)
-        self = cls._over(rows, found.array.shape, origin, "uring")
+        self = cls._over(rows, rows.code, found.array.shape, origin, "uring")
         made(self)
         return self
 
@@ -256,7 +272,7 @@ class FeatureTable(RowTable):
         column = None if paging is None else paging.column_of(array, code, edges_of)
         if column is None:
             return cls._map(found)
-        self = cls._over(column, array.shape, origin, "uring")
+        self = cls._over(column, code, array.shape, origin, "uring")
         self._array, self._guard = read_only(array), guard
         return self
 
@@ -273,7 +289,7 @@ class FeatureTable(RowTable):
         """
         code = native.dtype_code(array.dtype, "array")
         if rows is not None:
-            self = cls._over(rows, array.shape, None, "uring")
+            self = cls._over(rows, code, array.shape, None, "uring")
             self._array, self._guard = read_only(array), guard
             return self
         return cls._make(array, code, guard=guard, storage="mmap" if guard else "memory")
@@ -344,14 +360,49 @@ class FeatureTable(RowTable):
     def shared_file(self, writable: bool = False) -> SharedFile | None:
         """Return the file that the rows are mapped from; None if they are not, or converted."""
         array, guard = self._array, self._guard
-        if array is None or guard is None or self._converts or not array.flags.c_contiguous:
+        if array is None or guard is None or not array.flags.c_contiguous:  # no array: converted
             return None
         return SharedFile(os.dup(guard.descriptor), guard.offset_of(array) if array.size else 0)
 
     @property
     def closed(self) -> bool:
         """True after :meth:`close`."""
-        return self._rows is None
+        return self._is_closed
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All rows as a read-only view (bfloat16 as uint16).
+
+        The view keeps the mapping alive after :meth:`close` and after the file is unlinked. If the
+        file is made shorter while it is mapped, the view reads zeros there; ``gather`` raises
+        FileChangedError instead.
+
+        Raises:
+            AbsentError: the rows are read with ``storage="uring"`` or converted when they are
+                gathered, so there is no array.
+        """
+        self.check_open()
+        if self._stored is not None:
+            raise AbsentError(
+                f"{self!r} converts rows when they are gathered and has no array of them all: use "
+                "gather(), or the store without astype()"
+            )
+        if self._array is None:
+            raise AbsentError(
+                f"{self!r} reads rows when they are gathered and has no array of them all: use "
+                "gather(), or to_memory() if they fit, or load the file with storage='mmap'"
+            )
+        return self._array
+
+    def _to_array(self) -> NDArray[Any]:
+        return self.array if self._stored is None else self[:]
+
+    def native_rows(self) -> NativeTable:
+        """Return the native handle; raise ClosedError after :meth:`close`."""
+        if self._rows is None:
+            self.check_open()
+            raise AbsentError(f"{self!r} has no native handle of all rows")
+        return self._rows
 
     def is_same_rows(self, other: RowSource) -> bool:
         """Return whether both are the same array of one graph file, without caches of their own."""
@@ -385,6 +436,99 @@ class FeatureTable(RowTable):
         kept = "" if self._stored is None else f" of {self._stored.dtype_name}"
         return f"FeatureTable(shape={self.shape}, dtype={self.dtype_name}{kept}, {state}{place})"
 
+    # ---- rows ----------------------------------------------------------------------------
+
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``."""
+        self._gather(ids, out, self._code)
+
+    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, converted in the same pass."""
+        self._gather(ids, out, native.DTYPE_CODES[dtype])
+
+    def _gather(self, ids: NDArray[np.int64], out: NDArray[Any], code: int) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, in the dtype of ``code``."""
+        if self._stored is not None:
+            self._stored._gather(ids, out, code)
+            return
+        rows = self.native_rows()
+        native.run_long(lambda task: rows.gather(ids, out, code, task), None, out.nbytes)
+
+    def empty_rows(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return memory that rows can be read into directly; None if that gains nothing."""
+        rows = self._rows
+        if not isinstance(rows, native.FileRows):
+            return None
+        return rows.empty((count, *self._row_shape), dtype)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows ``start .. stop - 1``: a read-only view if they are memory or mapped."""
+        self.check_open()
+        if self._array is None:
+            return self.gather(np.arange(start, stop))
+        return self._array[start:stop]
+
+    def _slice(self, rows: slice) -> NDArray[Any]:
+        if self._array is None:
+            return super()._slice(rows)
+        with native.reading(self._guard):
+            return self._array[rows].copy()
+
+    def paged_column(self) -> ValueColumn | None:
+        """Return the column, if these are rows of a graph file that its budget has no room for.
+
+        Gathers that are known ahead read such rows together. If there is room, this call loads the
+        column.
+        """
+        rows = self._rows
+        return rows if isinstance(rows, ValueColumn) and rows.hold() is None else None
+
+    @property
+    def can_plan(self) -> bool:
+        """True if rows are read from the file, through a cache that a plan can manage.
+
+        False for rows that the budget of their graph has room for: see :meth:`paged_column`.
+        """
+        return isinstance(self._rows, native.FileRows) or self.paged_column() is not None
+
+    def plan(self, lists: Iterable[ArrayLike]) -> RowPlan:
+        """Plan gathers that are known ahead, to use the cache best; ``storage="uring"`` only.
+
+        ::
+
+            with store.plan([[1, 2], [5, 1], [2, 5]]) as plan:
+                for rows in plan:                       # rows 1 and 2, then 5 and 1 ...
+                    use(rows)
+
+        The part of the cache without the hot rows always keeps the rows that the lists use again
+        soonest. No other cache of that size reads fewer rows (Belady, "A study of replacement
+        algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966; Park, Min and
+        Lee, "Ginex", VLDB 2022, plan the features of sampled batches like this). Rows that no list
+        uses again are dropped first, the least recently used one before the others. Results are
+        those of :meth:`gather`.
+
+        A plan holds the cache until it is closed, collected, or has handed out all lists. Meanwhile
+        other gathers and plans of this store in this process find only the hot rows. A plan takes
+        about 12 bytes for each row of the lists and 8 for each row of the cache, beside the memory
+        budget, and three times that while it is made.
+
+        Args:
+            lists: row numbers [n] of each coming gather, an integer vector per gather.
+
+        Raises:
+            OutOfRangeError: a row does not exist; names the list, the first such row number and
+                its position.
+            UnsupportedError: the rows are mapped or in memory.
+        """
+        self.check_open()
+        rows = self._rows
+        if not isinstance(rows, (native.FileRows, ValueColumn)):
+            raise UnsupportedError(
+                f"{self!r} has no cache to plan for: only storage='uring' has one"
+            )
+        numbers = [as_ids(ids, "lists") for ids in as_list(lists, "lists", "row numbers")]
+        return RowPlan(self, rows, numbers)
+
     # ---- storing -------------------------------------------------------------------------
 
     def astype(self, dtype: DTypeLike | str) -> FeatureTable:
@@ -409,8 +553,7 @@ class FeatureTable(RowTable):
         code = native.dtype_code(dtype)
         if code == stored._code:
             return stored
-        made = FeatureTable._over(stored.native_rows(), stored.shape, None, stored._storage)
-        made._code, made._dtype = code, native.ARRAY_DTYPES[code]
+        made = FeatureTable._over(stored._rows, code, stored.shape, None, stored._storage)
         made._guard, made._stored = stored._guard, stored
         return made
 
@@ -420,7 +563,7 @@ class FeatureTable(RowTable):
         A pickle of rows that came from a file is read into memory anew: worker processes that are
         spawned have a copy each, where mapped rows are shared.
         """
-        self.native_rows()
+        self.check_open()
         if self._storage == "memory":
             return self
         if self._stored is not None:
@@ -475,7 +618,7 @@ class FeatureTable(RowTable):
             OutOfRangeError: a value of ``hot`` is not a row; names the first one.
             FileChangedError: the file is not the one that was opened.
         """
-        self.native_rows()
+        self.check_open()
         refuse_words(hot)
         check_cache("uring", hot_share)
         if self._stored is not None:
@@ -497,7 +640,8 @@ class FeatureTable(RowTable):
         Raises:
             UnsupportedError: the rows are mapped or in memory, so the library does not read them.
         """
-        rows = self.native_rows()
+        self.check_open()
+        rows = self._rows
         if not isinstance(rows, (native.FileRows, ValueColumn)):
             raise UnsupportedError(f"{self!r} has no statistics: only storage='uring' has")
         return rows.stats()
@@ -527,7 +671,7 @@ class FeatureTable(RowTable):
             UnsupportedError: floats cannot become integers, nor integers narrower ones.
             StorageError: the file cannot be written (no space, no permission...).
         """
-        self.native_rows()
+        self.check_open()
         save_rows(path, self, dtype, progress)
 
     def verify(self, progress: native.Progress | None = None) -> None:
@@ -540,7 +684,7 @@ class FeatureTable(RowTable):
             CorruptFileError: a section is damaged; names the first one.
             FileChangedError: the file was replaced or written to since it was opened.
         """
-        self.native_rows()
+        self.check_open()
         if self._guard is not None:
             self._guard.check()
         if self._stored is not None:
@@ -549,11 +693,11 @@ class FeatureTable(RowTable):
 
     def close(self) -> None:
         """Drop this store's references. Arrays taken from the store stay valid."""
-        if self._rows is not None:
-            self._rows = None
-            self._guard = None
-            self._array = None
-            self._stored = None
+        self._is_closed = True
+        self._rows = None
+        self._guard = None
+        self._array = None
+        self._stored = None
 
     def __enter__(self) -> FeatureTable:
         return self
@@ -564,7 +708,7 @@ class FeatureTable(RowTable):
     # ---- pickling ------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.native_rows()
+        self.check_open()
         if self._stored is not None:
             return _as_dtype, (self._stored, self.dtype_name)
         if self._origin is not None:
@@ -602,3 +746,16 @@ def _map_again(mapped: MappedArray, code: int) -> FeatureTable:
 
 def _rebuild(array: NDArray[Any], code: int) -> FeatureTable:
     return FeatureTable._make(array, code)
+
+
+def plain_rows(rows: RowSource) -> native.NativeRows | None:
+    """Return the memory of rows that are gathered as they lie there, for native calls; else None.
+
+    Raises:
+        ClosedError: the rows were closed.
+    """
+    if not isinstance(rows, FeatureTable):
+        return None
+    rows.check_open()
+    table = rows._rows
+    return table if isinstance(table, native.NativeRows) and rows._stored is None else None

@@ -27,11 +27,13 @@ from aethergraph.errors import (
     ClosedError,
     FileChangedError,
     InvalidArgumentError,
+    OutOfRangeError,
     UnsupportedError,
 )
 from aethergraph.features.bfloat16 import can_save_as, convert, first_lost
+from aethergraph.features.gathering import name_row, no_such_row
 from aethergraph.features.rows import as_rows
-from aethergraph.features.table import RowTable, no_such_row
+from aethergraph.features.table import RowTable
 from aethergraph.protocols import SharedFile
 from aethergraph.storage.other_process import OpenFile, Owner, open_descriptors
 
@@ -77,6 +79,8 @@ class LiveFeatureTable(RowTable):
     whoever opened it gets :class:`~aethergraph.errors.WriterGoneError` a hundredth of a second
     later at the latest; :attr:`is_current` asks without an error.
     """
+
+    checks_ids = True
 
     _rows: native.LiveSlots | None
     _missing: Missing
@@ -217,7 +221,6 @@ class LiveFeatureTable(RowTable):
         slots.check = as_flag(check, "check")
         self = cls.__new__(cls)
         self._rows, self._missing = slots, missing
-        self._array, self._guard = None, None
         self._code, self._dtype = slots.code, native.ARRAY_DTYPES[slots.code]
         self._num_rows, self._row_shape = slots.layout.num_rows, slots.layout.row_shape
         return self
@@ -426,13 +429,11 @@ class LiveFeatureTable(RowTable):
         stored = self._stored(rows, code)
         versions = None if version is None else _as_versions(version, len(ids))
         try:
-            if stored.nbytes < native.LONG_CALL_BYTES:
-                return slots.put(ids, stored, versions)
-            return native.run_task(
+            return native.run_long(
                 lambda task: slots.put(ids, stored, versions, task), None, stored.nbytes
             )
-        except IndexError as error:
-            raise self._name_row(error) from None  # type: ignore[arg-type]
+        except OutOfRangeError as error:
+            raise name_row(error, self._num_rows) from None
 
     def _stored(self, rows: NDArray[Any], code: int) -> NDArray[Any]:
         """Return rows as they lie in the slots."""
@@ -470,6 +471,18 @@ class LiveFeatureTable(RowTable):
         return found
 
     # ---- reading -------------------------------------------------------------------------------
+
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, each as one put left it."""
+        self._gather(ids, out, self._code)
+
+    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, converted in the same pass."""
+        self._gather(ids, out, native.DTYPE_CODES[dtype])
+
+    def _gather(self, ids: NDArray[np.int64], out: NDArray[Any], code: int) -> None:
+        slots = self.native_slots()
+        native.run_long(lambda task: slots.gather(ids, out, code, task), None, out.nbytes)
 
     def versions(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return the version of each row [n]; -1: never written.

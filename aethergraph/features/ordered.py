@@ -21,37 +21,11 @@ from aethergraph.errors import InvalidArgumentError
 from aethergraph.features.adapters import as_row_source
 from aethergraph.features.feature_table import FeatureTable
 from aethergraph.features.files import is_npy_name, row_pieces, save_native, save_npy, write_rows
-from aethergraph.features.sources import gather_rows
-from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.features.gathering import check_rows
+from aethergraph.features.table import RowTable
 from aethergraph.protocols import FeatureSource, RowSource
 
 __all__ = ["OrderedRows"]
-
-
-class _Mapped:
-    """Reader behind a RowTable: asks for the places of ids."""
-
-    def __init__(self, rows: RowSource, places: NDArray[Any]) -> None:
-        self.code = native.dtype_code(rows.dtype_name)
-        self.rows, self.places = rows, places
-
-    def find(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the places of rows."""
-        own = ids.astype(np.int64, copy=False)
-        check_rows(own, len(self.places))
-        return self.places[own].astype(np.int64, copy=False)
-
-    def gather(
-        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
-    ) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
-        places = self.find(ids)
-
-        def fill(rows: NDArray[Any]) -> None:
-            with native.working_for(task):
-                gather_rows(self.rows, places, rows)
-
-        gather_filled(fill, out, self.code, out_code, task)
 
 
 class OrderedRows(RowTable):
@@ -83,9 +57,9 @@ class OrderedRows(RowTable):
         self._begin(_places(order, self.source.num_rows))
 
     def _begin(self, places: NDArray[Any]) -> None:
-        self._rows = self._mapped = _Mapped(self.source, places)
-        self._array, self._guard = None, None
-        self._code, self._dtype = self._mapped.code, self.source.array_dtype
+        self._places = places
+        self._code = native.dtype_code(self.source.dtype_name)
+        self._dtype = self.source.array_dtype
         self._num_rows, self._row_shape = self.source.num_rows, self.source.row_shape
 
     @classmethod
@@ -132,10 +106,17 @@ class OrderedRows(RowTable):
             progress, moved.nbytes,
         )  # fmt: skip
 
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``."""
+        self.source.gather_into(self._places[ids].astype(np.int64, copy=False), out)
+
+    def widen_into(self, ids: NDArray[np.int64], out: NDArray[Any], dtype: str) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, converted as the source does."""
+        self.source.widen_into(self._places[ids].astype(np.int64, copy=False), out, dtype)
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the rows ``start .. stop - 1``."""
-        self.native_rows()
-        return self.source.gather(self._mapped.places[start:stop])
+        return self.source.gather(self._places[start:stop])
 
     @property
     def array(self) -> NDArray[Any]:
@@ -158,18 +139,13 @@ class OrderedRows(RowTable):
         own = self.source.fingerprint
         if own is None:
             return None
-        return f"{own}/{hashlib.blake2b(self._mapped.places.tobytes(), digest_size=8).hexdigest()}"
-
-    @property
-    def closed(self) -> bool:
-        """False: there is nothing to close but the source."""
-        return False
+        return f"{own}/{hashlib.blake2b(self._places.tobytes(), digest_size=8).hexdigest()}"
 
     def __repr__(self) -> str:
         return f"OrderedRows({self.source!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.source, self._mapped.places)
+        return _restored, (self.source, self._places)
 
 
 def _restored(source: RowSource, places: NDArray[Any]) -> OrderedRows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
+from aethergraph.features.gathering import result_of
+from aethergraph.features.table import RowTable
 from aethergraph.storage.value_columns import ReadAhead, ValueColumn
 
 __all__ = ["RowPlan"]
 
 Ids = NDArray[np.int64]
-Result = Callable[..., tuple[NDArray[Any], int]]
 
 
 class RowPlan:
@@ -29,19 +30,17 @@ class RowPlan:
 
     def __init__(
         self,
+        table: RowTable,
         rows: native.FileRows | ValueColumn,
         lists: Sequence[Ids],
-        result: Result,
-        num_rows: int,
     ) -> None:
-        self._rows = rows
-        self._result = result
+        self._table = table
         self._ends = np.cumsum([len(ids) for ids in lists], dtype=np.uint64)
         self._ids = np.concatenate(lists) if lists else np.empty(0, np.int64)
         try:
             self._plan: native.NativePlan | ReadAhead | None = rows.plan(self._ids, self._ends)
         except OutOfRangeError as error:
-            raise self._name_list(error, num_rows) from None
+            raise self._name_list(error, table.num_rows) from None
         self._stats = self._plan.stats()
         self._next = 0
         self._lock = threading.Lock()
@@ -147,12 +146,10 @@ class RowPlan:
         out: NDArray[Any] | None,
         dtype: DTypeLike | str | None,
     ) -> NDArray[Any]:
-        result, code = self._result(self._rows, len(self._next_list()), out, dtype)
+        table = self._table
+        result, code = result_of(table, len(self._next_list()), out, dtype, table.dtype_code)
         try:
-            if result.nbytes < native.LONG_CALL_BYTES:
-                plan.gather(result, code)
-            else:
-                native.run_task(lambda task: plan.gather(result, code, task), None, result.nbytes)
+            native.run_long(lambda task: plan.gather(result, code, task), None, result.nbytes)
         except BaseException:
             self._give_back()
             raise

@@ -14,7 +14,7 @@ from aethergraph._checks.options import as_choice, as_flag, as_items, as_iterato
 from aethergraph._parallel.prefetch import PrefetchIterator
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError, LimitError, OutOfRangeError
-from aethergraph.features.sources import gather_rows
+from aethergraph.features.gathering import gather_rows
 from aethergraph.graph import EdgeType
 from aethergraph.graph.schema import EDGE, NODE, Schema
 from aethergraph.loading.batch import Batch, HeteroBatch

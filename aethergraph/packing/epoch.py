@@ -24,8 +24,8 @@ from aethergraph.errors import (
     OutOfRangeError,
 )
 from aethergraph.features import as_row_source
+from aethergraph.features.gathering import gather_rows
 from aethergraph.features.hot import hottest
-from aethergraph.features.sources import gather_rows
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,

@@ -23,7 +23,7 @@ from aethergraph.errors import (
     UnsupportedError,
 )
 from aethergraph.features import FeatureTable, as_row_source
-from aethergraph.features.sources import gather_rows
+from aethergraph.features.gathering import gather_rows, result_of
 from aethergraph.packing.layout import (
     INDEX_COLUMNS,
     NAMES,
@@ -160,7 +160,7 @@ class _PackedFile:
 
 
 class _PackedRows:
-    """Native rows of a store of packed batches: gathers each batch by one read.
+    """Packed batches of a file: each is gathered by one read.
 
     ``before`` is what ``identity`` said of the path before ``found`` was opened.
     """
@@ -200,17 +200,15 @@ class _PackedRows:
         """Return the number of the batch with these ids, or None."""
         return self._numbers.get(fingerprint(ids))
 
-    def gather(
-        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
-    ) -> None:
-        """Gather a packed batch, or other ids from ``features``; see ``FileRows.gather``."""
-        number = self.find(as_ids(ids, "ids"))
+    def gather(self, ids: Ids, out: NDArray[Any], code: int) -> None:
+        """Gather a packed batch, or other ids from ``features``, in the dtype of ``code``."""
+        number = self.find(ids)
         if number is not None:
             self.check_count(number, len(ids))
-            self.read(number, out, out_code, task)
+            native.run_long(lambda task: self.read(number, out, code, task), None, out.nbytes)
             return
         if not len(ids):  # the rows of none need no batch
-            native.NativeRows(self._room[:0], self.code).gather(ids, out, out_code, task)
+            native.NativeRows(self._room[:0], self.code).gather(ids, out, code)
             return
         if self.features is None:
             some = ", ".join(map(str, ids[:3])) + (", ..." if len(ids) > 3 else "")
@@ -220,8 +218,7 @@ class _PackedRows:
                 "the store that has all rows"
             )
         self.others += 1
-        with native.working_for(task):
-            gather_rows(self.features, ids, out, native.DTYPE_NAMES[out_code])
+        gather_rows(self.features, ids, out, native.DTYPE_NAMES[code])
 
     def check_count(self, number: int, count: int) -> None:
         """Raise CorruptFileError unless batch ``number`` has ``count`` ids in the file.
@@ -316,7 +313,8 @@ class PackedFeatures(FeatureTable):
         if rows is not None:
             _check_source(found, rows)
         packed = _PackedRows(found, before, rows, progress)
-        self = cls._over(packed, (found.num_rows, *found.row_shape), None, "packed")
+        shape = (found.num_rows, *found.row_shape)
+        self = cls._over(None, found.code, shape, None, "packed")
         self._packed = packed
         self._found = found.fingerprint, budget.limit
         self._source = found.source.get("path") or "from an array"
@@ -327,6 +325,10 @@ class PackedFeatures(FeatureTable):
     def path(self) -> str | None:
         """Absolute path of the file of packed batches."""
         return self._packed.path
+
+    def _gather(self, ids: Ids, out: NDArray[Any], code: int) -> None:
+        self.check_open()
+        self._packed.gather(ids, out, code)
 
     @property
     def num_batches(self) -> int:
@@ -354,7 +356,7 @@ class PackedFeatures(FeatureTable):
             InvalidArgumentError: ``ids`` are not the ids that were packed.
         """
         rows = self._packed
-        self.native_rows()  # raises if the store was closed
+        self.check_open()
         number = as_count(number, "number")
         if number >= self.num_batches:
             raise OutOfRangeError(
@@ -372,16 +374,13 @@ class PackedFeatures(FeatureTable):
                 )
             self._packed.check_count(number, np.size(ids))
         count = int(self._packed.index[number, 2])
-        result, code = self._result(rows, count, out, dtype)
-        if result.nbytes < native.LONG_CALL_BYTES:
-            rows.read(number, result, code)
-        else:
-            native.run_task(lambda task: rows.read(number, result, code, task), None, result.nbytes)
+        result, code = result_of(self, count, out, dtype, self._code)
+        native.run_long(lambda task: rows.read(number, result, code, task), None, result.nbytes)
         return result
 
     def stats(self) -> PackedStats:  # type: ignore[override]
         """Return counts of batches and reads, and the memory, in this process."""
-        self.native_rows()
+        self.check_open()
         packed, reader = self._packed, self._packed.reader
         reads = reader.stats()
         return PackedStats(
@@ -401,7 +400,7 @@ class PackedFeatures(FeatureTable):
             CorruptFileError: a section or a batch is damaged; names the first one.
             FileChangedError: the file is not the one that was opened.
         """
-        self.native_rows()
+        self.check_open()
         found = _PackedFile(self._packed.path)
         check_fingerprint(found.path, self._found[0], found.fingerprint)
         native.run_long(found.verify, progress, found.file.size)
@@ -416,7 +415,7 @@ class PackedFeatures(FeatureTable):
         return self._all_rows().to_uring(memory_budget, **options)
 
     def _all_rows(self) -> FeatureTable:
-        self.native_rows()
+        self.check_open()
         features = self._packed.features
         if features is None:
             raise UnsupportedError(
@@ -441,7 +440,7 @@ class PackedFeatures(FeatureTable):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.native_rows()
+        self.check_open()
         return _reopen, (self._packed.path, *self._found, self._packed.features)
 
 

@@ -25,7 +25,7 @@ from aethergraph import _native as native
 from aethergraph._checks.arrays import as_ids
 from aethergraph._parallel.forks import renew_lock_in_forks
 from aethergraph.errors import AetherError, CancelledError, ClosedError, InvalidArgumentError
-from aethergraph.features.table import check_out, gather_filled
+from aethergraph.features.gathering import check_out, widen
 from aethergraph.remote import wire
 from aethergraph.remote.endpoint import Connection, Endpoint, rows_at_once, window
 
@@ -127,14 +127,11 @@ class RowsAhead:
         out_code = check_out(out, shape, None, self._code)
         if self._process != os.getpid():
             self._drop()  # a child: the connection is the parent's
-        received = False
-
-        def receive(rows: NDArray[Any]) -> None:
-            nonlocal received
-            received = self._receive(number, rows)
-
+        rows = out if out_code == self._code else np.empty(shape, native.ARRAY_DTYPES[self._code])
         try:
-            gather_filled(receive, out, self._code, out_code, None)
+            received = self._receive(number, rows)
+            if received and rows is not out:
+                widen(rows, native.DTYPE_NAMES[self._code], out, out_code)
         except BaseException:
             self._drop()  # its rows have come already: the list is gathered anew
             raise

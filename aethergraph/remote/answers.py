@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from aethergraph._checks.options import shown
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features.sources import gather_rows
-from aethergraph.features.table import check_rows
+from aethergraph.features.gathering import check_rows, gather_rows
 from aethergraph.remote import wire
 from aethergraph.remote.leases import Leases
 from aethergraph.remote.mapped import FILE, send_file

@@ -13,13 +13,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from aethergraph._checks.arrays import as_count
 from aethergraph._checks.options import as_choice, as_flag, shown
 from aethergraph._native.asked import AskedLists
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.features.sources import SourceRows
 from aethergraph.graph import EdgeType, as_graph
 from aethergraph.graph.foreign import ForeignGraph
 from aethergraph.graph.foreign_typed import ForeignHeteroGraph
@@ -197,28 +196,25 @@ def _draws_by(times: RemoteRows | None) -> bool:
     return times is not None and times.dtype_name == "int64"
 
 
-class _Stretch(NamedTuple):
-    """Values of one edge type in a table with those of all, as a feature source."""
+class _Stretch(RowSource):
+    """Values of one edge type in a table with those of all."""
 
-    rows: RemoteRows
-    begin: int
-    num_rows: int
+    def __init__(self, rows: RemoteRows, begin: int, count: int) -> None:
+        self.rows, self.begin, self._count = rows, begin, count
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of all rows."""
-        return (self.num_rows,)
+        return (self._count,)
 
     @property
     def dtype_name(self) -> str:
         """Name of the dtype."""
         return self.rows.dtype_name
 
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
-    ) -> NDArray[Any]:
-        """Return the values of the edges ``ids``."""
-        return self.rows.gather(np.asarray(ids) + self.begin, out, dtype)
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to the value of edge ``ids[i]``."""
+        self.rows.gather_into(ids + self.begin, out)
 
 
 class _Range(NamedTuple):
@@ -327,7 +323,7 @@ class _RemoteTypes:
         ):  # fmt: skip
             for kind, at in begins.items() if rows is not None else ():
                 assert rows is not None
-                values[kind][name] = SourceRows(_Stretch(rows, at, types.edges[kind]))
+                values[kind][name] = _Stretch(rows, at, types.edges[kind])
         if not _draws_by(found.times):
             times = {}
         asked = {

@@ -21,12 +21,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from aethergraph import _native as native
-from aethergraph._checks.arrays import as_ids
 from aethergraph.errors import FormatError
-from aethergraph.features.table import check_rows
 from aethergraph.graph import EdgeType
 from aethergraph.graph.schema import as_typed
 from aethergraph.protocols import (
@@ -177,13 +175,9 @@ class IdTable(RowSource):
         """Identity of the content on every machine: that of the graph's file."""
         return self._fingerprint
 
-    def gather(
-        self, ids: ArrayLike, out: NDArray[Any] | None = None, dtype: DTypeLike | str | None = None
-    ) -> NDArray[Any]:
-        """Return the rows of ``ids``; ``out`` is left as it is."""
-        own = as_ids(ids, "ids")
-        check_rows(own, self.num_rows)
-        return self._get(own)
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``."""
+        out[...] = self._get(ids)
 
 
 class _Part(NamedTuple):

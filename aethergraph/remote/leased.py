@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from aethergraph import _native as native
 from aethergraph._checks.options import shown
 from aethergraph._native.asked import AskedLists
-from aethergraph.errors import ClosedError, InvalidArgumentError
-from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.errors import InvalidArgumentError
+from aethergraph.features.table import RowTable
 from aethergraph.graph import EdgeType
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
@@ -219,35 +219,23 @@ class Lease:
         return Lease, (self._address, self._at, self.told.lease)
 
 
-class _Rows:
-    """Reader behind a RowTable: asks for the rows of a leased table."""
-
-    def __init__(self, lease: Lease, attr: _Attr) -> None:
-        self._lease, self._attr = lease, attr
-        self.code = native.dtype_code(attr.dtype)
-
-    def gather(
-        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
-    ) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
-        own = np.ascontiguousarray(ids, np.int64)
-        check_rows(own, self._attr.shape[0])
-
-        def fill(rows: NDArray[Any]) -> None:
-            self._lease.gather(self._attr.number, own, rows, task)
-
-        gather_filled(fill, out, self.code, out_code, task)
-
-
 class LeasedRows(RowTable):
     """Rows of an attribute of a live graph, as of the commit that the server holds."""
 
     def __init__(self, lease: Lease, attr: _Attr) -> None:
         self._lease, self._attr = lease, attr
-        self._rows = reader = _Rows(lease, attr)
-        self._array, self._guard = None, None
-        self._code, self._dtype = reader.code, native.ARRAY_DTYPES[reader.code]
+        self._is_closed = False
+        self._code = native.dtype_code(attr.dtype)
+        self._dtype = native.ARRAY_DTYPES[self._code]
         self._num_rows, self._row_shape = attr.shape[0], attr.shape[1:]
+
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, as the server sends it."""
+        self.check_open()
+        number = self._attr.number
+        native.run_long(
+            lambda task: self._lease.gather(number, ids, out, task), None, out.nbytes
+        )  # fmt: skip
 
     @property
     def array(self) -> NDArray[Any]:
@@ -267,15 +255,14 @@ class LeasedRows(RowTable):
     @property
     def closed(self) -> bool:
         """True after :meth:`close`."""
-        return self._rows is None
+        return self._is_closed
 
     def close(self) -> None:
         """Drop the rows; the lease stays."""
-        self._rows = None
+        self._is_closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._rows is None:
-            raise ClosedError(f"{self!r} was closed")
+        self.check_open()
         return LeasedRows, (self._lease, self._attr)
 
     def __repr__(self) -> str:

@@ -17,19 +17,21 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from aethergraph import _native as native
 from aethergraph._checks.places import reword
 from aethergraph.errors import AetherError, FormatError
-from aethergraph.features.table import NativeTable
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.endpoint import Connection, Endpoint, Table
 
 __all__ = ["FILE", "Mapped", "send_file"]
+
+#: Rows of a file that is mapped, and those of a live table.
+MappedRows: TypeAlias = native.NativeRows | native.LiveSlots
 
 #: Number of the way in a request: by the descriptor of a file or memory.
 FILE = 0
@@ -58,7 +60,7 @@ class Mapped:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._attached: tuple[Connection | None, NativeTable | None] = self._attach()
+        self._attached: tuple[Connection | None, MappedRows | None] = self._attach()
 
     def gather(
         self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
@@ -74,7 +76,7 @@ class Mapped:
                 rows.gather(ids, out, out_code, task)
         return rows is not None
 
-    def rows(self, task: native.Task | None = None) -> NativeTable | None:
+    def rows(self, task: native.Task | None = None) -> MappedRows | None:
         """Return the rows; None: ask the server for them.
 
         Raises:
@@ -89,7 +91,7 @@ class Mapped:
 
     def _attach(
         self, task: native.Task | None = None
-    ) -> tuple[Connection | None, NativeTable | None]:
+    ) -> tuple[Connection | None, MappedRows | None]:
         with _as_remote(self._endpoint.place):
             return self._endpoint.run(_attach, task)
 
@@ -119,7 +121,7 @@ def _as_remote(place: str) -> Iterator[None]:
         raise
 
 
-def _attach(connection: Connection) -> tuple[Connection | None, NativeTable | None]:
+def _attach(connection: Connection) -> tuple[Connection | None, MappedRows | None]:
     """Return a connection of its own and the rows; (None, None) if there is no descriptor."""
     facts, descriptor = connection.attach(FILE)
     if descriptor is None:
@@ -131,7 +133,7 @@ def _attach(connection: Connection) -> tuple[Connection | None, NativeTable | No
     return connection.kept(), rows
 
 
-def _open(facts: dict[str, Any], descriptor: int, table: Table) -> NativeTable:
+def _open(facts: dict[str, Any], descriptor: int, table: Table) -> MappedRows:
     code = native.dtype_code(table.dtype)
     try:
         offset, missing = int(facts["offset"]), facts["missing"]

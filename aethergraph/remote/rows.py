@@ -17,14 +17,14 @@ from aethergraph._checks.places import at_places
 from aethergraph._tracepoints import made
 from aethergraph.errors import (
     AetherError,
-    ClosedError,
     InvalidArgumentError,
     OutOfRangeError,
     StorageError,
     UnsupportedError,
 )
 from aethergraph.features import CachedRows
-from aethergraph.features.table import RowTable, check_rows, gather_filled
+from aethergraph.features.gathering import check_rows
+from aethergraph.features.table import RowTable
 from aethergraph.protocols import RowSource
 from aethergraph.remote import wire
 from aethergraph.remote.address import Address, parse_address
@@ -103,7 +103,7 @@ def open_source(url: str) -> RowSource:
 
 
 class _Reader:
-    """Reader behind a RowTable: asks the servers."""
+    """Connections to the servers of a table, which are asked for its rows."""
 
     mapped: Mapped | None = None
 
@@ -129,22 +129,15 @@ class _Reader:
                 endpoint.run(self._slots_of)
 
     def gather(
-        self, ids: NDArray[Any], out: NDArray[Any], out_code: int, task: native.Task | None = None
+        self, ids: NDArray[np.int64], out: NDArray[Any], code: int, task: native.Task | None
     ) -> None:
-        """Set ``out[i]`` to row ``ids[i]``, widened to dtype code ``out_code``."""
-        own = np.ascontiguousarray(ids, np.int64)
-        check_rows(own, self.shape[0])
+        """Set ``out[i]`` to row ``ids[i]``, in the dtype of ``code`` if rows are mapped."""
         with native.working_for(task):  # which ends waits, too
-            self._gather(own, out, out_code, task)
-
-    def _gather(
-        self, own: NDArray[np.int64], out: NDArray[Any], out_code: int, task: native.Task | None
-    ) -> None:
-        if self.mapped is not None and self.mapped.gather(own, out, out_code, task):
-            self.gathers += 1
-            self.rows += len(own)
-            return
-        gather_filled(lambda rows: self._fill(own, rows, task), out, self.code, out_code, task)
+            if self.mapped is not None and self.mapped.gather(ids, out, code, task):
+                self.gathers += 1
+                self.rows += len(ids)
+            else:
+                self._fill(ids, out, task)
 
     def _fill(self, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None) -> None:
         if not len(ids):
@@ -313,8 +306,8 @@ class RemoteRows(RowTable):
 
     def __init__(self, address: Address | str) -> None:
         self._address = parse_address(address) if isinstance(address, str) else address
-        self._rows = self._reader = _Reader(self._address)
-        self._array, self._guard = None, None
+        self._reader = _Reader(self._address)
+        self._is_closed = False
         self._code, self._dtype = self._reader.code, native.ARRAY_DTYPES[self._reader.code]
         self._num_rows, self._row_shape = self._reader.shape[0], self._reader.shape[1:]
         made(self)
@@ -323,6 +316,12 @@ class RemoteRows(RowTable):
     def url(self) -> str:
         """URL that it was opened with."""
         return self._address.url
+
+    def gather_into(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Set ``out[i]`` to row ``ids[i]``, as the servers send it."""
+        self.check_open()
+        reader, code = self._reader, self._code
+        native.run_long(lambda task: reader.gather(ids, out, code, task), None, out.nbytes)
 
     @property
     def array(self) -> NDArray[Any]:
@@ -362,7 +361,7 @@ class RemoteRows(RowTable):
             and self.transport in ("tcp", "unix")
         )
 
-    def plan(self, lists: Iterable[ArrayLike]) -> RowsAhead:  # type: ignore[override]
+    def plan(self, lists: Iterable[ArrayLike]) -> RowsAhead:
         """Ask for the rows of coming gathers before they are needed.
 
         Gathers of the lists, in order, find the first rows of each on the way: some megabytes of
@@ -374,7 +373,7 @@ class RemoteRows(RowTable):
         Raises:
             OutOfRangeError: a row does not exist; names the list, the row and its position.
         """
-        self.native_rows()
+        self.check_open()
         # Copies: the plan looks at them again, when the caller may have changed its own.
         found = [as_ids(ids, "lists").copy() for ids in as_list(lists, "lists", "row numbers")]
         for number, ids in enumerate(found):
@@ -411,8 +410,7 @@ class RemoteRows(RowTable):
 
     def stats(self) -> RemoteStats:
         """Return the counts so far in this process."""
-        if self._rows is None:
-            raise ClosedError(f"{self!r} was closed")
+        self.check_open()
         ends = self._reader.endpoints
         return RemoteStats(
             self._reader.gathers, self._reader.rows, sum(one.connections for one in ends),
@@ -422,11 +420,11 @@ class RemoteRows(RowTable):
     @property
     def closed(self) -> bool:
         """True after :meth:`close`."""
-        return self._rows is None
+        return self._is_closed
 
     def close(self) -> None:
         """Close the connections."""
-        self._rows = None
+        self._is_closed = True
         self._reader.close()
 
     def __enter__(self) -> RemoteRows:
@@ -440,5 +438,5 @@ class RemoteRows(RowTable):
         return f"RemoteRows({self.url!r}, shape={self.shape}, dtype={self.dtype_name}{state})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.native_rows()
+        self.check_open()
         return RemoteRows, (self._address,)

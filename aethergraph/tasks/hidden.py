@@ -265,7 +265,7 @@ def _store_of(
     """Yield an attribute, if it has numbers; of edges with their rows of the table, and ids."""
     width = int(np.prod(values.row_shape, dtype=np.int64))
     is_short = values.dtype_name == "bfloat16"
-    wider = "float32" if is_short and values.can_widen else None
+    wider = "float32" if is_short else None
     if not width or not (is_short or np.dtype(values.dtype_name).kind in "iufb"):
         return
 

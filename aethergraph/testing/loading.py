@@ -38,7 +38,6 @@ class LoadingRules(Contract):
         dtypes: names of the dtypes that can be stored.
     """
 
-    known = frozenset({"widen"})
     dtypes: ClassVar[Collection[str]] = ("float32",)
 
     def make(self, rows: NDArray[Any], dtype: str) -> Any:

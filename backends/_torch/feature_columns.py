@@ -23,7 +23,7 @@ from aethergraph._torch.tensors import (
 )
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureTable
-from aethergraph.features.sources import gather_rows
+from aethergraph.features.gathering import gather_rows
 from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:

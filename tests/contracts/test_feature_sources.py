@@ -20,7 +20,6 @@ NUMPY_DTYPES = (
 
 
 class Ours(FeatureSourceContract):
-    supports = {"widen"}
     dtypes = NUMPY_DTYPES
 
     @pytest.fixture(autouse=True)
@@ -166,6 +165,5 @@ def test_a_capability_that_gives_other_rows_is_found() -> None:
     assert set(broken) == {
         "test_what_a_row_source_offers_is_its_rows",
         "test_a_graph_saves_its_rows",
-        "test_other_dtypes_are_refused",  # it widens, and does not declare that
     }
     assert "read(start, stop)" in broken["test_what_a_row_source_offers_is_its_rows"]

@@ -161,7 +161,6 @@ class TestRowsOfNodes(FeatureSourceContract):
     """Rows of which some were added and some were changed."""
 
     dtypes = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool")
-    supports = {"widen"}
     test_it_pickles = None  # type: ignore[assignment]  # it is in this process
 
     def fill(self, rows: Any, dtype: str) -> DynamicGraph:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +34,6 @@ class TestReferenceTopology(AdjacencyContract):
 
 class TestReferenceRows(FeatureSourceContract):
     dtypes = ("float32", "float64", "int16", "uint8", "bool", "bfloat16")
-    supports = {"widen"}
 
     def make(self, rows: Any, dtype: str) -> Any:
         return Rows(rows, dtype)
@@ -340,10 +339,3 @@ def test_feature_source_mutants(mutant: type[Rows], rule: str) -> None:
             return mutant(rows, dtype)
 
     verdict(Mutant, rule)
-
-
-def test_undeclared_widening_must_be_refused() -> None:
-    class Mutant(TestReferenceRows):
-        supports: ClassVar[set[str]] = set()
-
-    verdict(Mutant, "test_other_dtypes_are_refused")

@@ -27,7 +27,8 @@ from aethergraph.features import as_row_source
 
 def read(rows: GrowingRows, count: int, commit: int) -> list[float]:
     out = np.empty(count)
-    return list(rows.gather(np.arange(count), out, commit, lambda: None).tolist())
+    rows.gather_into(np.arange(count), out, commit, lambda: None)
+    return list(out.tolist())
 
 
 @examples(200)

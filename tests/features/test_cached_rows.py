@@ -27,11 +27,11 @@ class Counted:
     dtype_name = "float32"
 
     def __init__(self, num_rows: int = NUM_ROWS) -> None:
-        self.shape, self.num_rows = (num_rows, WIDTH), num_rows
+        self.shape = (num_rows, WIDTH)
         self.rows = np.random.default_rng(3).normal(size=self.shape).astype(np.float32)
         self.asked: list[Any] = []
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+    def gather(self, ids: Any) -> Any:
         self.asked.append(ids)
         return self.rows[ids]
 
@@ -147,9 +147,9 @@ class Changing(RowSource):
     def __init__(self) -> None:
         self.now, self.asked = 0.0, [0]
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+    def gather_into(self, ids: Any, out: Any) -> None:
         self.asked.append(len(ids))
-        return np.full((len(ids), 2), self.now, np.float32)
+        out[...] = self.now
 
 
 def test_rows_that_change_are_used_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aethergraph import FeatureTable, Graph, HeteroGraph, NeighborSampler
-from aethergraph.errors import InvalidArgumentError, UnsupportedError
+from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features.adapters import as_row_source
 from aethergraph.loading import SubgraphLoader
 from aethergraph.packing import PackedFeatures, pack
@@ -21,13 +21,13 @@ NUM_NODES = 40
 
 
 class Minimal:
-    """The four members, and an ``out`` that is accepted and not used."""
+    """The three members."""
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
-        self.shape, self.num_rows, self.dtype_name = rows.shape, len(rows), rows.dtype.name
+        self.shape, self.dtype_name = rows.shape, rows.dtype.name
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+    def gather(self, ids: Any) -> Any:
         return self.rows[ids]
 
 
@@ -46,8 +46,8 @@ class Ranged(RowSource):
     def dtype_name(self) -> str:
         return str(self.rows.dtype.name)
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return self.rows.take(ids, 0, out)
+    def gather_into(self, ids: Any, out: Any) -> None:
+        self.rows.take(ids, 0, out)
 
     def read(self, start: int, stop: int) -> Any:
         self.reads += 1
@@ -156,7 +156,6 @@ def test_weights_and_times_may_come_from_a_source() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_rows": 7}, r"attrs\['x'\]: num_rows of Minimal = 7, but its shape is \(40, 3\)"),
         ({"shape": [40, 3]}, r"shape of Minimal = \[40, 3\] is not a tuple"),
         ({"shape": (40, -3)}, r"shape of Minimal = \(40, -3\) is not a tuple"),
         ({"shape": ()}, r"shape of Minimal = \(\) is not a tuple"),
@@ -176,7 +175,7 @@ class Wrong(Minimal):
 
     answer: Any = None
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+    def gather(self, ids: Any) -> Any:
         return self.answer(len(ids))
 
 
@@ -207,7 +206,6 @@ class TestAdaptedRows(FeatureSourceContract):
     """The contract that a FeatureTable keeps, kept for a source that checks nothing."""
 
     dtypes = ("float32", "int32", "bfloat16")
-    supports = {"widen"}
 
     def make(self, rows: Any, dtype: str) -> Any:
         source = Minimal(rows)
@@ -215,28 +213,38 @@ class TestAdaptedRows(FeatureSourceContract):
         return as_row_source(source, "source")
 
 
-def test_a_source_gets_checked_ids_and_no_dtype() -> None:
+@pytest.mark.parametrize("kind", [Minimal, Ranged])
+def test_a_source_gets_checked_ids_and_memory_of_its_own_dtype(kind: Any) -> None:
     asked: list[Any] = []
 
-    class Noting(Minimal):
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-            asked.append((ids.dtype, ids.flags.c_contiguous, out is None, dtype))
-            return super().gather(ids)
+    class Noting(kind):  # type: ignore[misc]
+        def gather(self, ids: Any, *rest: Any, **more: Any) -> Any:
+            if kind is Minimal:
+                asked.append((ids.dtype, ids.flags.c_contiguous, np.dtype(np.float32)))
+            return super().gather(ids, *rest, **more)
+
+        def gather_into(self, ids: Any, out: Any) -> None:
+            asked.append((ids.dtype, ids.flags.c_contiguous, out.dtype))
+            super().gather_into(ids, out)
 
     rows = as_row_source(Noting(numbers(NUM_NODES, 3)), "source")
     assert rows.gather([1], dtype="float64").dtype == np.float64
     assert rows.gather(np.arange(8, dtype=np.uint8)[::2], np.empty((4, 3), np.float32)).any()
-    assert asked == [(np.int64, True, True, None), (np.int64, True, False, None)]
+    with pytest.raises(UnsupportedError):
+        rows.gather([1], dtype="float16")
+    with pytest.raises(OutOfRangeError, match=r"ids\[1\] = 40 is not in 0..39"):
+        rows.gather([1, 40])
+    assert asked == 2 * [(np.int64, True, np.float32)]
 
 
 def lacks(*names: str, **more: Any) -> Any:
     class Half:
         pass
 
-    def gather(self: Any, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+    def gather(self: Any, ids: Any) -> Any:
         raise AssertionError("never asked")
 
-    members = {"gather": gather, "shape": 3, "dtype_name": 3, "num_rows": 3}
+    members = {"gather": gather, "shape": 3, "dtype_name": 3}
     for name, value in ({one: members[one] for one in members.keys() - set(names)} | more).items():
         setattr(Half, name, value)
     return Half()
@@ -245,13 +253,13 @@ def lacks(*names: str, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (lacks("num_rows"), r"attrs\['x'\] is a Half, which lacks num_rows: a source"),
+        (lacks("shape"), r"attrs\['x'\] is a Half, which lacks shape: a source"),
         (lacks("shape", "dtype_name"), "which lacks dtype_name, shape: a source"),
         (lacks("gather"), "is a Half, which lacks gather: a source"),
-        (lacks("gather", "num_rows"), "which lacks gather, num_rows: a source"),
+        (lacks("gather", "shape"), "which lacks gather, shape: a source"),
         (lacks(gather=None), "which lacks gather: a source"),
         (Minimal, "is the class Minimal: make an object of it"),
-        (lambda ids: ids, "is a function: give an object with shape, dtype_name, num_rows and"),
+        (lambda ids: ids, "is a function: give an object with shape, dtype_name and gather"),
     ],
 )  # fmt: skip
 def test_what_lacks_members_is_told_which(value: Any, message: str) -> None:

@@ -33,9 +33,9 @@ SAMPLE, GATHER, STEP = 0.02, 0.03, 0.01
 class SlowRows:
     """Rows of which gathering takes a while."""
 
-    shape, dtype_name, num_rows = (500, 2), "float32", 500
+    shape, dtype_name = (500, 2), "float32"
 
-    def gather(self, ids: Any, out: Any = None) -> Any:
+    def gather(self, ids: Any) -> Any:
         time.sleep(GATHER)
         return np.zeros((len(ids), 2), np.float32)
 

@@ -585,7 +585,7 @@ def test_an_error_of_a_worker_that_was_caught_leaves_no_worker_behind() -> None:
     """Torch takes 5 seconds to end each worker of an iterator that the garbage collector finds."""
 
     class Broken:
-        shape, dtype_name, num_rows = (NUM_NODES, 1), "float32", NUM_NODES
+        shape, dtype_name = (NUM_NODES, 1), "float32"
 
         def gather(self, *_: Any, **__: Any) -> Any:
             raise OSError("the disk is gone")

@@ -57,7 +57,7 @@ def test_the_contract_finds_wrong_rows() -> None:
 
 
 def pair_of(source: Any) -> tuple[PyGFeatureStore, GraphStore]:
-    at = np.arange(source.num_rows)
+    at = np.arange(source.shape[0])
     graph = Graph.from_edges(len(at), at, (at + 1) % len(at))
     graph.node_attrs["x"] = source
     return PyGFeatureStore.from_graph(graph), GraphStore(graph)

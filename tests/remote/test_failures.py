@@ -168,9 +168,9 @@ def test_a_start_that_fails_listens_nowhere(
 
 def test_a_source_of_its_own_may_close_a_server() -> None:
     class Rows:
-        shape, dtype_name, num_rows = (5, 2), "float32", 5
+        shape, dtype_name = (5, 2), "float32"
 
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        def gather(self, ids: Any) -> Any:
             server.close(0)
             return np.zeros((len(ids), 2), np.float32)
 

@@ -86,12 +86,12 @@ def test_the_advice_is_for_a_client(
 class _Failing:
     """Source whose errors are of its own."""
 
-    shape, dtype_name, num_rows = (20_000, 1), "int64", 20_000
+    shape, dtype_name = (20_000, 1), "int64"
 
     def __init__(self, error: Callable[[int], Exception]) -> None:
         self._error = error
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+    def gather(self, ids: Any) -> Any:
         if 7 in ids:
             raise self._error(int(np.argmax(np.asarray(ids) == 7)))
         return np.zeros((len(ids), 1), np.int64)

@@ -119,8 +119,8 @@ class Changing(RowSource):
     def __init__(self) -> None:
         self.now = 0
 
-    def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
-        return np.asarray(ids) + self.now
+    def gather_into(self, ids: Any, out: Any) -> None:
+        out[...] = ids + self.now
 
 
 def test_rows_that_change_are_not_kept() -> None:
@@ -191,7 +191,7 @@ class Wordless(OutOfRangeError):
 )
 def test_any_error_reaches_a_client(error: Exception, position: Any, value: Any, said: str) -> None:
     class Failing(Changing):
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        def gather_into(self, ids: Any, out: Any) -> None:
             raise error
 
     with FeatureServer(Failing(), port=0) as server:
@@ -253,11 +253,11 @@ def test_what_is_under_way_is_answered_at_the_end(
     class Slow(Changing):
         shape, dtype_name, is_live = x.shape, "float32", False
 
-        def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
+        def gather_into(self, ids: Any, out: Any) -> None:
             begun.set()
             go_on.wait(WAIT)
             time.sleep(0.2)
-            return x[ids]
+            out[...] = x[ids]
 
     monkeypatch.setattr(threading, "Thread", Late)
     # What was sent has come at once, which is not so by TCP: a loaded system delivers it later.

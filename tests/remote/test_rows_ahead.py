@@ -19,7 +19,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from aethergraph.remote import FeatureServer, RemoteRows, ahead, open_source
+from aethergraph.remote import FeatureServer, RemoteRows, open_source
 from aethergraph.remote.ahead import RowsAhead
 
 ROWS = 20_000
@@ -205,17 +205,17 @@ def test_a_child_leaves_the_connection_alone(table: Any) -> None:
 def test_a_gather_that_was_interrupted_behind_its_rows_can_be_repeated(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = ahead.gather_filled
+    whole = RowsAhead._receive
 
     def interrupted(*arguments: Any) -> None:
-        whole(*arguments)
+        assert whole(*arguments)
         raise KeyboardInterrupt
 
     with FeatureServer(table, port=0) as server, open_source(server.address) as rows:
         lists = lists_of(5, 7)
         plan = rows.plan(lists)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(ahead, "gather_filled", interrupted)
+            patch.setattr(RowsAhead, "_receive", interrupted)
             plan.gather(lists[0], np.empty((5, 40), np.float32))
         for ids in lists:
             assert (plan.gather(ids, np.zeros((len(ids), 40), np.float32)) == table[ids]).all()

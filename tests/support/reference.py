@@ -9,6 +9,7 @@ import numpy as np
 from aethergraph import errors
 from aethergraph._checks.arrays import as_ids, as_node
 from aethergraph.features.bfloat16 import bfloat16_to_float32
+from aethergraph.protocols import RowSource
 from aethergraph.sampling.values import Values, seed_bounds
 from aethergraph.testing import oracle
 
@@ -46,12 +47,17 @@ class Lists:
         return degrees if nodes is None else degrees[check_ids(nodes, self.num_nodes, "nodes")]
 
 
-class Rows:
-    """A feature source over an array."""
+class Rows(RowSource):
+    """Rows of an array with a gather of their own, which checks and widens by numpy."""
+
+    shape: Any = None
+    dtype_name: Any = None
 
     def __init__(self, rows: Any, dtype: str) -> None:
-        self.rows, self.dtype_name = rows, dtype
-        self.shape, self.num_rows = rows.shape, len(rows)
+        self.rows, self.dtype_name, self.shape = rows, dtype, rows.shape
+
+    def gather_into(self, ids: Any, out: Any) -> None:
+        self.gather(ids, out)
 
     def gather(self, ids: Any, out: Any = None, dtype: Any = None) -> Any:
         chosen = self.rows[check_ids(ids, self.num_rows, "ids")]

@@ -24,7 +24,7 @@ from aethergraph.errors import (
     SnapshotExpiredError,
     UnsupportedError,
 )
-from aethergraph.features.sources import gather_rows
+from aethergraph.features.gathering import gather_rows
 from aethergraph.protocols import AnyGraph, RowSource
 from aethergraph.remote.commits import Taken, commits_of
 from aethergraph.remote.samples.form import Field, Form, structure

@@ -18,7 +18,7 @@ from aethergraph.dgl._schema import Schema
 from aethergraph.dgl.graphbolt._forms import single_hop, type_name
 from aethergraph.dgl.labor import least_of_each, node_numbers
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.features.sources import gather_rows
+from aethergraph.features.gathering import gather_rows
 from aethergraph.sampling.keys import hash_name, mix_key
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from aethergraph.dgl.graphbolt._forms import is_typed, type_name
 from aethergraph.dgl.graphbolt.graph import SamplingGraph
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, StorageError, UnsupportedError
-from aethergraph.features.sources import gather_rows
+from aethergraph.features.gathering import gather_rows
 from aethergraph.protocols import AnyGraph
 from aethergraph.storage.scratch import storage_error
 
