@@ -55,16 +55,37 @@ class SampleShape(NamedTuple):
     with_batch: bool
 
 
-class SampleNumbers(NamedTuple):
-    """Native arrays of counts that a sampling call has filled.
+class SampleNumbers:
+    """Native arrays of counts that a sampling call fills, one behind the other.
 
-    ``counts`` has nodes by type, then edges by relation; ``hop_nodes`` nodes by type and hop;
-    ``hop_edges`` edges by relation and hop.
+    Attributes:
+        counts: nodes by type, then edges by relation.
+        hop_nodes: nodes by type and hop.
+        hop_edges: edges by relation and hop.
     """
 
-    counts: Any
-    hop_nodes: Any
-    hop_edges: Any
+    __slots__ = ("_length", "_shape", "counts", "hop_edges", "hop_nodes")
+
+    def __init__(self, shape: SampleShape) -> None:
+        types, relations, hops, _ = self._shape = shape
+        by_hop = types + relations, types * (hops + 1), relations * hops
+        self._length = sum(by_hop)
+        self.counts = ffi.new("uint64_t[]", self._length)
+        self.hop_nodes = self.counts + by_hop[0]
+        self.hop_edges = self.hop_nodes + by_hop[1]
+
+    def read(self) -> tuple[list[int], list[list[int]], list[list[int]]]:
+        """Return counts (nodes by type, edges by relation), nodes by hop, edges by hop."""
+        types, relations, hops, _ = self._shape
+        numbers = ffi.unpack(self.counts, self._length)
+        first = types + relations
+        middle = first + types * (hops + 1)
+        return (
+            numbers[:first],
+            [numbers[at : at + hops + 1] for at in range(first, middle, hops + 1)],
+            [numbers[at : at + hops] for at in range(middle, self._length, hops)] if hops else
+            [[] for _ in range(relations)],
+        )  # fmt: skip
 
 
 def export_sample(
@@ -77,7 +98,7 @@ def export_sample(
 ) -> NativeSample:
     """Return the arrays of a native sampler's sample; ``fail`` raises the error of a code."""
     types, _, _, with_batch = shape
-    counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    counts, hop_nodes, hop_edges = numbers.read()
     node_counts, edge_counts = counts[:types], counts[types:]
     num_nodes, num_edges = sum(node_counts), sum(edge_counts)
     nodes = make(num_nodes << with_batch, f"{num_nodes} nodes")
@@ -130,7 +151,7 @@ def export_layers(
 ) -> NativeLayers:
     """Return the arrays of a layered sample; ``sources`` are the types that relations expand."""
     types, _, hops, _ = shape
-    counts, hop_nodes, hop_edges = _unpack(shape, numbers)
+    counts, hop_nodes, hop_edges = numbers.read()
     # A hop has one offset more than there were nodes before it.
     ends = [[0, *accumulate(n + 1 for n in accumulate(own[:hops]))] for own in hop_nodes]
     total = sum(counts) + sum(counts[types:]) + sum(ends[source][-1] for source in sources)
@@ -157,17 +178,3 @@ def export_layers(
         own = take(ends[source][-1])
         offsets.append([own[ends[source][hop] : ends[source][hop + 1]] for hop in range(hops)])
     return NativeLayers(node, row, edge, offsets, hop_nodes, hop_edges)
-
-
-def _unpack(
-    shape: SampleShape, numbers: SampleNumbers
-) -> tuple[list[int], list[list[int]], list[list[int]]]:
-    """Return counts (nodes by type, edges by relation), nodes by type and hop, edges likewise."""
-    types, relations, hops, _ = shape
-    hop_nodes = ffi.unpack(numbers.hop_nodes, types * (hops + 1))
-    hop_edges = ffi.unpack(numbers.hop_edges, relations * hops) if relations and hops else []
-    return (
-        ffi.unpack(numbers.counts, types + relations),
-        [hop_nodes[i * (hops + 1) : (i + 1) * (hops + 1)] for i in range(types)],
-        [hop_edges[i * hops : (i + 1) * hops] for i in range(relations)],
-    )

@@ -182,11 +182,7 @@ class NativeGroup:
         )
         self._flags = flags
         self._fanouts = ffi.new("int64_t[]", [k for row in fanouts for k in row])
-        self._numbers = SampleNumbers(
-            ffi.new("uint64_t[]", len(num_nodes) + len(self.relations)),
-            ffi.new("uint64_t[]", len(num_nodes) * (hops + 1)),
-            ffi.new("uint64_t[]", max(1, len(self.relations) * hops)),
-        )
+        self._numbers = SampleNumbers(self._shape)
         self._err = new_error()
         self._size = 0
         self._lent: Any = None  # arrays that samples not taken yet may read
@@ -298,13 +294,13 @@ class NativeGroup:
 
     def _take_all(self, count: int, form: type[S]) -> Iterator[S]:
         out = ffi.new("aether_sampler **")
-        counts, hop_nodes, hop_edges = self._numbers
+        numbers, num_types = self._numbers, self._shape.num_types
         for i in range(count):
             if self._guards:
                 begin_read(self._guards[0])
             code = lib.aether_group_take(
-                self._handle, i, hop_nodes, hop_edges, counts, counts + self._shape.num_types,
-                out, lend(None, 0), self._err,
+                self._handle, i, numbers.hop_nodes, numbers.hop_edges, numbers.counts,
+                numbers.counts + num_types, out, lend(None, 0), self._err,
             )  # fmt: skip
             if code:
                 self._end(code)

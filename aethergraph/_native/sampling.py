@@ -160,7 +160,6 @@ class NativeSampler:
     """
 
     __slots__ = (
-        "_counts",
         "_err",
         "_fanouts",
         "_guards",
@@ -170,6 +169,7 @@ class NativeSampler:
         "_packing",
         "_seeds",
         "_shape",
+        "_size",
         "_vectors",
         "num_types",
         "own",
@@ -201,15 +201,11 @@ class NativeSampler:
         self._options.flags = flags
         self._options.num_threads = num_threads
         self._seeds = ffi.new("aether_seeds[]", self.num_types)
-        self._counts = ffi.new("uint64_t[]", self.num_types + len(relations))
-        self._numbers = SampleNumbers(
-            self._counts,
-            ffi.new("uint64_t[]", self.num_types * (hops + 1)),
-            ffi.new("uint64_t[]", max(1, len(relations) * hops)),
-        )
+        self._numbers = SampleNumbers(self._shape)
         self._vectors = RecycledVectors()
         self._err = new_error()
         self._packing: Any = None
+        self._size = ffi.new("uint64_t *")
         rows = describe_relations(relations)
         out = ffi.new("aether_sampler **")
         code = lib.aether_sampler_create_typed(
@@ -278,7 +274,7 @@ class NativeSampler:
         float64 times as :func:`time_keys`). ``exclude`` has, for each relation, the positions in
         its lists that are left out, ascending.
         """
-        self._sample(seeds, key, since, until, exclude)
+        self._draw(seeds, key, since, until, exclude)
         sample = self._export()
         self._end(0)
         return sample
@@ -292,7 +288,7 @@ class NativeSampler:
         exclude: Sequence[Ids | None] | None = None,
     ) -> NativeLayers:
         """Sample in compressed form, for ``SAMPLE_LAYERED``; the arguments are :meth:`sample`'s."""
-        self._sample(seeds, key, since, until, exclude)
+        self._draw(seeds, key, since, until, exclude)
         sources = [relation.source for relation in self.relations]
         layers = export_layers(
             self._handle,
@@ -306,7 +302,7 @@ class NativeSampler:
         self._end(0)
         return layers
 
-    def _sample(
+    def _draw(
         self,
         seeds: Sequence[Ids],
         key: int,
@@ -314,26 +310,39 @@ class NativeSampler:
         until: Sequence[Ids | None] | None,
         exclude: Sequence[Ids | None] | None,
     ) -> None:
-        options, err = self._options, self._err
-        options.key = key
-        options.task = thread_task()
-        lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
-        lent.append(lend_excluded(options, exclude))
-        counts, hop_nodes, hop_edges = self._numbers
+        """Draw a sample, which stays in the native sampler until it is exported."""
+        numbers = self._numbers
+        lent = self._lend(seeds, key, since, until, exclude)
         self._begin()
         code = lib.aether_sample_typed(
             self._handle,
             self._seeds,
-            options,
-            hop_nodes,
-            hop_edges,
-            counts,
-            counts + self.num_types,
-            err,
+            self._options,
+            numbers.hop_nodes,
+            numbers.hop_edges,
+            numbers.counts,
+            numbers.counts + self.num_types,
+            self._err,
         )
         del lent
         if code:
             self._end(code)
+
+    def _lend(
+        self,
+        seeds: Sequence[Ids],
+        key: int,
+        since: Sequence[Ids | None] | None,
+        until: Sequence[Ids | None] | None,
+        exclude: Sequence[Ids | None] | None,
+    ) -> list[Any]:
+        """Fill the seeds and options of a call; hold the result during it, it keeps the arrays."""
+        options = self._options
+        options.key = key
+        options.task = thread_task()
+        lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
+        lent.append(lend_excluded(options, exclude))
+        return lent
 
     def pack(
         self,
@@ -350,19 +359,15 @@ class NativeSampler:
             The bytes that it takes. If those are more than ``out`` has, nothing was written, and
             :meth:`pack_again` writes them.
         """
-        options, err = self._options, self._err
-        options.key = key
-        options.task = thread_task()
-        options.exclude = ffi.NULL
-        lent = [lend_seeds(self._seeds[t], t, seeds, since, until) for t in range(self.num_types)]
-        size = ffi.new("uint64_t *")
-        packed = self._describe(packing)
+        lent = self._lend(seeds, key, since, until, None)
+        size, packed = self._size, self._describe(packing)
         self._begin()
         if packing.guards:
             begin_read(packing.guards[0])
         code = lib.aether_sample_packed(
-            self._handle, self._seeds, options, packed, ffi.from_buffer(out), len(out), size, err
-        )
+            self._handle, self._seeds, self._options, packed, ffi.from_buffer(out), len(out), size,
+            self._err,
+        )  # fmt: skip
         del lent
         for guard in packing.guards:
             guard.check()
@@ -384,10 +389,10 @@ class NativeSampler:
         """Return the ``aether_packing *`` of a form, with this sampler's numbers."""
         packed = self._packing
         if packed is None:
-            counts, hop_nodes, hop_edges = self._numbers
+            numbers = self._numbers
             packed = self._packing = ffi.new("aether_packing *")
-            packed.hop_nodes, packed.hop_edges = hop_nodes, hop_edges
-            packed.num_nodes, packed.num_edges = counts, counts + self.num_types
+            packed.hop_nodes, packed.hop_edges = numbers.hop_nodes, numbers.hop_edges
+            packed.num_nodes, packed.num_edges = numbers.counts, numbers.counts + self.num_types
             packed.num_hops = self._options.num_hops
         assert packing.num_hops == packed.num_hops
         packed.parts, packed.num_parts = packing.parts, packing.num_parts
@@ -413,8 +418,8 @@ class NativeSampler:
             self._seeds,
             options,
             hop_nodes,
-            self._counts,
-            self._counts + self.num_types,
+            self._numbers.counts,
+            self._numbers.counts + self.num_types,
             self._err,
         )
         del lent
