@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,7 +18,8 @@
 
 #define MAX_READ     (1u << 20)  /* bytes; longer requests become several reads */
 #define MAX_COPIED   (64u << 10) /* bytes; longer unaligned reads become several */
-#define MAX_ATTEMPTS 10000       /* most attempts of a read that the system puts off */
+#define MAX_ATTEMPTS 500         /* most attempts of a read that the system puts off: half a second */
+#define QUICK        10          /* of these, those that follow each other at once */
 
 struct ae_io_queue {
     const ae_io_tier_ops *tier;
@@ -237,13 +237,15 @@ static void fail_short(ae_io_op *op) {
                             b->io->path, b->io->size, at);
 }
 
-/* EAGAIN: the system is short of something for a moment. */
+/* EAGAIN: the system is short of something for a moment. Waiting is sleeping: on a busy machine a thread
+ * that only yields has its turn after all others, and so many turns take a quarter of an hour. */
 static bool put_off(ae_io_op *op, int os_errno) {
     if (os_errno == EINTR)
         return true;
     if (os_errno != EAGAIN || ++op->attempts >= MAX_ATTEMPTS)
         return false;
-    sched_yield();
+    if (op->attempts > QUICK)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     return true;
 }
 
