@@ -216,11 +216,6 @@ _CSR = (
 )
 
 
-def _least_to_renumber(taken: int) -> int:
-    """Return the least budget, three quarters of three quarters of which are for ranks."""
-    return max(LEAST, 16 * taken // 9 + 16)
-
-
 def _room_of(budget: Budget, path: native.Path) -> Room:
     if budget.limit < LEAST:
         raise InvalidArgumentError(f"{budget} is too small: the least is {LEAST >> 20}M")
