@@ -34,6 +34,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GraphSAGE
 
 from aethergraph import FeatureTable, Graph, LiveFeatureTable
+from aethergraph.loading import Ahead
 from aethergraph.pyg import DeviceLoader, FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 from aethergraph.pytorch import gather_to_device, validate_slots
 
@@ -104,9 +105,7 @@ def loaders(data: Data, args: argparse.Namespace) -> dict[str, Callable[[int], A
     def ours(number: int, **options: Any) -> Any:
         given = {**common_of(number), **options}
         threads = min(4, args.cores)
-        return NeighborLoader(
-            graph, FANOUTS, **given, num_sample_threads=threads, prefetch_batches=4
-        )
+        return NeighborLoader(graph, FANOUTS, **given, ahead=Ahead(4, threads=threads))
 
     made: dict[str, Callable[[int], Any]] = {
         "aethergraph NeighborLoader": ours,

@@ -49,7 +49,7 @@ def cases() -> dict[str, tuple[Callable[[], Any], int]]:
             pass
 
     def load() -> None:
-        for _ in SubgraphLoader(graph, [2], ids[:400], batch_size=4, num_threads=0):
+        for _ in SubgraphLoader(graph, [2], ids[:400], batch_size=4, ahead=0):
             pass
 
     return {

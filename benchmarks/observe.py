@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     each = 0.0
     for batch_size in (16, 512):
         seeds = np.arange(min(nodes, 40 * batch_size))
-        loader = SubgraphLoader(graph, [10, 5], seeds, batch_size=batch_size, num_threads=0)
+        loader = SubgraphLoader(graph, [10, 5], seeds, batch_size=batch_size, ahead=0)
         each = stages_of(loader) / len(loader)
         times: dict[str, list[float]] = {way: [] for way in WAYS}
         for turn in range(-1, rounds):

@@ -14,7 +14,7 @@ Gathers of random rows of 512 bytes, one after the other, by contenders that tak
     Flight         Arrow Flight, an exchange of ids and rows over one stream (needs pyarrow)
     redis          redis-py with hiredis: MGET over TCP from a Redis (needs redis-server)
 
-Then epochs of PyG's own NodeLoader, alone and with LookAhead(plan_ahead=10), which asks for rows
+Then epochs of PyG's own NodeLoader, alone and with LookAhead(plan=10), which asks for rows
 of coming batches ahead, and of our NeighborLoader, with features of the file and of the server:
 batches alone, and with a step of a two-layer GraphSAGE, which takes both cores. Last, samples of
 two hops from a graph file, mapped and by io_uring within a budget, and from a server of it. In
@@ -313,7 +313,7 @@ def epochs(
         loaders["PyG's NodeLoader"][name] = NodeLoader(stores, sampler, seeds, batch_size=batch)
         planner = NeighborSampler(stores, [10, 5])
         batches = BatchSampler(SequentialSampler(range(len(seeds))), batch, False)
-        look = LookAhead(planner, seeds, batches, plan_ahead=10, features=stores[0])
+        look = LookAhead(planner, seeds, batches, plan=10, features=stores[0])
         loaders[ahead][name] = NodeLoader(stores, planner, seeds, batch_sampler=look)
         loaders["NeighborLoader"][name] = NeighborLoader(stores, [10, 5], seeds, batch_size=batch)
     model = GraphSAGE(WIDTH, 64, 2)

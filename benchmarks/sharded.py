@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     made.add_argument("--rounds", type=int, default=5)
     args = common.parse(made, argv)
     from aethergraph import Graph, SubgraphLoader
+    from aethergraph.loading import Ahead
     from aethergraph.remote import open_graph
 
     report = Report("sharded", "A graph on several servers", args)
@@ -86,7 +87,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             name = "1 server" if shards == 1 else f"{shards} shards"
             graphs[name] = open_graph(url), pids
         loaders = {
-            name: SubgraphLoader(one, FANOUTS, seeds, batch_size=BATCH, seed=3, num_threads=1)
+            name: SubgraphLoader(
+                one, FANOUTS, seeds, batch_size=BATCH, seed=3, ahead=Ahead(threads=1)
+            )
             for name, (one, _) in graphs.items()
         }
         times: dict[str, list[float]] = {name: [] for name in graphs}

@@ -30,6 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GraphSAGE
 
 from aethergraph import Graph
+from aethergraph.loading import Order
 from aethergraph.pyg import NeighborLoader
 from aethergraph.remote import open_graph
 
@@ -43,9 +44,11 @@ def train(url: str, epochs: int) -> None:
     graph = open_graph(url)
     order = np.random.default_rng(0).permutation(graph.num_nodes)
     cut = int(0.9 * len(order))
-    options = {"batch_size": 256, "seed": 1, "world_size": "auto"}
-    train_loader = NeighborLoader(graph, [10, 5], order[:cut], shuffle=True, **options)
-    test_loader = NeighborLoader(graph, [10, 5], order[cut:], last_round="keep", **options)
+    options = {"batch_size": 256, "seed": 1}
+    share, keep = Order(world_size="auto"), Order(world_size="auto", last_round="keep")
+    train, test = order[:cut], order[cut:]
+    train_loader = NeighborLoader(graph, [10, 5], train, shuffle=True, order=share, **options)
+    test_loader = NeighborLoader(graph, [10, 5], test, order=keep, **options)
     width = graph.node_attrs["x"].shape[1]
     model = DistributedDataParallel(GraphSAGE(width, 64, num_layers=2, out_channels=CLASSES))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

@@ -40,7 +40,7 @@ class OrderedRows(RowTable):
         graph.node_attrs["x"] = OrderedRows(rows, order)
 
     It keeps 4 bytes of memory for each row (8 from 2^32 - 1 rows on). Gathers are not planned ahead
-    (``plan_ahead=`` of loaders does nothing); the source's hot rows and cache work as ever.
+    (``Ahead.plan`` of loaders does nothing); the source's hot rows and cache work as ever.
 
     Args:
         rows: the rows as they lie: place i has row ``order[i]``.

@@ -5,12 +5,15 @@ from aethergraph.loading.batch import Batch, HeteroBatch
 from aethergraph.loading.batches import AlignedBatches, partition_aligned_batches
 from aethergraph.loading.buffers import BufferPool
 from aethergraph.loading.loader import SubgraphLoader
+from aethergraph.loading.options import Ahead, Order
 
 __all__ = [
+    "Ahead",
     "AlignedBatches",
     "Batch",
     "BufferPool",
     "HeteroBatch",
+    "Order",
     "PrefetchIterator",
     "SubgraphLoader",
     "partition_aligned_batches",

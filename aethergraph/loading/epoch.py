@@ -2,7 +2,7 @@
 
 Loaders of every framework take their batches from here, unless torch's samplers give them::
 
-    Batches ──order(key)──> Order      of one epoch; any batch can be taken from it
+    Batches ──order(key)──> SeedOrder  of one epoch; any batch can be taken from it
     Share   ──numbers()───> numbers    of the batches of this process
     Position                           what was delivered so far, for ``state_dict()``
 """
@@ -21,7 +21,7 @@ from aethergraph.loading.aligned import AlignedOrder, Partitions, run_length
 from aethergraph.loading.shares import Share
 from aethergraph.loading.shuffle import Shuffle
 
-__all__ = ["UNKNOWN", "Batches", "Delivery", "Order", "Position"]
+__all__ = ["UNKNOWN", "Batches", "Delivery", "SeedOrder", "Position"]
 
 #: Number of batches of an epoch whose sampler has no length, until it has ended.
 UNKNOWN = sys.maxsize
@@ -30,8 +30,8 @@ Ids = NDArray[np.int64]
 R = TypeVar("R")
 
 
-class Order(Protocol):
-    """Order of the positions ``0 .. n - 1``."""
+class SeedOrder(Protocol):
+    """SeedOrder of the positions ``0 .. n - 1``."""
 
     def take(self, start: int, stop: int) -> Ids:
         """Return the positions at places ``start .. stop - 1``, int64."""
@@ -88,13 +88,13 @@ class Batches:
             return {}
         return {"partitions": self.partitions.parts, "mix": self._mix}
 
-    def order(self, key: int) -> Order:
+    def order(self, key: int) -> SeedOrder:
         """Return the order of the seeds in the epoch of ``key``."""
         if self.partitions is not None:
             return AlignedOrder(self.partitions, self._length, key)
         return Shuffle(self.num_seeds, key) if self._shuffle else _Ascending(self.num_seeds)
 
-    def index(self, order: Order, number: int) -> Ids:
+    def index(self, order: SeedOrder, number: int) -> Ids:
         """Return the positions of the seeds of batch ``number``, int64 [batch_size or less]."""
         start = number * self.batch_size
         return order.take(start, start + self.batch_size)

@@ -22,6 +22,7 @@ from aethergraph.loading.buffers import BufferPool, pool_of
 from aethergraph.loading.columns import Column, edge_columns, node_columns
 from aethergraph.loading.epoch import Batches, Delivery
 from aethergraph.loading.feature_sources import FeatureSources
+from aethergraph.loading.options import Ahead, Order, as_ahead, as_order
 from aethergraph.loading.pipeline import (
     Draw,
     DrawAlone,
@@ -33,7 +34,6 @@ from aethergraph.loading.pipeline import (
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
 from aethergraph.loading.seeds import Seeds
-from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.protocols import (
     AnyGraph,
@@ -115,47 +115,27 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         feature_source: where ``x`` comes from instead of the graph: the address of a server
             (:func:`aethergraph.remote.open_source`), a source of rows, or an array; or a dict of
             such by name. Of a typed graph any of these by node type.
-        plan_ahead: number of batches that are sampled before the first of them is gathered, so
-            that the cache of attributes with ``storage="uring"`` knows the coming rows: see
-            :meth:`aethergraph.FeatureTable.plan`. Useful if the batches ask for more rows than the
-            cache holds. Up to twice as many samples are held, about 30 bytes for each sampled
-            edge. 0, the default: no plan. The batches are equal either way; those of a plan are of
-            one commit. Short rows of a graph with ``storage="uring"`` are read for several batches
-            anyway, as its budget allows.
-        num_threads: background threads; 0 does everything in the caller's thread, which else
-            makes a batch too where it would wait for one. With ``storage="uring"`` there are two,
-            one that reads and one that completes batches, or none.
-        prefetch: number of batches computed ahead.
+        ahead: how far batches are made ahead of the loop, and by how many threads: a number of
+            batches, or :class:`Ahead`. 0 does everything in the caller's thread.
         buffers: pool for the memory of the attributes; None: the one that all loaders of the graph
             share, and that goes with the graph.
         sampler: what samples, instead of a :class:`NeighborSampler` of ``fanouts``: one with
             weights, times or threads, or any other :class:`aethergraph.protocols.Sampler` of the
             graph's nodes. It is called as ``sample(seeds, key)``, from background threads unless
-            ``num_threads`` is 0. Samplers of this package sample several batches at once where
+            ``ahead`` is 0. Samplers of this package sample several batches at once where
             that pays.
         seed_time: with a ``sampler`` that goes by time, the latest time that each of ``seeds`` may
             see, of a typed graph by node type; it is passed on as ``seed_time``. None: the
             sampler's own default.
         snapshot: of a graph that changes, ``"batch"``: each batch is of the last commit when it is
             drawn; ``"epoch"``: all batches of an epoch are of the last commit when it begins.
-        rank: number of this process among those that train together; None: that of
-            ``torch.distributed``.
-        world_size: number of these processes: batch i of the epoch goes to rank
-            ``i % world_size``, so that together they see what one process sees. ``"auto"``: that of
-            ``torch.distributed`` if it is initialised when the first epoch begins, else 1. None: 1,
-            all batches come.
-        last_round: what becomes of the last batches if they are fewer than the ranks: ``"repeat"``:
-            the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
-            them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
+        order: the share of this process among several, or seeds of few partitions in each batch:
+            :class:`Order`. None: all batches come, in one order.
         stages: functions of yours in the pipeline: ``{"draw": f}``: ``f(subgraph)`` returns the
             sample whose rows are fetched, a new ``Subgraph`` (``dataclasses.replace``), with the
             seeds still first; it is checked. ``{"fetch": f}``: ``f(batch)`` returns what comes out.
             They run ahead in the background threads, as many calls at a time. A function that
             changes arrays in place is safe: they are of one batch.
-        partitions: the partition of each seed, integers [number of seeds], such as
-            ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
-            their neighbourhoods overlap. It needs ``shuffle``.
-        mix: see ``partitions``.
 
     Raises:
         InvalidArgumentError: an argument is invalid; both or neither of ``fanouts`` and ``sampler``
@@ -179,23 +159,16 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         node_attrs: Names | Mapping[str, Names] | None = None,
         edge_attrs: Names | Mapping[EdgeType, Names] | None = None,
         feature_source: FeatureSources | None = None,
-        plan_ahead: int = 0,
-        num_threads: int = 1,
-        prefetch: int = 2,
+        ahead: Ahead | int = 2,
         buffers: BufferPool | None = None,
         sampler: Any = None,
         seed_time: ArrayLike | Mapping[str, ArrayLike] | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
-        rank: int | None = None,
-        world_size: int | Literal["auto"] | None = None,
-        last_round: LastRound = "repeat",
-        partitions: ArrayLike | None = None,
-        mix: int = 8,
+        order: Order | None = None,
         stages: Stages | None = None,
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("prefetch", prefetch)):
-            if as_count(value, name) < 1:
-                raise InvalidArgumentError(f"{name} = {value} is not at least 1")
+        if as_count(batch_size, "batch_size") < 1:
+            raise InvalidArgumentError(f"batch_size = {batch_size} is not at least 1")
         if not isinstance(graph, AnyGraph):
             raise not_a_graph(graph, "Graph or HeteroGraph", "NeighborSampler")
         self.graph: G = graph
@@ -212,9 +185,7 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         self.shuffle = as_flag(shuffle, "shuffle")
         self.drop_last = as_flag(drop_last, "drop_last")
         self.seed = as_integer(seed, "seed")
-        self.plan_ahead = as_count(plan_ahead, "plan_ahead")
-        self.num_threads = as_count(num_threads, "num_threads")
-        self.prefetch = int(prefetch)
+        self.ahead = as_ahead(ahead)
         self.stages = _as_stages(stages)
         if buffers is not None and not isinstance(buffers, BufferPool):
             raise InvalidArgumentError(
@@ -223,10 +194,12 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         self.buffers = pool_of(graph) if buffers is None else buffers
         self._node_columns = node_columns(self._schema, node_attrs, feature_source)
         self._edge_columns = edge_columns(self._schema, edge_attrs)
-        self._own_share = RankShare(rank, world_size, last_round)
+        self.order = order = as_order(order)
+        self._own_share = order.share()
         self._batches = Batches(
-            len(self._seeds), self.batch_size, self.shuffle, self.drop_last, partitions, mix
-        )
+            len(self._seeds), self.batch_size, self.shuffle, self.drop_last, order.partitions,
+            order.mix,
+        )  # fmt: skip
 
     @property
     def seeds(self) -> Any:
@@ -328,21 +301,21 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
         own = as_two_step(self.sampler)
         groups = None if own is None else own.engine.groups
         sources = [column.rows for column in (*self._node_columns, *self._edge_columns)]
-        rows = choose_plans(sources, self.plan_ahead, groups, self.batch_size)
+        rows = choose_plans(sources, self.ahead.plan, groups, self.batch_size)
         draw: Draw[int, Drawn]
         if own is None or groups is None:
             # What users wrote is called in one thread at a time.
             helping = own is not None and not self.stages
-            draw = DrawAlone(sample, self.num_threads, helping)
+            draw = DrawAlone(sample, self.ahead.num_threads, helping)
         else:
-            draw = DrawGroups(steps, groups, self.batch_size, rows.columns, self.num_threads)
+            draw = DrawGroups(steps, groups, self.batch_size, rows.columns, self.ahead.num_threads)
         return run_stages(
             numbers, draw, self._fetch, views=Views(self.graph, at), rows=rows,
             plan=lambda drawn: {
                 i: source.plan([self._ids(sample.subgraph, i) for sample in drawn])
                 for i, source in rows.sources
             },
-            num_threads=self.num_threads, depth=self.prefetch,
+            num_threads=self.ahead.num_threads, depth=max(1, self.ahead.batches),
         )  # fmt: skip
 
     @overload

@@ -237,21 +237,21 @@ class RowPlans(NamedTuple):
 
 
 def choose_plans(
-    sources: Sequence[RowSource], plan_ahead: int, groups: SampleGroups[Any] | None, num_seeds: int
+    sources: Sequence[RowSource], depth: int, groups: SampleGroups[Any] | None, num_seeds: int
 ) -> RowPlans:
     """Choose the sources whose gathers are planned, and for how many samples at a time.
 
     Args:
         sources: sources of rows that batches gather from.
-        plan_ahead: the user's number of samples. 0: plan only rows that the graph's budget has
+        depth: the user's number of samples. 0: plan only rows that the graph's budget has
             no room for, for as many samples as it has room for.
         groups: makes the samples together; None if each is made alone.
         num_seeds: approximate number of seeds of a batch.
     """
     numbered = [(i, source, source.paged_column()) for i, source in enumerate(sources)]
-    if plan_ahead:
+    if depth:
         chosen = [(i, source) for i, source, _ in numbered if source.can_plan]
-        return RowPlans(plan_ahead if chosen else 0, chosen)
+        return RowPlans(depth if chosen else 0, chosen)
     if groups is None:
         return RowPlans(0, [])
     columns = groups.columns_of([column for _, _, column in numbered if column])

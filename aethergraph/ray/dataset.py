@@ -15,6 +15,7 @@ from aethergraph._checks.options import as_items
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.graph.ids import name_id
 from aethergraph.loading import SubgraphLoader
+from aethergraph.loading.options import Ahead, Order
 from aethergraph.ray.rows import RowsOfBlocks, as_table
 from aethergraph.sampling.base import SubgraphType
 
@@ -109,11 +110,13 @@ def create_sampling_dataset(
     path = _path_of_workers(graph_path, "graph_path")
     file = source.GraphFile(path, storage, memory_budget, paths)
     graph = file.open()
+    threads = as_count(num_threads, "num_threads")
     options: dict[str, Any] = {
         "fanouts": num_neighbors, "seeds": input_nodes, "batch_size": batch_size,
         "shuffle": shuffle, "drop_last": drop_last, "seed": seed, "replace": replace,
-        "disjoint": disjoint, "subgraph_type": subgraph_type, "num_threads": num_threads,
-        "partitions": partitions, "mix": mix,
+        "disjoint": disjoint, "subgraph_type": subgraph_type,
+        "ahead": Ahead(2, threads) if threads else 0,
+        "order": Order(partitions=partitions, mix=mix),
         "node_attrs": None if node_attrs is None else list(node_attrs),
         "edge_attrs": None if edge_attrs is None else list(edge_attrs),
     }  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aethergraph.graph import as_graph
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 from aethergraph.protocols import Adjacency, HomogeneousGraph
 from aethergraph.testing.rules import Contract, equal, given, require
 
@@ -85,10 +85,8 @@ class CoreGraphLoadingRules(GraphLoadingRules):
     def test_a_subgraph_loader_follows_its_edges(self) -> None:
         """Batches of SubgraphLoader hold edges of the graph, their rows, and as many as are due."""
         one = self.labelled()
-        for threads, plan_ahead in ((0, 0), (2, 0), (1, 2)):
-            loader = SubgraphLoader(
-                one.graph, [4, 3], batch_size=32, num_threads=threads, plan_ahead=plan_ahead
-            )
+        for ahead in (0, Ahead(threads=2), Ahead(plan=2)):
+            loader = SubgraphLoader(one.graph, [4, 3], batch_size=32, ahead=ahead)
             count = 0
             for batch in loader:
                 sub: Any = batch.subgraph

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aethergraph.features.bfloat16 import bfloat16_to_float32, float32_to_bfloat16
 from aethergraph.graph import Graph
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 from aethergraph.testing.rules import Contract, equal, given, require
 
 __all__ = ["Attributed", "CoreLoadingRules", "LoadingRules"]
@@ -76,10 +76,8 @@ class CoreLoadingRules(LoadingRules):
         for graph, nodes, edges, dtype in self.attributed():
             if dtype == "bfloat16":  # float32 in these batches
                 nodes, edges = bfloat16_to_float32(nodes), bfloat16_to_float32(edges)
-            for threads, plan_ahead in ((0, 0), (2, 0), (1, 2)):
-                loader = SubgraphLoader(
-                    graph, [2, 2], batch_size=8, num_threads=threads, plan_ahead=plan_ahead
-                )
+            for ahead in (0, Ahead(threads=2), Ahead(plan=2)):
+                loader = SubgraphLoader(graph, [2, 2], batch_size=8, ahead=ahead)
                 count = 0
                 for batch in loader:
                     part = batch.subgraph

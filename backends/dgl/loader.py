@@ -6,10 +6,9 @@ Source followed: ``dgl/dataloading/dataloader.py``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch.utils.data import IterableDataset
 
 import dgl.dataloading
@@ -20,11 +19,10 @@ from aethergraph.dgl._ahead import Coming, SteppedSampler, look_ahead, takes_ste
 from aethergraph.dgl._order import KeyedCalls, OrderedSeeds
 from aethergraph.dgl.storage import GraphStorage
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.loading.aligned import run_length
 from aethergraph.loading.epoch import Batches, Delivery
+from aethergraph.loading.options import Order, as_order
 from aethergraph.loading.profiled import Profiled
 from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.sampling.keys import mix_key
 from dgl.dataloading.dataloader import create_tensorized_dataset
@@ -58,8 +56,8 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             **options: see ``dgl.dataloading.DataLoader``.
         seed: fixed number that decides order and draws (those of a sampler without a ``seed`` of
             its own); None: numpy's generator orders the seeds, as in DGL.
-        rank, world_size, last_round, partitions, mix: as in
-            :class:`aethergraph.loading.SubgraphLoader`; ``seed`` is then 0 if none is given.
+        order: the share of this process among several, or seeds of few partitions in each batch:
+            :class:`aethergraph.loading.Order`; ``seed`` is then 0 if none is given.
 
     Raises:
         InvalidArgumentError: invalid arguments; ``seed`` beside ``use_ddp``,
@@ -82,22 +80,17 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         shuffle: bool = False,
         *,
         seed: int | None = None,
-        rank: int | None = None,
-        world_size: int | Literal["auto"] | None = None,
-        last_round: LastRound = "repeat",
-        partitions: ArrayLike | None = None,
-        mix: int = 8,
+        order: Order | None = None,
         **options: Any,
     ) -> None:
         given: Any = indices
         sampler = graph_sampler
-        self.rank, self.world_size, self.last_round = rank, world_size, last_round
-        self.partitions, self.mix = partitions, mix
-        run_length(1, mix)  # is looked at without partitions, too
-        self._own_share = RankShare(rank, world_size, last_round)
+        self.order = order
+        self._order = as_order(order)
+        self._own_share = self._order.share()
         self.seed = check_seed(seed)
         is_shared = self._share.world_size > 1 or self._own_share.is_open
-        if self.seed is None and (is_shared or partitions is not None):
+        if self.seed is None and (is_shared or self._order.partitions is not None):
             self.seed = 0  # all ranks must draw the same order
         if self.seed is not None and "collate_fn" not in options:
             given = self._own = self._order_seeds(
@@ -147,8 +140,8 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         ):
             if is_there:
                 raise InvalidArgumentError(
-                    f"{name} goes without seed, rank, world_size and partitions, which decide "
-                    "order and draws (for several processes: world_size='auto')"
+                    f"{name} goes without seed and order, which decide the batches and their draws "
+                    "(for several processes: order=Order(world_size='auto'))"
                 )
         for seeds in tensors.values() if isinstance(tensors, Mapping) else [tensors]:
             if seeds.layout != torch.strided:
@@ -162,7 +155,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             options["use_prefetch_thread"] = False  # DGL's choice with a GPU
         batches = Batches(
             count, size, as_flag(shuffle, "shuffle"), as_flag(drop_last, "drop_last"),
-            self.partitions, self.mix,
+            self._order.partitions, self._order.mix,
         )  # fmt: skip
         return OrderedSeeds(tensors, batches, keyed=not stepped)
 

@@ -119,7 +119,7 @@ class Planned(NamedTuple):
 
 
 def choose_columns(
-    store: Any, names: Names, plan_ahead: int, groups: SampleGroups[Any] | None, num_seeds: int
+    store: Any, names: Names, depth: int, groups: SampleGroups[Any] | None, num_seeds: int
 ) -> Planned:
     """Choose the columns whose gathers are planned ahead; see :func:`choose_plans`.
 
@@ -133,7 +133,7 @@ def choose_columns(
         for key, column in found
         if names.take(*key) and not isinstance(column, SelectedColumn)
     ]
-    rows = choose_plans([c.rows for _, c in columns], plan_ahead, groups, num_seeds)
+    rows = choose_plans([c.rows for _, c in columns], depth, groups, num_seeds)
     return Planned([columns[i] for i, _ in rows.sources], rows)
 
 

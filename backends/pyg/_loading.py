@@ -17,6 +17,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
@@ -34,6 +35,7 @@ from aethergraph._torch.tensors import land_pinned
 from aethergraph._tracepoints import stage
 from aethergraph.errors import InvalidArgumentError
 from aethergraph.loading.epoch import Delivery, Position
+from aethergraph.loading.options import Ahead, as_ahead
 from aethergraph.loading.pipeline import Draw, DrawAlone, DrawGroups, Views, run_stages
 from aethergraph.loading.profiled import Profiled
 from aethergraph.pyg._batch import (
@@ -58,17 +60,19 @@ from aethergraph.sampling.groups import SampleGroups
 from aethergraph.sampling.keys import mix_key
 from aethergraph.sampling.two_step import Steps
 
-__all__ = ["LoaderMixin", "NodeMixin", "own_depth"]
+__all__ = ["LoaderMixin", "NodeMixin", "ahead_of"]
 
 
-def own_depth(prefetch_batches: int, options: dict[str, Any]) -> int:
-    """Return the number of batches to prepare ahead without workers; torch has no option for it.
+def ahead_of(value: Any, options: dict[str, Any]) -> Ahead:
+    """Return how far a loader works ahead without workers; torch has one option for it.
 
     Without workers ``prefetch_factor`` is taken out of ``options``, since torch refuses it there.
     """
+    ahead = as_ahead(value)
     if options.get("num_workers", 0) != 0 or options.get("prefetch_factor") is None:
-        return prefetch_batches
-    return check_count(options.pop("prefetch_factor"), "prefetch_factor", 1)
+        return ahead
+    factor = check_count(options.pop("prefetch_factor"), "prefetch_factor", 1)
+    return replace(ahead, batches=factor)
 
 
 def pin(data: Any) -> Any:
@@ -115,9 +119,7 @@ class LoaderMixin(OrderMixin, Profiled):
     seed_fields = frozenset(("input_id", "seed_time", "batch_size"))
 
     data: Stores
-    prefetch_batches: int
-    plan_ahead: int
-    num_sample_threads: int
+    ahead: Ahead
     seed: int | None
 
     # Attributes of PyG's and torch's loaders:
@@ -135,9 +137,7 @@ class LoaderMixin(OrderMixin, Profiled):
         data: Any,
         store: Any,
         seed: int | None,
-        prefetch_batches: int,
-        num_sample_threads: int,
-        plan_ahead: int = 0,
+        ahead: Ahead,
         names: Names | None = None,
         snapshot: str = "batch",
     ) -> None:
@@ -148,10 +148,8 @@ class LoaderMixin(OrderMixin, Profiled):
         self._names = names = names or Names()
         check_names(data, store, names, self.seed_fields)
         self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
-        self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
         self.seed = check_seed(seed)
-        self.prefetch_batches = check_count(prefetch_batches, "prefetch_batches", 0)
-        self.num_sample_threads = check_count(num_sample_threads, "num_sample_threads", 1)
+        self.ahead = ahead
         self._shared_key = SharedCount()
 
     def _lighten(self) -> None:
@@ -266,7 +264,7 @@ class LoaderMixin(OrderMixin, Profiled):
         own = "collate_fn" not in self.__dict__ and (
             type(self).collate_fn is LoaderMixin.collate_fn
         )
-        return own and self.prefetch_batches > 0 and isinstance(self._sampler(), KeyedSampler)
+        return own and self.ahead.batches > 0 and isinstance(self._sampler(), KeyedSampler)
 
     def _filter_and_pin(self, out: Any) -> Any:
         pins = self._pins()
@@ -337,11 +335,11 @@ class LoaderMixin(OrderMixin, Profiled):
         """Return the batches of ``numbers``, sampled and fetched in background threads."""
         key, groups, size = self._epoch_key(), self._groups(), self.batch_size or 1
         store = None if self.transform_sampler_output is not None else self.data[0]
-        planned = choose_columns(store, self._names, self.plan_ahead, groups, size)
+        planned = choose_columns(store, self._names, self.ahead.plan, groups, size)
         draw: Draw[Any, Any]
         if groups is None:
             draw = DrawAlone(
-                lambda index: self._sample_staged(index, key), self.num_sample_threads, helping=True
+                lambda index: self._sample_staged(index, key), self.ahead.threads, helping=True
             )
         else:
             draw = DrawGroups(
@@ -350,7 +348,7 @@ class LoaderMixin(OrderMixin, Profiled):
             )  # fmt: skip
         batches = run_stages(
             numbers, draw, lambda out, _: self._fetch_ahead(out), views=self._views,
-            rows=planned.rows, plan=planned.plan, depth=self.prefetch_batches,
+            rows=planned.rows, plan=planned.plan, depth=self.ahead.batches,
         )  # fmt: skip
         return batches.then(self._filter_and_pin)
 

@@ -2,7 +2,7 @@
 
 ::
 
-    world_size= or partitions=  ->  computed from seed and epoch: nothing to keep or to replay
+    order= with a world_size    ->  computed from seed and epoch: nothing to keep or to replay
     else                        ->  torch's samplers, with the state of the generators when the
                                     epoch began: replayed to go on within it
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch_geometric.sampler import BaseSampler
 
 from aethergraph._checks.options import as_flag, shown
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading.aligned import run_length
 from aethergraph.loading.epoch import Batches
+from aethergraph.loading.options import Order, as_order
 from aethergraph.loading.resume import Resumable
-from aethergraph.loading.shares import LastRound, RankShare
 from aethergraph.loading.state import Told, describe, describe_sampler
 from aethergraph.pyg._order import IndexSampler
 from aethergraph.pyg._sampler_base import KeyedSampler
@@ -52,32 +50,24 @@ class OrderMixin(Resumable):
     def _set_order(
         self,
         options: Mapping[str, Any],
-        rank: int | None,
-        world_size: int | Literal["auto"] | None,
-        last_round: LastRound,
-        partitions: ArrayLike | None,
-        mix: int,
+        order: Order | None,
     ) -> None:
         """Choose the order of the seeds and the share of this process; before torch's class.
 
         Args:
             options: those of ``torch.utils.data.DataLoader``.
-            rank: see the loaders, as for all others.
-            world_size: see there.
-            last_round: see there.
-            partitions: see there.
-            mix: see there.
+            order: what the loader was given.
         """
-        self.rank, self.world_size, self.last_round = rank, world_size, last_round
-        self.partitions, self.mix = partitions, mix
-        run_length(1, mix)  # is looked at without partitions, too
-        self._own_share = RankShare(rank, world_size, last_round)
+        self.order = order
+        chosen = self._order = as_order(order)
+        self._own_share = chosen.share()
         given = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
         if options.get("batch_size", 1) is None:
             given.append("batch_size=None")
         asked = [
             name for name, is_asked in (
-                ("world_size", self._share.world_size > 1), ("partitions", partitions is not None)
+                ("world_size", self._share.world_size > 1),
+                ("partitions", chosen.partitions is not None),
             ) if is_asked
         ]  # fmt: skip
         if given and asked:
@@ -86,8 +76,10 @@ class OrderMixin(Resumable):
                 "(Lightning gives a sampler unless use_distributed_sampler=False)"
             )
         if given:
-            self._own_share = RankShare(None, None, last_round)
-        self._is_ordered = (world_size is not None or partitions is not None) and not given
+            self._own_share = Order(last_round=chosen.last_round).share()
+        self._is_ordered = (
+            chosen.world_size is not None or chosen.partitions is not None
+        ) and not given
         self._has_seed = self.seed is not None
         if self._is_ordered and self.seed is None:
             self.seed = 0  # all ranks must draw the same order, as DistributedSampler
@@ -99,7 +91,7 @@ class OrderMixin(Resumable):
         if self._is_ordered:
             own = Batches(
                 len(self.dataset), self.batch_size or 1, self._is_shuffled, self.drop_last,
-                self.partitions, self.mix,
+                self._order.partitions, self._order.mix,
             )  # fmt: skip
         given = self.sampler if self.batch_sampler is None else self.batch_sampler
         self._numbers = IndexSampler(given, own, self.generator)

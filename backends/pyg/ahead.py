@@ -52,11 +52,11 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             batch_sampler=LookAhead(sampler, train_nodes, batches),
         )
 
-    With ``plan_ahead`` and the loader's feature store, reads of node tensors with
+    With ``plan`` and the loader's feature store, reads of node tensors with
     ``storage="uring"`` are planned for that many batches too: see
     :meth:`aethergraph.FeatureTable.plan`::
 
-        LookAhead(sampler, train_nodes, batches, plan_ahead=64, features=stores[0])
+        LookAhead(sampler, train_nodes, batches, plan=64, features=stores[0])
 
     Rows of a server (:func:`aethergraph.remote.open_source`) are asked for ahead then: while one
     batch is used, the server sends the next.
@@ -71,18 +71,18 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         input_nodes: the loader's ``input_nodes``.
         batches: lists of positions in ``input_nodes``, such as torch's ``BatchSampler``.
         input_time: the loader's ``input_time``.
-        plan_ahead: batches to sample and hold, about 30 bytes for each sampled edge, so that their
+        plan: batches to sample and hold, about 30 bytes for each sampled edge, so that their
             rows are planned together; the next ones are sampled meanwhile. 0: no planning.
-        features: the loader's feature store; for ``plan_ahead``.
+        features: the loader's feature store; for ``plan``.
 
     Raises:
         InvalidArgumentError: ``sampler`` or ``features`` is not one of ours.
-        UnsupportedError: ``plan_ahead`` for a typed graph, or links instead of nodes.
+        UnsupportedError: ``plan`` for a typed graph, or links instead of nodes.
     """
 
     def __init__(
         self, sampler: NeighborSamplerBase, input_nodes: Any, batches: Iterable[Any], *,
-        input_time: Any = None, plan_ahead: int = 0, features: FeatureStore | None = None,
+        input_time: Any = None, plan: int = 0, features: FeatureStore | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(sampler, NeighborSamplerBase):
             raise InvalidArgumentError(
@@ -95,12 +95,12 @@ class LookAhead(torch.utils.data.Sampler[Any]):
                 f"shape {tuple(input_nodes.shape)}: for links take LinkNeighborLoader of "
                 "aethergraph.pyg, which samples ahead by itself"
             )
-        self.plan_ahead = check_count(plan_ahead, "plan_ahead", 0)
-        if self.plan_ahead and sampler.is_hetero:
-            raise UnsupportedError("plan_ahead: graphs of many types are not planned for")
-        if self.plan_ahead and not isinstance(features, FeatureStore):
+        self.plan = check_count(plan, "plan", 0)
+        if self.plan and sampler.is_hetero:
+            raise UnsupportedError("plan: graphs of many types are not planned for")
+        if self.plan and not isinstance(features, FeatureStore):
             raise InvalidArgumentError(
-                "plan_ahead needs features, an aethergraph.pyg.FeatureStore, got "
+                "plan needs features, an aethergraph.pyg.FeatureStore, got "
                 f"{type(features).__name__}"
             )
         self.features = features
@@ -114,7 +114,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         groups = self.sampler.groups
-        if groups is None and not self.plan_ahead:
+        if groups is None and not self.plan:
             yield from self.batches
             return
         rest, sampler = iter(self.batches), self.sampler
@@ -122,8 +122,8 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         begun: deque[list[Any]] = deque()  # chunks taken from rest, but not yielded yet
 
         def size(first: Any) -> int:
-            if self.plan_ahead or groups is None:
-                return self.plan_ahead
+            if self.plan or groups is None:
+                return self.plan
             return groups.size(len(first), shares=2)
 
         def chunks() -> Iterator[list[Any]]:
@@ -134,7 +134,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         def sample(chunk: list[Any]) -> tuple[list[Any], Any, list[Ids]]:
             requests = [next(sampler.node_steps(self._seeds(one), key)) for one in chunk]
             samples = self._draw(requests, groups)
-            if not self.plan_ahead:
+            if not self.plan:
                 return chunk, zip(requests, samples, strict=True), []
             held = list(samples)
             return chunk, zip(requests, held, strict=True), [one.node[0] for one in held]
@@ -161,7 +161,7 @@ class LookAhead(torch.utils.data.Sampler[Any]):
     ) -> Iterator[native.NativeSample]:
         if groups is None:
             return map(self.sampler.engine.draw, requests)
-        if not self.plan_ahead:
+        if not self.plan:
             return groups.sample(requests)
         return self._draw_groups(requests, groups)
 

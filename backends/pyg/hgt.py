@@ -7,10 +7,9 @@ torch-sparse's ``hgt_sample``; neither torch-sparse nor pyg-lib is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch_geometric.loader as pyg_loader
-from numpy.typing import ArrayLike
 from torch_geometric.sampler import (
     EdgeSamplerInput,
     HeteroSamplerOutput,
@@ -21,11 +20,11 @@ from torch_geometric.sampler import (
 from aethergraph._checks.options import as_flag
 from aethergraph._torch.tensors import edge_tensors, node_tensors, seed_ids
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.loading.shares import LastRound
+from aethergraph.loading.options import Ahead, Order
 from aethergraph.protocols import HeterogeneousGraph
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._inputs import seed_nodes
-from aethergraph.pyg._loading import NodeMixin, own_depth
+from aethergraph.pyg._loading import NodeMixin, ahead_of
 from aethergraph.pyg._sampled_graph import sampled_graph
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg.convert import as_stores
@@ -161,10 +160,8 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         data: as in :class:`aethergraph.pyg.HeteroNeighborLoader`.
         num_samples, is_sorted, max_neighbors: see :class:`HGTSampler`.
         input_nodes: ``(node type, ids or a mask or a slice or None)``, or a node type.
-        transform, transform_sampler_output, filter_per_worker, seed, prefetch_batches,
-            num_sample_threads, node_attrs, edge_attrs, rank, world_size, last_round,
-            partitions, mix, **kwargs: see
-            :class:`aethergraph.pyg.NeighborLoader`.
+        transform, transform_sampler_output, filter_per_worker, seed, ahead, node_attrs, edge_attrs,
+            order, **kwargs: see :class:`aethergraph.pyg.NeighborLoader`.
 
     Raises:
         UnsupportedError, OutOfRangeError: as :class:`HGTSampler`.
@@ -183,23 +180,17 @@ class HGTLoader(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         *,
         max_neighbors: int | None = core.MAX_NEIGHBORS,
         seed: int | None = None,
-        prefetch_batches: int = 2,
-        num_sample_threads: int = 1,
+        ahead: Ahead | int = 2,
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
-        rank: int | None = None,
-        world_size: int | Literal["auto"] | None = None,
-        last_round: LastRound = "repeat",
-        partitions: ArrayLike | None = None,
-        mix: int = 8,
+        order: Order | None = None,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
         sampler = HGTSampler(stores, num_samples, is_sorted, max_neighbors=max_neighbors)
         names = choose_names(stores[0], node_attrs, edge_attrs)
-        depth = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, stores[0], seed, depth, num_sample_threads, names=names)
-        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
+        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names)
+        self._set_order(kwargs, order)
         kind, nodes, ids = seed_nodes(input_nodes, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

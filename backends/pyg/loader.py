@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch_geometric.loader as pyg_loader
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from aethergraph.loading.feature_sources import FeatureSources
-from aethergraph.loading.shares import LastRound
+from aethergraph.loading.options import Ahead, Order
 from aethergraph.pyg._batch import choose_names
 from aethergraph.pyg._default_values import own_time_attr, own_weight_attr
 from aethergraph.pyg._feature_sources import with_feature_source
 from aethergraph.pyg._function_sampler import as_sampler
 from aethergraph.pyg._inputs import seed_labels, seed_links, seed_nodes, seed_times
-from aethergraph.pyg._loading import LoaderMixin, NodeMixin, own_depth
+from aethergraph.pyg._loading import LoaderMixin, NodeMixin, ahead_of
 from aethergraph.pyg._sampler_base import KeyedSampler
 from aethergraph.pyg._typed_seeds import TypedSeeds
 from aethergraph.pyg.convert import as_stores
@@ -60,7 +59,7 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
     ``persistent_workers``. PyG's loader over our sampler gives the same ones (but for persistent
     workers after their first epoch). Nothing more is drawn from the generator than PyG's loader
     draws. With ``seed`` the draws depend on it and the number of the epoch alone; the order of
-    shuffled seeds still is torch's, unless ``world_size`` is given. :meth:`state_dict` keeps a
+    shuffled seeds still is torch's, unless an ``order`` is given. :meth:`state_dict` keeps a
     place within an epoch.
 
     Large tensors of a batch lie in memory that is reused only once nothing refers to it any more,
@@ -108,13 +107,9 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
             is sampled ahead of it.
         seed: fixed number to draw from, with the number of the epoch, instead of from torch's
             generator.
-        prefetch_batches: batches to sample and fetch ahead with ``num_workers=0``; 0: none.
-            torch's ``prefetch_factor``, if given without workers, replaces it.
-        num_sample_threads: background threads that sample and fetch ahead. The thread that
-            iterates helps where it would wait, unless batches must come from ascending commits.
-        plan_ahead: batches that are sampled before the first of them is fetched, so that the cache
-            of tensors with ``storage="uring"`` knows which rows come, all of one commit; see
-            :class:`aethergraph.loading.SubgraphLoader`. Without ``num_workers`` only. 0: none.
+        ahead: how far batches are made ahead with ``num_workers=0``, and by how many threads: a
+            number of batches, or :class:`aethergraph.loading.Ahead`. torch's ``prefetch_factor``,
+            if given without workers, replaces the number.
         feature_source: where ``x`` comes from instead of the graph: the address of a server
             (:func:`aethergraph.remote.open_source`), a source of rows, or an array; or a dict of
             such by name. Of typed graphs ``{node type: any of these}``.
@@ -123,20 +118,10 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         node_attrs, edge_attrs: names of the tensors that batches hold; None: all. For typed graphs
             the names select tensors of every type. ``edge_attrs=()`` leaves out weights and times
             that only the sampler needs.
-        rank: number of this process among those that train together; None: that of
-            ``torch.distributed``.
-        world_size: number of these processes: batch i of the epoch goes to rank
-            ``i % world_size``, so that together they see what one process sees. ``"auto"``: that of
-            ``torch.distributed`` if it is initialised, else 1. If it is given, order and draws are
-            those of ``seed`` and the number of the epoch; ``seed`` is then 0 if none is given.
-            None: as in PyG, all ``input_nodes`` come, also in each of several processes.
-        last_round: what becomes of the last batches if they are fewer than the ranks: ``"repeat"``:
-            the other ranks get the first batches of the epoch once more; ``"drop"``: nobody gets
-            them; ``"keep"``: some ranks have a batch less, as torch's ``Join`` allows.
-        partitions: the partition of each seed, integers [number of seeds], such as
-            ``graph.rabbit_partitions()[seeds]``: batches have seeds of ``mix`` partitions, so that
-            their neighbourhoods overlap. It needs ``shuffle``.
-        mix: see ``partitions``.
+        order: the share of this process among several, or seeds of few partitions in each batch:
+            :class:`aethergraph.loading.Order`. With a ``world_size`` or ``partitions``, order and
+            draws are those of ``seed`` and the number of the epoch; ``seed`` is then 0 if none is
+            given. None: as in PyG, all ``input_nodes`` come, also in each of several processes.
         **kwargs: ``custom_cls``, ``input_id``, and those of ``torch.utils.data.DataLoader``:
             ``batch_size``, ``shuffle``, ``num_workers``, ``pin_memory``, ...
 
@@ -177,18 +162,12 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         exclude_edges: Any = None,
         seed: int | None = None,
         num_threads: int = 1,
-        prefetch_batches: int = 2,
-        num_sample_threads: int = 1,
-        plan_ahead: int = 0,
+        ahead: Ahead | int = 2,
         feature_source: FeatureSources | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
-        rank: int | None = None,
-        world_size: int | Literal["auto"] | None = None,
-        last_round: LastRound = "repeat",
-        partitions: ArrayLike | None = None,
-        mix: int = 8,
+        order: Order | None = None,
         **kwargs: Any,
     ) -> None:
         stores = with_feature_source(as_stores(data), feature_source)
@@ -219,11 +198,8 @@ class NeighborLoader(NodeMixin, pyg_loader.NeighborLoader):  # type: ignore[misc
         elif isinstance(sampler, NeighborSampler):
             time_attr = sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
-        prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(
-            data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
-        )
-        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
+        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names, snapshot)
+        self._set_order(kwargs, order)
         typed, times = None, None
         if isinstance(input_nodes, Mapping):
             typed = TypedSeeds.read(input_nodes, input_time, sampler)
@@ -278,10 +254,9 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         neg_sampling_ratio: deprecated by PyG: binary negatives per seed link.
         replace, subgraph_type, disjoint, temporal_strategy, time_attr, weight_attr, transform,
             transform_sampler_output, is_sorted, filter_per_worker, directed, weighted,
-            sample_direction, strict, window, exclude_edges, seed, num_threads, prefetch_batches,
-            num_sample_threads, plan_ahead, feature_source, snapshot, node_attrs, edge_attrs, rank,
-            world_size, last_round, partitions (of each seed link), mix, **kwargs: as in
-            :class:`NeighborLoader`.
+            sample_direction, strict, window, exclude_edges, seed, num_threads, ahead,
+            feature_source, snapshot, node_attrs, edge_attrs, order (partitions are those of the
+            seed links), **kwargs: as in :class:`NeighborLoader`.
         neighbor_sampler: a ready sampler with ``sample_from_edges``; its seed counts as in
             :class:`NeighborLoader`.
         exclude: ``"self"`` or ``"reverse"``: leave the seed links of a batch (and their reverses)
@@ -326,18 +301,12 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         true_negatives: bool = False,
         seed: int | None = None,
         num_threads: int = 1,
-        prefetch_batches: int = 2,
-        num_sample_threads: int = 1,
-        plan_ahead: int = 0,
+        ahead: Ahead | int = 2,
         feature_source: FeatureSources | None = None,
         snapshot: Literal["batch", "epoch"] = "batch",
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
-        rank: int | None = None,
-        world_size: int | Literal["auto"] | None = None,
-        last_round: LastRound = "repeat",
-        partitions: ArrayLike | None = None,
-        mix: int = 8,
+        order: Order | None = None,
         **kwargs: Any,
     ) -> None:
         stores = with_feature_source(as_stores(data), feature_source)
@@ -369,11 +338,8 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
         elif isinstance(sampler, NeighborSampler):
             time_attr = None if edge_label_time is None else sampler.time_attr
         names = choose_names(stores[0], node_attrs, edge_attrs)
-        prefetch_batches = own_depth(prefetch_batches, kwargs)
-        self._set_up(
-            data, stores[0], seed, prefetch_batches, num_sample_threads, plan_ahead, names, snapshot
-        )
-        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
+        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names, snapshot)
+        self._set_order(kwargs, order)
         kind, links = seed_links(edge_label_index, sampler, stores)
         labels = seed_labels(edge_label, links)
         super().__init__(

@@ -7,20 +7,19 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch_geometric.loader as pyg_loader
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch_geometric.data import Batch
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.loading.shares import LastRound
+from aethergraph.loading.options import Ahead, Order
 from aethergraph.pyg._batch import choose_names, fetch, make_batch
 from aethergraph.pyg._inputs import check_count, is_typed, seed_nodes
-from aethergraph.pyg._loading import NodeMixin, own_depth
+from aethergraph.pyg._loading import NodeMixin, ahead_of
 from aethergraph.pyg.convert import as_stores
 from aethergraph.pyg.sampler import NeighborSampler
 from aethergraph.sampling.fanouts import MAX_HOPS
@@ -53,10 +52,9 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         num_neighbors: neighbours to take per node and hop, -1 for all.
         node_idx: root nodes: None (all), ids, a mask or a slice.
         replace: draw with replacement.
-        transform, transform_sampler_output, seed, num_threads, prefetch_batches,
-            num_sample_threads, node_attrs, edge_attrs, rank, world_size, last_round,
-            partitions, mix, **kwargs: see
-            :class:`aethergraph.pyg.NeighborLoader`; there is no ``custom_cls``.
+        transform, transform_sampler_output, seed, num_threads, ahead, node_attrs, edge_attrs,
+            order, **kwargs: see :class:`aethergraph.pyg.NeighborLoader`; there is no
+            ``custom_cls``.
 
     Raises:
         UnsupportedError: a typed graph, or ``custom_cls``. Other errors are those of
@@ -75,15 +73,10 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
         transform_sampler_output: Callable[[Any], Any] | None = None,
         seed: int | None = None,
         num_threads: int = 1,
-        prefetch_batches: int = 2,
-        num_sample_threads: int = 1,
+        ahead: Ahead | int = 2,
         node_attrs: Iterable[str] | None = None,
         edge_attrs: Iterable[str] | None = None,
-        rank: int | None = None,
-        world_size: int | Literal["auto"] | None = None,
-        last_round: LastRound = "repeat",
-        partitions: ArrayLike | None = None,
-        mix: int = 8,
+        order: Order | None = None,
         **kwargs: Any,
     ) -> None:
         stores = as_stores(data)
@@ -108,9 +101,8 @@ class ShaDowKHopSampler(NodeMixin, pyg_loader.NodeLoader):  # type: ignore[misc]
             num_threads=num_threads,
         )
         names = choose_names(stores[0], node_attrs, edge_attrs)
-        depth = own_depth(prefetch_batches, kwargs)
-        self._set_up(data, stores[0], seed, depth, num_sample_threads, names=names)
-        self._set_order(kwargs, rank, world_size, last_round, partitions, mix)
+        self._set_up(data, stores[0], seed, ahead_of(ahead, kwargs), names)
+        self._set_order(kwargs, order)
         _, nodes, ids = seed_nodes(node_idx, sampler, stores)
         kwargs.setdefault("input_id", ids)
         super().__init__(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, SubgraphLoader
 from aethergraph.errors import ClosedError, InvalidArgumentError, UnsupportedError
@@ -37,7 +38,7 @@ def empty(graph: DynamicGraph) -> None:
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_a_loader_sees_the_commit_of_the_block_it_begins_in(threads: int) -> None:
     graph = live()
-    loader = SubgraphLoader(graph, [2], np.arange(100), batch_size=10, num_threads=threads)
+    loader = SubgraphLoader(graph, [2], np.arange(100), batch_size=10, ahead=ahead_of(threads))
 
     def seen(batches: Iterator[Any]) -> set[tuple[int, float]]:
         return {(len(b.subgraph.edge), float(b.x.max())) for b in batches}

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support.live import Writer
+from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, FeatureTable, SubgraphLoader
+from aethergraph.loading import Ahead
 
 
 def live(nodes: int = 30, **options: Any) -> DynamicGraph:
@@ -22,7 +24,9 @@ def live(nodes: int = 30, **options: Any) -> DynamicGraph:
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_every_batch_is_a_sample_of_one_commit(threads: int) -> None:
     graph = live()
-    loader = SubgraphLoader(graph, [-1], batch_size=7, num_threads=threads, shuffle=True, seed=1)
+    loader = SubgraphLoader(
+        graph, [-1], batch_size=7, ahead=ahead_of(threads), shuffle=True, seed=1
+    )
     batches = []
     with Writer(graph) as writer:
         while not writer.is_done:
@@ -53,10 +57,8 @@ def test_an_epoch_of_a_snapshot_is_of_its_commit() -> None:
 
 
 @pytest.mark.parametrize("snapshot", ["batch", "epoch"])
-@pytest.mark.parametrize("plan_ahead", [0, 3])
-def test_rows_are_of_the_commit_of_the_edges(
-    tmp_path: Path, plan_ahead: int, snapshot: Any
-) -> None:
+@pytest.mark.parametrize("plan", [0, 3])
+def test_rows_are_of_the_commit_of_the_edges(tmp_path: Path, plan: int, snapshot: Any) -> None:
     """Also where samples wait until the rows of several are planned."""
     np.save(tmp_path / "z.npy", np.zeros((60, 200), np.float32))
     source = {"z": FeatureTable.load(tmp_path / "z.npy", "uring", memory_budget="1M")}
@@ -64,7 +66,7 @@ def test_rows_are_of_the_commit_of_the_edges(
     graph.insert_edges(np.full(40, 40), seeds)
     loader = SubgraphLoader(
         graph, [-1], seeds, batch_size=4, snapshot=snapshot, feature_source=source,
-        plan_ahead=plan_ahead,
+        ahead=Ahead(plan=plan),
     )  # fmt: skip
     for number, batch in enumerate(loader):
         assert batch.x is not None
@@ -82,7 +84,7 @@ def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
     graph = live(30)
     loader = SubgraphLoader(
         graph, [-1], np.arange(30).repeat(20), batch_size=1, feature_source=source,
-        plan_ahead=200, num_threads=2,
+        ahead=Ahead(threads=2, plan=200),
     )  # fmt: skip
     commits = []
     for number, batch in enumerate(loader):
@@ -102,7 +104,7 @@ def test_the_graph_grows_between_epochs_and_during_one() -> None:
     first = list(loader)
     assert [len(batch.seeds) for batch in first] == [4, 4, 2]
     edges = []
-    for number, batch in enumerate(SubgraphLoader(graph, [-1], batch_size=1, num_threads=0)):
+    for number, batch in enumerate(SubgraphLoader(graph, [-1], batch_size=1, ahead=0)):
         graph.insert_edge(0, min(number + 1, 9))
         edges.append(len(batch.subgraph.edge))  # type: ignore[union-attr]
     assert edges == [0, 2, 2, *[1] * 7]

@@ -56,6 +56,7 @@ from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 from torch_geometric.sampler import NegativeSampling
 
 from aethergraph import errors
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -187,9 +188,9 @@ PLAIN: dict[str, Configuration] = {
     "repeated seeds": around_nodes(seeds=REPEATED),
     "repeated seeds, both directions": around_nodes(seeds=REPEATED, sample_direction="both"),
     "shuffled": around_nodes(shuffle=True),
-    "several threads": around_nodes(num_threads=2, prefetch_batches=3, num_sample_threads=2),
-    "nothing ahead": around_nodes(prefetch_batches=0),
-    "planned ahead": around_nodes(plan_ahead=2),
+    "several threads": around_nodes(num_threads=2, ahead=Ahead(3, threads=2)),
+    "nothing ahead": around_nodes(ahead=0),
+    "planned ahead": around_nodes(ahead=Ahead(plan=2)),
     "some attributes": around_nodes(node_attrs=["y"], edge_attrs=["edge_time", "number"]),
     "workers": around_nodes(**WORKERS),
     "workers, rows in the main process": around_nodes(**WORKERS, filter_per_worker=False),
@@ -279,7 +280,7 @@ TYPED: dict[str, Configuration] = {
     "in time, by the graph's own": around_posts(input_time=POST_TIMES, **LAST),
     "repeated seeds": around_posts(seeds=(POST, POSTS[1].repeat(2))),
     "shuffled": around_posts(shuffle=True),
-    "several threads": around_posts(num_threads=2, prefetch_batches=3, num_sample_threads=2),
+    "several threads": around_posts(num_threads=2, ahead=Ahead(3, threads=2)),
     "workers": around_posts(**WORKERS),
     "links": around_votes(),
     "links, negatives": around_votes(neg_sampling="binary", disjoint=True),

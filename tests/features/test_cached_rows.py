@@ -14,7 +14,7 @@ from support.threads import run_with_each
 from aethergraph import CachedRows, FeatureTable, Graph
 from aethergraph.errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from aethergraph.features.cached import CacheStats
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 from aethergraph.protocols import RowSource
 
 NUM_ROWS, WIDTH = 5000, 4
@@ -85,7 +85,7 @@ def test_in_front_of_a_file(tmp_path: Any) -> None:
     graph.node_attrs["x"] = cached
     assert graph.node_attrs["x"] is cached
     for _ in range(2):
-        for batch in SubgraphLoader(graph, [1, 1], batch_size=50, num_threads=2):
+        for batch in SubgraphLoader(graph, [1, 1], batch_size=50, ahead=Ahead(threads=2)):
             assert batch.x is not None
             np.testing.assert_array_equal(batch.x, rows[batch.subgraph.node])
     again = pickle.loads(pickle.dumps(cached))

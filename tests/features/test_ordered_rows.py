@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.strategies import examples
 
 from aethergraph import FeatureTable, Graph, NeighborSampler, OrderedRows, SubgraphLoader, errors
+from aethergraph.loading import Order
 from aethergraph.testing.graphs import CommunityGraph
 
 
@@ -73,7 +74,7 @@ def test_batches_stay_and_touch_fewer_pages(tmp_path: Path) -> None:
     for x in (rows, OrderedRows(FeatureTable.load(tmp_path / "x.npy"), order)):
         graph.node_attrs["x"] = x
         loader = SubgraphLoader(
-            graph, [4], batch_size=50, shuffle=True, seed=1, partitions=parts, mix=1
+            graph, [4], batch_size=50, shuffle=True, seed=1, order=Order(partitions=parts, mix=1)
         )
         batches.append(list(loader))
     for one, other in zip(*batches, strict=True):

@@ -12,7 +12,7 @@ import pytest
 from aethergraph import FeatureTable, Graph, HeteroGraph, NeighborSampler
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
 from aethergraph.features.adapters import as_row_source
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 from aethergraph.packing import PackedFeatures, pack
 from aethergraph.protocols import FeatureSource, RowSource
 from aethergraph.testing import FeatureSourceContract
@@ -82,7 +82,7 @@ def test_an_attribute_may_be_any_source(kind: Any) -> None:
     assert graph.info()["node_attrs"]["x"] == {
         "shape": (NUM_NODES, 3), "dtype": "float32", "storage": kind.__name__, "path": None,
     }  # fmt: skip
-    for batch in SubgraphLoader(graph, [2], batch_size=16, plan_ahead=2):
+    for batch in SubgraphLoader(graph, [2], batch_size=16, ahead=Ahead(plan=2)):
         assert batch.x is not None
         np.testing.assert_array_equal(batch.x, rows[batch.subgraph.node])
     again = pickle.loads(pickle.dumps(graph))

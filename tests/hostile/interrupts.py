@@ -25,7 +25,7 @@ import numpy as np
 
 import aethergraph as ag
 from aethergraph import convert
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 
 DEGREE = 12
 MOMENTS = 3  # interruptions of each call
@@ -200,7 +200,11 @@ class Calls:
 
     def batches(self) -> int:
         loader = SubgraphLoader(
-            self._graph, [-1, -1], self._seeds, batch_size=len(self._seeds) // 3, num_threads=2
+            self._graph,
+            [-1, -1],
+            self._seeds,
+            batch_size=len(self._seeds) // 3,
+            ahead=Ahead(threads=2),
         )
         return sum(len(batch.subgraph.edge) for batch in loader)
 

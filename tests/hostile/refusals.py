@@ -25,7 +25,7 @@ import numpy as np
 import aethergraph as ag
 from aethergraph import convert, packing
 from aethergraph.errors import StorageError
-from aethergraph.loading import SubgraphLoader, prefetch_map
+from aethergraph.loading import Ahead, SubgraphLoader, prefetch_map
 from aethergraph.testing import graphs as synthetic
 
 NODES, EDGES = 20_000, 200_000
@@ -118,7 +118,7 @@ class Steps:
 
     def batches(self) -> Any:
         loader = SubgraphLoader(
-            self._open(), [5, 5], self.seeds, batch_size=500, num_threads=2, prefetch=3
+            self._open(), [5, 5], self.seeds, batch_size=500, ahead=Ahead(3, threads=2)
         )
         return [(batch.subgraph.node, batch.node_attrs["x"]) for batch in islice(loader, 5)]
 
@@ -187,7 +187,7 @@ class Steps:
             return None
         loader = pyg.NeighborLoader(
             self._open(), [5, 5], input_nodes=torch.from_numpy(self.seeds), batch_size=500,
-            num_sample_threads=2, prefetch_batches=3, seed=1,
+            ahead=Ahead(3, threads=2), seed=1,
         )  # fmt: skip
         return [(batch.n_id, batch.x, batch.edge_index) for batch in islice(loader, 4)]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support.graphs import make_graph
 from support.strategies import assert_same_subgraph
-from support.threads import run_with_each
+from support.threads import ahead_of, run_with_each
 
 from aethergraph import DynamicGraph, FeatureTable, Graph, NeighborSampler, errors
 from aethergraph._native.signals import thread_owner
@@ -557,7 +557,7 @@ def attributed() -> Graph:
 
 @pytest.mark.parametrize("num_threads", THREADS)
 def test_batches_carry_their_rows(attributed: Graph, num_threads: int) -> None:
-    loader = SubgraphLoader(attributed, [4, 3], batch_size=32, num_threads=num_threads, prefetch=3)
+    loader = SubgraphLoader(attributed, [4, 3], batch_size=32, ahead=ahead_of(num_threads, 3))
     assert len(loader) == 10
     seen = []
     for batch in loader:
@@ -589,8 +589,11 @@ def test_seeds_of_all_kinds(attributed: Graph) -> None:
 def test_loader_options_that_are_refused(attributed: Graph) -> None:
     for options, text in [
         ({"batch_size": 0}, "batch_size = 0"),
-        ({"prefetch": 0}, "prefetch = 0"),
-        ({"num_threads": -1}, "num_threads = -1"),
+        (
+            {"order": 3},
+            "order = 3 is no aethergraph.loading.Order: give Order",
+        ),
+        ({"ahead": -1}, "ahead = -1"),
         ({"batch_size": 2.5}, "batch_size must be an integer, got float"),
         ({"node_attrs": ["z"]}, "node_attrs: 'z' does not exist; there are: x, y, half"),
         ({"seeds": [True, False]}, r"mask of shape \(2,\)"),
@@ -721,7 +724,7 @@ def test_loaders_of_a_graph_share_buffers() -> None:
     places: list[set[int]] = []
     for _ in range(3):
         used = set()
-        for batch in SubgraphLoader(graph, [1], batch_size=500, num_threads=0):
+        for batch in SubgraphLoader(graph, [1], batch_size=500, ahead=0):
             assert batch.x is not None
             assert (batch.x == graph.features.gather(batch.subgraph.node)).all()  # type: ignore[union-attr]
             used.add(address(batch.x))

@@ -17,7 +17,7 @@ from support.strategies import examples
 
 from aethergraph import Graph
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
-from aethergraph.loading import SubgraphLoader, partition_aligned_batches
+from aethergraph.loading import Order, SubgraphLoader, partition_aligned_batches
 from aethergraph.loading.aligned import AlignedOrder, Partitions
 from aethergraph.loading.shares import Share, as_share_of_batches
 from aethergraph.loading.shuffle import Shuffle
@@ -152,7 +152,7 @@ def test_shares_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_a_group_may_come_after_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lightning takes loaders before it starts its processes."""
     graph = random_graph(50)
-    options: dict[str, Any] = {"batch_size": 10, "world_size": "auto"}
+    options: dict[str, Any] = {"batch_size": 10, "order": Order(world_size="auto")}
     early, used = (SubgraphLoader(graph, [2], **options) for _ in range(2))
     batches = partition_aligned_batches(np.arange(50), 10, world_size="auto")
     assert len(early) == len(list(used)) == len(batches) == 5
@@ -168,12 +168,15 @@ def test_processes_without_a_group_are_noticed(monkeypatch: pytest.MonkeyPatch) 
     """Under torchrun each of them would train on all batches."""
     graph = random_graph(50)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    loader = SubgraphLoader(graph, [2], batch_size=10, world_size="auto")
+    loader = SubgraphLoader(graph, [2], batch_size=10, order=Order(world_size="auto"))
     with pytest.warns(UserWarning, match=r"WORLD_SIZE is 2: .* init_process_group"):
         assert len(list(loader)) == 5
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(list(SubgraphLoader(graph, [2], batch_size=10, rank=0, world_size=2))) == 3
+        assert (
+            len(list(SubgraphLoader(graph, [2], batch_size=10, order=Order(rank=0, world_size=2))))
+            == 3
+        )
         monkeypatch.setenv("WORLD_SIZE", "1")
         assert len(list(loader)) == 5
 
@@ -262,16 +265,16 @@ def test_bad_partitions_are_refused_before_work_begins() -> None:
             partition_aligned_batches([0, 1], **options)
     graph = random_graph(50)
     with pytest.raises(InvalidArgumentError, match=r"partitions has 49 items, .* 50 seeds"):
-        SubgraphLoader(graph, [2], partitions=np.zeros(49, np.int64), shuffle=True)
+        SubgraphLoader(graph, [2], order=Order(partitions=np.zeros(49, np.int64)), shuffle=True)
     with pytest.raises(InvalidArgumentError, match="shuffle=True"):
-        SubgraphLoader(graph, [2], partitions=np.zeros(50, np.int64))
+        SubgraphLoader(graph, [2], order=Order(partitions=np.zeros(50, np.int64)))
 
 
 def test_a_loader_takes_its_batches_from_partitions() -> None:
     graph = random_graph(300)
     parts = np.arange(300) // 30
     loader = SubgraphLoader(
-        graph, [2], batch_size=40, shuffle=True, seed=3, partitions=parts, mix=2
+        graph, [2], batch_size=40, shuffle=True, seed=3, order=Order(partitions=parts, mix=2)
     )
     wanted = partition_aligned_batches(parts, 40, 2, seed=3)
     for _ in range(2):

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.disks import small_disk
 from support.strategies import examples
-from support.threads import run_with_each
+from support.threads import ahead_of, run_with_each
 
 from aethergraph import FeatureTable, Graph, errors
 from aethergraph import _native as native
@@ -216,7 +216,7 @@ def test_loaders_that_repeat_the_epoch_are_served(tmp_path: Path) -> None:
     pack(lists, store, tmp_path / "epoch", hot_budget="20K")
     graph.node_attrs["x"] = packed = PackedFeatures.load(tmp_path / "epoch")
     for threads in (0, 1, 2):
-        for batch in loader(num_threads=threads, plan_ahead=3):
+        for batch in loader(ahead=ahead_of(threads, plan=3)):
             assert batch.x is not None
             np.testing.assert_array_equal(batch.x, rows[batch.subgraph.node])
     assert packed.stats().batches == 3 * 14

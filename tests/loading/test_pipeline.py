@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.graphs import make_graph
+from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, Graph, HeteroGraph, NeighborSampler, SubgraphLoader
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
@@ -43,14 +44,12 @@ def without_last_edge(sample: Subgraph) -> Subgraph:
 
 
 @pytest.mark.parametrize("storage", ["mmap", "uring"])
-@pytest.mark.parametrize("plan_ahead", [0, 3])
+@pytest.mark.parametrize("plan", [0, 3])
 @pytest.mark.parametrize("num_threads", [0, 1, 2])
-def test_functions_behind_stages(
-    path: Path, storage: Any, plan_ahead: int, num_threads: int
-) -> None:
+def test_functions_behind_stages(path: Path, storage: Any, plan: int, num_threads: int) -> None:
     budget: Any = {"memory_budget": "24M"} if storage == "uring" else {}
     graph = Graph.load(path, storage=storage, **budget)
-    options: dict[str, Any] = {"batch_size": 50, "seed": 2, "plan_ahead": plan_ahead}
+    options: dict[str, Any] = {"batch_size": 50, "seed": 2}
     threads = set()
 
     def doubled(batch: Any) -> Any:
@@ -59,8 +58,10 @@ def test_functions_behind_stages(
         return batch
 
     stages: Any = {"draw": without_last_edge, "fetch": doubled}
-    loader = SubgraphLoader(graph, [4, 3], stages=stages, num_threads=num_threads, **options)
-    plain = SubgraphLoader(Graph.load(path), [4, 3], num_threads=0, **options)
+    loader = SubgraphLoader(
+        graph, [4, 3], stages=stages, ahead=ahead_of(num_threads, plan=plan), **options
+    )
+    plain = SubgraphLoader(Graph.load(path), [4, 3], ahead=0, **options)
     for batch, expected in zip(loader, plain, strict=True):
         assert batch.subgraph.edge.tolist() == expected.subgraph.edge[:-1].tolist()
         assert batch.edge_attrs["w"].tolist() == expected.edge_attrs["w"][:-1].tolist()

@@ -1,4 +1,4 @@
-"""SubgraphLoader with plan_ahead: the same batches, fewer rows read."""
+"""SubgraphLoader with a plan: the same batches, fewer rows read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.threads import ahead_of
 
 from aethergraph import FeatureTable, Graph, errors
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 from aethergraph.loading.pipeline import DrawAlone, RowPlans, Views, run_stages
 
 pytestmark = pytest.mark.any_python
@@ -51,7 +52,7 @@ def test_batches_are_the_same(folder: Path, storage: str, num_threads: int, ahea
     seeds = np.arange(0, NODES, 3)
     plain = loader_of(open_graph(folder, "memory", "memory"), seeds=seeds)
     planned = loader_of(
-        open_graph(folder, storage), seeds=seeds, plan_ahead=ahead, num_threads=num_threads
+        open_graph(folder, storage), seeds=seeds, ahead=ahead_of(num_threads, plan=ahead)
     )
     for _ in range(2):
         for one, two in zip(plain, planned, strict=True):
@@ -77,8 +78,8 @@ def test_a_store_of_two_names(folder: Path, tmp_path: Path, ahead: int, num_thre
         attrs[name] = FeatureTable.load(folder / f"{name}.npy", "uring", memory_budget=550_000)
     for attrs, name in (*both, (graph.node_attrs, "y"), (graph.edge_attrs, "v")):
         attrs[f"{name}2"] = attrs[name]
-    options = {"plan_ahead": ahead, "num_threads": num_threads}
-    for batch in loader_of(graph, seeds=np.arange(0, NODES, 3), **options):
+    own = ahead_of(num_threads, plan=ahead)
+    for batch in loader_of(graph, seeds=np.arange(0, NODES, 3), ahead=own):
         found = {**batch.node_attrs, **batch.edge_attrs}
         assert len(found) == 8
         for name, values in found.items():
@@ -90,7 +91,7 @@ def test_fewer_rows_are_read(folder: Path) -> None:
     found = {}
     for ahead in (0, 30):
         graph = open_graph(folder, "memory")
-        for _ in loader_of(graph, plan_ahead=ahead):
+        for _ in loader_of(graph, ahead=Ahead(plan=ahead)):
             pass
         stats = graph.node_attrs["x"].stats()
         assert stats.frames < NODES / 2
@@ -100,7 +101,7 @@ def test_fewer_rows_are_read(folder: Path) -> None:
 
 def test_leaving_in_the_middle_gives_the_cache_back(folder: Path) -> None:
     graph = open_graph(folder, "memory")
-    for number, _ in enumerate(loader_of(graph, plan_ahead=10)):
+    for number, _ in enumerate(loader_of(graph, ahead=Ahead(plan=10))):
         if number == 3:
             break
     gc.collect()
@@ -108,9 +109,17 @@ def test_leaving_in_the_middle_gives_the_cache_back(folder: Path) -> None:
     assert store.plan([[1]]).frames == store.stats().frames
 
 
-def test_plan_ahead_is_checked(folder: Path) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="plan_ahead"):
-        loader_of(open_graph(folder, "memory"), plan_ahead=-1)
+def test_numbers_are_checked(folder: Path) -> None:
+    graph = open_graph(folder, "memory")
+    for change, message in (
+        ({"plan": -1}, "plan = -1"), ({"batches": 1.5}, "batches must be an integer"),
+        ({"threads": 0}, r"threads = 0 is not at least 1: Ahead\(batches=0\)"),
+    ):  # fmt: skip
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            Ahead(**change)  # type: ignore[arg-type]
+    for ahead, message in ((-1, "ahead = -1"), ("2", "ahead must be an integer")):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            loader_of(graph, ahead=ahead)
 
 
 @pytest.mark.parametrize("num_threads", [0, 1])

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from support.graphs import make_graph
 from support.strategies import assert_same_subgraph
+from support.threads import ahead_of
 
 from aethergraph import DynamicGraph, Graph, NeighborSampler
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading import Batch, SubgraphLoader, partition_aligned_batches
+from aethergraph.loading import Ahead, Batch, Order, SubgraphLoader, partition_aligned_batches
 
 COUNT = 300  # seeds; 10 batches
 
@@ -45,7 +46,12 @@ def assert_same(found: list[Batch], wanted: list[Batch]) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shuffle": False}, {"drop_last": True}, {"partitions": np.arange(COUNT) // 25}],
+    [
+        {},
+        {"shuffle": False},
+        {"drop_last": True},
+        {"order": Order(partitions=np.arange(COUNT) // 25)},
+    ],
     ids=["shuffled", "in order", "drop_last", "partitions"],
 )
 def test_a_loader_goes_on_after_every_batch(graph: Graph, options: dict[str, Any]) -> None:
@@ -58,7 +64,7 @@ def test_a_loader_goes_on_after_every_batch(graph: Graph, options: dict[str, Any
         if done:
             next(batches)
         state = json.loads(json.dumps(running.state_dict()))
-        other = make_loader(graph, **options, num_threads=done % 3, prefetch=1 + done)
+        other = make_loader(graph, **options, ahead=ahead_of(done % 3, 1 + done))
         other.load_state_dict(state)
         assert other.state_dict() == state
         assert len(json.dumps(state)) < 2000
@@ -86,13 +92,13 @@ def test_set_epoch_of_the_same_epoch_keeps_the_place(graph: Graph) -> None:
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 1), (2, 4), (4, 3)])
 def test_another_number_of_ranks_deals_the_rest(graph: Graph, before: int, after: int) -> None:
     wanted = list(make_loader(graph))
-    first = make_loader(graph, rank=0, world_size=before)
+    first = make_loader(graph, order=Order(0, before))
     list(islice(first, 2))
     state = first.state_dict()
     assert state["next"] == 2 * before
     dealt = []
     for rank in range(after):
-        loader = make_loader(graph, rank=rank, world_size=after, last_round="keep")
+        loader = make_loader(graph, order=Order(rank, after, "keep"))
         loader.load_state_dict(state)
         dealt.append(list(loader))
     left = wanted[2 * before :]
@@ -102,9 +108,7 @@ def test_another_number_of_ranks_deals_the_rest(graph: Graph, before: int, after
 def test_the_union_of_the_ranks_is_the_epoch(graph: Graph) -> None:
     wanted = list(make_loader(graph))
     for last, length in (("repeat", 3), ("drop", 2), ("keep", 3)):
-        loaders = [
-            make_loader(graph, rank=rank, world_size=4, last_round=last) for rank in range(4)
-        ]
+        loaders = [make_loader(graph, order=Order(rank, 4, last)) for rank in range(4)]
         dealt = [list(loader) for loader in loaders]
         assert [len(own) for own in dealt] == [len(loader) for loader in loaders]
         assert len(dealt[0]) == length
@@ -115,19 +119,19 @@ def test_the_union_of_the_ranks_is_the_epoch(graph: Graph) -> None:
 
 def test_rounds_that_drop_all_warn(graph: Graph) -> None:
     """Ten batches for eleven ranks are no round."""
-    loader = make_loader(graph, rank=0, world_size=11, last_round="drop")
+    loader = make_loader(graph, order=Order(0, 11, "drop"))
     with pytest.warns(UserWarning, match="leaves every epoch empty: it has 10 batches, fewer than"):
         assert list(loader) == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(list(make_loader(graph, rank=0, world_size=10, last_round="drop"))) == 1
+        assert len(list(make_loader(graph, order=Order(0, 10, "drop")))) == 1
 
 
 def test_dropped_rounds_are_not_gone_on_with(graph: Graph) -> None:
     """Two batches are left, and four ranks cannot share them: the next epoch comes."""
     first = make_loader(graph)
     list(islice(first, 8))
-    loader = make_loader(graph, rank=3, world_size=4, last_round="drop")
+    loader = make_loader(graph, order=Order(3, 4, "drop"))
     loader.load_state_dict(first.state_dict())
     assert loader.state_dict()["epoch"] == 1
     whole = make_loader(graph)
@@ -136,7 +140,7 @@ def test_dropped_rounds_are_not_gone_on_with(graph: Graph) -> None:
 
 
 def test_batches_made_ahead_do_not_count(graph: Graph) -> None:
-    loader = make_loader(graph, num_threads=2, prefetch=6)
+    loader = make_loader(graph, ahead=Ahead(6, threads=2))
     with iter(loader) as batches:  # type: ignore[attr-defined]
         next(batches)
         assert loader.state_dict()["next"] == 1
@@ -192,7 +196,7 @@ def test_damaged_states_are_refused(graph: Graph, damage: Any, message: str) -> 
         ({"drop_last": True}, "drop_last"),
         ({"replace": True}, "replace"),
         ({"seeds": np.arange(COUNT)[::-1]}, "seeds = 'int64"),
-        ({"partitions": np.zeros(COUNT, np.int64)}, "mix"),
+        ({"order": Order(partitions=np.zeros(COUNT, np.int64))}, "mix"),
     ],
 )
 def test_other_arguments_are_refused(graph: Graph, options: dict[str, Any], name: str) -> None:
@@ -216,8 +220,8 @@ def test_other_fanouts_and_graphs_are_refused(graph: Graph) -> None:
 
 def test_a_number_of_numpy_is_that_number(graph: Graph) -> None:
     parts = np.arange(COUNT) // 25
-    state = make_loader(graph, partitions=parts, mix=np.int64(4)).state_dict()
-    make_loader(graph, partitions=parts, mix=4).load_state_dict(state)
+    state = make_loader(graph, order=Order(partitions=parts, mix=np.int64(4))).state_dict()
+    make_loader(graph, order=Order(partitions=parts, mix=4)).load_state_dict(state)
 
 
 # ---- live graphs -----------------------------------------------------------------------------

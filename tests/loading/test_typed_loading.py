@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from support.threads import ahead_of
 
 from aethergraph import DynamicHeteroGraph, HeteroGraph, HeteroNeighborSampler, errors
 from aethergraph.loading import HeteroBatch, SubgraphLoader
@@ -36,9 +37,9 @@ def rows_of(attrs: Any) -> dict[Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("num_threads", [0, 1, 3])
-@pytest.mark.parametrize("plan_ahead", [0, 3])
+@pytest.mark.parametrize("plan", [0, 3])
 @pytest.mark.parametrize("storage", ["memory", "mmap", "uring"])
-def test_batches(num_threads: int, plan_ahead: int, storage: Any, tmp_path: Path) -> None:
+def test_batches(num_threads: int, plan: int, storage: Any, tmp_path: Path) -> None:
     """Seeds of two types in one order; each batch is the sample of its key, with all rows."""
     whole = graph = make_graph()
     if storage != "memory":
@@ -46,8 +47,8 @@ def test_batches(num_threads: int, plan_ahead: int, storage: Any, tmp_path: Path
         budget = {"memory_budget": "64M"} if storage == "uring" else {}
         graph = HeteroGraph.load(tmp_path / "g.aeg", storage=storage, **budget)  # type: ignore[arg-type]
     loader = SubgraphLoader(
-        graph, [3, 2], SEEDS, batch_size=4, shuffle=True, seed=5, num_threads=num_threads,
-        plan_ahead=plan_ahead,
+        graph, [3, 2], SEEDS, batch_size=4, shuffle=True, seed=5,
+        ahead=ahead_of(num_threads, plan=plan),
     )  # fmt: skip
     sampler = HeteroNeighborSampler(whole, [3, 2])
     came: dict[str, list[int]] = {"post": [], "user": []}
@@ -117,7 +118,7 @@ def test_live_graphs() -> None:
         {"user": 3, "post": 3}, [VOTES], arena_mb=16, huge_pages=False
     ) as live:  # fmt: skip
         live[VOTES].insert([0, 1], [2, 2])
-        loader = SubgraphLoader(live, [-1], {"post": [2]}, num_threads=0)
+        loader = SubgraphLoader(live, [-1], {"post": [2]}, ahead=0)
         assert sorted(next(iter(loader)).subgraph.node["user"].tolist()) == [0, 1]
         live[VOTES].insert([2], [2])
         assert sorted(next(iter(loader)).subgraph.node["user"].tolist()) == [0, 1, 2]

@@ -21,7 +21,7 @@ from support.threads import run_together, running
 from aethergraph import Graph, NeighborSampler, observe
 from aethergraph import _tracepoints as tracepoints
 from aethergraph.errors import InvalidArgumentError, StorageError
-from aethergraph.loading import SubgraphLoader, prefetch_map
+from aethergraph.loading import Ahead, SubgraphLoader, prefetch_map
 from aethergraph.observe import recording
 from aethergraph.observe.recording import Recorder
 from aethergraph.observe.workers import ProcessRecorder
@@ -68,7 +68,7 @@ def check_sums(found: observe.Profile) -> None:
 
 
 def test_work_in_the_thread_that_iterates(files: Path) -> None:
-    loader = slow_loader(files, num_threads=0)
+    loader = slow_loader(files, ahead=0)
     found = loader.profile(5, lambda batch: time.sleep(STEP), warmup=1)
     check_sums(found)
     assert (found.batches, found.threads) == (5, 0)
@@ -94,7 +94,7 @@ def test_work_of_a_thread_ahead(files: Path) -> None:
     assert found.seconds >= 4 * (SAMPLE + GATHER)
 
 
-@pytest.mark.parametrize("options", [{}, {"plan_ahead": 3}, {"num_threads": 0}])
+@pytest.mark.parametrize("options", [{}, {"ahead": Ahead(plan=3)}, {"ahead": 0}])
 def test_batches_from_files(paged: Graph, options: dict[str, Any]) -> None:
     before = paged.features.stats().wait_seconds  # type: ignore[union-attr]
     loader = SubgraphLoader(paged, [5, 5], batch_size=50, **options)
@@ -102,7 +102,7 @@ def test_batches_from_files(paged: Graph, options: dict[str, Any]) -> None:
     check_sums(found)
     names = {part.name for part in found.parts}
     assert {"sampling, in the core", "reading lists", "gathering x", "gathering x, reading"} < names
-    assert ("planning reads" in names) == ("plan_ahead" in options)
+    assert ("planning reads" in names) == bool(getattr(options.get("ahead"), "plan", 0))
     waited = paged.features.stats().wait_seconds - before  # type: ignore[union-attr]
     assert found["gathering x, reading"] <= waited
 

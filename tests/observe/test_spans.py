@@ -54,7 +54,7 @@ def tree(exporter: Any) -> list[tuple[str, str | None, str]]:
 def test_batches(exporter: Any, files: Path) -> None:
     graph = Graph.load(files / "graph.aeg")
     graph.load_features(files / "x.npy")
-    next(iter(SubgraphLoader(graph, [3, 2], [1, 2], num_threads=0)))
+    next(iter(SubgraphLoader(graph, [3, 2], [1, 2], ahead=0)))
     assert tree(exporter) == [
         ("batch", None, ""),
         ("sample", "batch", ""),
@@ -94,7 +94,7 @@ def test_spans_are_within_the_current_one(exporter: Any, files: Path) -> None:
     graph = Graph.load(files / "graph.aeg")
     tracer = exporter.provider.get_tracer("user")
     with tracer.start_as_current_span("aethergraph.step"):
-        next(iter(SubgraphLoader(graph, [3], [1], num_threads=0)))
+        next(iter(SubgraphLoader(graph, [3], [1], ahead=0)))
     assert tree(exporter)[1] == ("batch", "step", "")
 
 

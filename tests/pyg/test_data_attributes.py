@@ -13,6 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import errors
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     HeteroNeighborSampler,
     NeighborLoader,
@@ -139,7 +140,9 @@ def test_classes_of_ones_own(workers: dict[str, Any]) -> None:
 def test_stores_with_tensor_frames(caplog: pytest.LogCaptureFixture) -> None:
     data = make_data()
     data.tf = make_frame(NUM_NODES)
-    loader = NeighborLoader(data, [2], torch.arange(9), batch_size=9, node_attrs="tf", plan_ahead=2)
+    loader = NeighborLoader(
+        data, [2], torch.arange(9), batch_size=9, node_attrs="tf", ahead=Ahead(plan=2)
+    )
     (batch,) = loader
     assert torch.equal(batch.tf.y, batch.n_id) and "x" not in batch
     assert loader.data.tf is data.tf and "TensorFrame" in repr(loader.data[0])

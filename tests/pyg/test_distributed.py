@@ -12,6 +12,7 @@ from support.training_ranks import found_by_ranks
 from torch.utils.data import DistributedSampler
 
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading import Order
 from aethergraph.pyg import NeighborLoader
 
 pytestmark = [pytest.mark.pyg, pytest.mark.forks]
@@ -36,7 +37,7 @@ def assert_dealt(dealt: list[list[dict[str, Any]]], wanted: list[dict[str, Any]]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_union_of_the_ranks_is_the_epoch(kind: str, found: list[dict[str, Any]]) -> None:
-    alone = loaders(world_size=1)[kind]
+    alone = loaders(order=Order(world_size=1))[kind]
     for epoch in range(2):
         assert_dealt([one[kind][epoch] for one in found], [plain(batch) for batch in alone])
 
@@ -72,10 +73,10 @@ def test_ranks_with_a_batch_less_are_joined(found: list[dict[str, Any]]) -> None
 def test_a_sampler_decides_the_order_alone() -> None:
     sampler = DistributedSampler(range(150), 2, 0)
     for options, name in (
-        ({"rank": 0, "world_size": 2}, "world_size goes without sampler"),
-        ({"partitions": torch.zeros(150)}, "partitions goes without sampler"),
+        ({"order": Order(0, 2)}, "world_size goes without sampler"),
+        ({"order": Order(partitions=torch.zeros(150))}, "partitions goes without sampler"),
     ):
         with pytest.raises(InvalidArgumentError, match=name):
             NeighborLoader(make_graph(), [2], sampler=sampler, **options)
     with pytest.raises(InvalidArgumentError, match="world_size goes without batch_size=None"):
-        NeighborLoader(make_graph(), [2], batch_size=None, rank=0, world_size=2)
+        NeighborLoader(make_graph(), [2], batch_size=None, order=Order(rank=0, world_size=2))

@@ -21,6 +21,7 @@ from torch_geometric.sampler import NodeSamplerInput
 from aethergraph import HeteroGraph
 from aethergraph._torch import iteration
 from aethergraph.errors import InvalidArgumentError
+from aethergraph.loading import Order
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -209,14 +210,14 @@ def test_outside_of_a_loader_equal_requests_are_equal() -> None:
     assert drawn(loader([0, 1])) == drawn(loader([0, 1]))
 
 
-@pytest.mark.parametrize("plan_ahead", [0, 2])
-def test_look_ahead_draws_what_the_loader_draws(plan_ahead: int) -> None:
+@pytest.mark.parametrize("plan", [0, 2])
+def test_look_ahead_draws_what_the_loader_draws(plan: int) -> None:
     def make(ahead: bool) -> Any:
         stores = make_stores()
         sampler = NeighborSampler(stores, FANOUTS)
         batches: Any = BatchSampler(RandomSampler(SEEDS), 4, False)
         if ahead:
-            batches = LookAhead(sampler, SEEDS, batches, plan_ahead=plan_ahead, features=stores[0])
+            batches = LookAhead(sampler, SEEDS, batches, plan=plan, features=stores[0])
         return NodeLoader(stores, sampler, SEEDS, batch_sampler=batches)
 
     with warnings.catch_warnings():
@@ -305,8 +306,8 @@ def seeded(sampler_seed: int = 4, **options: Any) -> Any:
     "options",
     [
         {},
-        {"prefetch_batches": 0},
-        {"world_size": 1},
+        {"ahead": 0},
+        {"order": Order(world_size=1)},
         {"num_workers": 1, **FORK},
         {"num_workers": 1, "persistent_workers": True, **FORK},
     ],

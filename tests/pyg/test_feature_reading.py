@@ -11,6 +11,7 @@ import torch
 from torch_geometric.loader import NeighborLoader as StockLoader
 
 from aethergraph import FeatureTable, Graph, errors
+from aethergraph.loading import Ahead
 from aethergraph.pyg import FeatureStore, GraphStore, NeighborLoader, NeighborSampler
 
 NUM_NODES = 3000
@@ -90,6 +91,6 @@ def test_halves_come_as_the_model_wants_them(
         for batch in batches(loader_class, graph)[:3]:
             assert torch.equal(batch.x, wanted[batch.n_id])
             layer(batch.x)
-        ahead = batches(NeighborLoader, graph, plan_ahead=4)
+        ahead = batches(NeighborLoader, graph, ahead=Ahead(plan=4))
         assert torch.equal(ahead[-1].x, wanted[ahead[-1].n_id])
         assert torch.equal(FeatureStore.from_graph(graph)[None, "x", None], wanted)

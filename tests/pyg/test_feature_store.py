@@ -317,7 +317,7 @@ def test_stores_over_one_graph_share_memory() -> None:
 
     def places() -> set[int]:
         links = torch.arange(60).view(2, 30)
-        loader = LinkNeighborLoader(graph, [0], links, batch_size=10, prefetch_batches=0)
+        loader = LinkNeighborLoader(graph, [0], links, batch_size=10, ahead=0)
         return {batch.x.data_ptr() for batch in loader}
 
     first = places()
@@ -362,7 +362,7 @@ def test_a_tensor_that_requires_grad_is_learned() -> None:
     optimizer = torch.optim.SGD([x], lr=1.0)
     sampler = NeighborSampler(stores, [3])
     for loader in (
-        NeighborLoader(stores, [3], seeds, batch_size=4, prefetch_batches=3),
+        NeighborLoader(stores, [3], seeds, batch_size=4, ahead=3),
         NodeLoader(stores, sampler, seeds, batch_size=4),
         NeighborLoader(stores, [3], seeds, batch_size=4, num_workers=1, filter_per_worker=False),
     ):

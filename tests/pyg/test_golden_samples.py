@@ -23,6 +23,7 @@ from torch_geometric.loader import LinkLoader, NodeLoader  # noqa: E402
 from torch_geometric.sampler import NegativeSampling  # noqa: E402
 
 from aethergraph import Graph, HeteroGraph  # noqa: E402
+from aethergraph.loading import Ahead  # noqa: E402
 from aethergraph.pyg import (  # noqa: E402
     FeatureStore,
     GraphStore,
@@ -52,7 +53,7 @@ MODES: dict[str, dict[str, Any]] = {
     "both": {"sample_direction": "both"},
 }  # fmt: skip
 #: Options that change nothing in the batches of a loader.
-PREFETCHED: dict[str, Any] = {"prefetch_batches": 3, "num_sample_threads": 2}
+PREFETCHED: dict[str, Any] = {"ahead": Ahead(3, threads=2)}
 USERS_POSTS = ("user", "votes", "post")
 
 

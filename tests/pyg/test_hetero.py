@@ -17,6 +17,7 @@ from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 from torch_geometric.sampler.base import NumNeighbors
 
 from aethergraph import Graph, HeteroGraph, errors
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -103,7 +104,7 @@ def test_our_loaders_give_the_batches_of_the_stock_ones(neg: str | None, disjoin
     sampler = HeteroNeighborSampler(graph, [3, 2], disjoint=disjoint, seed=5)
     own: Any = LinkNeighborLoader(
         graph, [3, 2], VOTES, neg_sampling=neg, neighbor_sampler=sampler, batch_size=300,
-        prefetch_batches=0,
+        ahead=0,
     )  # fmt: skip
     links = torch.from_numpy(np.stack(graph[VOTES].edge_index()))
     stock = LinkLoader(stores_of(graph), sampler, (VOTES, links), neg_sampling=neg, batch_size=300)
@@ -141,13 +142,13 @@ def test_batches_do_not_depend_on_how_they_are_made() -> None:
             graph, [4, 3], VOTES, neg_sampling="binary", exclude="reverse", true_negatives=True,
             batch_size=400, **options,
         )  # fmt: skip
-        assert links._can_prefetch() == (options.get("prefetch_batches") != 0)
+        assert links._can_prefetch() == (options.get("ahead") != 0)
         return [*nodes, *links]
 
     wanted = run()
     assert len(wanted) == 7
     for options in (
-        {"prefetch_batches": 0}, {"num_sample_threads": 2}, {"num_workers": 2}, {"num_threads": 2},
+        {"ahead": 0}, {"ahead": Ahead(threads=2)}, {"num_workers": 2}, {"num_threads": 2},
         {"num_workers": 2, "filter_per_worker": False},
     ):  # fmt: skip
         assert_same_batches(run(**options), wanted)

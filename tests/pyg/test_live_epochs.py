@@ -13,6 +13,7 @@ from torch_geometric.loader import NodeLoader
 
 from aethergraph import DynamicGraph, FeatureTable
 from aethergraph.errors import InvalidArgumentError, SnapshotExpiredError, UnsupportedError
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -53,9 +54,9 @@ def test_workers_read_on_when_nobody_holds_the_loader(kind: str) -> None:
 #: Options of loaders that sample here, each in another way.
 HERE: list[dict[str, Any]] = [
     {},
-    {"prefetch_batches": 0},
-    {"prefetch_batches": 0, "filter_per_worker": False},
-    {"num_sample_threads": 3},
+    {"ahead": 0},
+    {"ahead": 0, "filter_per_worker": False},
+    {"ahead": Ahead(threads=3)},
     {"transform_sampler_output": lambda out: out},
 ]
 
@@ -236,7 +237,9 @@ def test_rows_that_are_planned_are_of_the_commit_of_the_edges(tmp_path: Path) ->
     rows = FeatureTable.load(tmp_path / "z.npy", "uring", memory_budget="1M")
     for snapshot in ("batch", "epoch"):
         graph = stepping()
-        loader = make_nodes(graph, snapshot=snapshot, feature_source={"z": rows}, plan_ahead=3)
+        loader = make_nodes(
+            graph, snapshot=snapshot, feature_source={"z": rows}, ahead=Ahead(plan=3)
+        )
         for number, batch in enumerate(loader):
             assert rows_seen([batch]) == {int(batch.n_id.max()) - 40}
             step(graph, number + 1)
@@ -249,7 +252,7 @@ def test_samples_of_a_plan_are_of_one_commit(tmp_path: Path) -> None:
     graph = stepping()
     loader = NeighborLoader(
         graph, [-1], torch.arange(40).repeat(15), batch_size=1, feature_source={"z": rows},
-        plan_ahead=200,
+        ahead=Ahead(plan=200),
     )  # fmt: skip
     found = []
     for number, batch in enumerate(loader):
@@ -290,7 +293,7 @@ def test_seeds_give_their_times_in_any_unit() -> None:
             assert batch.n_id.tolist() == [3, 1]
 
 
-@pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, {"snapshot": "epoch"}])
+@pytest.mark.parametrize("options", [{}, {"ahead": 0}, {"snapshot": "epoch"}])
 def test_an_iterator_knows_its_number_of_batches(options: dict[str, Any]) -> None:
     loader = NeighborLoader(live(), [2], batch_size=30, **options)
     batches = iter(loader)

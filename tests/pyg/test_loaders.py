@@ -44,6 +44,7 @@ from torch_geometric.testing import MyFeatureStore, MyGraphStore
 from aethergraph import DynamicGraph, Graph, HeteroGraph, errors
 from aethergraph._torch import tensors
 from aethergraph._torch.iteration import next_iteration_key
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -65,13 +66,13 @@ def loader_key(start: int, seeds: Tensor) -> int:
     return mix_key(start, 0, hash_ids(seeds.numpy()))
 
 
-@pytest.mark.parametrize(("prefetch_batches", "disjoint"), [(0, True), (3, False)])
-def test_every_field(prefetch_batches: int, disjoint: bool) -> None:
+@pytest.mark.parametrize(("ahead", "disjoint"), [(0, True), (3, False)])
+def test_every_field(ahead: int, disjoint: bool) -> None:
     torch.manual_seed(8)
     start = next_iteration_key(None)
     loader = NeighborLoader(
         GRAPH, FANOUTS, SEEDS, batch_size=4, disjoint=disjoint, transform=mark, custom_cls=Batch,
-        prefetch_batches=prefetch_batches,
+        ahead=ahead,
     )  # fmt: skip
     assert len(loader) == 3
     batches = list(loader)
@@ -119,8 +120,8 @@ def test_batches_are_the_same_for_every_kind_of_worker() -> None:
     wanted = epochs(shuffle=True)
     fork = {"num_workers": 2, "multiprocessing_context": "fork"}
     for options in (
-        {"prefetch_batches": 0},
-        {"prefetch_batches": 5, "num_sample_threads": 3},
+        {"ahead": 0},
+        {"ahead": Ahead(5, threads=3)},
         {**fork},
         {**fork, "filter_per_worker": False},
         {**fork, "persistent_workers": True},
@@ -206,7 +207,7 @@ def prefetch_threads() -> int:
 
 
 def test_leaving_early_stops_the_threads() -> None:
-    loader = NeighborLoader(GRAPH, FANOUTS, batch_size=2, prefetch_batches=4, num_sample_threads=2)
+    loader = NeighborLoader(GRAPH, FANOUTS, batch_size=2, ahead=Ahead(4, threads=2))
     for batch in itertools.islice(loader, 3):
         assert batch.batch_size == 2
     for _ in loader:
@@ -223,7 +224,7 @@ def test_leaving_early_stops_the_threads() -> None:
 
 def test_an_error_comes_at_its_batch() -> None:
     data = make_data()
-    loader = NeighborLoader(data, [2], SEEDS.clone(), batch_size=2, prefetch_batches=3)
+    loader = NeighborLoader(data, [2], SEEDS.clone(), batch_size=2, ahead=3)
     loader.input_data.node[5] = NUM_NODES + 5  # behind the constructor's back
     iterator = iter(loader)
     assert [next(iterator).batch_size for _ in range(2)] == [2, 2]
@@ -281,7 +282,7 @@ def test_sampling_runs_ahead() -> None:
             return super().sample_from_nodes(index, **options)
 
     sampler = Slow(GRAPH, [2])
-    loader = NeighborLoader(GRAPH, [2], SEEDS, neighbor_sampler=sampler, prefetch_batches=4)
+    loader = NeighborLoader(GRAPH, [2], SEEDS, neighbor_sampler=sampler, ahead=4)
     iterator = iter(loader)
     next(iterator)
     deadline = time.perf_counter() + 60
@@ -313,7 +314,7 @@ def test_a_loader_is_freed_at_once() -> None:
     gc.collect()
     gc.disable()
     try:
-        for options in ({}, {"prefetch_batches": 0}, fork, {**fork, "filter_per_worker": False}):
+        for options in ({}, {"ahead": 0}, fork, {**fork, "filter_per_worker": False}):
             loader = NeighborLoader(GRAPH, [2], SEEDS, batch_size=4, **options)
             assert len(list(loader)) == 3
             gone = weakref.ref(loader)
@@ -449,12 +450,11 @@ def test_repr_says_what_is_loaded() -> None:
         ({"data": "/no/such/graph"}, FileNotFoundError, "no/such"),
         ({"time_attr": "time"}, errors.InvalidArgumentError, "'time' is no node or edge"),
         ({"weight_attr": "w"}, errors.InvalidArgumentError, "'w' is no edge attribute"),
-        ({"prefetch_batches": -1}, errors.InvalidArgumentError, "prefetch_batches"),
-        ({"num_sample_threads": 0}, errors.InvalidArgumentError, "num_sample_threads"),
+        ({"ahead": -1}, errors.InvalidArgumentError, "ahead = -1"),
+        ({"order": 1}, errors.InvalidArgumentError, "order = 1 is no aethergraph.loading.Order"),
         ({"seed": "a"}, errors.InvalidArgumentError, "seed"),
         ({"sample_direction": "backward"}, errors.LayoutError, "layout"),
         ({"num_neighbors": {3, 2}}, errors.InvalidArgumentError, r"num_neighbors = \{2, 3\}"),
-        ({"mix": "a"}, errors.InvalidArgumentError, "mix must be an integer"),
         ({"weighted": np.ones(2)}, errors.InvalidArgumentError, "weighted must be True or False"),
         ({"filter_per_worker": "no"}, errors.InvalidArgumentError, "filter_per_worker must be"),
         ({"directed": "no"}, errors.InvalidArgumentError, "directed must be True or False"),
@@ -613,7 +613,7 @@ def test_workers_forked_while_batches_are_prefetched() -> None:
     inner = NeighborLoader(
         graph, [5, 5], SEEDS, batch_size=5, num_workers=2, multiprocessing_context="fork"
     )
-    outer = NeighborLoader(graph, [20, 20], batch_size=10, prefetch_batches=8, num_threads=0)
+    outer = NeighborLoader(graph, [20, 20], batch_size=10, ahead=8, num_threads=0)
     count = 0
     for batch in itertools.islice(outer, 6):
         assert_attrs(batch, graph)
@@ -667,7 +667,7 @@ def test_links(mode: str | None) -> None:
     if mode == "binary":
         assert wanted[0].edge_label.tolist() == [1.0] * 600 + [0.0] * 1200
     fork = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True}
-    for options in ({"prefetch_batches": 0}, fork):
+    for options in ({"ahead": 0}, fork):
         assert_same_batches(run(**options), wanted)
 
 
@@ -766,7 +766,7 @@ def test_copies_to_a_device_that_are_under_way_are_not_overwritten() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="pinned memory needs a CUDA device")
 @pytest.mark.parametrize(
-    "options", [{}, {"prefetch_batches": 0}, {"num_workers": 1},
+    "options", [{}, {"ahead": 0}, {"num_workers": 1},
                 {"num_workers": 1, "filter_per_worker": False}],
 )  # fmt: skip
 def test_pin_memory(options: dict[str, Any]) -> None:

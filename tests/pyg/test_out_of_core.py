@@ -18,6 +18,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 import aethergraph as ag
 from aethergraph import pyg
+from aethergraph.loading import Ahead
 
 NUM_NODES = 2000
 BUDGET = "24M"
@@ -82,7 +83,7 @@ def test_a_seed_that_is_no_node_is_named(path: Path) -> None:
 @pytest.mark.parametrize("budget", ["18M", "64M"])
 def test_values_in_batches_are_those_of_a_mapped_graph(path: Path, budget: str) -> None:
     """In two epochs: by the second, groups of batches have learnt their size."""
-    options: list[dict[str, Any]] = [{}, {"subgraph_type": "induced"}, {"plan_ahead": 3}]
+    options: list[dict[str, Any]] = [{}, {"subgraph_type": "induced"}, {"ahead": Ahead(plan=3)}]
     for own in options:
         batches = []
         for storage, given in (("uring", budget), ("mmap", None)):

@@ -1,4 +1,4 @@
-"""Our PyG loaders with plan_ahead: the same batches, more of their rows found in the cache."""
+"""Our PyG loaders with a plan: the same batches, more of their rows found in the cache."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.utils.data import BatchSampler, SequentialSampler
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import FeatureTable, Graph, HeteroGraph, errors, pyg
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     GraphStore,
     LinkNeighborLoader,
@@ -56,7 +57,7 @@ def test_batches_are_the_same(folder: Path, storage: str, kind: Any) -> None:
     found = []
     for ahead in (0, 12):
         graph = open_graph(folder, storage)
-        loader = kind(graph, [6, 4], batch_size=256, shuffle=True, seed=5, plan_ahead=ahead)
+        loader = kind(graph, [6, 4], batch_size=256, shuffle=True, seed=5, ahead=Ahead(plan=ahead))
         torch.manual_seed(1)
         found.append([*loader, *loader])
         hits.append(graph.node_attrs["x"].stats().hit_rate)
@@ -78,7 +79,7 @@ def test_typed_batches_are_the_same(folder: Path) -> None:
             rows = np.random.default_rng(count).normal(size=(count, 256)).astype(np.float32)
             np.save(path, rows)
             graph[name].attrs["x"] = FeatureTable.load(path, "uring", memory_budget=400_000)
-        loader = NeighborLoader(graph, [5, 3], "a", batch_size=50, seed=2, plan_ahead=ahead)
+        loader = NeighborLoader(graph, [5, 3], "a", batch_size=50, seed=2, ahead=Ahead(plan=ahead))
         found.append(list(loader))
         hits.append(graph["b"].attrs["x"].stats().hits)
     assert_same_batches(*found)
@@ -95,7 +96,7 @@ def test_stock_loaders_with_look_ahead(folder: Path, storage: str, ahead: int) -
         stores = features, GraphStore(graph)
         sampler = NeighborSampler(stores, [6, 4], seed=3)
         batches = BatchSampler(SequentialSampler(nodes), batch_size=150, drop_last=False)
-        ahead_of = LookAhead(sampler, nodes, batches, plan_ahead=planned, features=features)
+        ahead_of = LookAhead(sampler, nodes, batches, plan=planned, features=features)
         found.append(list(NodeLoader(stores, sampler, nodes, batch_sampler=ahead_of)))
         hits.append(graph.node_attrs["x"].stats().hit_rate)
     assert_same_batches(*found)
@@ -110,7 +111,7 @@ def test_worker_processes_get_every_batch(folder: Path, ahead: int) -> None:
     features = pyg.FeatureStore.from_graph(graph)
     sampler = NeighborSampler((features, GraphStore(graph)), [3], seed=3)
     batches = BatchSampler(SequentialSampler(nodes), batch_size=100, drop_last=False)
-    look = LookAhead(sampler, nodes, batches, plan_ahead=ahead, features=features)
+    look = LookAhead(sampler, nodes, batches, plan=ahead, features=features)
     loader = NodeLoader(
         (features, GraphStore(graph)), sampler, nodes, batch_sampler=look, num_workers=2
     )
@@ -140,5 +141,5 @@ def test_look_ahead_is_for_nodes(folder: Path) -> None:
 def test_look_ahead_checks_what_it_plans_for(folder: Path) -> None:
     graph = open_graph(folder, "memory")
     sampler = NeighborSampler((pyg.FeatureStore.from_graph(graph), GraphStore(graph)), [3])
-    with pytest.raises(errors.InvalidArgumentError, match="plan_ahead needs features"):
-        LookAhead(sampler, torch.arange(5), [[0]], plan_ahead=3)
+    with pytest.raises(errors.InvalidArgumentError, match="plan needs features"):
+        LookAhead(sampler, torch.arange(5), [[0]], plan=3)

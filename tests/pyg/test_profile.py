@@ -13,6 +13,7 @@ from support.processes import WarmPython
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import Graph, HeteroGraph, observe
+from aethergraph.loading import Ahead
 from aethergraph.pyg import (
     HeteroNeighborLoader,
     LinkNeighborLoader,
@@ -47,7 +48,7 @@ def check(found: observe.Profile, *names: str) -> dict[str, observe.Part]:
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_neighbor_loader(graph: Graph, ahead: int) -> None:
     loader = NeighborLoader(
-        graph, [4, 3], batch_size=40, prefetch_batches=ahead,
+        graph, [4, 3], batch_size=40, ahead=ahead,
         transform=lambda data: time.sleep(0.004) or data,
     )  # fmt: skip
     found = loader.profile(12, lambda batch: time.sleep(0.002))
@@ -68,7 +69,7 @@ def test_out_of_core(graph: Graph, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((400, 64), np.float32))
     read = Graph.load(tmp_path / "g.aeg", storage="uring", memory_budget="64M")
     read.load_features(tmp_path / "x.npy", storage="uring", memory_budget="256K")
-    loader = NeighborLoader(read, [4, 3], batch_size=40, plan_ahead=4)
+    loader = NeighborLoader(read, [4, 3], batch_size=40, ahead=Ahead(plan=4))
     check(loader.profile(12), "reading lists", "gathering x, reading", "planning reads")
 
 

@@ -88,9 +88,9 @@ def test_prefetch_factor_is_the_depth_of_what_runs_ahead(factor: int) -> None:
         HGTLoader(reddit(), [5], ("post", torch.arange(40)), **options),
     ]
     for loader in loaders:
-        assert loader.prefetch_batches == factor and len(list(loader)) == len(loader)
+        assert loader.ahead.batches == factor and len(list(loader)) == len(loader)
     workers = NeighborLoader(graph, [3], num_workers=1, **options)
-    assert (workers.prefetch_factor, workers.prefetch_batches) == (factor, 2)
+    assert (workers.prefetch_factor, workers.ahead.batches) == (factor, 2)
     with pytest.raises(errors.InvalidArgumentError, match="prefetch_factor = 0"):
         NeighborLoader(graph, [3], prefetch_factor=0)
 

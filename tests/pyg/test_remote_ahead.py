@@ -29,7 +29,7 @@ def test_rows_of_coming_batches() -> None:
             sampler = NeighborSampler(stores, [5, 5])
             nodes = torch.arange(200)
             batches = BatchSampler(SequentialSampler(nodes), 20, False)
-            look = LookAhead(sampler, nodes, batches, plan_ahead=ahead, features=stores[0])
+            look = LookAhead(sampler, nodes, batches, plan=ahead, features=stores[0])
             torch.manual_seed(0)
             found[ahead] = list(NodeLoader(stores, sampler, nodes, batch_sampler=look))
         assert len(plans) == 4 and len(found[0]) == len(found[3]) == 10

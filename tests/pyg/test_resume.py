@@ -26,7 +26,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from aethergraph import DynamicGraph
 from aethergraph.errors import InvalidArgumentError
-from aethergraph.loading import partition_aligned_batches
+from aethergraph.loading import Ahead, Order, partition_aligned_batches
 from aethergraph.loading.state import describe
 from aethergraph.pyg import (
     HeteroNeighborLoader,
@@ -76,7 +76,7 @@ KINDS = [of_nodes, of_links, of_every_link, of_typed_nodes, of_typed_links, of_h
 ORDERS: dict[str, dict[str, Any]] = {
     "torch's": {},
     "torch's with a seed": {"seed": 4},
-    "the seed's": {"seed": 4, "world_size": 1},
+    "the seed's": {"seed": 4, "order": Order(world_size=1)},
 }
 
 
@@ -110,7 +110,7 @@ def test_a_loader_goes_on_after_every_batch(make: Any, order: str) -> None:
         state, generator = saved(running.state_dict()), torch.get_rng_state()
         assert (state["epoch"], state["next"]) == (1, done)
         torch.manual_seed(99)
-        other = make(**options, num_sample_threads=1 + done % 2, prefetch_batches=done % 3)
+        other = make(**options, ahead=Ahead(done % 3, threads=1 + done % 2))
         other.load_state_dict(state)
         torch.set_rng_state(generator)
         assert_same(drawn(other), epochs[1][done:])
@@ -121,7 +121,7 @@ def test_a_loader_goes_on_after_every_batch(make: Any, order: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"prefetch_batches": 0}, FORK, {**FORK, "filter_per_worker": True}],
+    [{}, {"ahead": 0}, FORK, {**FORK, "filter_per_worker": True}],
 )
 def test_a_batch_that_has_failed_counts_when_a_later_one_comes(options: dict[str, Any]) -> None:
     def fail(batch: Any) -> Any:
@@ -251,7 +251,7 @@ class Unmeasured(Sampler[list[int]]):
         yield from (order[:40], order[40:100], order[100:])
 
 
-@pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, FORK])
+@pytest.mark.parametrize("options", [{}, {"ahead": 0}, FORK])
 def test_samplers_without_a_length_end_their_epochs(options: dict[str, Any]) -> None:
     torch.manual_seed(1)
     loader = of_nodes(batch_sampler=Unmeasured(), **options)
@@ -315,7 +315,10 @@ def test_the_host_generator_is_left_alone() -> None:
         ({"seed": 1}, "seed = 'None', this one has '1'"),
         ({"input_nodes": torch.arange(149)}, r"node = 'int64\[150\]"),
         ({"replace": True}, "replace"),
-        ({"world_size": 1}, "order = 'BatchSampler of RandomSampler', this one has 'of seed"),
+        (
+            {"order": Order(world_size=1)},
+            "order = 'BatchSampler of RandomSampler', this one has 'of seed",
+        ),
         ({"data": make_data()}, None),
     ],
 )

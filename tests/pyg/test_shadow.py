@@ -82,7 +82,7 @@ def test_batches_do_not_depend_on_how_they_are_made() -> None:
         return list(loader)
 
     wanted = run()
-    for options in ({"prefetch_batches": 0}, {"num_workers": 2}, {"num_threads": 2}):
+    for options in ({"ahead": 0}, {"num_workers": 2}, {"num_threads": 2}):
         for a, b in zip(run(**options), wanted, strict=True):
             assert torch.equal(a.edge_index, b.edge_index)
             assert torch.equal(a.x, b.x)

@@ -10,6 +10,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from aethergraph import HeteroGraph, errors
+from aethergraph.loading import Ahead
 from aethergraph.pyg import NeighborLoader, NeighborSampler, to_data
 
 pytestmark = pytest.mark.pyg
@@ -30,7 +31,7 @@ def make_graph(**options: Any) -> HeteroGraph:
 @pytest.mark.parametrize(
     "options",
     [
-        {"prefetch_batches": 0}, {}, {"num_sample_threads": 2}, {"plan_ahead": 3},
+        {"ahead": 0}, {}, {"ahead": Ahead(threads=2)}, {"ahead": Ahead(plan=3)},
         {"num_workers": 2}, {"num_workers": 1, "filter_per_worker": True},
         {"disjoint": True},
     ],

@@ -34,7 +34,7 @@ from aethergraph.errors import (
     ServerTimeoutError,
     StorageError,
 )
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 from aethergraph.remote import (
     FeatureServer,
     RemoteRows,
@@ -256,8 +256,7 @@ def test_the_end_of_a_loader_does_not_wait_for_a_server(
         else:
             graph.node_attrs["x"] = open_source(url)
         loader = SubgraphLoader(
-            local, [5, 5], batch_size=20, num_threads=2, prefetch=3,
-            plan_ahead=2 * (way == "planned"),
+            local, [5, 5], batch_size=20, ahead=Ahead(3, threads=2, plan=2 * (way == "planned")),
         )  # fmt: skip
         for interrupted in (False, True):
             batches = iter(loader)

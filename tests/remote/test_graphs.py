@@ -20,6 +20,7 @@ from aethergraph.errors import (
     OutOfRangeError,
     ServerTimeoutError,
 )
+from aethergraph.loading import Ahead, Order
 from aethergraph.remote import FeatureServer, open_graph, open_source, open_tables
 from aethergraph.remote.graph_tables import graph_tables
 
@@ -113,10 +114,15 @@ def test_lists_of_out_edges(pair: Pair) -> None:
     assert (walks[0] == walks[1]).all()
 
 
-@pytest.mark.parametrize("options", [{"num_threads": 2}, {"drop_last": True, "mix": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ahead": Ahead(threads=2)},
+        {"drop_last": True, "order": Order(partitions=np.arange(NODES) // 100, mix=2)},
+    ],
+    ids=["two threads", "few partitions"],
+)
 def test_a_loader(pair: Pair, options: dict[str, Any]) -> None:
-    if "mix" in options:
-        options = {**options, "partitions": np.arange(NODES) // 100}
     loaders = [
         SubgraphLoader(one, [5, 5], batch_size=200, shuffle=True, seed=2, **options)
         for one in (pair.local, pair.remote)
@@ -150,7 +156,7 @@ def test_a_dead_server_is_a_timeout_that_names_it(pair: Pair) -> None:
     gone.close()
     for work in (
         lambda: sampler.sample(range(50), 1),
-        lambda: list(SubgraphLoader(graph, [5, 5], batch_size=4000, num_threads=2)),
+        lambda: list(SubgraphLoader(graph, [5, 5], batch_size=4000, ahead=Ahead(threads=2))),
         lambda: RandomWalker(graph, direction="in").walk(range(50), 6, key=3),
     ):
         with pytest.raises(ServerTimeoutError, match=f"{gone.address} was not reached") as error:

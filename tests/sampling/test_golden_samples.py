@@ -19,6 +19,7 @@ from support.golden import (
     seeds_of,
     store,
 )
+from support.threads import ahead_of
 
 from aethergraph import Graph, HeteroGraph, NeighborSampler
 from aethergraph.loading import SubgraphLoader
@@ -184,7 +185,7 @@ def test_loader(graph: Graph, num_threads: int, golden: Golden) -> None:
     graph.node_attrs["x"] = np.arange(NODES * 3, dtype=np.float32).reshape(NODES, 3)
     loader = SubgraphLoader(
         graph, [5, 3], seeds_of(NODES, 4), batch_size=16, shuffle=True, seed=5,
-        num_threads=num_threads,
+        ahead=ahead_of(num_threads),
     )  # fmt: skip
     for epoch in range(2):
         found = [[fields(batch.subgraph), dict(batch.node_attrs)] for batch in loader]

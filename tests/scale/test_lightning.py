@@ -15,6 +15,7 @@ lightning = pytest.importorskip("pytorch_lightning", reason="Lightning is not in
 
 from support.pyg import make_graph  # noqa: E402
 
+from aethergraph.loading import Order  # noqa: E402
 from aethergraph.pyg import NeighborLoader  # noqa: E402
 
 pytestmark = pytest.mark.pyg
@@ -37,7 +38,7 @@ class Recorder(lightning.LightningModule):  # type: ignore[misc,name-defined]
 def fit(folder: Path, steps: int, checkpoint: Path | None = None) -> tuple[Any, Recorder]:
     torch.manual_seed(0 if checkpoint is None else 9)
     loader = NeighborLoader(
-        make_graph(), [4, 3], batch_size=20, shuffle=True, seed=5, world_size=1
+        make_graph(), [4, 3], batch_size=20, shuffle=True, seed=5, order=Order(world_size=1)
     )  # 8 batches
     trainer = lightning.Trainer(
         max_steps=steps, max_epochs=-1, accelerator="cpu", devices=1, default_root_dir=folder,

@@ -16,7 +16,7 @@ from support.threads import run_with_each
 
 import aethergraph as ag
 from aethergraph import errors
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Ahead, SubgraphLoader
 
 pytestmark = pytest.mark.any_python
 
@@ -204,9 +204,9 @@ def loader_of(graph: ag.Graph, names: Any, **options: Any) -> SubgraphLoader:
 @pytest.mark.parametrize(
     ("budget", "options"),
     [
-        ("40M", {}), (PLENTY, {}), (LEAST, {}), (LEAST, {"num_threads": 0}),
+        ("40M", {}), (PLENTY, {}), (LEAST, {}), (LEAST, {"ahead": 0}),
         (LEAST, {"subgraph_type": "bidirectional"}), (LEAST, {"subgraph_type": "induced"}),
-        (LEAST, {"disjoint": True}), (LEAST, {"plan_ahead": 7}),
+        (LEAST, {"disjoint": True}), (LEAST, {"ahead": Ahead(plan=7)}),
     ],
     ids=str,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from torch.utils.data import DistributedSampler
 from torch_geometric.loader import NodeLoader
 
 from aethergraph import HeteroGraph
-from aethergraph.loading import SubgraphLoader
+from aethergraph.loading import Order, SubgraphLoader
 from aethergraph.pyg import (
     FeatureStore,
     GraphStore,
@@ -94,7 +94,7 @@ def joined(rank: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    loader = loaders(world_size="auto", last_round="keep")["nodes"]
+    loader = loaders(order=Order(world_size="auto", last_round="keep"))["nodes"]
     seen = []
     with Join([model]):
         for batch in loader:
@@ -109,8 +109,8 @@ def joined(rank: int) -> dict[str, Any]:
 def share(rank: int) -> dict[str, Any]:
     """Return this rank's batches of every loader."""
     torch.manual_seed(rank)  # ranks need not agree on torch's generator
-    found: dict[str, Any] = {"core": core_batches(world_size="auto")}
-    for name, loader in loaders(world_size="auto").items():
+    found: dict[str, Any] = {"core": core_batches(order=Order(world_size="auto"))}
+    for name, loader in loaders(order=Order(world_size="auto")).items():
         found[name] = [[plain(batch) for batch in loader] for _ in range(2)]
     for name, loader in loaders().items():
         found[f"{name} alone"] = len(loader)

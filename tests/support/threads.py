@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["WAIT", "comes", "repeating", "run_together", "run_with_each", "running"]
+from aethergraph.loading import Ahead
+
+__all__ = ["WAIT", "ahead_of", "comes", "repeating", "run_together", "run_with_each", "running"]
 
 #: Seconds that anything may take on a busy machine.
 WAIT = 60
@@ -90,3 +92,8 @@ def run_with_each(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[
 
     with ThreadPoolExecutor(len(arguments)) as pool:
         return list(pool.map(run, arguments))
+
+
+def ahead_of(threads: int, batches: int = 2, plan: int = 0) -> Ahead:
+    """Return the option of a loader with so many background threads; 0: nothing is made ahead."""
+    return Ahead(batches if threads else 0, max(1, threads), plan)

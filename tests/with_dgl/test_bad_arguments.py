@@ -116,7 +116,7 @@ def test_options_of_loaders(storage: GraphStorage) -> None:
     for options, text in (
         ({"use_ddp": np.ones(2)}, "use_ddp must be True or False"),
         ({"persistent_workers": "no"}, "persistent_workers must be True or False"),
-        ({"mix": "a"}, "mix must be an integer"),
+        ({"order": 1}, "order = 1 is no aethergraph.loading.Order"),
         ({"indices": NODES.to_sparse()}, r"indices is a tensor of torch.sparse_coo: make it dense"),
         ({"indices": {}}, "indices = {}: seeds are by type, and there is none"),
         ({"graph_sampler": 5}, r"graph_sampler = 5 has no sample\(\)"),

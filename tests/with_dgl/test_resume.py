@@ -22,7 +22,7 @@ from aethergraph.dgl import (
     as_edge_prediction_sampler,
 )
 from aethergraph.errors import InvalidArgumentError, UnsupportedError
-from aethergraph.loading import partition_aligned_batches
+from aethergraph.loading import Order, partition_aligned_batches
 
 COUNT = 60
 
@@ -128,12 +128,12 @@ def test_two_epochs_at_once(make: Any) -> None:
 def test_the_union_of_the_ranks_is_the_epoch(make: Any) -> None:
     options = {"batch_size": 8, "shuffle": True, "seed": 3}
     wanted = drawn(make(**options))
-    ranks = [make(**options, rank=rank, world_size=3) for rank in range(3)]
+    ranks = [make(**options, order=Order(rank, 3)) for rank in range(3)]
     dealt = [drawn(loader) for loader in ranks]
     assert [len(own) for own in dealt] == [len(loader) for loader in ranks]
     rounds = [batch for one in zip(*dealt, strict=True) for batch in one]
     assert rounds == wanted + wanted[: len(rounds) - len(wanted)]
-    first = make(**options, rank=0, world_size=2)
+    first = make(**options, order=Order(0, 2))
     list(islice(first, 2))
     other = make(**options)
     other.load_state_dict(first.state_dict())
@@ -142,7 +142,7 @@ def test_the_union_of_the_ranks_is_the_epoch(make: Any) -> None:
 
 def test_batches_of_few_partitions() -> None:
     parts = np.arange(COUNT) // 6
-    loader = of_nodes(batch_size=12, shuffle=True, partitions=parts, mix=2, seed=1)
+    loader = of_nodes(batch_size=12, shuffle=True, order=Order(partitions=parts, mix=2), seed=1)
     seeds = [out.numpy() for _, out, _ in loader]
     np.testing.assert_array_equal(np.sort(np.concatenate(seeds)), np.arange(COUNT))
     assert max(len(np.unique(parts[own])) for own in seeds) <= 4
@@ -177,8 +177,10 @@ def test_without_a_seed_there_are_no_states() -> None:
         ({"persistent_workers": True, "num_workers": 1}, "persistent_workers goes without seed"),
         ({"generator": torch.Generator()}, "generator goes without seed"),
         ({"batch_size": 0}, "batch_size = 0 is not at least 1"),
-        ({"world_size": 2}, "world_size = 2 needs rank"),
-        ({"partitions": np.zeros(3, np.int64)}, "partitions has 3 items, but there are 60"),
+        (
+            {"order": Order(partitions=np.zeros(3, np.int64))},
+            "partitions has 3 items, but there are 60",
+        ),
     ],
 )
 def test_what_contradicts_a_seed_is_refused(options: dict[str, Any], message: str) -> None:

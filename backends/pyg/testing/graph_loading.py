@@ -46,7 +46,7 @@ class GraphLoadingContract(GraphLoadingRules):
     def test_our_loaders_follow_its_edges(self) -> None:
         """Our NeighborLoader and LinkNeighborLoader batch its edges and their rows."""
         one = self.labelled()
-        variants: list[dict[str, Any]] = [{}, {"prefetch_batches": 0}]
+        variants: list[dict[str, Any]] = [{}, {"ahead": 0}]
         for options in variants:
             self._check(one, NeighborLoader(one.graph, [6, 2], batch_size=40, **options))
             loader = LinkNeighborLoader(

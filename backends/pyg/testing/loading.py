@@ -12,6 +12,7 @@ from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 from torch_geometric.loader import NodeLoader
 
 from aethergraph._torch.tensors import as_numpy
+from aethergraph.loading import Ahead
 from aethergraph.pyg.feature_store import FeatureStore
 from aethergraph.pyg.graph_store import GraphStore
 from aethergraph.pyg.loader import LinkNeighborLoader, NeighborLoader
@@ -51,8 +52,8 @@ class RowLoadingContract(LoadingRules):
         for one in self._of_torch():
             loaders: list[Any] = [
                 NeighborLoader(one.graph, [2, 2], batch_size=8),
-                NeighborLoader(one.graph, [2, 2], batch_size=8, plan_ahead=2),
-                NeighborLoader(one.graph, [2, 2], batch_size=8, prefetch_batches=0),
+                NeighborLoader(one.graph, [2, 2], batch_size=8, ahead=Ahead(plan=2)),
+                NeighborLoader(one.graph, [2, 2], batch_size=8, ahead=0),
                 LinkNeighborLoader(one.graph, [2, 2], batch_size=8),
             ]
             for loader in loaders:
