@@ -180,23 +180,23 @@ class IdMapBuilder:
     def _in_order(self, some: _Run) -> _Run:
         """Return keys in order, without those that equal an earlier one."""
         order, hashes = native.key_order(some.keys, some.hashes, stable=False)
-        found = _Run(hashes, some.rows[order], some.keys.take(order))
-        first = native.first_keys(found.keys, found.hashes)
+        run = _Run(hashes, some.rows[order], some.keys.take(order))
+        first = native.first_keys(run.keys, run.hashes)
         new = first == np.arange(len(first), dtype=np.uint64)
         if new.all():
-            return found
-        self._check_unique(found, first, ~new)
+            return run
+        self._check_unique(run, first, ~new)
         kept = np.flatnonzero(new).astype(np.uint64)
-        return _Run(found.hashes[kept], found.rows[kept], found.keys.take(kept))
+        return _Run(run.hashes[kept], run.rows[kept], run.keys.take(kept))
 
     def _check_unique(
-        self, found: _Run, first: NDArray[np.uint64], again: NDArray[np.bool_]
+        self, run: _Run, first: NDArray[np.uint64], again: NDArray[np.bool_]
     ) -> None:  # fmt: skip
-        wrong = np.flatnonzero(again & (found.rows < np.uint64(self._unique_end)))
+        wrong = np.flatnonzero(again & (run.rows < np.uint64(self._unique_end)))
         if len(wrong):
-            at = int(wrong[found.rows[wrong].argmin()])
-            before = int(found.rows[int(first[at])])
-            raise DuplicateKeyError(before, int(found.rows[at]), self.columns.show(found.keys, at))
+            at = int(wrong[run.rows[wrong].argmin()])
+            before = int(run.rows[int(first[at])])
+            raise DuplicateKeyError(before, int(run.rows[at]), self.columns.show(run.keys, at))
 
     def _spilled(self, run: _Run) -> _Run:
         path = os.path.join(self._scratch, f"run-{len(self._runs)}")
@@ -278,9 +278,9 @@ class IdMapBuilder:
             offsets = None if width else np.zeros(1, np.uint64)
             return _Run(none, none, native.KeyBlock(np.empty(0, np.uint8), offsets, width))
         joined = _Run(
-            np.concatenate([one.hashes for one in parts]),
-            np.concatenate([one.rows for one in parts]),
-            native.KeyBlock.joined([one.keys for one in parts]),
+            np.concatenate([part.hashes for part in parts]),
+            np.concatenate([part.rows for part in parts]),
+            native.KeyBlock.joined([part.keys for part in parts]),
         )
         return self._in_order(joined)
 
@@ -366,8 +366,8 @@ class IdMapBuilder:
         for first, hashes in _pieces(self._file("hashes")):
             tops = hashes >> np.uint64(64 - bits) if bits else np.zeros(len(hashes), np.uint64)
             upto = int(tops[-1]) + 1
-            wanted = np.arange(done, upto, dtype=np.uint64)
-            yield 0, np.searchsorted(tops, wanted).astype(np.uint64) + np.uint64(first)
+            numbers = np.arange(done, upto, dtype=np.uint64)
+            yield 0, np.searchsorted(tops, numbers).astype(np.uint64) + np.uint64(first)
             done = upto
         for begin in range(done, (1 << bits) + 1, _PIECE):
             yield 0, np.full(min(_PIECE, (1 << bits) + 1 - begin), count, np.uint64)
@@ -407,8 +407,8 @@ class _Buckets:
     _PAIR = np.dtype([("key", np.uint64), ("value", np.uint64)])
 
     def __init__(self, prefix: str, end: int, memory: int) -> None:
-        most = max(1, memory // (4 * self._PAIR.itemsize))
-        parts = min(max(1, -(-end // most)), _MOST_FILES)
+        capacity = max(1, memory // (4 * self._PAIR.itemsize))
+        parts = min(max(1, -(-end // capacity)), _MOST_FILES)
         self._width = max(1, -(-end // parts))
         self._held: list[NDArray[Any]] | None = [] if parts == 1 else None
         self._paths = [f"{prefix}{number}" for number in range(parts)]
@@ -484,9 +484,9 @@ def _mapped(path: str, dtype: np.dtype[Any], offset: int, count: int) -> NDArray
 
 def _inverse(pairs: NDArray[Any], low: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the values by key; the keys are ``low .. low + n - 1``, in any order."""
-    found = np.empty(len(pairs), dtype)
-    found[(pairs["key"] - np.uint64(low)).view(np.int64)] = pairs["value"]
-    return found
+    values = np.empty(len(pairs), dtype)
+    values[(pairs["key"] - np.uint64(low)).view(np.int64)] = pairs["value"]
+    return values
 
 
 def _pieces(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -41,38 +41,39 @@ def check_types(types: str | Sequence[str]) -> tuple[str, ...]:
     """
     if not isinstance(types, (str, list, tuple)):
         raise InvalidArgumentError(f"the type of a key is a name, or several, got {shown(types)}")
-    found = (types,) if isinstance(types, str) else tuple(types)
-    for one in found:
-        if not isinstance(one, str) or one not in KEY_TYPES:
+    kinds = (types,) if isinstance(types, str) else tuple(types)
+    for kind in kinds:
+        if not isinstance(kind, str) or kind not in KEY_TYPES:
             raise InvalidArgumentError(
-                f"a key is of type {', '.join(KEY_TYPES)}, or of several of these, not {shown(one)}"
+                f"a key is of type {', '.join(KEY_TYPES)}, or of several of these, not "
+                f"{shown(kind)}"
             )
-    if not found:
+    if not kinds:
         raise InvalidArgumentError("a key needs the type of at least one column")
-    return found
+    return kinds
 
 
-def read_key_types(given: Any, names: Collection[str], what: str) -> dict[str, str]:
+def read_key_types(ids: Any, names: Collection[str], noun: str) -> dict[str, str]:
     """Return the type of the keys by name: one for all names, or a table of some.
 
     Args:
-        given: what a user gave as ``ids``.
+        ids: what a user gave as ``ids``.
         names: names that there are.
-        what: what they are names of, for messages, such as "node type".
+        noun: what they are names of, for messages, such as "node type".
 
     Raises:
         InvalidArgumentError: no type of keys, or a name that there is not.
     """
-    found = dict(given) if isinstance(given, Mapping) else dict.fromkeys(names, given)
-    for name, kind in found.items():
+    types = dict(ids) if isinstance(ids, Mapping) else dict.fromkeys(names, ids)
+    for name, kind in types.items():
         if name not in names:
             raise InvalidArgumentError(
-                f"ids has {shown(name)}, which is no {what}: there are {', '.join(names)}"
+                f"ids has {shown(name)}, which is no {noun}: there are {', '.join(names)}"
             )
         if not isinstance(kind, str):
             raise InvalidArgumentError(f"ids = {shown(kind)} is no type of keys, such as 'str'")
         check_types(kind)
-    return found
+    return types
 
 
 class KeyColumns:
@@ -91,7 +92,7 @@ class KeyColumns:
     @property
     def width(self) -> int:
         """Bytes of every key; 0 if they differ in length."""
-        sizes = [KEY_TYPES[one] for one in self.types]
+        sizes = [KEY_TYPES[kind] for kind in self.types]
         return sum(sizes) if all(sizes) else 0
 
     def columns(self, keys: Any) -> list[Any]:
@@ -120,8 +121,8 @@ class KeyColumns:
         """
         blocks: list[native.KeyBlock] = []
         impossible: Mask | None = None
-        for one, column in zip(self.types, self.columns(keys), strict=True):
-            block, mask = _encode(column, one)
+        for kind, column in zip(self.types, self.columns(keys), strict=True):
+            block, mask = _encode(column, kind)
             if blocks and len(block) != len(blocks[0]):
                 raise InvalidArgumentError(
                     f"the columns of a key have {len(blocks[0])} and {len(block)} rows"
@@ -208,10 +209,10 @@ class KeyColumns:
         """
         if not fits and len(self.types) > 1:
             return f"that has an integer outside its type, {self}"
-        found = self.decode(block.take(np.array([at], np.uint64)))
+        key = self.decode(block.take(np.array([at], np.uint64)))
         if not fits:
-            return str(int(found[0]) + (2**64 if self.types[0] == "int64" else -(2**64)))
-        columns = [found] if len(self.types) == 1 else found
+            return str(int(key[0]) + (2**64 if self.types[0] == "int64" else -(2**64)))
+        columns = [key] if len(self.types) == 1 else key
         texts = [
             str(column[0]) if kind == "uuid" else repr(_plain(column[0]))
             for kind, column in zip(self.types, columns, strict=True)
@@ -235,8 +236,8 @@ def _encode(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]:
     if kind in ("int64", "uint64"):
         return _encode_integers(_as_array(column), kind)
     values = _as_list(column)
-    for at, one in enumerate(values):
-        if _is_missing(one):
+    for at, value in enumerate(values):
+        if _is_missing(value):
             raise _missing(at)
     if kind == "str":
         return _encode_texts(values), None
@@ -245,9 +246,9 @@ def _encode(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]:
     return _encode_uuids(values), None
 
 
-def _is_missing(one: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     try:
-        return one is None or bool(one != one)
+        return value is None or bool(value != value)
     except (ValueError, TypeError, RuntimeError):  # of arrays and tensors, which are no keys
         return False
 
@@ -261,11 +262,13 @@ def _as_array(column: Any) -> NDArray[Any]:
     if isinstance(column, (list, tuple)) and array.dtype.kind == "f" and array.ndim == 1:
         array = np.array(column, object)  # numpy makes floats of integers that int64 does not hold
     if array.dtype == object and array.ndim == 1:  # large integers, or missing ones
-        for at, one in enumerate(array.tolist()):
-            if one is None or one != one:
+        for at, value in enumerate(array.tolist()):
+            if value is None or value != value:
                 raise _missing(at)
-            if isinstance(one, bool) or not isinstance(one, (int, np.integer)):
-                raise InvalidArgumentError(f"key {at} is {shown(one)}, not an integer", position=at)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise InvalidArgumentError(
+                    f"key {at} is {shown(value)}, not an integer", position=at
+                )
         return _of_large(array.tolist())
     return array
 
@@ -329,15 +332,16 @@ def _of_pieces(pieces: list[bytes]) -> native.KeyBlock:
 
 def _encode_texts(values: list[Any]) -> native.KeyBlock:
     try:
-        return _of_pieces([str.encode(one) for one in values])
+        return _of_pieces([str.encode(value) for value in values])
     except (TypeError, UnicodeEncodeError):
-        for at, one in enumerate(values):
-            if not isinstance(one, str):
+        for at, value in enumerate(values):
+            if not isinstance(value, str):
                 raise InvalidArgumentError(
-                    f"key {at} is {shown(one)}, not a string, as keys of this map are", position=at
+                    f"key {at} is {shown(value)}, not a string, as keys of this map are",
+                    position=at,
                 ) from None
             try:
-                one.encode()
+                value.encode()
             except UnicodeEncodeError:
                 break
         raise InvalidArgumentError(
@@ -346,9 +350,9 @@ def _encode_texts(values: list[Any]) -> native.KeyBlock:
 
 
 def _encode_bytes(values: list[Any]) -> native.KeyBlock:
-    for at, one in enumerate(values):
-        if not isinstance(one, bytes):
-            raise InvalidArgumentError(f"key {at} is {shown(one)}, not bytes", position=at)
+    for at, value in enumerate(values):
+        if not isinstance(value, bytes):
+            raise InvalidArgumentError(f"key {at} is {shown(value)}, not bytes", position=at)
     return _of_pieces(values)
 
 
@@ -356,15 +360,15 @@ def _encode_uuids(values: list[Any]) -> native.KeyBlock:
     import uuid  # for these keys alone
 
     pieces = []
-    for at, one in enumerate(values):
+    for at, value in enumerate(values):
         try:
-            if isinstance(one, bytes) and len(one) == 16:
-                pieces.append(one)
+            if isinstance(value, bytes) and len(value) == 16:
+                pieces.append(value)
             else:
-                pieces.append((one if isinstance(one, uuid.UUID) else uuid.UUID(one)).bytes)
+                pieces.append((value if isinstance(value, uuid.UUID) else uuid.UUID(value)).bytes)
         except (ValueError, AttributeError, TypeError):
             raise InvalidArgumentError(
-                f"key {at} is {shown(one)}, not a UUID", position=at
+                f"key {at} is {shown(value)}, not a UUID", position=at
             ) from None
     return native.KeyBlock(np.frombuffer(b"".join(pieces), np.uint8), None, 16)
 
@@ -386,20 +390,20 @@ def _encode_arrow(column: Any, kind: str) -> tuple[native.KeyBlock, Mask | None]
         column = column.storage
     if column.null_count:
         raise _missing(int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]))
-    found = column.type
-    is_text = found in (pa.string(), pa.large_string(), _view_type(pa, "string"))
-    is_bytes = found in (pa.binary(), pa.large_binary(), _view_type(pa, "binary"))
-    if kind in ("int64", "uint64") and (pat.is_integer(found) or not len(column)):
+    arrow_type = column.type
+    is_text = arrow_type in (pa.string(), pa.large_string(), _view_type(pa, "string"))
+    is_bytes = arrow_type in (pa.binary(), pa.large_binary(), _view_type(pa, "binary"))
+    if kind in ("int64", "uint64") and (pat.is_integer(arrow_type) or not len(column)):
         return _encode_integers(column.to_numpy(zero_copy_only=False), kind)
     if kind == "str" and is_text:
         return _of_buffers(column.cast(pa.large_string())), None
-    if kind == "bytes" and (is_bytes or pat.is_fixed_size_binary(found)):
+    if kind == "bytes" and (is_bytes or pat.is_fixed_size_binary(arrow_type)):
         return _of_buffers(column.cast(pa.large_binary())), None
-    if kind == "uuid" and pat.is_fixed_size_binary(found) and found.byte_width == 16:
+    if kind == "uuid" and pat.is_fixed_size_binary(arrow_type) and arrow_type.byte_width == 16:
         return native.KeyBlock(_of_buffers(column.cast(pa.large_binary())).data, None, 16), None
     if kind == "uuid" and (is_text or is_bytes):
         return _encode_uuids(column.to_pylist()), None
-    raise InvalidArgumentError(f"keys of type {kind} are needed, got a column of type {found}")
+    raise InvalidArgumentError(f"keys of type {kind} are needed, got a column of type {arrow_type}")
 
 
 def _view_type(pa: Any, kind: str) -> Any:
@@ -414,8 +418,8 @@ def _of_buffers(column: Any) -> native.KeyBlock:
     if not count:
         return native.KeyBlock(np.empty(0, np.uint8), np.zeros(1, np.uint64))
     ends = np.frombuffer(offsets, np.uint64)[column.offset : column.offset + count + 1]
-    found = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return native.KeyBlock(found[int(ends[0]) : int(ends[-1])], ends - ends[0])
+    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return native.KeyBlock(content[int(ends[0]) : int(ends[-1])], ends - ends[0])
 
 
 # ---- keys of several columns -------------------------------------------------------------------
@@ -461,9 +465,9 @@ def _split(block: native.KeyBlock, types: tuple[str, ...]) -> list[native.KeyBlo
     sizes = _sizes(block)
     at = np.cumsum(sizes) - sizes
     ends = at + sizes
-    found = []
-    for one in types:
-        width = KEY_TYPES[one]
+    blocks = []
+    for kind in types:
+        width = KEY_TYPES[kind]
         if width:
             size = np.full(len(block), width, np.int64)
         else:
@@ -482,11 +486,11 @@ def _split(block: native.KeyBlock, types: tuple[str, ...]) -> list[native.KeyBlo
         begins = np.cumsum(size) - size
         data = block.data[np.repeat(at - begins, size) + np.arange(int(size.sum()))]
         offsets = None if width else np.append(begins, size.sum()).astype(np.uint64)
-        found.append(native.KeyBlock(data, offsets, width))
+        blocks.append(native.KeyBlock(data, offsets, width))
         at = at + size
     if (at != ends).any():
         raise ValueError
-    return found
+    return blocks
 
 
 # ---- bytes -> one column -----------------------------------------------------------------------
@@ -503,4 +507,4 @@ def _decode(block: native.KeyBlock, kind: str) -> Any:
     assert block.offsets is not None
     ends = block.offsets.tolist()
     pieces = [data[a:b] for a, b in itertools.pairwise(ends)]
-    return pieces if kind == "bytes" else [one.decode() for one in pieces]
+    return pieces if kind == "bytes" else [piece.decode() for piece in pieces]

@@ -107,12 +107,12 @@ class IdMap:
         )
 
     def _section(
-        self, kind: int, length: int | None, dtypes: tuple[str, ...], what: str
+        self, kind: int, length: int | None, dtypes: tuple[str, ...], noun: str
     ) -> NDArray[Any]:
-        found = self._table.vector(kind, 0, length, dtypes, what)
-        if found is None:
-            raise CorruptFileError(f"{self.path}: the file has no {what}")
-        return found
+        array = self._table.vector(kind, 0, length, dtypes, noun)
+        if array is None:
+            raise CorruptFileError(f"{self.path}: the file has no {noun}")
+        return array
 
     @classmethod
     def build(
@@ -221,15 +221,15 @@ class IdMap:
     def block(self, ids: ArrayLike) -> native.KeyBlock:
         """Return the key of each id as bytes; see :meth:`keys`."""
         self._check_open()
-        wanted = as_ids(ids, "ids") - self._meta.first_id
-        if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
-            at = int(((wanted < 0) | (wanted >= len(self))).argmax())
-            value = int(wanted[at]) + self._meta.first_id
+        numbers = as_ids(ids, "ids") - self._meta.first_id
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
+            at = int(((numbers < 0) | (numbers >= len(self))).argmax())
+            value = int(numbers[at]) + self._meta.first_id
             raise OutOfRangeError(
                 f"ids[{at}] = {value} is {describe_range(len(self))}", position=at, value=value
             )
         with native.reading(self._guard):
-            places = self._places[wanted].astype(np.uint64)
+            places = self._places[numbers].astype(np.uint64)
             if len(places) and int(places.max()) >= len(self):
                 raise CorruptFileError(f"{self.path}: a key has a place that does not exist")
             return self._keys.take(places, self._guard)
@@ -252,11 +252,11 @@ class IdMap:
                 places = self._places[ids].astype(np.uint64)
                 if int(places.max()) >= len(self):
                     raise CorruptFileError(f"{self.path}: a key has a place that does not exist")
-                found = self._index.find(self._keys.take(places, self._guard))
-            if not np.array_equal(found, ids):
-                at = int((found != ids).argmax())
+                ids_of_keys = self._index.find(self._keys.take(places, self._guard))
+            if not np.array_equal(ids_of_keys, ids):
+                at = int((ids_of_keys != ids).argmax())
                 raise CorruptFileError(
-                    f"{self.path}: the key of id {ids[at]} is found as {found[at]}"
+                    f"{self.path}: the key of id {ids[at]} is found as {ids_of_keys[at]}"
                 )
 
     def close(self) -> None:
@@ -280,6 +280,6 @@ class IdMap:
 
 
 def _reopen(path: str, fingerprint: str) -> IdMap:
-    found = IdMap.load(path)
-    check_fingerprint(path, fingerprint, found._table.fingerprint())
-    return found
+    id_map = IdMap.load(path)
+    check_fingerprint(path, fingerprint, id_map._table.fingerprint())
+    return id_map

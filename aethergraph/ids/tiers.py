@@ -43,9 +43,9 @@ def first_of_each(block: native.KeyBlock, hashes: Hashes) -> NDArray[np.intp]:
     """Return, for each key, the place of the first one that equals it."""
     order, ascending = native.key_order(block, hashes, stable=True)
     first = native.first_keys(block.take(order), ascending)
-    found = np.empty(len(order), np.intp)
-    found[order.view(np.int64)] = order[first.view(np.int64)]
-    return found
+    firsts = np.empty(len(order), np.intp)
+    firsts[order.view(np.int64)] = order[first.view(np.int64)]
+    return firsts
 
 
 @dataclass(frozen=True)
@@ -78,20 +78,20 @@ class _Tier:
     @classmethod
     def merged(cls, tiers: list[_Tier]) -> _Tier:
         """Return one tier of several that follow each other."""
-        begin, parts = tiers[0].begin, [one.part for one in tiers]
-        hashes = np.concatenate([one.hashes for one in parts])
-        shifts = [np.uint64(one.begin - begin) for one in tiers]
-        ids = np.concatenate([one.ids + by for one, by in zip(parts, shifts, strict=True)])
-        keys = native.KeyBlock.joined([one.keys for one in parts])
+        begin, parts = tiers[0].begin, [tier.part for tier in tiers]
+        hashes = np.concatenate([part.hashes for part in parts])
+        shifts = [np.uint64(tier.begin - begin) for tier in tiers]
+        ids = np.concatenate([part.ids + by for part, by in zip(parts, shifts, strict=True)])
+        keys = native.KeyBlock.joined([part.keys for part in parts])
         order, ascending = native.key_order(keys, hashes, stable=True)  # merges sorted parts
         return cls(begin, _Part(ascending, keys.take(order), ids[order]))
 
     def find(self, block: native.KeyBlock, hashes: Hashes) -> Ids:
         """Return the id of each key, -1 where it is not here."""
-        found = self._index.find(block, hashes=hashes)
+        ids = self._index.find(block, hashes=hashes)
         if self.begin:
-            found[found >= 0] += self.begin
-        return found
+            ids[ids >= 0] += self.begin
+        return ids
 
 
 class KeyTiers:
