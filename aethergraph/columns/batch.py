@@ -115,15 +115,15 @@ class ColumnBatch(Mapping[str, Any]):
         from aethergraph._native import dtype_code
         from aethergraph.features.rows import as_tensor
 
-        found: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
         for name, values in self.items():
             if isinstance(values, TextRows):
-                found[name] = values
+                tensors[name] = values
                 continue
             plain = values.view(np.int64) if values.dtype.kind == "M" else values
             plain = np.array(plain, order="C")  # columns are views of the rows; tensors own theirs
-            found[name] = as_tensor(plain, dtype_code(plain.dtype))
-        return found
+            tensors[name] = as_tensor(plain, dtype_code(plain.dtype))
+        return tensors
 
     def tensor_frame(self, encoders: Mapping[str, Encoder] | None = None) -> Any:
         """Return PyTorch Frame's ``TensorFrame``; needs ``pip install pytorch-frame``.

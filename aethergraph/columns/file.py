@@ -42,9 +42,9 @@ _PIECE = 4 << 20  # bytes that are written at once
 
 def encode_texts(texts: Sequence[str | None]) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
     """Return (offsets [n + 1], bytes) of texts, as Arrow's string columns; None is empty."""
-    encoded = [b"" if one is None else one.encode("utf-8") for one in texts]
+    encoded = [b"" if text is None else text.encode("utf-8") for text in texts]
     offsets = np.zeros(len(encoded) + 1, np.uint64)
-    np.cumsum([len(one) for one in encoded], out=offsets[1:], dtype=np.uint64)
+    np.cumsum([len(piece) for piece in encoded], out=offsets[1:], dtype=np.uint64)
     return offsets, np.frombuffer(b"".join(encoded), np.uint8)
 
 
@@ -73,7 +73,7 @@ def write_columns(
         StorageError: the file cannot be written.
     """
     layout = RowLayout(columns)
-    found = column_statistics(
+    statistics = column_statistics(
         layout, rows, {name: offsets for name, (offsets, _) in texts.items()},
         {name: len(names) for name, names in categories.items()}, task,
     )  # fmt: skip
@@ -81,10 +81,10 @@ def write_columns(
         "version": _VERSION,
         "columns": [
             {
-                "name": one.name, "kind": one.kind, "dtype": one.dtype, "unit": one.unit,
-                "statistics": found[one.name],
+                "name": column.name, "kind": column.kind, "dtype": column.dtype,
+                "unit": column.unit, "statistics": statistics[column.name],
             }
-            for one in columns
+            for column in columns
         ],
     }  # fmt: skip
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -92,9 +92,13 @@ def write_columns(
         ("rows", rows),
         ("columns", np.frombuffer(text.encode("utf-8"), np.uint8)),
     ]
-    for number, one in enumerate(columns):
-        if one.kind in ("text", "category"):
-            both = texts[one.name] if one.kind == "text" else encode_texts(categories[one.name])
+    for number, column in enumerate(columns):
+        if column.kind in ("text", "category"):
+            both = (
+                texts[column.name]
+                if column.kind == "text"
+                else encode_texts(categories[column.name])
+            )
             arrays += [(f"offsets-{number}", both[0]), (f"bytes-{number}", both[1])]
     meta = FileMeta(
         arrays=tuple(ArrayMeta(n, "row", 0, str(array.dtype), array.shape) for n, array in arrays),
@@ -157,14 +161,14 @@ class ColumnFile:
             )
         self.num_rows = shape[0]
         self.texts: dict[str, native.KeyBlock] = {}
-        found = []
-        for number, one in enumerate(columns):
-            if one.kind == "text":
-                self.texts[one.name] = self._texts(number, one.name, self.num_rows)
-            elif one.kind == "category":
-                one = replace(one, categories=self._categories(number, one))
-            found.append(one)
-        self.columns = tuple(found)
+        completed = []
+        for number, column in enumerate(columns):
+            if column.kind == "text":
+                self.texts[column.name] = self._texts(number, column.name, self.num_rows)
+            elif column.kind == "category":
+                column = replace(column, categories=self._categories(number, column))
+            completed.append(column)
+        self.columns = tuple(completed)
         file.check()
 
     def _decode(self, data: bytes) -> list[Column]:
@@ -199,8 +203,8 @@ class ColumnFile:
             statistics.need("quantiles")
             quantiles = statistics.items("quantiles", _is_number, None)
             entry.require(not quantiles or len(quantiles) == 5, "there are five quantiles")
-            whole = kind == "number" or all(map(is_integer, quantiles or ()))
-            entry.require(whole, f"quantiles = {shown(quantiles)} of times are no integers")
+            is_whole = kind == "number" or all(map(is_integer, quantiles or ()))
+            entry.require(is_whole, f"quantiles = {shown(quantiles)} of times are no integers")
         if kind == "number":
             statistics.need("mean", "std")
             for name in ("mean", "std"):
@@ -226,9 +230,9 @@ class ColumnFile:
     def _categories(self, number: int, column: Column) -> tuple[str, ...]:
         block = self._texts(number, column.name, None)
         every = np.arange(len(block), dtype=np.uint64)
-        taken = block.take(every, self.file.guard())
-        assert taken.offsets is not None
-        ends, data = taken.offsets.tolist(), taken.data.tobytes()
+        texts = block.take(every, self.file.guard())
+        assert texts.offsets is not None
+        ends, data = texts.offsets.tolist(), texts.data.tobytes()
         try:
             names = tuple(data[begin:end].decode("utf-8") for begin, end in pairwise(ends))
         except UnicodeDecodeError as error:

@@ -61,13 +61,13 @@ def make_frame(batch: ColumnBatch, encoders: Mapping[str, Callable[[list[str]], 
             order = _by_count(column)
             codes = np.empty_like(order)
             codes[order] = np.arange(len(order))
-            given = batch[name].astype(np.int64)
-            if len(given) and (code := int(given.max())) >= len(order) > 0:
+            file_codes = batch[name].astype(np.int64)
+            if len(file_codes) and (code := int(file_codes.max())) >= len(order) > 0:
                 raise CorruptFileError(
                     f"a row of the column {name!r} has category {code} of {len(order)}: its file "
                     "is damaged"
                 )
-            codes = codes[np.maximum(given, 0)] if len(order) else given
+            codes = codes[np.maximum(file_codes, 0)] if len(order) else file_codes
             value = torch.from_numpy(codes if null is None else np.where(null, -1, codes))
         names.setdefault(kind, []).append(name)
         parts.setdefault(kind, []).append(value)
@@ -83,7 +83,7 @@ def make_frame(batch: ColumnBatch, encoders: Mapping[str, Callable[[list[str]], 
 def _encoded(batch: ColumnBatch, name: str, encoder: Callable[[list[str]], Any]) -> Any:
     torch: Any = import_module("torch")
 
-    value = encoder([one or "" for one in batch[name].to_list()])
+    value = encoder([text or "" for text in batch[name].to_list()])
     if not isinstance(value, torch.Tensor) or value.shape[:1] != (batch.num_rows,):
         raise InvalidArgumentError(
             f"the encoder of {name!r} returns a tensor with a row for each of {batch.num_rows} "
@@ -139,29 +139,29 @@ def make_statistics(
     torch: Any = import_module("torch")
 
     kind = frame.data.stats.StatType
-    found: dict[str, dict[Any, Any]] = {}
-    for one in columns:
-        known = one.statistics
-        if one.kind == "number":
+    statistics: dict[str, dict[Any, Any]] = {}
+    for column in columns:
+        known = column.statistics
+        if column.kind == "number":
             nothing = [np.nan] * 5
-            found[one.name] = {
+            statistics[column.name] = {
                 kind.MEAN: np.nan if known["mean"] is None else known["mean"],
                 kind.STD: np.nan if known["std"] is None else known["std"],
                 kind.QUANTILES: known["quantiles"] or nothing,
             }
-        elif one.kind in ("bool", "category"):
-            categories = [False, True] if one.kind == "bool" else list(one.categories)
-            order = _by_count(one).tolist()
+        elif column.kind in ("bool", "category"):
+            categories = [False, True] if column.kind == "bool" else list(column.categories)
+            order = _by_count(column).tolist()
             counts = [known["counts"][at] for at in order]
-            found[one.name] = {kind.COUNT: ([categories[at] for at in order], counts)}
-        elif one.name in dimensions:
-            found[one.name] = {kind.EMB_DIM: dimensions[one.name]}
-        elif one.kind == "time":
-            given = known["quantiles"] or [np.iinfo(np.int64).min] * 5
-            parts = time_parts(np.array(given, np.int64).view(f"datetime64[{one.unit}]"))
+            statistics[column.name] = {kind.COUNT: ([categories[at] for at in order], counts)}
+        elif column.name in dimensions:
+            statistics[column.name] = {kind.EMB_DIM: dimensions[column.name]}
+        elif column.kind == "time":
+            quantiles = known["quantiles"] or [np.iinfo(np.int64).min] * 5
+            parts = time_parts(np.array(quantiles, np.int64).view(f"datetime64[{column.unit}]"))
             oldest, median, newest = (torch.from_numpy(parts[at]) for at in (0, 2, 4))
-            found[one.name] = {
+            statistics[column.name] = {
                 kind.YEAR_RANGE: [int(oldest[0]), int(newest[0])],
                 kind.OLDEST_TIME: oldest, kind.MEDIAN_TIME: median, kind.NEWEST_TIME: newest,
             }  # fmt: skip
-    return found
+    return statistics

@@ -38,55 +38,57 @@ class ColumnInput:
     """Columns in memory, as :func:`write_columns` takes them.
 
     Args:
-        given: by name a vector of numbers, booleans or datetime64 (a masked array has nulls), or a
-            list of texts and None.
+        columns: by name a vector of numbers, booleans or datetime64 (a masked array has nulls), or
+            a list of texts and None.
         kinds: kinds of columns whose values do not tell: "category" for texts.
 
     Raises:
         InvalidArgumentError: a column is none of these, or their lengths differ.
     """
 
-    def __init__(self, given: Mapping[str, Any], kinds: Mapping[str, str] | None) -> None:
+    def __init__(self, columns: Mapping[str, Any], kinds: Mapping[str, str] | None) -> None:
         self.columns: list[Column] = []
         self.texts: dict[str, tuple[Array, Array]] = {}
         self.categories: dict[str, list[str]] = {}
         values: dict[str, Array] = {}
         nulls: dict[str, Array] = {}
-        if not isinstance(given, Mapping) or not given:
-            raise InvalidArgumentError(f"columns go by name, got {shown(given)}")
-        for name in given:
+        if not isinstance(columns, Mapping) or not columns:
+            raise InvalidArgumentError(f"columns go by name, got {shown(columns)}")
+        for name in columns:
             if not is_name(name):
                 raise InvalidArgumentError(f"the name of a column is a text, got {shown(name)}")
         if kinds is not None and not isinstance(kinds, Mapping):
             raise InvalidArgumentError(f"kinds go by column, got {shown(kinds)}")
         kinds = {} if kinds is None else dict(kinds)
         for name in kinds:
-            as_choice(name, tuple(given), "a column in kinds")
+            as_choice(name, tuple(columns), "a column in kinds")
             as_choice(kinds[name], KINDS, f"kinds[{name!r}]")
-        for name, one in given.items():
-            if not isinstance(one, (np.ndarray, list, tuple)):
+        for name, content in columns.items():
+            if not isinstance(content, (np.ndarray, list, tuple)):
                 raise InvalidArgumentError(
-                    f"column {shown(name)} is an array, or a list of texts, got {shown(one)}"
+                    f"column {shown(name)} is an array, or a list of texts, got {shown(content)}"
                 )
-            if isinstance(one, np.ndarray) and one.ndim != 1:
-                raise InvalidArgumentError(f"column {name!r} is a vector, got shape {one.shape}")
-        self.num_rows = len(next(iter(given.values())))
-        for name, one in given.items():
-            if len(one) != self.num_rows:
+            if isinstance(content, np.ndarray) and content.ndim != 1:
                 raise InvalidArgumentError(
-                    f"column {name!r} has {len(one)} rows, but the first has {self.num_rows}"
+                    f"column {name!r} is a vector, got shape {content.shape}"
+                )
+        self.num_rows = len(next(iter(columns.values())))
+        for name, content in columns.items():
+            if len(content) != self.num_rows:
+                raise InvalidArgumentError(
+                    f"column {name!r} has {len(content)} rows, but the first has {self.num_rows}"
                 )
             kind = kinds.get(name)
-            array = np.ma.asarray(one) if isinstance(one, np.ndarray) else None
-            found: Array | None
+            array = np.ma.asarray(content) if isinstance(content, np.ndarray) else None
+            column_values: Array | None
             null: Array | None
             if array is None or array.dtype.kind in "OU":
-                column, found, null = self._of_texts(name, list(one), kind)
+                column, column_values, null = self._of_texts(name, list(content), kind)
             else:
-                column, found, null = self._of_array(name, array, kind)
+                column, column_values, null = self._of_array(name, array, kind)
             self.columns.append(column)
-            if found is not None:
-                values[name], null = fill_nulls(column, found, null)
+            if column_values is not None:
+                values[name], null = fill_nulls(column, column_values, null)
             if null is not None:
                 nulls[name] = null
         self.rows = RowLayout(self.columns).pack(self.num_rows, values, nulls)
@@ -117,14 +119,14 @@ class ColumnInput:
     def _of_texts(
         self, name: str, texts: Sequence[Any], kind: str | None
     ) -> tuple[Column, Array | None, Array]:
-        for at, one in enumerate(texts):
-            if one is not None and not isinstance(one, str):
+        for at, text in enumerate(texts):
+            if text is not None and not isinstance(text, str):
                 raise InvalidArgumentError(
-                    f"column {name!r} has {shown(one)} in row {at}: a list holds texts and None; "
+                    f"column {name!r} has {shown(text)} in row {at}: a list holds texts and None; "
                     "numbers, booleans and times are given as an array",
                     position=at,
                 )
-        null = np.array([one is None for one in texts], np.bool_)
+        null = np.array([text is None for text in texts], np.bool_)
         try:
             encoded = encode_texts(texts)
         except UnicodeEncodeError as error:
@@ -135,6 +137,6 @@ class ColumnInput:
         if kind != "category":
             raise InvalidArgumentError(f"column {name!r} holds texts, which are not a {kind}")
         codes: dict[str, int] = {}
-        found = [-1 if one is None else codes.setdefault(one, len(codes)) for one in texts]
+        row_codes = [-1 if text is None else codes.setdefault(text, len(codes)) for text in texts]
         self.categories[name] = list(codes)
-        return Column(name, "category"), np.array(found, np.int32), null
+        return Column(name, "category"), np.array(row_codes, np.int32), null

@@ -70,16 +70,16 @@ class RowLayout:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
-        fixed = [one for one in self.columns if one.dtype]
-        fixed.sort(key=lambda one: -np.dtype(one.dtype).itemsize)  # stable
+        fixed = [column for column in self.columns if column.dtype]
+        fixed.sort(key=lambda column: -np.dtype(column.dtype).itemsize)  # stable
         self._places: dict[str, tuple[int, np.dtype[Any]]] = {}
         end, widest = 0, 1
-        for one in fixed:
-            dtype = np.dtype(one.dtype)
-            self._places[one.name] = end, dtype
+        for column in fixed:
+            dtype = np.dtype(column.dtype)
+            self._places[column.name] = end, dtype
             end, widest = end + dtype.itemsize, max(widest, dtype.itemsize)
         self._bits = end
-        self._numbers = {one.name: number for number, one in enumerate(self.columns)}
+        self._numbers = {column.name: number for number, column in enumerate(self.columns)}
         end += -(-len(self.columns) // 8)
         self.width = -(-end // widest) * widest
 

@@ -35,18 +35,20 @@ def column_statistics(
         num_categories: number of categories by column of categories.
         task: of the call that asks; it may be cancelled between some rows and the next.
     """
-    parts = {one.name: _Sums(one, num_categories.get(one.name, 2)) for one in layout.columns}
+    parts = {
+        column.name: _Sums(column, num_categories.get(column.name, 2)) for column in layout.columns
+    }
     for begin in range(0, len(rows), _ROWS):
         if task is not None:
             task.check()
         some = np.ascontiguousarray(rows[begin : begin + _ROWS])
-        for one in layout.columns:
-            known = ~layout.nulls(some, one.name)
-            if one.kind == "text":
-                values = np.diff(lengths[one.name][begin : begin + len(some) + 1])
+        for column in layout.columns:
+            known = ~layout.nulls(some, column.name)
+            if column.kind == "text":
+                values = np.diff(lengths[column.name][begin : begin + len(some) + 1])
             else:
-                values = layout.values(some, one.name)
-            parts[one.name].add(values[known], len(known))
+                values = layout.values(some, column.name)
+            parts[column.name].add(values[known], len(known))
     # One row of each stretch of equal length, at a place that is a hash of its number: sorted
     # tables and tables with a period are sampled alike.
     stretch = -(-len(rows) // _SAMPLE) if len(rows) else 1
@@ -54,10 +56,10 @@ def column_statistics(
     if stretch > 1:
         chosen = np.minimum(chosen + _mix(chosen) % np.uint64(stretch), np.uint64(len(rows) - 1))
     sample = np.ascontiguousarray(rows[chosen.astype(np.int64)])
-    for one in layout.columns:
-        if one.kind in ("number", "time"):
-            known = ~layout.nulls(sample, one.name)
-            parts[one.name].take_quantiles(layout.values(sample, one.name)[known])
+    for column in layout.columns:
+        if column.kind in ("number", "time"):
+            known = ~layout.nulls(sample, column.name)
+            parts[column.name].take_quantiles(layout.values(sample, column.name)[known])
     return {name: part.result() for name, part in parts.items()}
 
 
@@ -121,22 +123,22 @@ class _Sums:
 
     def result(self) -> dict[str, Any]:
         """Return the statistics as JSON's types."""
-        found: dict[str, Any] = {"count": self._count, "nulls": self._nulls}
+        statistics: dict[str, Any] = {"count": self._count, "nulls": self._nulls}
         kind = self._column.kind
         if kind in ("bool", "category"):
-            return {**found, "counts": self._counts.tolist()}
-        found |= {"min": self._min, "max": self._max}
+            return {**statistics, "counts": self._counts.tolist()}
+        statistics |= {"min": self._min, "max": self._max}
         if kind != "time":
-            found["mean"] = _number(self._mean) if self._finite else None
+            statistics["mean"] = _number(self._mean) if self._finite else None
         if kind == "number":
             deviation = math.sqrt(self._squares / self._finite) if self._finite else math.nan
-            found["std"] = _number(deviation)
+            statistics["std"] = _number(deviation)
         if kind != "text":
             quantiles = self._quantiles
             if quantiles is not None:  # the ends are known exactly
                 quantiles = [self._min, *quantiles[1:-1], self._max]
-            found["quantiles"] = quantiles
-        return found
+            statistics["quantiles"] = quantiles
+        return statistics
 
 
 def _number(value: float) -> float | None:

@@ -85,7 +85,7 @@ class ColumnStore:
         self._guard = file.file.guard()
         self._rows = load_part(path, 0, storage, memory_budget)
         check_fingerprint(self.path, file.table.fingerprint(), str(self._rows.fingerprint))
-        self.columns = MappingProxyType({one.name: one for one in file.columns})
+        self.columns = MappingProxyType({column.name: column for column in file.columns})
         return self
 
     @classmethod
@@ -114,8 +114,8 @@ class ColumnStore:
         name, _ = native.encode_path(path)
         if os.path.lexists(name) and not as_flag(force, "force"):
             raise StorageError(17, f"{name}: exists already; force=True overwrites it", name)
-        given = ColumnInput(columns, kinds)
-        write_columns(path, given.columns, given.rows, given.texts, given.categories)
+        inputs = ColumnInput(columns, kinds)
+        write_columns(path, inputs.columns, inputs.rows, inputs.texts, inputs.categories)
         return cls.load(path)
 
     # ---- what it holds ---------------------------------------------------------------------
@@ -149,18 +149,22 @@ class ColumnStore:
         packed = self._rows.gather(rows)
         values: dict[str, Any] = {}
         nulls: dict[str, NDArray[np.bool_]] = {}
-        for one in chosen:
+        for column in chosen:
             null = None
-            if one.statistics.get("nulls") != 0:
-                null = nulls[one.name] = file.layout.nulls(packed, one.name)
-            if one.kind == "text":
-                values[one.name] = self._texts(file, one.name, rows, null)
+            if column.statistics.get("nulls") != 0:
+                null = nulls[column.name] = file.layout.nulls(packed, column.name)
+            if column.kind == "text":
+                values[column.name] = self._texts(file, column.name, rows, null)
                 continue
-            found = file.layout.values(packed, one.name)
-            if one.kind == "category" and len(found):
-                self._check_codes(one, found)
-            values[one.name] = found if one.unit is None else found.view(f"datetime64[{one.unit}]")
-        return ColumnBatch({one.name: one for one in chosen}, values, nulls, len(rows))
+            column_values = file.layout.values(packed, column.name)
+            if column.kind == "category" and len(column_values):
+                self._check_codes(column, column_values)
+            values[column.name] = (
+                column_values
+                if column.unit is None
+                else column_values.view(f"datetime64[{column.unit}]")
+            )
+        return ColumnBatch({column.name: column for column in chosen}, values, nulls, len(rows))
 
     def _check_codes(self, column: Column, codes: NDArray[Any]) -> None:
         if codes.min() < -1 or codes.max() >= len(column.categories):
@@ -172,9 +176,9 @@ class ColumnStore:
     def _texts(
         self, file: ColumnFile, name: str, rows: NDArray[np.int64], null: Any
     ) -> TextRows:  # fmt: skip
-        taken = file.texts[name].take(rows.astype(np.uint64), self._guard)
-        assert taken.offsets is not None
-        return TextRows(taken.offsets.view(np.int64), taken.data, null)
+        texts = file.texts[name].take(rows.astype(np.uint64), self._guard)
+        assert texts.offsets is not None
+        return TextRows(texts.offsets.view(np.int64), texts.data, null)
 
     def _chosen(self, names: Sequence[str] | None) -> list[Column]:
         if names is None:
@@ -200,7 +204,11 @@ class ColumnStore:
         Texts that have no encoder are not read.
         """
         kept = self._chosen(columns)
-        named = [one.name for one in kept if one.kind != "text" or one.name in (encoders or {})]
+        named = [
+            column.name
+            for column in kept
+            if column.kind != "text" or column.name in (encoders or {})
+        ]
         return self.gather(ids, named).tensor_frame(encoders)
 
     def frame_statistics(
@@ -220,12 +228,12 @@ class ColumnStore:
         """
         from aethergraph.columns.frame import make_statistics
 
-        sizes = {name: as_count(one, name) for name, one in (dimensions or {}).items()}
-        for one in self._chosen(list(sizes)) if sizes else []:
-            if one.kind != "text" or not sizes[one.name]:
+        sizes = {name: as_count(dimension, name) for name, dimension in (dimensions or {}).items()}
+        for column in self._chosen(list(sizes)) if sizes else []:
+            if column.kind != "text" or not sizes[column.name]:
                 raise InvalidArgumentError(
-                    f"dimensions are those of texts, positive, got {sizes[one.name]} for "
-                    f"{one.name!r}, a column of kind {one.kind!r}"
+                    f"dimensions are those of texts, positive, got {sizes[column.name]} for "
+                    f"{column.name!r}, a column of kind {column.kind!r}"
                 )
         return make_statistics(self.columns.values(), sizes)
 
