@@ -131,8 +131,8 @@ def convert(
     plan = EdgePlan(src, dst, *carried, num_nodes, time_unit, weight_type)
     columns = None
     if feature_columns is not None:
-        given = [feature_columns] if isinstance(feature_columns, str) else feature_columns
-        columns = tuple(as_list(given, "feature_columns", "columns"))
+        selectors = [feature_columns] if isinstance(feature_columns, str) else feature_columns
+        columns = tuple(as_list(selectors, "feature_columns", "columns"))
     request = Request(
         expand_inputs(inputs),
         as_file(output),

@@ -54,8 +54,8 @@ def as_optional_file(path: Any) -> str | None:
 
 def as_files(paths: PathLike | Sequence[PathLike], name: str = "paths") -> list[str]:
     """Return one path, or a sequence of them, as a list of texts."""
-    one = isinstance(paths, (str, bytes, os.PathLike))
-    return [as_file(path) for path in ([paths] if one else as_list(paths, name, "paths"))]
+    is_path = isinstance(paths, (str, bytes, os.PathLike))
+    return [as_file(path) for path in ([paths] if is_path else as_list(paths, name, "paths"))]
 
 
 def as_column(value: Any, name: str) -> ColumnSelector | None:

@@ -224,19 +224,19 @@ class Companions:
         self._labels_name = name
         self._rows["labels"] = (os.fspath(path), writer.rows)
 
-    def check_rows(self, from_edges: int, asked: int | None) -> int:
+    def check_rows(self, from_edges: int, num_nodes: int | None) -> int:
         """Return the number of nodes, and check that all tables have so many rows.
 
         Raises:
             InputError: a table with another number of rows.
         """
-        nodes = asked
+        nodes = num_nodes
         if nodes is None:
             nodes = max([from_edges, *(rows for _, rows in self._rows.values())])
-        for what, (path, rows) in self._rows.items():
+        for noun, (path, rows) in self._rows.items():
             if rows != nodes:
-                why = "-n" if asked is not None else "the ids and tables given"
-                raise InputError(path, f"{rows:,} rows of {what} for {nodes:,} nodes (by {why})")
+                why = "-n" if num_nodes is not None else "the ids and tables given"
+                raise InputError(path, f"{rows:,} rows of {noun} for {nodes:,} nodes (by {why})")
         return nodes
 
     def finish(self, result: Outcome, files: native.FileSet) -> None:

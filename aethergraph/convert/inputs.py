@@ -79,18 +79,18 @@ def expand_inputs(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
         MissingFileError: a pattern matches nothing.
         InvalidArgumentError: no input.
     """
-    found: list[PathLike] = []
+    names: list[PathLike] = []
     for name in as_files(paths):
         if not _PATTERN.search(name) or (not is_url(name) and os.path.exists(name)):
-            found.append(name)
+            names.append(name)
             continue
         matches = _matches(name)
         if not matches:
             raise MissingFileError(2, f"{name}: no file matches", name)
-        found += matches
-    if not found:
+        names += matches
+    if not names:
         raise InvalidArgumentError("no input file was given")
-    return found
+    return names
 
 
 def _matches(name: str) -> list[str]:
@@ -108,5 +108,5 @@ def input_state(path: PathLike) -> dict[str, Any]:
         info = system.info(inside)
         tags = {k: str(info[k]) for k in ("ETag", "etag", "mtime", "LastModified") if k in info}
         return {"path": name, "size": url_size(name), "time": tags}
-    found = os.stat(name)
-    return {"path": os.path.abspath(name), "size": found.st_size, "time": found.st_mtime_ns}
+    status = os.stat(name)
+    return {"path": os.path.abspath(name), "size": status.st_size, "time": status.st_mtime_ns}

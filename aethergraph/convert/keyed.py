@@ -94,8 +94,8 @@ class _Values:
         self._weight = "float32"
         if columns.weight is not None:
             kind = reader.number_type(columns.weight, "weight")
-            own = "float64" if kind == "float64" else "float32"
-            self._weight = own if plan.weight_type == "auto" else plan.weight_type
+            dtype = "float64" if kind == "float64" else "float32"
+            self._weight = dtype if plan.weight_type == "auto" else plan.weight_type
         self._unit: str | None = None
         self.zone: str | None = None
         self._time_type = plan.time_type
@@ -103,17 +103,19 @@ class _Values:
             form = reader.time_form(columns.time)
             self._unit = share_times([form], plan.time_unit)
             self.zone = zone_of([form])
-            asked = plan.time_type
+            time_type = plan.time_type
             has_fractions, is_date = form.is_float, form.unit is not None
-            if (asked == "int64" and has_fractions) or (asked == "float64" and is_date):
-                found = "numbers with fractions" if has_fractions else "dates"
-                raise InvalidArgumentError(f"{form.where} holds {found}: no times of type {asked}")
+            if (time_type == "int64" and has_fractions) or (time_type == "float64" and is_date):
+                noun = "numbers with fractions" if has_fractions else "dates"
+                raise InvalidArgumentError(
+                    f"{form.where} holds {noun}: no times of type {time_type}"
+                )
         self._attrs = [(spec, names, self._dtype(spec, names)) for spec, names in columns.attrs]
 
     def _dtype(self, spec: AttrSpec, names: Sequence[str]) -> str:
         if spec.dtype is not None:
             return spec.dtype
-        kinds = {self._reader.number_type(one, "edge attribute") for one in names}
+        kinds = {self._reader.number_type(name, "edge attribute") for name in names}
         if len(kinds) == 1:
             return kinds.pop()
         return "float64" if "float64" in kinds else "float32"
@@ -134,8 +136,8 @@ class _Values:
             time = reader.times(batch, columns.time, self._unit)
         attrs = {}
         for spec, names, dtype in self._attrs:
-            found = [reader.numbers(batch, one, dtype, "edge attribute") for one in names]
-            attrs[spec.name] = found[0] if len(found) == 1 else np.stack(found, axis=1)
+            arrays = [reader.numbers(batch, name, dtype, "edge attribute") for name in names]
+            attrs[spec.name] = arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=1)
         return weight, time, attrs
 
 
@@ -201,7 +203,7 @@ class KeyedJob:
         values = _Values(request.plan, columns, table)
         journal = Journal(request.output, self._command(), self._restart)
         try:
-            inputs = [one["path"] for one in self._inputs]
+            inputs = [state["path"] for state in self._inputs]
             placed = bool(journal.state.get("placed"))
             check_outputs([request.output, result.ids], inputs, force or placed)
             if journal.state:
@@ -259,8 +261,8 @@ class KeyedJob:
             files = stack.enter_context(native.FileSet())
             assert result.ids is not None
             files.add(PlacedFile(nodes.ids_path, result.ids))
-            beside = {f"{_NODE}.ids": fingerprint_of(nodes.ids_path)}
-            build.write(self._request.output, values.zone, beside, files)
+            fingerprints = {f"{_NODE}.ids": fingerprint_of(nodes.ids_path)}
+            build.write(self._request.output, values.zone, fingerprints, files)
             state["placed"] = True
             journal.record(**state)
             files.commit()
@@ -304,17 +306,17 @@ def _refuse(request: Request, ids: Ids) -> None:
             "(convert.tables) takes tables of nodes by their keys"
         )
     for path in request.files:
-        found = detect_format(path, request.reading["format"])
-        if found == "whitespace" and request.reading["delimiter"] is None:
+        file_format = detect_format(path, request.reading["format"])
+        if file_format == "whitespace" and request.reading["delimiter"] is None:
             raise InvalidArgumentError(
                 f"{os.fspath(path)}: names may hold blanks, so give the delimiter: --delimiter "
                 "space, or tab (delimiter=)"
             )
-        if found not in _FORMATS:
+        if file_format not in _FORMATS:
             raise InvalidArgumentError(
-                f"{os.fspath(path)}: is read as {found}, but edges with ids = {ids!r} are read "
-                "from text, Parquet and Arrow files: write it as one of these, or, if its ids are "
-                "0 to N-1, leave --ids (ids=) out"
+                f"{os.fspath(path)}: is read as {file_format}, but edges with ids = {ids!r} are "
+                "read from text, Parquet and Arrow files: write it as one of these, or, if its ids "
+                "are 0 to N-1, leave --ids (ids=) out"
             )
 
 
@@ -327,30 +329,32 @@ def _key_type(ids: Ids) -> str:
 
 def _open(request: Request) -> Table:
     paths = [os.fspath(path) for path in request.files]
-    asked = request.reading["format"]
-    kinds = [kind_of(path) if asked in (None, "auto") else _kind(asked) for path in paths]
+    file_format = request.reading["format"]
+    kinds = [
+        kind_of(path) if file_format in (None, "auto") else _kind(file_format) for path in paths
+    ]
     form = TextForm()
     if "text" in kinds:
         form = _text_form(request, paths[kinds.index("text")])
     return Table("edges", paths, kinds, None, form)
 
 
-def _kind(asked: str) -> str:
-    return "parquet" if asked == "parquet" else "text"
+def _kind(file_format: str) -> str:
+    return "parquet" if file_format == "parquet" else "text"
 
 
 def _text_form(request: Request, path: str) -> TextForm:
     """Return the form of text files; whether there is a header cannot be seen among names."""
     delimiter, header = request.reading["delimiter"], request.reading["header"]
-    asked = request.reading["format"]
-    if delimiter is None and asked in ("csv", "tsv"):
-        delimiter = "," if asked == "csv" else "tab"
+    file_format = request.reading["format"]
+    if delimiter is None and file_format in ("csv", "tsv"):
+        delimiter = "," if file_format == "csv" else "tab"
     form = TextForm(None if delimiter is None else as_delimiter(delimiter))
     if header is not None:
         return replace(form, has_names=header)
     plan = request.plan
     chosen = [plan.src, plan.dst, *(selector for selector, _ in plan.selectors())]
-    if any(isinstance(one, str) and not one.isdecimal() for one in chosen):
+    if any(isinstance(selector, str) and not selector.isdecimal() for selector in chosen):
         return form
     names = Table("edges", [path], ["text"], None, form).types
     if known_ends(path, list(names)) is None:
@@ -383,15 +387,15 @@ def _choose(plan: EdgePlan, table: Table, result: ConvertResult) -> _Columns:
     if src == dst:
         raise InvalidArgumentError(f"{path}: the same column is both source and destination")
     attrs = tuple(
-        (spec, tuple(select(one, f"edge attribute {spec.name!r}") for one in spec.columns))
+        (spec, tuple(select(column, f"edge attribute {spec.name!r}") for column in spec.columns))
         for spec in plan.attrs
     )
     columns = _Columns(
         src, dst, None if plan.weight is None else select(plan.weight, "weight"),
         None if plan.time is None else select(plan.time, "time"), attrs,
     )  # fmt: skip
-    used = {src, dst, columns.weight, columns.time, *(one for _, some in attrs for one in some)}
-    if unused := [one for one in names if one not in used]:
+    used = {src, dst, columns.weight, columns.time, *(name for _, some in attrs for name in some)}
+    if unused := [name for name in names if name not in used]:
         result.notes.append(f"columns not used: {', '.join(unused)}")
     return columns
 
@@ -405,12 +409,13 @@ def _check_keys(table: Table, columns: _Columns, kind: str) -> None:
         "uuid": ("uuid", "str", "bytes"),
     }[kind]  # fmt: skip
     for column in (columns.src, columns.dst):
-        (found,) = ColumnReader(table).key_types([column])
-        if found not in fitting:
-            advice = {"str": "string", "bytes": "uuid"}.get(found, found)
+        (key_type,) = ColumnReader(table).key_types([column])
+        if key_type not in fitting:
+            advice = {"str": "string", "bytes": "uuid"}.get(key_type, key_type)
             raise InputError(
                 table.files[0],
-                f"column {column!r} holds keys of type {found}, not {kind}: --ids {advice} (ids=)",
+                f"column {column!r} holds keys of type {key_type}, not {kind}: --ids {advice} "
+                "(ids=)",
             )
 
 
@@ -418,11 +423,11 @@ def _note_blanks(table: Table, columns: _Columns, result: ConvertResult) -> None
     """Note names with blanks around them in the first rows: they belong to the names, as in CSV."""
     reader = ColumnReader(table)
     for column in dict.fromkeys((columns.src, columns.dst)):
-        found = reader.first_with_blanks(column)
-        if found is not None:
+        text = reader.first_with_blanks(column)
+        if text is not None:
             result.notes.append(
-                f"column {column!r}: names keep the blanks around them, such as {found!r}, which "
-                f"is another node than {found.strip()!r}"
+                f"column {column!r}: names keep the blanks around them, such as {text!r}, which "
+                f"is another node than {text.strip()!r}"
             )
 
 

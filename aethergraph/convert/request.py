@@ -37,8 +37,8 @@ class Request:
 
     def check_all(self, force: bool) -> None:
         """Check that the graph file and the files beside it may be written."""
-        beside = [path for path in self.tables.outputs(self.output) if path is not None]
-        check_outputs([self.output, *beside], self._inputs, force)
+        companions = [path for path in self.tables.outputs(self.output) if path is not None]
+        check_outputs([self.output, *companions], self._inputs, force)
 
     def check_density(self, num_nodes: int, num_edges: int) -> None:
         """Refuse ids far above the number of edges.
@@ -71,7 +71,7 @@ class Request:
     def options(self) -> dict[str, Any]:
         """Everything beside the files and the form that determines the result, for JSON."""
         plan, tables = self.plan, self.tables
-        beside = (tables.features, tables.features_out, tables.dtype, tables.labels)
+        companions = (tables.features, tables.features_out, tables.dtype, tables.labels)
         columns = (tables.id_column, tables.feature_columns)
         return {
             **self.reading,
@@ -82,6 +82,6 @@ class Request:
             "time_type": plan.time_type,
             "time_unit": plan.time_unit,
             "weight_type": plan.weight_type,
-            "attrs": [[one.name, one.columns, one.dtype] for one in plan.attrs],
-            "companions": [str(one) for one in (*beside, tables.labels_out, *columns)],
+            "attrs": [[spec.name, spec.columns, spec.dtype] for spec in plan.attrs],
+            "companions": [str(option) for option in (*companions, tables.labels_out, *columns)],
         }

@@ -76,10 +76,10 @@ def silent(_name: str, _unit: str) -> ProgressFn:
     return lambda done, total: None
 
 
-def check_density(what: PathLike, num_nodes: int, num_edges: int) -> None:
+def check_density(path: PathLike, num_nodes: int, num_edges: int) -> None:
     """Refuse ids so sparse that the node arrays alone would not fit: a sign of hashed ids."""
     if is_sparse(num_nodes, num_edges):
-        raise sparse_error(os.fspath(what), num_nodes, num_edges)
+        raise sparse_error(os.fspath(path), num_nodes, num_edges)
 
 
 def is_sparse(num_nodes: int, num_edges: int) -> bool:

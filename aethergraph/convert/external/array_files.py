@@ -82,11 +82,11 @@ class ColumnFiles:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._files[name] = file
-            found = os.fstat(file).st_size
+            file_size = os.fstat(file).st_size
             os.ftruncate(file, size)
         except OSError as error:
             raise storage_error(error, path) from None
-        if found < size:
+        if file_size < size:
             raise WorkFileError(path, "is shorter than the build recorded")
 
     def _append(self, name: str, rows: NDArray[Any], at: int) -> None:
@@ -193,16 +193,16 @@ class ColumnFiles:
                 latest.
         """
         count = self.lists + 1 if name == "indptr" else self.edges
-        found = 0
+        checksum = 0
         for begin in range(0, count, at_once):
             rows = self.read(name, begin, min(begin + at_once, count))
-            found += native.hash_items(rows, begin)
+            checksum += native.hash_items(rows, begin)
             yield rows
-        self.compare(name, found)
+        self.compare(name, checksum)
 
-    def compare(self, name: str, found: int) -> None:
-        """Raise WorkFileError if ``found`` is not the checksum of a whole column."""
-        if found % 2**64 != self.sums[name]:
+    def compare(self, name: str, checksum: int) -> None:
+        """Raise WorkFileError if ``checksum`` is not that of a whole column."""
+        if checksum % 2**64 != self.sums[name]:
             raise WorkFileError(self.path(name), "has other bytes than were written")
 
     def nbytes(self, name: str) -> int:

@@ -44,19 +44,19 @@ def working_memory(
         if formats is not None and "parquet" in formats:
             import pyarrow.parquet  # noqa: F401
     budget = budget or Budget.default(_DEFAULT)
-    taken = _resident()
+    resident = _resident()
     parsing = _PARSING + threads * _PER_THREAD
     if formats is not None and _TEXT_OR_ARRAYS.issuperset(formats):
         parsing = _PARSING_TEXT + threads * _PER_TEXT_THREAD
-    least = taken + parsing + _LEAST + nodes
-    if budget.limit < least:
+    minimum = resident + parsing + _LEAST + nodes
+    if budget.limit < minimum:
         arrays = f", arrays of all nodes {format_size(nodes)}" if nodes else ""
         raise InvalidArgumentError(
-            f"{budget} is too small: the least is {-(-least >> 20)}M here "
-            f"(this process takes {format_size(taken)} by itself, reading up to "
+            f"{budget} is too small: the least is {-(-minimum >> 20)}M here "
+            f"(this process takes {format_size(resident)} by itself, reading up to "
             f"{format_size(parsing)}{arrays}, and buffers need {format_size(_LEAST)})"
         )
-    return budget.limit - taken - parsing
+    return budget.limit - resident - parsing
 
 
 def _resident() -> int:

@@ -364,12 +364,12 @@ class BoundedBuild:
         try:
             for first, dst in files.edges_from(int(self._state["edges"]), _TURN_ROWS):
                 end = first + len(dst)
-                found = {name: files.read(name, first, end) for name in names}
-                for name, rows in found.items():
+                arrays = {name: files.read(name, first, end) for name in names}
+                for name, rows in arrays.items():
                     sums[name] = (sums[name] + native.hash_items(rows, first)) % 2**64
-                columns = [np.arange(first, end, dtype=_U64), found["row"].astype(_U64)]
-                columns += [found[name] for name in names[2:]]
-                writer.add(found["minor"].astype(np.int64), dst, columns, num_nodes - 1)
+                columns = [np.arange(first, end, dtype=_U64), arrays["row"].astype(_U64)]
+                columns += [arrays[name] for name in names[2:]]
+                writer.add(arrays["minor"].astype(np.int64), dst, columns, num_nodes - 1)
                 writer.at({"edges": end, "turn_sums": dict(sums)})
                 progress(end, files.edges)
             for name in names:
@@ -382,22 +382,22 @@ class BoundedBuild:
     # ---- write -------------------------------------------------------------------------------
 
     def write(
-        self, path: native.Path, time_zone: str | None = None, beside: Mapping[str, str] = _NONE,
-        files: native.FileSet | None = None,
+        self, path: native.Path, time_zone: str | None = None,
+        fingerprints: Mapping[str, str] = _NONE, files: native.FileSet | None = None,
     ) -> None:  # fmt: skip
         """Write the graph file and put it in place.
 
         Args:
             path: the file.
             time_zone: time zone of the times, or None.
-            beside: fingerprints of the files beside it, by node type and suffix.
+            fingerprints: of the files beside it, by node type and suffix.
             files: set that puts the file in place together with others; None: at once.
         """
         lists = self._lists
         assert lists is not None
         sections = self.sections()
-        meta = replace(self._meta(lists), time_zone=time_zone, beside=beside)
-        total = sum(one.nbytes(name) for one, name, *_ in sections)
+        meta = replace(self._meta(lists), time_zone=time_zone, beside=fingerprints)
+        total = sum(column_files.nbytes(name) for column_files, name, *_ in sections)
 
         def work(task: native.Task | None) -> None:
             with GraphFile(path, meta, files) as writer:
@@ -431,22 +431,22 @@ class BoundedBuild:
         kinds = (native.SECTION_CSC_INDPTR, native.SECTION_CSC_INDICES)
         if self._form.layout == "csr":
             kinds = (native.SECTION_CSR_INDPTR, native.SECTION_CSR_INDICES)
-        found = [(lists, "indptr", kinds[0], 0), (lists, "minor", kinds[1], 0)]
+        sections = [(lists, "indptr", kinds[0], 0), (lists, "minor", kinds[1], 0)]
         if out is not None:
-            found.append((out, "indptr", native.SECTION_CSR_INDPTR, 0))
-            found.append((out, "minor", native.SECTION_CSR_INDICES, 0))
-            found.append((out, "edge", native.SECTION_CSR_EDGE_IDS, 0))
+            sections.append((out, "indptr", native.SECTION_CSR_INDPTR, 0))
+            sections.append((out, "minor", native.SECTION_CSR_INDICES, 0))
+            sections.append((out, "edge", native.SECTION_CSR_EDGE_IDS, 0))
         if self._form.keep_order:
-            found.append((lists, "row", native.SECTION_EDGE_ORDER, 0))
+            sections.append((lists, "row", native.SECTION_EDGE_ORDER, 0))
         for name, kind in (
             ("weight", native.SECTION_EDGE_WEIGHT),
             ("time", native.SECTION_EDGE_TIME),
         ):
             if name in lists.columns:
-                found.append((lists, name, kind, 0))
+                sections.append((lists, name, kind, 0))
         for number, name in enumerate(sorted(self._attrs)):
-            found.append((lists, f"attr:{name}", native.SECTION_ARRAY, number))
-        return found
+            sections.append((lists, f"attr:{name}", native.SECTION_ARRAY, number))
+        return sections
 
     def close(self) -> None:
         """Close the column files."""

@@ -118,8 +118,8 @@ class BoundedJob:
             companions = request.tables.open(request.output, stack, show, room)
             result.notes += companions.notes
             clock.lap("features")
-            found = form.num_nodes if form.num_nodes is not None else build.num_nodes
-            result.num_nodes = companions.check_rows(found, form.num_nodes)
+            num_nodes = form.num_nodes if form.num_nodes is not None else build.num_nodes
+            result.num_nodes = companions.check_rows(num_nodes, form.num_nodes)
             request.check_density(result.num_nodes, result.read_edges)
             result.num_edges = build.make_lists(result.num_nodes)
             if form.dedup:

@@ -139,10 +139,10 @@ class Journal:
     def _has_outputs(self, outputs: list[dict[str, Any]]) -> bool:
         """Return whether a complete build's outputs are still those that it has written."""
         try:
-            found = [input_state(one["path"]) for one in outputs]
+            states = [input_state(output["path"]) for output in outputs]
         except OSError:
             return False
-        return found == outputs and _folder_of(outputs[0]["path"]) == self.folder
+        return states == outputs and _folder_of(outputs[0]["path"]) == self.folder
 
     def record(self, **state: Any) -> None:
         """Replace the recorded state, durably."""
@@ -232,13 +232,13 @@ def left_behind(output: PathLike) -> str | None:
 
 def _changed_options(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Describe options that differ from the interrupted build, for the error message."""
-    names = [[one["path"] for one in some.get("inputs", [])] for some in (before, now)]
-    found = []
+    names = [[state["path"] for state in some.get("inputs", [])] for some in (before, now)]
+    changes = []
     if names[0] != names[1]:
-        found.append(f"the inputs were {', '.join(names[0])} and are {', '.join(names[1])}")
+        changes.append(f"the inputs were {', '.join(names[0])} and are {', '.join(names[1])}")
     for name in sorted({*before, *now} - {"inputs"}):
-        found += _differences(name, before.get(name), now.get(name))
-    return found
+        changes += _differences(name, before.get(name), now.get(name))
+    return changes
 
 
 def _differences(name: str, before: Any, now: Any) -> list[str]:
@@ -246,7 +246,7 @@ def _differences(name: str, before: Any, now: Any) -> list[str]:
     if before == now:
         return []
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = [*before, *(one for one in now if one not in before)]
+        keys = [*before, *(key for key in now if key not in before)]
         return [
             text
             for key in keys
@@ -254,23 +254,25 @@ def _differences(name: str, before: Any, now: Any) -> list[str]:
         ]
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         pairs = zip(before, now, strict=True)
-        if all(isinstance(one, dict) for one in (*before, *now)):
+        if all(isinstance(entry, dict) for entry in (*before, *now)):
             return [
                 text
-                for number, (one, other) in enumerate(pairs)
-                for text in _differences(f"{name}[{number}]", one, other)
+                for number, (old, new) in enumerate(pairs)
+                for text in _differences(f"{name}[{number}]", old, new)
             ]
     return [f"{name} was {before!r} and is {now!r}"]
 
 
 def _changed_inputs(before: list[Any], now: list[Any]) -> list[str]:
     """Describe inputs of equal names that were written since, for the error message."""
-    known = {one["path"]: one for one in before}
-    found = []
+    known = {state["path"]: state for state in before}
+    changes = []
     for new in now:
         old = known.get(new["path"], new)
         if old["size"] != new["size"]:
-            found.append(f"{new['path']} had {old['size']:,} bytes and has {new['size']:,}")
+            changes.append(f"{new['path']} had {old['size']:,} bytes and has {new['size']:,}")
         elif old != new:
-            found.append(f"{new['path']} was written again since (its time differs, not its size)")
-    return found
+            changes.append(
+                f"{new['path']} was written again since (its time differs, not its size)"
+            )
+    return changes

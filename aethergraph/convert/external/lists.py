@@ -159,15 +159,15 @@ class ListBuilder:
 
     def _take(self, records: Records, places: NDArray[np.uint32]) -> dict[str, NDArray[Any]]:
         """Return the columns of records, in the order of ``places``."""
-        found = {}
+        columns = {}
         for name, (dtype, items) in self._files.columns.items():
             column = records[name]
             shape = (len(places),) if items == 1 else (len(places), items)
             out = native.mapped_empty(shape, column.dtype.base)
             code = native.dtype_code(out.dtype)
             native.NativeRows(column, code).gather(places, out, code)
-            found[name] = out.astype(dtype, copy=False)
-        return found
+            columns[name] = out.astype(dtype, copy=False)
+        return columns
 
     def _build_large(self, spill: Spill, part: Part) -> None:
         """Build a part that memory does not hold: split it, down to single nodes."""
@@ -225,8 +225,8 @@ class ListBuilder:
                 low, high = min(low, int(keys.min())), max(high, int(keys.max()))
                 run = copy.append(records, 0, np.zeros(0, np.uint64))
                 pieces.append((len(copy.runs) - 1, 0, run.count))
-            whole = Part(low, high + 1, sum(count for *_, count in pieces), tuple(pieces))
-            yield from self._sorted_part(copy, whole, field, major)
+            part = Part(low, high + 1, sum(count for *_, count in pieces), tuple(pieces))
+            yield from self._sorted_part(copy, part, field, major)
         finally:
             copy.remove()
 
@@ -247,8 +247,8 @@ class ListBuilder:
         else:
             finer = self._split(spill.stream(part, self._capacity), spill, field, part)
             try:
-                for one in finer.parts(part.end):
-                    yield from self._sorted_part(finer, one, field, major)
+                for finer_part in finer.parts(part.end):
+                    yield from self._sorted_part(finer, finer_part, field, major)
             finally:
                 finer.remove()
 

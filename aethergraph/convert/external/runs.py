@@ -203,7 +203,7 @@ class Spill:
             merged = np.add.reduceat(run.counts, starts)[:number]
             table[row, : len(merged)] = merged
         firsts = np.cumsum(table, axis=1) - table
-        found = []
+        parts = []
         for part in range(number):
             counts = table[:, part]
             pieces = tuple(
@@ -211,8 +211,8 @@ class Spill:
                 for run in np.flatnonzero(counts)
             )
             low = self.low + (part << shift)
-            found.append(Part(low, min(end, low + (1 << shift)), int(counts.sum()), pieces))
-        return found
+            parts.append(Part(low, min(end, low + (1 << shift)), int(counts.sum()), pieces))
+        return parts
 
     def read(self, pieces: Sequence[tuple[int, int, int]]) -> Records:
         """Read the records of some pieces, whole parts of runs, one after the other.
@@ -224,24 +224,24 @@ class Spill:
         out = native.mapped_empty(count, self.dtype(self.id_bytes))
         done = 0
         for run, first, count in pieces:
-            found = self._read_piece(run, first, out[done : done + count])
-            self._compare(run, first, count, found)
+            checksum = self._read_piece(run, first, out[done : done + count])
+            self._compare(run, first, count, checksum)
             done += count
         return out
 
     def _read_piece(self, run_number: int, first: int, out: Records) -> int:
         """Fill ``out`` from record ``first`` of a run on; return the checksum of what was read."""
         run = self.runs[run_number]
-        own = self.dtype(run.id_bytes)
-        stored = out if own == out.dtype else native.mapped_empty(len(out), own)
-        self._read_into(stored, run.offset + first * own.itemsize)
+        dtype = self.dtype(run.id_bytes)
+        stored = out if dtype == out.dtype else native.mapped_empty(len(out), dtype)
+        self._read_into(stored, run.offset + first * dtype.itemsize)
         if stored is not out:
             out[:] = stored.astype(out.dtype)
         return 0 if run.sums is None else native.hash_items(stored, first)
 
-    def _compare(self, run: int, first: int, count: int, found: int) -> None:
+    def _compare(self, run: int, first: int, count: int, checksum: int) -> None:
         expected = self.runs[run].sum_of(first, count)
-        if expected is not None and found % 2**64 != expected:
+        if expected is not None and checksum % 2**64 != expected:
             raise WorkFileError(
                 self.path,
                 f"run {run} has other bytes in its records {first:,} to {first + count - 1:,} than "
@@ -262,12 +262,12 @@ class Spill:
         """Yield the records of a part in order, at most ``at_once`` at a time."""
         dtype = self.dtype(self.id_bytes)
         for run, first, count in part.pieces:
-            found = 0
+            checksum = 0
             for begin in range(0, count, at_once):
                 out = native.mapped_empty(min(at_once, count - begin), dtype)
-                found += self._read_piece(run, first + begin, out)
+                checksum += self._read_piece(run, first + begin, out)
                 if begin + at_once >= count:
-                    self._compare(run, first, count, found)
+                    self._compare(run, first, count, checksum)
                 yield out
 
     def _read_into(self, out: Records, offset: int) -> None:

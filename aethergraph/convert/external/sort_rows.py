@@ -109,12 +109,12 @@ def _check_ids(path: PathLike, files: ColumnFiles, rows: int) -> None:
         wrong = offsets[1:] != np.arange(begin + 1, begin + len(offsets), dtype=np.uint64)
         if wrong.any():
             at = int(np.argmax(wrong))
-            what = f"the node id {begin + at} comes twice"
+            problem = f"the node id {begin + at} comes twice"
             if offsets[at + 1] == offsets[at]:
-                what = (
+                problem = (
                     f"the node id {begin + at} is missing: {rows} rows need the ids 0..{rows - 1}"
                 )
-            raise InputError(os.fspath(path), what)
+            raise InputError(os.fspath(path), problem)
 
 
 def _copied(files: ColumnFiles, output: PathLike, shape: tuple[int, ...]) -> NpyWriter:

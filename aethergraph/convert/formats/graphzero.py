@@ -197,33 +197,35 @@ class GlTable:
         for start in range(skip * _ROWS, self.num_rows, _ROWS):
             stop = min(start + _ROWS, self.num_rows)
             with native.reading(self.guard):
-                arrays = [self._column(one, start, stop) for one in fields]
+                arrays = [self._column(field, start, stop) for field in fields]
             if progress is not None:
                 progress(self.size * stop // self.num_rows, self.size)
             yield arrays
 
-    def _column(self, one: Field, start: int, stop: int) -> NDArray[Any]:
-        if one.column == 2:
+    def _column(self, field: Field, start: int, stop: int) -> NDArray[Any]:
+        if field.column == 2:
             assert self.weights is not None
-            values: NDArray[Any] = self.weights[start:stop].astype(one.dtype)
-            bad = ~np.isfinite(values) if one.finite else np.zeros(values.shape, np.bool_)
-            if one.minimum is not None:
-                bad |= values < one.minimum
+            values: NDArray[Any] = self.weights[start:stop].astype(field.dtype)
+            bad = ~np.isfinite(values) if field.finite else np.zeros(values.shape, np.bool_)
+            if field.minimum is not None:
+                bad |= values < field.minimum
         else:
-            values = (self.targets if one.column == 1 else self.sources)(start, stop)
-            limit = self.num_nodes if one.limit is None else min(one.limit, self.num_nodes)
-            bad = (values < 0) | (values >= limit) if one.is_id else np.zeros(len(values), np.bool_)
+            values = (self.targets if field.column == 1 else self.sources)(start, stop)
+            limit = self.num_nodes if field.limit is None else min(field.limit, self.num_nodes)
+            bad = (
+                (values < 0) | (values >= limit) if field.is_id else np.zeros(len(values), np.bool_)
+            )
         if bad.any():
             at = int(bad.argmax())
             raise InputError(
                 self.path,
-                f"the {one.role} {values[at]} cannot be (num_nodes={self.num_nodes})",
+                f"the {field.role} {values[at]} cannot be (num_nodes={self.num_nodes})",
                 line=start + at + 1,
-                column=one.column + 1,
-                column_name=self.names[one.column],
+                column=field.column + 1,
+                column_name=self.names[field.column],
                 unit="row",
             )
-        return values.astype(one.dtype, copy=False)
+        return values.astype(field.dtype, copy=False)
 
 
 def _header(file: native.NativeFile, magic: bytes, size: int, kind: str) -> bytes:
@@ -237,17 +239,17 @@ def _header(file: native.NativeFile, magic: bytes, size: int, kind: str) -> byte
     return start
 
 
-def _check_extent(file: native.NativeFile, place: int, count: int, item: int, what: str) -> None:
+def _check_extent(file: native.NativeFile, place: int, count: int, item: int, noun: str) -> None:
     if place + count * item > file.size:
         raise TruncatedFileError(
-            f"{file.path}: {what} end at byte {place + count * item}, the file at {file.size}"
+            f"{file.path}: {noun} end at byte {place + count * item}, the file at {file.size}"
         )
 
 
 def _vector(
-    file: native.NativeFile, place: int, count: int, dtype: np.dtype[Any], what: str
+    file: native.NativeFile, place: int, count: int, dtype: np.dtype[Any], noun: str
 ) -> NDArray[Any]:
-    _check_extent(file, place, count, dtype.itemsize, what)
+    _check_extent(file, place, count, dtype.itemsize, noun)
     if place % dtype.itemsize:
-        raise FormatError(f"{file.path}: {what} are at byte {place}, which is not aligned")
+        raise FormatError(f"{file.path}: {noun} are at byte {place}, which is not aligned")
     return file.array(place, (count,), dtype)

@@ -255,13 +255,13 @@ def _read_typed_text(raw: Path) -> _Content:
 
 def _read_typed_binary(raw: Path) -> _Content:
     def by_type(path: Path) -> dict[EdgeType, Array]:
-        found: dict[EdgeType, Array] = {}
+        arrays: dict[EdgeType, Array] = {}
         for name, rows in sorted(read_npz(path).items()):
             names = name.split("___")
             if len(names) != 3:
                 raise InputError(path, f"{shorten(name)} is not three names joined by '___'")
-            found[names[0], names[1], names[2]] = rows
-        return found
+            arrays[names[0], names[1], names[2]] = rows
+        return arrays
 
     path = _below(raw, "num_nodes_dict.npz")
     counts = {name: _only(count, path) for name, count in sorted(read_npz(path).items())}
@@ -297,14 +297,14 @@ _LAYOUTS = {
 
 def _add_files(content: _Content, kind: Any, folder: Path) -> None:
     """Add features, and the tables that are named ``node_...`` or ``edge_...``."""
-    what = "edge" if isinstance(kind, tuple) else "node"
-    add = content.add_edges if what == "edge" else content.add_nodes
-    count = len(content.edges[kind][0]) if what == "edge" else content.num_nodes[kind]
-    names = [f"{what}-feat.csv.gz"]
-    if what == "node":
+    owner = "edge" if isinstance(kind, tuple) else "node"
+    add = content.add_edges if owner == "edge" else content.add_nodes
+    count = len(content.edges[kind][0]) if owner == "edge" else content.num_nodes[kind]
+    names = [f"{owner}-feat.csv.gz"]
+    if owner == "node":
         names.append("species.csv.gz")  # ogbn-proteins has this file
     paths = [_below(folder, name) for name in names]
-    for path in [*filter(os.path.isfile, paths), *_found(folder, f"{what}_*.csv.gz")]:
+    for path in [*filter(os.path.isfile, paths), *_found(folder, f"{owner}_*.csv.gz")]:
         name = path.name.removesuffix(".csv.gz").replace("-", "_")
         name = "node_species" if name == "species" else name
         add(kind, name, read_table(path, rows=count), path)
@@ -323,7 +323,7 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
     if split not in names:
         known = ", ".join(map(repr, names)) or "none"
         raise InvalidArgumentError(f"split = {split!r} is not one of: {known}")
-    found = False
+    has_masks = False
     for kind, count in content.num_nodes.items():
         place = _below(folder, f"{split}/{kind}" if content.typed else split)
         masks: dict[str, Array] = {}
@@ -331,16 +331,16 @@ def _read_split(root: Path, split: str | None, content: _Content) -> None:
             path = _below(place, f"{part}.csv.gz")
             if not os.path.isfile(path):
                 continue
-            found = True
+            has_masks = True
             ids = read_table(path, limits=(count,))[:, 0]
             mask = np.zeros(count, np.bool_)
             mask[ids] = True
             _check_part(ids, mask, path)
-            for other, before in masks.items():
-                _warn_of_overlap(path, other, mask & before)
+            for earlier_part, before in masks.items():
+                _warn_of_overlap(path, earlier_part, mask & before)
             masks[part] = mask
             content.add_nodes(kind, mask_name, mask, path)
-    if not found:
+    if not has_masks:
         log.warning("read_ogb: %s holds no .csv.gz files: no masks are made", folder / split)
 
 
@@ -356,12 +356,12 @@ def _check_part(ids: Array, mask: Array, path: Path) -> None:
     raise InputError(path, problem, line=row + 1, unit="row")
 
 
-def _warn_of_overlap(path: Path, other: str, both: Array) -> None:
+def _warn_of_overlap(path: Path, part: str, both: Array) -> None:
     count = np.count_nonzero(both)
     if count:
         log.warning(
             "read_ogb: %s: %d nodes are also in %s, the first is %d: their masks overlap",
-            path, count, other, both.argmax(),
+            path, count, part, both.argmax(),
         )  # fmt: skip
 
 

@@ -122,38 +122,38 @@ def naming(path: PathLike) -> Iterator[None]:
         raise type(error)(text, position=error.position, value=error.value) from None
 
 
-def check_memory(path: PathLike, size: int, what: str) -> None:
-    """Raise OutOfMemoryError if ``size`` bytes for ``what`` of a file exceed the free memory."""
+def check_memory(path: PathLike, size: int, noun: str) -> None:
+    """Raise OutOfMemoryError if ``size`` bytes for ``noun`` of a file exceed the free memory."""
     free = available_memory()
     if size > free:
         raise OutOfMemoryError(
-            f"{os.fspath(path)}: {what} needs {format_size(size)} of memory, of which "
+            f"{os.fspath(path)}: {noun} needs {format_size(size)} of memory, of which "
             f"{format_size(free)} are free"
         )
 
 
-def path_below(folder: Path, name: object, source: PathLike, what: str) -> Path:
+def path_below(folder: Path, name: object, source: PathLike, place: str) -> Path:
     """Return the path of the file that a description in ``folder`` names.
 
     Args:
         folder: the folder that names start at.
         name: the name, as the description has it.
         source: the file that holds the description, for messages.
-        what: the place in the description, for messages.
+        place: the place in the description, for messages.
 
     Raises:
         InputError: no name, or one that leads out of the folder: absolute, with ``..``, or through
             a symbolic link.
     """
     if not isinstance(name, str) or not name or not _is_file_name(name):
-        raise InputError(source, f"{what} = {shorten(name)} is no file name")
+        raise InputError(source, f"{place} = {shorten(name)} is no file name")
     parts = Path(name).parts
     root = os.path.realpath(folder)
     real = os.path.realpath(folder / name)
     if name.startswith("/") or ".." in parts or os.path.commonpath([root, real]) != root:
         raise InputError(
             source,
-            f"{what} = {shorten(name)} leads out of the folder: only files below it are read, so "
+            f"{place} = {shorten(name)} leads out of the folder: only files below it are read, so "
             "put the file there",
         )
     return folder / name
@@ -233,19 +233,20 @@ class Archive:
             )
         return info.file_size
 
-    def read(self, name: str, most: int | None = None) -> NDArray[np.uint8]:
+    def read(self, name: str, limit: int | None = None) -> NDArray[np.uint8]:
         """Return the bytes of a member.
 
         Args:
             name: one of :attr:`names`.
-            most: refuse a member of more bytes.
+            limit: refuse a member of more bytes.
 
         Raises:
-            InputError: damaged, of another length than it promises, or of more bytes than ``most``.
+            InputError: damaged, of another length than it promises, or of more bytes than
+                ``limit``.
             OutOfMemoryError: more bytes than there is free memory.
         """
         size = self.size(name)
-        if most is not None and size > most:
+        if limit is not None and size > limit:
             raise InputError(self.path, f"member {shorten(name)} of {size} bytes is too long")
         check_memory(self.path, size, f"member {shorten(name)}")
         with decoding(self.path), self._zip.open(name) as stream:
@@ -347,17 +348,17 @@ def read_table(
 
 
 def _read_columns(table: TextTable, fields: list[Field], rows: int | None) -> NDArray[Any]:
-    chunks, found, size = [np.empty((0, len(fields)), fields[0].dtype)], 0, 0
+    chunks, num_rows, size = [np.empty((0, len(fields)), fields[0].dtype)], 0, 0
     for arrays in table.chunks(fields):
         chunks.append(np.stack(arrays, axis=1))
-        found += len(chunks[-1])
+        num_rows += len(chunks[-1])
         size += chunks[-1].nbytes
-        if rows is not None and found > rows:
+        if rows is not None and num_rows > rows:
             break
         check_memory(table.path, size, "joining the parts of the table")
-    if rows is not None and found != rows:
-        more = "more than " if found > rows else ""
-        raise InputError(table.path, f"has {more}{min(found, rows)} rows, but needs {rows} rows")
+    if rows is not None and num_rows != rows:
+        more = "more than " if num_rows > rows else ""
+        raise InputError(table.path, f"has {more}{min(num_rows, rows)} rows, but needs {rows} rows")
     return np.concatenate(chunks)
 
 
@@ -366,14 +367,14 @@ def check_ends(
 ) -> None:
     """Raise InputError for an edge with an end that is no node; name its number and column."""
     for column, (ids, count) in enumerate(zip(ends, counts, strict=True)):
-        one = Field("id", column, "int64", is_id=True, limit=count)
-        bad = first_bad_id(one, ids)
+        field = Field("id", column, "int64", is_id=True, limit=count)
+        bad = first_bad_id(field, ids)
         if bad is not None:
             raise InputError(path, bad[1], line=bad[0] + 1, column=column + 1, unit="edge")
 
 
-def read_text(path: PathLike, most: int) -> str:
-    """Return the content of a text file of at most ``most`` bytes; ``.gz`` is decompressed.
+def read_text(path: PathLike, limit: int) -> str:
+    """Return the content of a text file of at most ``limit`` bytes; ``.gz`` is decompressed.
 
     Raises:
         InputError: damaged, longer, or not UTF-8.
@@ -382,7 +383,7 @@ def read_text(path: PathLike, most: int) -> str:
     check_readable(path)
     with decoding(path), open(path, "rb") as raw:
         compressed = os.fspath(path).endswith(".gz")
-        data = (gzip.GzipFile(fileobj=raw) if compressed else raw).read(most + 1)
-        if len(data) > most:
-            raise InputError(path, f"is longer than {format_size(most)}")
+        data = (gzip.GzipFile(fileobj=raw) if compressed else raw).read(limit + 1)
+        if len(data) > limit:
+            raise InputError(path, f"is longer than {format_size(limit)}")
         return data.decode("utf-8")

@@ -220,8 +220,8 @@ class InputWatch:
     def _look(self) -> tuple[int, ...]:
         if is_url(self._path):
             return ()
-        found = os.stat(self._path)
-        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        status = os.stat(self._path)
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
     def check(self) -> None:
         """Raise InputError if the input has changed since this object was made."""
@@ -244,18 +244,18 @@ def is_compressed(path: PathLike) -> bool:
     return Path(path).suffix.lower() in _COMPRESSED
 
 
-def detect_format(path: PathLike, asked: str | None = None) -> FileFormat:
+def detect_format(path: PathLike, file_format: str | None = None) -> FileFormat:
     """Return the format of an input file: as asked, else by its name, else by its first bytes.
 
     Raises:
         InvalidArgumentError: an unknown format name.
     """
-    if asked not in (None, "auto"):
-        if asked not in ("csv", "tsv", "whitespace", "parquet", "npy", "gl"):
+    if file_format not in (None, "auto"):
+        if file_format not in ("csv", "tsv", "whitespace", "parquet", "npy", "gl"):
             raise InvalidArgumentError(
-                f"unknown format {asked!r}: csv, tsv, whitespace, parquet, npy or gl"
+                f"unknown format {file_format!r}: csv, tsv, whitespace, parquet, npy or gl"
             )
-        return asked  # type: ignore[return-value]
+        return file_format  # type: ignore[return-value]
     plain = Path(path)
     if plain.suffix.lower() in _COMPRESSED:
         plain = plain.with_suffix("")
@@ -334,12 +334,12 @@ def select_columns(
     Raises:
         InputError: as :func:`select_column`; a column is chosen twice.
     """
-    found = [select_column(path, one, names, num_columns, role) for one in selectors]
-    for number, column in enumerate(found):
-        if column in found[:number]:
+    columns = [select_column(path, selector, names, num_columns, role) for selector in selectors]
+    for number, column in enumerate(columns):
+        if column in columns[:number]:
             chosen = describe_column(column, None if names is None else names[column])
             raise InputError(path, f"{chosen} is chosen twice for the {role}s")
-    return found
+    return columns
 
 
 def list_columns(names: Sequence[str]) -> str:
@@ -360,33 +360,33 @@ def only_column(path: PathLike, name: str, names: Sequence[str], role: str) -> i
     Raises:
         InputError: several columns have this name.
     """
-    found = [number for number, one in enumerate(names) if one == name]
-    if len(found) > 1:
-        numbers = f"{', '.join(map(str, found[:-1]))} and {found[-1]}"
+    positions = [number for number, column_name in enumerate(names) if column_name == name]
+    if len(positions) > 1:
+        numbers = f"{', '.join(map(str, positions[:-1]))} and {positions[-1]}"
         raise InputError(
             path,
-            f"{len(found)} columns are called {name!r}, so the name does not say which is the "
+            f"{len(positions)} columns are called {name!r}, so the name does not say which is the "
             f"{role}: columns {numbers}, counted from 0; choose columns by number",
         )
-    return found[0]
+    return positions[0]
 
 
-def explain_id(one: Field, value: int) -> str | None:
+def explain_id(field: Field, value: int) -> str | None:
     """Describe what is wrong with an integer as a node id, or return None."""
-    if not one.is_id:
+    if not field.is_id:
         return None
     if value < 0:
-        return f"the {one.role} {value} is negative; node ids count from 0"
-    if one.limit is not None and value >= one.limit:
-        return f"the {one.role} {value} is not below the number of nodes, {one.limit}"
+        return f"the {field.role} {value} is negative; node ids count from 0"
+    if field.limit is not None and value >= field.limit:
+        return f"the {field.role} {value} is not below the number of nodes, {field.limit}"
     return None
 
 
-def first_bad_id(one: Field, array: NDArray[Any]) -> tuple[int, str] | None:
+def first_bad_id(field: Field, array: NDArray[Any]) -> tuple[int, str] | None:
     """Return (position, problem) of the first value that is no node id, or None."""
     if array.size == 0:
         return None
-    limit = INT64_MAX + 1 if one.limit is None else one.limit
+    limit = INT64_MAX + 1 if field.limit is None else field.limit
     if array.min() >= 0 and int(array.max()) < limit:
         return None
     bad = array < 0
@@ -395,18 +395,18 @@ def first_bad_id(one: Field, array: NDArray[Any]) -> tuple[int, str] | None:
     row = int(np.argmax(bad))
     value = int(array[row])
     if value > INT64_MAX:
-        return row, f"the {one.role} {value} does not fit in 64 bits"
-    return row, explain_id(one, value) or ""
+        return row, f"the {field.role} {value} does not fit in 64 bits"
+    return row, explain_id(field, value) or ""
 
 
-def reading_error(path: PathLike, error: OSError, what: str = "cannot be read") -> Exception:
+def reading_error(path: PathLike, error: OSError, problem: str = "cannot be read") -> Exception:
     """Return the named error of a failed read, of the system or of damaged content.
 
     pyarrow raises OSError without a number if the content is damaged.
     """
     name = os.fspath(path)
     if error.errno is None:
-        return InputError(name, f"{what}: {error}")
+        return InputError(name, f"{problem}: {error}")
     return StorageError(error.errno, f"{name}: cannot be read: {error.strerror}", name)
 
 

@@ -59,8 +59,8 @@ class AttrSpec:
 
 def attr_specs(attrs: Sequence[AttrSpec | str]) -> tuple[AttrSpec, ...]:
     """Parse attributes given as text; refuse names that come twice."""
-    given = [attrs] if isinstance(attrs, str) else as_list(attrs, "attrs", "edge attributes")
-    specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in given)
+    entries = [attrs] if isinstance(attrs, str) else as_list(attrs, "attrs", "edge attributes")
+    specs = tuple(a if isinstance(a, AttrSpec) else AttrSpec.parse(a) for a in entries)
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -101,11 +101,11 @@ class EdgePlan:
 
     def selectors(self) -> list[tuple[ColumnSelector, str]]:
         """Return (column, role) of everything but the ids."""
-        found: list[tuple[ColumnSelector, str]] = []
+        selectors: list[tuple[ColumnSelector, str]] = []
         if self.weight is not None:
-            found.append((self.weight, "weight"))
+            selectors.append((self.weight, "weight"))
         if self.time is not None:
-            found.append((self.time, "time"))
+            selectors.append((self.time, "time"))
         for spec in self.attrs:
-            found += [(c, f"edge attribute {spec.name!r}") for c in spec.columns]
-        return found
+            selectors += [(c, f"edge attribute {spec.name!r}") for c in spec.columns]
+        return selectors

@@ -355,12 +355,12 @@ class EdgeReader:
 
     def chunk(self, arrays: Sequence[Array]) -> EdgeChunk:
         """Return the arrays of a chunk as edges, with attributes put together."""
-        rest = list(arrays[2:])
-        weight = rest.pop(0) if self._plan.weight is not None else None
-        time = rest.pop(0) if self._plan.time is not None else None
+        remaining = list(arrays[2:])
+        weight = remaining.pop(0) if self._plan.weight is not None else None
+        time = remaining.pop(0) if self._plan.time is not None else None
         attrs: dict[str, Array] = {}
         for spec in self._plan.attrs:
-            columns = [rest.pop(0) for _ in spec.columns]
+            columns = [remaining.pop(0) for _ in spec.columns]
             attrs[spec.name] = columns[0] if len(columns) == 1 else side_by_side(columns)
         return EdgeChunk(arrays[0], arrays[1], weight, time, attrs)
 
@@ -492,17 +492,17 @@ class EdgeReader:
         return src, dst
 
     def _choose_dtypes(self, table: Table, columns: Sequence[int]) -> list[NumberType]:
-        asked: list[str | None] = []
+        kinds: list[str | None] = []
         if self._plan.weight is not None:
             auto = self._plan.weight_type == "auto"
-            asked.append("weight" if auto else self._plan.weight_type)
+            kinds.append("weight" if auto else self._plan.weight_type)
         if self._plan.time is not None:
-            asked.append("time" if self._plan.time_type == "auto" else self._plan.time_type)
+            kinds.append("time" if self._plan.time_type == "auto" else self._plan.time_type)
         for spec in self._plan.attrs:
-            asked += [spec.dtype] * len(spec.columns)
+            kinds += [spec.dtype] * len(spec.columns)
         if self._plan.time_unit is not None:
-            asked = ["int64" if one == "time" else one for one in asked]
-        chosen = [_choose_dtype(table, c, a) for c, a in zip(columns, asked, strict=True)]
+            kinds = ["int64" if kind == "time" else kind for kind in kinds]
+        chosen = [_choose_dtype(table, c, k) for c, k in zip(columns, kinds, strict=True)]
         position = len(chosen) - sum(len(spec.columns) for spec in self._plan.attrs)
         for spec in self._plan.attrs:  # one matrix has one dtype
             width = len(spec.columns)
@@ -534,15 +534,15 @@ def rounding_note(path: PathLike, names: Sequence[str], option: str) -> str:
     )
 
 
-def _choose_dtype(table: Table, column: int, asked: str | None) -> NumberType:
-    if asked in ("int64", "float32", "float64"):
-        return cast("NumberType", asked)
+def _choose_dtype(table: Table, column: int, kind: str | None) -> NumberType:
+    if kind in ("int64", "float32", "float64"):
+        return cast("NumberType", kind)
     double = isinstance(table, ParquetTable) and table.is_double(column)
-    if asked == "weight":
+    if kind == "weight":
         return "float64" if double else "float32"
     if table.is_integral(column):
         return "int64"
-    if asked != "time":
+    if kind != "time":
         return "float64" if double else "float32"
     return "int64" if isinstance(table, ParquetTable) and table.time_unit(column) else "float64"
 

@@ -50,28 +50,28 @@ def may_change(array: NDArray[Any], dtype: str) -> NDArray[np.bool_] | None:
     return large if large.any() else None
 
 
-def explain_text_change(one: Field, text: str) -> str | None:
+def explain_text_change(field: Field, text: str) -> str | None:
     """Return the message if the type of a field does not hold the number in ``text``, else None."""
     number = float(text)
     if number != number or "inf" in text.lower():
         return None
     value: int | float = number
-    halved = one.stored != one.dtype
+    halved = field.stored != field.dtype
     digits = (_INTEGER if halved else _WHOLE).fullmatch(text)
     if number.is_integer() and abs(number) <= LARGEST_ID and not (halved and digits is None):
         # Leading zeros are left out: Python converts at most some thousand digits.
         value = int(number if digits is None else digits[2] or "0")
         value = -value if digits is not None and digits[1] == "-" else value
     if np.isinf(value):
-        return explain_change(one, text[:80])
-    if is_kept(value, one.stored):
+        return explain_change(field, text[:80])
+    if is_kept(value, field.stored):
         return None
-    return explain_change(one, value)
+    return explain_change(field, value)
 
 
-def explain_change(one: Field, value: Any) -> str:
+def explain_change(field: Field, value: Any) -> str:
     """Return the message about a value that a field must not change but would, or its text."""
-    fitting = [way for dtype, way in one.keep if dtype and is_kept(value, dtype)][:1]
-    ways = fitting + [way for dtype, way in one.keep if not dtype]
+    fitting = [way for dtype, way in field.keep if dtype and is_kept(value, dtype)][:1]
+    ways = fitting + [way for dtype, way in field.keep if not dtype]
     advice = f": {'; '.join(ways)}" if ways else ""
-    return describe_change(value, one.stored, f"the {one.role} ") + advice
+    return describe_change(value, field.stored, f"the {field.role} ") + advice

@@ -78,12 +78,12 @@ class ChunkSource:
             raise InvalidArgumentError(f"src has {len(src)} ids, but dst has {len(dst)}")
         values = dict(item[2]) if len(item) == 3 else {}
         chunk = _with_values(src, dst, values)
-        found = _kinds(chunk)
+        kinds = _kinds(chunk)
         if self._first is None:
-            self._first = found
-        elif found != self._first:
+            self._first = kinds
+        elif kinds != self._first:
             raise InvalidArgumentError(
-                f"has the values {_named(found)}, but the first chunk has {_named(self._first)}"
+                f"has the values {_named(kinds)}, but the first chunk has {_named(self._first)}"
             )
         return chunk
 

@@ -104,10 +104,10 @@ def iter_rows(
     table = _open(path)
     ids = _id_field(table, columns.id_column)
     id_fields = [] if ids is None else [ids]
-    found = _feature_columns(table, ids, columns.chosen)
-    table.settle_header(found)
+    positions = _feature_columns(table, ids, columns.chosen)
+    table.settle_header(positions)
     tell = remark or (lambda text: None)
-    names = [table.column_name(c) or f"column {c + 1}" for c in found]
+    names = [table.column_name(c) or f"column {c + 1}" for c in positions]
     tell(f"{os.fspath(path)}: features are {list_columns(names)}")
     fields = [
         Field(
@@ -119,7 +119,7 @@ def iter_rows(
             half=columns.half,
             keep=_KEEP,
         )
-        for column in found
+        for column in positions
     ]
     for arrays in table.chunks(id_fields + fields, progress):
         features = side_by_side(arrays[len(id_fields) :])
@@ -133,17 +133,17 @@ def _feature_columns(
     table: Table, ids: Field | None, chosen: Sequence[ColumnSelector] | None
 ) -> list[int]:
     if chosen is not None:
-        if any(isinstance(one, str) and not one.isdecimal() for one in chosen):
+        if any(isinstance(selector, str) and not selector.isdecimal() for selector in chosen):
             table.require_header()
-        found = select_columns(table.path, chosen, table.names, table.num_columns, "feature")
-        if ids is not None and ids.column in found:
+        columns = select_columns(table.path, chosen, table.names, table.num_columns, "feature")
+        if ids is not None and ids.column in columns:
             raise InputError(table.path, "the column of node ids is chosen as a feature")
     else:
-        others = {*index_columns(table), *([] if ids is None else [ids.column])}
-        found = [c for c in range(table.num_columns) if c not in others]
-    if not found:
+        excluded = {*index_columns(table), *([] if ids is None else [ids.column])}
+        columns = [c for c in range(table.num_columns) if c not in excluded]
+    if not columns:
         raise InputError(table.path, "holds no feature columns")
-    return found
+    return columns
 
 
 def write_rows(
@@ -329,10 +329,10 @@ def _refuse_index(table: Table) -> None:
     moved = table.moved_range if isinstance(table, ParquetTable) else None
     if moved is not None:
         place, name = moved
-        taken = table.peek_names()
+        names = table.peek_names()
         if not name or name.isdecimal():  # a number would choose a column by its position
             name = "index"
-        while name in taken:
+        while name in names:
             name = f"node_{name}"
         raise InputError(
             table.path,
@@ -343,8 +343,8 @@ def _refuse_index(table: Table) -> None:
 
 
 def _label_column(table: Table, ids: Field | None) -> int:
-    others = {*index_columns(table), *([] if ids is None else [ids.column])}
-    columns = [c for c in range(table.num_columns) if c not in others]
+    excluded = {*index_columns(table), *([] if ids is None else [ids.column])}
+    columns = [c for c in range(table.num_columns) if c not in excluded]
     if len(columns) == 1:
         return columns[0]
     names = [name.lower() for name in table.peek_names()]
@@ -406,9 +406,11 @@ def _row_order(path: PathLike, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     wrong = ids[order] != np.arange(ids.size)
     if wrong.any():
         expected = int(np.argmax(wrong))
-        found = int(ids[order[expected]])
-        what = f"the node id {expected} is missing: {ids.size} rows need the ids 0..{ids.size - 1}"
-        if found < expected:
-            what = f"the node id {found} comes twice"
-        raise InputError(os.fspath(path), what)
+        node_id = int(ids[order[expected]])
+        problem = (
+            f"the node id {expected} is missing: {ids.size} rows need the ids 0..{ids.size - 1}"
+        )
+        if node_id < expected:
+            problem = f"the node id {node_id} comes twice"
+        raise InputError(os.fspath(path), problem)
     return order

@@ -114,16 +114,16 @@ class NpyTable:
             stop = min(start + _ROWS, self.num_rows)
             columns.load(start, stop)
             arrays = []
-            for one in fields:
-                array = columns.column(one.column)
-                found = first_bad_id(one, array)
-                if found is not None:
+            for field in fields:
+                array = columns.column(field.column)
+                bad = first_bad_id(field, array)
+                if bad is not None:
                     raise InputError(
                         self.path,
-                        found[1],
-                        line=start + found[0] + 1,
-                        column=one.column + 1,
-                        column_name=one.role,
+                        bad[1],
+                        line=start + bad[0] + 1,
+                        column=field.column + 1,
+                        column_name=field.role,
                         unit="row",
                     )
                 arrays.append(array.astype(np.int64, copy=False))

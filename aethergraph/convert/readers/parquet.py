@@ -122,7 +122,7 @@ class ParquetTable:
     @property
     def index_columns(self) -> list[int]:
         """Columns that hold the index of the data frame that pandas has written."""
-        named = [one for one in self._pandas_index if isinstance(one, str)]
+        named = [entry for entry in self._pandas_index if isinstance(entry, str)]
         return [
             column
             for column, name in enumerate(self.names or ())
@@ -135,20 +135,20 @@ class ParquetTable:
 
         Such an index is no column.
         """
-        for one in self._pandas_index:
-            if isinstance(one, dict) and one.get("kind") == "range":
-                start, stop, step = (one.get(key) for key in ("start", "stop", "step"))
+        for entry in self._pandas_index:
+            if isinstance(entry, dict) and entry.get("kind") == "range":
+                start, stop, step = (entry.get(key) for key in ("start", "stop", "step"))
                 if self.num_rows and (start != 0 or step != 1):
-                    return f"{start}:{stop}:{step}", str(one.get("name") or "")
+                    return f"{start}:{stop}:{step}", str(entry.get("name") or "")
         return None
 
     @property
     def _pandas_index(self) -> list[Any]:
         try:
-            found = self._file.schema_arrow.pandas_metadata or {}
+            metadata = self._file.schema_arrow.pandas_metadata or {}
         except (ValueError, KeyError, AttributeError):  # not what pandas writes
             return []
-        index = found.get("index_columns") if isinstance(found, dict) else None
+        index = metadata.get("index_columns") if isinstance(metadata, dict) else None
         return index if isinstance(index, list) else []
 
     # ---- reading -----------------------------------------------------------
@@ -168,12 +168,12 @@ class ParquetTable:
         """
         import pyarrow as pa
 
-        for one in fields:
-            self._check_type(one)
+        for field in fields:
+            self._check_type(field)
         names = [self._name(f.column) for f in fields]
         row = 0
         try:
-            widths = [self._width(one) for one in fields]
+            widths = [self._width(field) for field in fields]
             # Fewer rows of many columns, so that a chunk is some megabytes in any case.
             items = sum(1 if width is None else width for width in widths)
             rows = max(1, min(_ROWS, 8 * _ROWS // max(items, 1)))
@@ -183,8 +183,8 @@ class ParquetTable:
                     row += batch.num_rows
                     continue
                 arrays = [
-                    self._array(self._column(batch, one.column), one, width, row)
-                    for one, width in zip(fields, widths, strict=True)
+                    self._array(self._column(batch, field.column), field, width, row)
+                    for field, width in zip(fields, widths, strict=True)
                 ]
                 row += batch.num_rows
                 if progress is not None and self.num_rows:
@@ -195,19 +195,19 @@ class ParquetTable:
         except OSError as error:
             raise reading_error(self.path, error) from None
 
-    def _width(self, one: Field) -> int | None:
+    def _width(self, field: Field) -> int | None:
         """Return items per row of a column of lists, by its first row; None for a plain column."""
         import pyarrow.types as pat
 
-        kind = self._types[one.column]
+        kind = self._types[field.column]
         if not _is_list(kind):
             return None
         if pat.is_fixed_size_list(kind):
             return int(kind.list_size)
-        for batch in self._file.iter_batches(1, columns=[self._name(one.column)]):
-            first = self._column(batch, one.column)[0].as_py()
+        for batch in self._file.iter_batches(1, columns=[self._name(field.column)]):
+            first = self._column(batch, field.column)[0].as_py()
             if first is None:
-                raise self._bad(one, f"the {one.role} is missing (null)", 0)
+                raise self._bad(field, f"the {field.role} is missing (null)", 0)
             return len(first)
         return 0
 
@@ -218,50 +218,54 @@ class ParquetTable:
         """Return a column of the file from a batch, in which others may have the same name."""
         name = self._name(column)
         before = (self.names or [])[:column].count(name)
-        places = [place for place, one in enumerate(batch.schema.names) if one == name]
+        places = [
+            place for place, column_name in enumerate(batch.schema.names) if column_name == name
+        ]
         return batch.column(places[before])
 
-    def _bad(self, one: Field, problem: str, row: int | None = None) -> InputError:
+    def _bad(self, field: Field, problem: str, row: int | None = None) -> InputError:
         return InputError(
             self.path,
             problem,
             line=None if row is None else row + 1,
-            column=one.column + 1,
-            column_name=self.column_name(one.column),
+            column=field.column + 1,
+            column_name=self.column_name(field.column),
             unit="row",
         )
 
     # ---- types ---------------------------------------------------------------
 
-    def _check_type(self, one: Field) -> None:
+    def _check_type(self, field: Field) -> None:
         import pyarrow.types as pat
 
-        kind = self._types[one.column]
-        if one.lists:
+        kind = self._types[field.column]
+        if field.lists:
             kind = _item_type(kind)
-        if pat.is_integer(kind) or (one.logical and pat.is_boolean(kind)):
-            if one.unit is not None and not one.declared:
-                self._check_unit(one, kind)
+        if pat.is_integer(kind) or (field.logical and pat.is_boolean(kind)):
+            if field.unit is not None and not field.declared:
+                self._check_unit(field, kind)
             return
-        if one.is_time and one.dtype == "int64" and _unit(kind) is not None:
-            self._check_unit(one, kind)
+        if field.is_time and field.dtype == "int64" and _unit(kind) is not None:
+            self._check_unit(field, kind)
             return
-        wanted = "an integer" if one.dtype == "int64" else "a number"
-        if one.dtype != "int64" and pat.is_floating(kind):
+        expected = "an integer" if field.dtype == "int64" else "a number"
+        if field.dtype != "int64" and pat.is_floating(kind):
             return
-        shown = self._first_value(one.column)
-        problem = f"the {one.role} is of type {self._types[one.column]}, not {wanted}{shown}"
-        raise self._bad(one, problem + _advice(kind, one))
+        example = self._first_value(field.column)
+        problem = (
+            f"the {field.role} is of type {self._types[field.column]}, not {expected}{example}"
+        )
+        raise self._bad(field, problem + _advice(kind, field))
 
-    def _check_unit(self, one: Field, kind: Any) -> None:
+    def _check_unit(self, field: Field, kind: Any) -> None:
         """Refuse times with a unit after times without one, and the reverse."""
-        before = "plain numbers" if one.unit is None else f"in {one.unit!r}"
-        if (_unit(kind) is None) != (one.unit is None):
+        before = "plain numbers" if field.unit is None else f"in {field.unit!r}"
+        if (_unit(kind) is None) != (field.unit is None):
             problem = (
-                f"the {one.role} is of type {kind}, but those of the file before are {before}; "
+                f"the {field.role} is of type {kind}, but those of the file before are {before}; "
                 "--time-unit (time_unit=) says what plain numbers count"
             )
-            raise self._bad(one, problem)
+            raise self._bad(field, problem)
 
     def _first_value(self, column: int) -> str:
         for batch in self._file.iter_batches(1, columns=[self._name(column)]):
@@ -274,26 +278,26 @@ class ParquetTable:
 
     # ---- values --------------------------------------------------------------
 
-    def _array(self, column: Any, one: Field, width: int | None, first_row: int) -> Array:
+    def _array(self, column: Any, field: Field, width: int | None, first_row: int) -> Array:
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-            raise self._bad(one, f"the {one.role} is missing (null){_FILL}", first_row + row)
-        if one.unit is not None:
-            return self._times(column, one, first_row)
+            raise self._bad(field, f"the {field.role} is missing (null){_FILL}", first_row + row)
+        if field.unit is not None:
+            return self._times(column, field, first_row)
         rows, items = len(column), column
         if width is not None:
             items = column.flatten()
             if items.null_count or (np.asarray(column.value_lengths()) != width).any():
-                self._refuse_lists(one, column, width, first_row)
+                self._refuse_lists(field, column, width, first_row)
         array = items.to_numpy(zero_copy_only=False)
-        self._check_values(one, array, width or 1, first_row)
+        self._check_values(field, array, width or 1, first_row)
         with np.errstate(over="ignore"):
-            numbers = np.asarray(array, np.dtype(one.dtype))
-        if array.dtype == np.float64 and one.dtype == "float32":
-            self._note_rounding(one.column, array, numbers)
+            numbers = np.asarray(array, np.dtype(field.dtype))
+        if array.dtype == np.float64 and field.dtype == "float32":
+            self._note_rounding(field.column, array, numbers)
         return numbers if width is None else numbers.reshape(rows, width)
 
-    def _times(self, column: Any, one: Field, first_row: int) -> Array:
+    def _times(self, column: Any, field: Field, first_row: int) -> Array:
         import pyarrow as pa
         import pyarrow.types as pat
 
@@ -303,61 +307,67 @@ class ParquetTable:
         elif unit is not None:
             column = column.cast(pa.int64())
         counts = column.to_numpy(zero_copy_only=False)
-        self._check_values(one, counts, 1, first_row)
+        self._check_values(field, counts, 1, first_row)
         counts = counts.astype(np.int64, copy=False)
-        assert one.unit is not None
-        times, wrong = convert_times(counts, unit or one.unit, one.unit)
+        assert field.unit is not None
+        times, wrong = convert_times(counts, unit or field.unit, field.unit)
         if wrong is not None:
-            problem = f"the {one.role} {counts[wrong]} {unit} cannot be given in {one.unit!r}"
-            raise self._bad(one, f"{problem}: --time-unit (time_unit=)", first_row + wrong)
-        found = times.view(f"datetime64[{one.unit}]")
-        missing = np.isnat(found)
+            problem = f"the {field.role} {counts[wrong]} {unit} cannot be given in {field.unit!r}"
+            raise self._bad(field, f"{problem}: --time-unit (time_unit=)", first_row + wrong)
+        stamps = times.view(f"datetime64[{field.unit}]")
+        missing = np.isnat(stamps)
         if missing.any():
             at = int(missing.argmax())
-            raise self._bad(one, f"the {one.role} {counts[at]} is no time (NaT)", first_row + at)
-        return found
+            raise self._bad(
+                field, f"the {field.role} {counts[at]} is no time (NaT)", first_row + at
+            )
+        return stamps
 
     def _note_rounding(self, column: int, array: Array, numbers: Array) -> None:
         if column not in self.rounded and ((numbers != array) & ~np.isnan(array)).any():
             self.rounded.add(column)
 
-    def _refuse_lists(self, one: Field, lists: Any, width: int, first_row: int) -> NoReturn:
+    def _refuse_lists(self, field: Field, lists: Any, width: int, first_row: int) -> NoReturn:
         for number, values in enumerate(lists.to_pylist()):
             if None in values:
-                raise self._bad(one, f"the {one.role} is missing (null){_FILL}", first_row + number)
+                raise self._bad(
+                    field, f"the {field.role} is missing (null){_FILL}", first_row + number
+                )
             if len(values) != width:
-                problem = f"the {one.role} has {len(values)} values where the first row has {width}"
-                raise self._bad(one, problem, first_row + number)
-        raise self._bad(one, "cannot be read as rows of equal length", first_row)
+                problem = (
+                    f"the {field.role} has {len(values)} values where the first row has {width}"
+                )
+                raise self._bad(field, problem, first_row + number)
+        raise self._bad(field, "cannot be read as rows of equal length", first_row)
 
-    def _check_values(self, one: Field, array: Array, width: int, first_row: int) -> None:
+    def _check_values(self, field: Field, array: Array, width: int, first_row: int) -> None:
         if array.size == 0:
             return
 
         def bad(at: int, problem: str) -> InputError:
-            return self._bad(one, problem, first_row + at // width)
+            return self._bad(field, problem, first_row + at // width)
 
-        if one.finite and array.dtype.kind == "f":
+        if field.finite and array.dtype.kind == "f":
             with np.errstate(over="ignore"):
-                fits = np.isfinite(array.astype(one.dtype, copy=False))
+                fits = np.isfinite(array.astype(field.dtype, copy=False))
             if not fits.all():
                 at = int(np.argmin(fits))
-                raise bad(at, f"the {one.role} {array[at]} is not a finite {one.dtype}")
-        if one.dtype == "int64":
+                raise bad(at, f"the {field.role} {array[at]} is not a finite {field.dtype}")
+        if field.dtype == "int64":
             if array.dtype == np.uint64 and array.max() > INT64_MAX:
                 at = int(np.argmax(array > INT64_MAX))
-                raise bad(at, f"the {one.role} {array[at]} does not fit in 64 bits")
+                raise bad(at, f"the {field.role} {array[at]} does not fit in 64 bits")
         elif array.dtype.kind != "b":
-            changed = first_changed(array, one.stored)
+            changed = first_changed(array, field.stored)
             if changed is not None:
-                raise bad(changed, explain_change(one, array[changed]))
-        if one.is_id:
-            found = first_bad_id(one, array)
-            if found is not None:
-                raise bad(*found)
-        if one.minimum is not None and array.min() < one.minimum:
-            at = int(np.argmax(array < one.minimum))
-            raise bad(at, f"the {one.role} {array[at]} is below {one.minimum:g}")
+                raise bad(changed, explain_change(field, array[changed]))
+        if field.is_id:
+            fault = first_bad_id(field, array)
+            if fault is not None:
+                raise bad(*fault)
+        if field.minimum is not None and array.min() < field.minimum:
+            at = int(np.argmax(array < field.minimum))
+            raise bad(at, f"the {field.role} {array[at]} is below {field.minimum:g}")
 
 
 #: Advice about null values: pandas writes NaN as null.
@@ -385,14 +395,14 @@ def _unit(kind: Any) -> str | None:
     return "ms" if pat.is_date64(kind) else None
 
 
-def _advice(kind: Any, one: Field) -> str:
+def _advice(kind: Any, field: Field) -> str:
     """Return advice on converting a column of another type to numbers."""
     import pyarrow.types as pat
 
-    if one.hint:
-        return one.hint
+    if field.hint:
+        return field.hint
     if pat.is_string(kind) or pat.is_large_string(kind) or pat.is_dictionary(kind):
-        if one.is_id:
+        if field.is_id:
             return MAP_NAMES
         return "; write it as numbers, categories by their codes"
     if pat.is_floating(kind):
@@ -403,5 +413,5 @@ def _advice(kind: Any, one: Field) -> str:
     if pat.is_temporal(kind):
         return "; cast it to int64 in a unit of your choice"
     if pat.is_decimal(kind):
-        return "; cast it to int64" if one.is_id else "; cast it to int64 or float64"
+        return "; cast it to int64" if field.is_id else "; cast it to int64 or float64"
     return ""

@@ -146,10 +146,10 @@ class TextTable:
     def index_columns(self) -> list[int]:
         """Columns that hold the index of a data frame, by the names that pandas writes to CSV."""
         names = self.peek_names()
-        found = [column for column, name in enumerate(names) if is_index_name(name)]
+        columns = [column for column, name in enumerate(names) if is_index_name(name)]
         if len(names) > 1 and names[0] == "" and not any(map(is_value, names[1:])):
-            found.insert(0, 0)
-        return found
+            columns.insert(0, 0)
+        return columns
 
     def is_integral(self, column: int) -> bool:
         """Return whether the first block holds only integers in this column."""
@@ -231,14 +231,14 @@ class TextTable:
         """
         line = before
         if line is None:
-            found = _EMPTY_LINE.search(block.buffer, block.start, block.end)
-            if found is None:
+            match = _EMPTY_LINE.search(block.buffer, block.start, block.end)
+            if match is None:
                 return None
-            line = block.line + count_byte(block.buffer, block.start, found.start(), 10)
-            rest = found.end()
+            line = block.line + count_byte(block.buffer, block.start, match.start(), 10)
+            begin = match.end()
         else:
-            rest = block.start
-        if _NO_VALUES.fullmatch(block.buffer, rest, block.end):
+            begin = block.start
+        if _NO_VALUES.fullmatch(block.buffer, begin, block.end):
             return line
         raise InputError(
             self.path,
@@ -262,38 +262,38 @@ class TextTable:
             return None
         return _ZONE.search(first[10:]) is not None
 
-    def _arrow_type(self, one: Field) -> str:
+    def _arrow_type(self, field: Field) -> str:
         """Return the type to parse a field as; its first value tells booleans and dates."""
-        first = self._first_value(one.column)
-        if one.logical and first in LOGICAL:
+        first = self._first_value(field.column)
+        if field.logical and first in LOGICAL:
             return "bool"
-        if one.unit is not None and DATE.match(first.strip()):
-            if one.unit == "D":
+        if field.unit is not None and DATE.match(first.strip()):
+            if field.unit == "D":
                 return "date32"
-            zone = ", tz=UTC" if self.has_zone(one.column, one.unit) else ""
-            return f"timestamp[{one.unit}{zone}]"
-        return one.dtype
+            zone = ", tz=UTC" if self.has_zone(field.column, field.unit) else ""
+            return f"timestamp[{field.unit}{zone}]"
+        return field.dtype
 
     def _check_times(self, fields: Sequence[Field]) -> None:
         """Refuse dates in a unit they cannot be read in, and integers without a declared unit."""
-        for one in fields:
-            if not one.is_time or one.unit is None:
+        for field in fields:
+            if not field.is_time or field.unit is None:
                 continue
-            dates = DATE.match(self._first_value(one.column).strip()) is not None
+            dates = DATE.match(self._first_value(field.column).strip()) is not None
             problem = None
-            if dates and one.unit not in _DATE_UNITS:
-                problem = f"dates are read in {', '.join(_DATE_UNITS)}, not in {one.unit!r}"
-            elif not dates and not one.declared:
+            if dates and field.unit not in _DATE_UNITS:
+                problem = f"dates are read in {', '.join(_DATE_UNITS)}, not in {field.unit!r}"
+            elif not dates and not field.declared:
                 problem = (
-                    f"the {one.role}s are plain numbers, but those of the file before are in "
-                    f"{one.unit!r}; --time-unit (time_unit=) says what plain numbers count"
+                    f"the {field.role}s are plain numbers, but those of the file before are in "
+                    f"{field.unit!r}; --time-unit (time_unit=) says what plain numbers count"
                 )
             if problem is not None:
                 raise InputError(
                     self.path,
                     problem,
-                    column=one.column + 1,
-                    column_name=self.column_name(one.column),
+                    column=field.column + 1,
+                    column_name=self.column_name(field.column),
                 )
 
     # ---- the head of the file --------------------------------------------
@@ -311,8 +311,8 @@ class TextTable:
                 break
         lines = self._data_lines(data)
         if not lines:
-            what = "is empty" if not data else "holds only comments and empty lines"
-            raise InputError(self.path, what)
+            problem = "is empty" if not data else "holds only comments and empty lines"
+            raise InputError(self.path, problem)
         first, end = lines[0]
         if delimiter is None:
             text = _QUOTED.sub("", first.strip()).replace("\t", "\t ")  # a tab is a blank as well
@@ -324,14 +324,14 @@ class TextTable:
         return data, self._split(first), second, end
 
     def _data_lines(self, data: bytes, count: int = 2) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        lines: list[tuple[str, int]] = []
         for match in _LINE.finditer(data):
             line = match.group(1)
             if line.strip() and not line.lstrip().startswith((b"#", b"%")):
-                found.append((line.decode("utf-8", "replace"), match.end()))
-                if len(found) == count:
+                lines.append((line.decode("utf-8", "replace"), match.end()))
+                if len(lines) == count:
                     break
-        return found
+        return lines
 
     def _split(self, line: str) -> list[str]:
         columns = line.count(self._delimiter) + 1
@@ -370,7 +370,7 @@ class TextTable:
         if block.has(b"#") or block.has(b"%"):
             block = Block.of(without_comments(block.copy(), self._quotes), block.line)
         if block.is_blank():
-            return [_as_numbers(one, np.empty(0, one.dtype)) for one in fields]
+            return [_as_numbers(field, np.empty(0, field.dtype)) for field in fields]
         delimiter = self._delimiter
         clean: Any = block.view()
         if delimiter == " ":
@@ -392,8 +392,8 @@ class TextTable:
         }
         if strict:
             _refuse_hex(clean, options, ints)
-        found: dict[tuple[int, str], Array] = {}
-        kinds = [self._arrow_type(one) for one in fields]
+        columns: dict[tuple[int, str], Array] = {}
+        kinds = [self._arrow_type(field) for field in fields]
         for types in _passes(fields, kinds):
             table = pacsv.read_csv(
                 pa.py_buffer(clean),
@@ -407,21 +407,23 @@ class TextTable:
                 **options,
             )
             for column, dtype in types.items():
-                found[column, dtype] = _one_array(table.column(_key(column)))
+                columns[column, dtype] = _one_array(table.column(_key(column)))
         arrays = []
-        for one, kind in zip(fields, kinds, strict=True):
-            array = _as_numbers(one, found[one.column, kind])
-            _check_values(one, array)
+        for field, kind in zip(fields, kinds, strict=True):
+            array = _as_numbers(field, columns[field.column, kind])
+            _check_values(field, array)
             is_ns = "[ns" in kind and wraps_dates()
-            if is_ns and overflows(array, self._texts(one, clean, options)):
+            if is_ns and overflows(array, self._texts(field, clean, options)):
                 raise BadBlock
-            self._check_exact(one, array, kind, clean, options)
+            self._check_exact(field, array, kind, clean, options)
             arrays.append(array)
         return arrays
 
     def _refuse_rows_as_comments(self, block: Block, fields: Sequence[Field]) -> None:
         """Refuse a comment that could be a row whose first field begins with the mark."""
-        columns = [one.column for one in fields if one.is_id] or [one.column for one in fields]
+        columns = [field.column for field in fields if field.is_id] or [
+            field.column for field in fields
+        ]
         if 0 in columns or not (block.has(b"#") or block.has(b"%")):
             return
         way = (
@@ -442,25 +444,25 @@ class TextTable:
                 )
 
     def _check_exact(
-        self, one: Field, array: Array, kind: str, clean: Any, options: dict[str, Any]
+        self, field: Field, array: Array, kind: str, clean: Any, options: dict[str, Any]
     ) -> None:
         """Refuse integers that a float type does not hold exactly; their text tells integers."""
-        large = may_change(array, one.stored) if kind in ("float32", "float64") else None
+        large = may_change(array, field.stored) if kind in ("float32", "float64") else None
         if large is None:
             return
         import pyarrow as pa
 
-        texts = self._texts(one, clean, options)
+        texts = self._texts(field, clean, options)
         for text in texts.filter(pa.array(large)).to_pylist():
-            if explain_text_change(one, text.strip(" \t")) is not None:
+            if explain_text_change(field, text.strip(" \t")) is not None:
                 raise BadBlock
 
-    def _texts(self, one: Field, clean: Any, options: dict[str, Any]) -> Any:
+    def _texts(self, field: Field, clean: Any, options: dict[str, Any]) -> Any:
         """Return the column of a field as a pyarrow array of texts."""
         import pyarrow as pa
         import pyarrow.csv as pacsv
 
-        key = _key(one.column)
+        key = _key(field.column)
         return pacsv.read_csv(
             pa.py_buffer(clean),
             convert_options=pacsv.ConvertOptions(
@@ -475,16 +477,16 @@ class TextTable:
         None means that the block holds anything else.
         """
         delimiter = self._delimiter
-        if not delimiter.isascii() or any(self._arrow_type(one) != "int64" for one in fields):
+        if not delimiter.isascii() or any(self._arrow_type(field) != "int64" for field in fields):
             return None
         if delimiter == " " and block.has(b"\t"):
             delimiter = "\t"
         columns = native.parse_integers(block.view(), delimiter, self.num_columns, block.most_lines)
         if columns is None:
             return None
-        arrays = [_as_numbers(one, columns[one.column]) for one in fields]
-        for one, array in zip(fields, arrays, strict=True):
-            _check_values(one, array)
+        arrays = [_as_numbers(field, columns[field.column]) for field in fields]
+        for field, array in zip(fields, arrays, strict=True):
+            _check_values(field, array)
         return arrays
 
     # ---- explaining a bad block ------------------------------------------
@@ -515,16 +517,16 @@ class TextTable:
                     f"{self.num_columns}",
                     line=line + number,
                 ) from None
-            for one in fields:
-                text = values[one.column]
-                problem = explain_value(one, self._arrow_type(one), text.strip(" \t\r"))
+            for field in fields:
+                text = values[field.column]
+                problem = explain_value(field, self._arrow_type(field), text.strip(" \t\r"))
                 if problem is not None:
                     raise InputError(
                         self.path,
                         problem,
                         line=line + number,
-                        column=one.column + 1,
-                        column_name=self.column_name(one.column) or one.role,
+                        column=field.column + 1,
+                        column_name=self.column_name(field.column) or field.role,
                     ) from None
 
     def _records(self, part: bytes) -> Iterator[tuple[int, list[str]]]:
@@ -568,22 +570,22 @@ def _plural(count: int, word: str) -> str:
 def _passes(fields: Sequence[Field], kinds: Sequence[str]) -> list[dict[int, str]]:
     """Return types by column; several tables only if a column is read as two types."""
     passes: list[dict[int, str]] = [{}]
-    for one, kind in zip(fields, kinds, strict=True):
+    for field, kind in zip(fields, kinds, strict=True):
         for types in passes:
-            if types.setdefault(one.column, kind) == kind:
+            if types.setdefault(field.column, kind) == kind:
                 break
         else:
-            passes.append({one.column: kind})
+            passes.append({field.column: kind})
     return passes
 
 
-def _as_numbers(one: Field, array: Array) -> Array:
+def _as_numbers(field: Field, array: Array) -> Array:
     """Convert booleans to numbers, and times to their unit."""
-    if one.unit is not None:
+    if field.unit is not None:
         if array.dtype.kind != "M":
-            return array.view(f"datetime64[{one.unit}]")
-        return array.astype(f"datetime64[{one.unit}]", copy=False)
-    return array.astype(one.dtype, copy=False)
+            return array.view(f"datetime64[{field.unit}]")
+        return array.astype(f"datetime64[{field.unit}]", copy=False)
+    return array.astype(field.dtype, copy=False)
 
 
 def _one_array(column: Any) -> Array:
@@ -613,14 +615,18 @@ def _refuse_hex(clean: Any, options: dict[str, Any], columns: list[int]) -> None
             raise BadBlock
 
 
-def _check_values(one: Field, array: Array) -> None:
+def _check_values(field: Field, array: Array) -> None:
     if array.size == 0:
         return
-    if one.is_id and (array.min() < 0 or (one.limit is not None and array.max() >= one.limit)):
+    if field.is_id and (
+        array.min() < 0 or (field.limit is not None and array.max() >= field.limit)
+    ):
         raise BadBlock
-    if (one.finite or one.unit is not None) and not np.isfinite(array).all():  # refuses NaT, too
+    if (field.finite or field.unit is not None) and not np.isfinite(
+        array
+    ).all():  # refuses NaT, too
         raise BadBlock
-    if one.minimum is not None and array.min() < one.minimum:
+    if field.minimum is not None and array.min() < field.minimum:
         raise BadBlock
 
 

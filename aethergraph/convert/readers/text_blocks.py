@@ -123,9 +123,11 @@ class BlockReader:
             while True:
                 buffer = self._buffer(len(carry) + BLOCK_BYTES)
                 buffer[: len(carry)] = carry
-                got = self._fill(stream, memoryview(buffer)[len(carry) : len(carry) + BLOCK_BYTES])
-                fill = len(carry) + got
-                if got == 0:
+                count = self._fill(
+                    stream, memoryview(buffer)[len(carry) : len(carry) + BLOCK_BYTES]
+                )
+                fill = len(carry) + count
+                if count == 0:
                     break
                 start = self._check_start(buffer, fill) if first else 0
                 first = False
@@ -157,11 +159,11 @@ class BlockReader:
         return start + length if length else 0
 
     def _fill(self, stream: Any, into: memoryview) -> int:
-        got = 0  # not all file systems return all at once, and a build counts blocks to go on
+        count = 0  # not all file systems return all at once, and a build counts blocks to go on
         try:
-            while got < len(into) and (more := stream.readinto(into[got:])):
-                got += int(more)
-            return got
+            while count < len(into) and (more := stream.readinto(into[count:])):
+                count += int(more)
+            return count
         except OSError as error:
             raise reading_error(self._path, error) from None
 

@@ -55,8 +55,8 @@ def split_records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     while at < len(text):
         match = field.match(text, at)
         assert match is not None
-        quoted, rest, plain, stop = match.groups()
-        values.append(plain if quoted is None else quoted.replace('""', '"') + rest)
+        quoted, tail, plain, stop = match.groups()
+        values.append(plain if quoted is None else quoted.replace('""', '"') + tail)
         line += len(LINE_END.findall(quoted or ""))
         at = match.end()
         if stop == delimiter:

@@ -41,28 +41,28 @@ _HEADER_WORDS = frozenset(
 )
 
 
-def explain_value(one: Field, kind: str, text: str) -> str | None:
+def explain_value(field: Field, kind: str, text: str) -> str | None:
     """Describe what is wrong with one value, or return None."""
     if text == "":
-        return f"the {one.role} is missing"
+        return f"the {field.role} is missing"
     if kind == "bool":
         if text in LOGICAL or text in ("0", "1"):
             return None
-        return f"the {one.role} {text[:80]!r} is neither true nor false, as the first one is"
+        return f"the {field.role} {text[:80]!r} is neither true nor false, as the first one is"
     if kind.startswith(("date", "timestamp")):
-        return _explain_date(one, kind, text)
-    if one.dtype == "int64":
-        return _explain_integer(one, text)
+        return _explain_date(field, kind, text)
+    if field.dtype == "int64":
+        return _explain_integer(field, text)
     if not NUMBER.fullmatch(text):
-        return f"the {one.role} {text[:80]!r} is not a number" + _date_hint(one, text)
-    if one.finite and not abs(float(text)) <= float(np.finfo(one.dtype).max):
-        return f"the {one.role} {text[:80]!r} is not a finite {one.dtype}"
-    if one.minimum is not None and float(text) < one.minimum:
-        return f"the {one.role} {text[:80]!r} is below {one.minimum:g}"
-    return explain_text_change(one, text)
+        return f"the {field.role} {text[:80]!r} is not a number" + _date_hint(field, text)
+    if field.finite and not abs(float(text)) <= float(np.finfo(field.dtype).max):
+        return f"the {field.role} {text[:80]!r} is not a finite {field.dtype}"
+    if field.minimum is not None and float(text) < field.minimum:
+        return f"the {field.role} {text[:80]!r} is below {field.minimum:g}"
+    return explain_text_change(field, text)
 
 
-def _explain_date(one: Field, kind: str, text: str) -> str | None:
+def _explain_date(field: Field, kind: str, text: str) -> str | None:
     import pyarrow as pa
     import pyarrow.csv as pacsv
 
@@ -70,19 +70,19 @@ def _explain_date(one: Field, kind: str, text: str) -> str | None:
         column_types={"t": arrow_type_of(kind)}, null_values=[], strings_can_be_null=False
     )
     names = pacsv.ReadOptions(column_names=["t"])
-    what = f"the {one.role} {text[:80]!r}"
-    too_far = f"{what} does not fit in 'ns', 1677-09-21 to 2262-04-11: --time-unit us keeps it"
+    subject = f"the {field.role} {text[:80]!r}"
+    too_far = f"{subject} does not fit in 'ns', 1677-09-21 to 2262-04-11: --time-unit us keeps it"
     try:
-        found = pacsv.read_csv(
+        times = pacsv.read_csv(
             pa.py_buffer(f"{text}\n".encode()), names, convert_options=options
         ).column("t")
     except pa.ArrowInvalid:
         if "[ns" in kind and DATE.match(text) and not "1677" < text[:4] < "2262":
             return too_far
         zone = "with" if "tz=" in kind else "without"
-        shown = f"{what} is not a date in {one.unit!r}"
-        return f"{shown}, such as 2001-03-05 or 2001-03-05T10:20:30, {zone} a time zone"
-    return too_far if "[ns" in kind and overflows(found.to_numpy(), pa.array([text])) else None
+        problem = f"{subject} is not a date in {field.unit!r}"
+        return f"{problem}, such as 2001-03-05 or 2001-03-05T10:20:30, {zone} a time zone"
+    return too_far if "[ns" in kind and overflows(times.to_numpy(), pa.array([text])) else None
 
 
 @functools.cache
@@ -104,33 +104,33 @@ def overflows(times: NDArray[Any], texts: Any) -> bool:
     import pyarrow.compute as pc
 
     years = pc.utf8_slice_codeunits(texts, 0, 4).cast("int64").to_numpy()
-    found = times.astype("M8[Y]").astype(np.int64) + 1970
-    return bool((np.abs(found - years) > 1).any())  # a time zone may move it to the next year
+    time_years = times.astype("M8[Y]").astype(np.int64) + 1970
+    return bool((np.abs(time_years - years) > 1).any())  # a time zone may move it to the next year
 
 
-def _date_hint(one: Field, text: str) -> str:
-    if one.is_time and one.unit is None and DATE.match(text):
+def _date_hint(field: Field, text: str) -> str:
+    if field.is_time and field.unit is None and DATE.match(text):
         return "; dates are read with --time-unit, D, s, ms, us or ns (time_unit=)"
     return ""
 
 
-def _explain_integer(one: Field, text: str) -> str | None:
-    what = f"the {one.role} {text[:80]!r}"
+def _explain_integer(field: Field, text: str) -> str | None:
+    subject = f"the {field.role} {text[:80]!r}"
     if not _INTEGER.fullmatch(text):
         if NUMBER.fullmatch(text):
-            return f"{what} is not an integer written in plain digits{one.hint}"
-        if one.is_id:
-            return f"{what} is not a number{MAP_NAMES}"
-        return f"{what} is not a number" + (_date_hint(one, text) or one.hint)
+            return f"{subject} is not an integer written in plain digits{field.hint}"
+        if field.is_id:
+            return f"{subject} is not a number{MAP_NAMES}"
+        return f"{subject} is not a number" + (_date_hint(field, text) or field.hint)
     digits = text.lstrip("-").lstrip("0") or "0"
     if len(digits) > 19:
-        return f"{what} does not fit in 64 bits"
+        return f"{subject} does not fit in 64 bits"
     value = -int(digits) if text.startswith("-") else int(digits)
     if not -INT64_MAX - 1 <= value <= INT64_MAX:
-        return f"{what} does not fit in 64 bits"
-    if one.unit is not None and value == -INT64_MAX - 1:
-        return f"{what} is no time (NaT)"
-    return explain_id(one, value)
+        return f"{subject} does not fit in 64 bits"
+    if field.unit is not None and value == -INT64_MAX - 1:
+        return f"{subject} is no time (NaT)"
+    return explain_id(field, value)
 
 
 def is_value(text: str) -> bool:

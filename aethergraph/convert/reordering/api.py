@@ -146,8 +146,8 @@ class _Job:
         self._path = path
         self._output = output
         self._order = order
-        self._row_files = {one: _beside(output, one) for one in rows}
-        self._id_files = {one: _beside(output, one) for one in ids}
+        self._row_files = {source: _beside(output, source) for source in rows}
+        self._id_files = {source: _beside(output, source) for source in ids}
         self._num_threads = num_threads
         self._threads = threads
         self._show = show
@@ -162,7 +162,7 @@ class _Job:
         self._memory = working_memory(budget, None, threads, NODE_BYTES * graph.num_nodes)
         self._stack = ExitStack()
         self._jobs = self._row_jobs()
-        self._ids = {one: self._read_ids(one) for one in ids}
+        self._ids = {source: self._read_ids(source) for source in ids}
 
     def _row_jobs(self) -> list[RowJob]:
         """Return all rows of nodes: those in the graph, then those of files."""
@@ -248,8 +248,8 @@ class _Job:
                 result.rows[job.path] = path = self._row_files[job.path]
                 write_rows_file(steps, number, job, path, files)
         new = steps.new_ids() if self._ids else None
-        for one, ids in self._ids.items():
-            result.ids[one] = path = self._id_files[one]
+        for source, ids in self._ids.items():
+            result.ids[source] = path = self._id_files[source]
             assert new is not None
             is_wide = np.iinfo(ids.dtype).max >= len(new) - 1  # small ids may get large ones
             dtype = ids.dtype if is_wide else np.dtype(np.int64)

@@ -149,11 +149,11 @@ class Steps:
             self._record(edges=number + 1)
         clock.lap("edges")
         for number in range(self.state["rows"], len(rows)):
-            one = rows[number]
-            with self.row_build(number, one) as step:
-                show = self._show(f"Moving {one.label}", "rows")
+            job = rows[number]
+            with self.row_build(number, job) as step:
+                show = self._show(f"Moving {job.label}", "rows")
                 step.make(
-                    MovedRows(self.graph, one.owner, one.store, new, show), one.store.num_rows
+                    MovedRows(self.graph, job.owner, job.store, new, show), job.store.num_rows
                 )
             self._record(rows=number + 1)
         clock.lap("rows")
@@ -183,8 +183,8 @@ class Steps:
             self._save("nodes", ranked.nodes)
             ranks, entries = ranked.ranks, ranked.entries
             del degrees, ranked
-            found = self._order_lists(ranks, entries, both)
-            self._save("order", np.asarray(self._load("nodes"))[found])
+            order = self._order_lists(ranks, entries, both)
+            self._save("order", np.asarray(self._load("nodes"))[order])
             os.unlink(self.journal.path("nodes"))
         self._record(ordered=True)
         Journal(self.journal.path("lists"), {"version": _VERSION}, True).remove()
@@ -253,9 +253,9 @@ class Steps:
         done = [0] * len(ends)
         for old in pieces_of(self.old_ids()):
             for owner, (first, end) in enumerate(zip(graph.firsts, ends, strict=True)):
-                own = old[(old >= first) & (old < end)]
-                new[own] = np.arange(done[owner], done[owner] + len(own), dtype=np.uint32)
-                done[owner] += len(own)
+                nodes = old[(old >= first) & (old < end)]
+                new[nodes] = np.arange(done[owner], done[owner] + len(nodes), dtype=np.uint32)
+                done[owner] += len(nodes)
         return new
 
     # ---- builds ----------------------------------------------------------------------------
@@ -271,9 +271,9 @@ class Steps:
         form = GraphForm(part.layout, num_nodes=count, compress=self._compress)
         return self._step(f"edge-{number}", form, _NEW_BYTES)
 
-    def row_build(self, number: int, one: RowJob) -> StepBuild:
+    def row_build(self, number: int, job: RowJob) -> StepBuild:
         """Return the build of some rows."""
-        form = GraphForm(num_nodes=one.store.num_rows)
+        form = GraphForm(num_nodes=job.store.num_rows)
         return self._step(f"rows-{number}", form, _NEW_BYTES)
 
 

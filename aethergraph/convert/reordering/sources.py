@@ -284,8 +284,8 @@ class MovedRows:
 def read_rows(store: RowSource, begin: int, end: int) -> NDArray[Any]:
     """Return a copy of some rows; the pages that they are mapped from are let go of."""
     with native.reading(store.guard):
-        found = check_result(store, store.read(begin, end), end - begin)
-        rows = np.array(found, order="C")
-        native.advise(found, native.ADVICE_DROP)
+        view = check_result(store, store.read(begin, end), end - begin)
+        rows = np.array(view, order="C")
+        native.advise(view, native.ADVICE_DROP)
     # Bit patterns of bfloat16 come as uint16, which is no dtype of columns.
     return rows.view(np.int16) if rows.dtype == np.uint16 else rows

@@ -103,8 +103,8 @@ class GraphSections:
                     arrays.append(ArrayMeta(name, "node", owner, "int64", (node.num_nodes,)))
         for owner, edge in enumerate(self._graph.edges):
             for name in sorted(edge.edge_attrs):
-                one = edge.edge_attrs[name]
-                arrays.append(ArrayMeta(name, "edge", owner, one.dtype_name, one.shape))
+                attr = edge.edge_attrs[name]
+                arrays.append(ArrayMeta(name, "edge", owner, attr.dtype_name, attr.shape))
         return FileMeta(
             old.node_types, old.edge_types, tuple(arrays), old.time_unit,
             time_zone=old.time_zone, time_attr=old.time_attr,
@@ -121,15 +121,15 @@ class GraphSections:
                 self._write_edges(writer, number, task)
             for owner, (number, job) in sorted(self._times.items()):
                 self._write_rows(writer, native.SECTION_NODE_TIME, owner, number, job, task)
-            for owner, one in enumerate(meta.arrays):
-                if one.of == "edge":
-                    self._write_edge_array(writer, owner, one, task)
-                elif (one.type, one.name) in self._rows:
-                    number, job = self._rows[one.type, one.name]
+            for owner, array in enumerate(meta.arrays):
+                if array.of == "edge":
+                    self._write_edge_array(writer, owner, array, task)
+                elif (array.type, array.name) in self._rows:
+                    number, job = self._rows[array.type, array.name]
                     self._write_rows(writer, native.SECTION_ARRAY, owner, number, job, task)
                 else:
                     code = native.dtype_code(np.int64)
-                    pieces = self._old_ids(one.type)
+                    pieces = self._old_ids(array.type)
                     _write_section(writer, native.SECTION_ARRAY, owner, code, pieces, task)
 
     def _old_ids(self, owner: int) -> Iterator[NDArray[np.int64]]:
@@ -182,15 +182,15 @@ class GraphSections:
                     files.write_section(writer, name, kind, number, task)
 
     def _write_edge_array(
-        self, writer: native.NativeWriter, owner: int, one: ArrayMeta, task: native.Task | None
+        self, writer: native.NativeWriter, owner: int, array: ArrayMeta, task: native.Task | None
     ) -> None:
-        part, code = self._graph.edges[one.type], native.dtype_code(one.dtype)
+        part, code = self._graph.edges[array.type], native.dtype_code(array.dtype)
         if part.num_edges == 0:
             _write_section(writer, native.SECTION_ARRAY, owner, code, iter(()), task)
             return
-        with self._steps.edge_build(one.type) as step:
+        with self._steps.edge_build(array.type) as step:
             step.reopen(max(part.num_src, part.num_dst))
-            pieces = column_pieces(step.files, f"attr:a:{one.name}", part.edge_attrs[one.name])
+            pieces = column_pieces(step.files, f"attr:a:{array.name}", part.edge_attrs[array.name])
             _write_section(writer, native.SECTION_ARRAY, owner, code, pieces, task)
 
 

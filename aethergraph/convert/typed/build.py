@@ -153,7 +153,7 @@ class TypedBuild:
         files = [(name, IdFiles.suffix) for name in self._mapped()]
         files += [(name, ColumnFiles.suffix) for name in with_columns]
         outputs = [self._output, *(path_beside(self._output, *file) for file in files)]
-        inputs = [one["path"] for one in self.inputs]
+        inputs = [state["path"] for state in self.inputs]
         inputs += [] if self._schema.path is None else [self._schema.path]
         # A build that was killed at its end may have written the output.
         goes_on = not self._restart and left_behind(self._output) is not None
@@ -194,25 +194,25 @@ class TypedBuild:
 
     def _finish(self) -> None:
         """Record that the graph is complete, for a call after a kill while work files go."""
-        one = self.result
-        found = {
-            "ids": [*one.ids], "columns": [*one.columns], "num_nodes": one.num_nodes,
-            "num_edges": [[*kind, count] for kind, count in one.num_edges.items()],
-            "seconds": one.seconds, "notes": one.notes,
+        result = self.result
+        record = {
+            "ids": [*result.ids], "columns": [*result.columns], "num_nodes": result.num_nodes,
+            "num_edges": [[*kind, count] for kind, count in result.num_edges.items()],
+            "seconds": result.seconds, "notes": result.notes,
         }  # fmt: skip
-        outputs = [self._output, *one.ids.values(), *one.columns.values()]
-        self._journal.finish(outputs, found)
+        outputs = [self._output, *result.ids.values(), *result.columns.values()]
+        self._journal.finish(outputs, record)
 
-    def _take_result(self, found: dict[str, Any]) -> None:
+    def _take_result(self, record: dict[str, Any]) -> None:
         """Take the result of the earlier call that has written the graph."""
         self.result = TablesResult(
             self._output,
-            {name: ids_path(self._output, name) for name in found["ids"]},
-            {name: columns_path(self._output, name) for name in found["columns"]},
-            found["num_nodes"],
-            {(source, name, target): n for source, name, target, n in found["num_edges"]},
-            found["seconds"],
-            found["notes"],
+            {name: ids_path(self._output, name) for name in record["ids"]},
+            {name: columns_path(self._output, name) for name in record["columns"]},
+            record["num_nodes"],
+            {(source, name, target): n for source, name, target, n in record["num_edges"]},
+            record["seconds"],
+            record["notes"],
         )
 
     def _steps(self) -> None:
@@ -241,19 +241,19 @@ class TypedBuild:
         clock.lap("write")
 
     def _all_sources(self) -> list[Any]:
-        nodes = [one.source for one in self._schema.nodes.values()]
+        nodes = [node_table.source for node_table in self._schema.nodes.values()]
         return nodes + [spec.table for spec in self._schema.edges]
 
     def _input_states(self) -> list[dict[str, Any]]:
         folder = self._schema.folder
-        return [one for source in self._all_sources() for one in source_state(source, folder)]
+        return [state for source in self._all_sources() for state in source_state(source, folder)]
 
     def _check_inputs(self) -> None:
         """Refuse files that were written to meanwhile: they are read more than once."""
-        now = {one["path"]: one for one in self._input_states()}
-        for one in self.inputs:
-            if now.get(one["path"]) != one:
-                raise InputError(one["path"], "changed while it was read: start again")
+        now = {state["path"]: state for state in self._input_states()}
+        for state in self.inputs:
+            if now.get(state["path"]) != state:
+                raise InputError(state["path"], "changed while it was read: start again")
 
     def _with_columns(self, name: str) -> bool:
         return bool(self._schema.nodes[name].columns)
@@ -274,7 +274,7 @@ class TypedBuild:
 
     def _command(self) -> dict[str, Any]:
         schema = self._schema
-        nodes = {name: {**asdict_plain(one)} for name, one in schema.nodes.items()}
+        nodes = {name: {**asdict_plain(node_table)} for name, node_table in schema.nodes.items()}
         edges = [asdict_plain(spec) for spec in schema.edges]
         return {
             "version": _VERSION, "inputs": self.inputs, "nodes": nodes, "edges": edges,
@@ -327,17 +327,17 @@ class TypedBuild:
 
     def _needed_columns(self, name: str) -> set[str] | None:
         """Return the columns of a table that the schema names; None: all."""
-        found: set[str] = set()
+        columns: set[str] = set()
         for kind, nodes in self._schema.nodes.items():
             if name == f"nodes.{kind}":
                 if nodes.columns == "all":
                     return None
-                found.update(nodes.key, nodes.features, nodes.label, nodes.chosen_columns([]))
-                found.update([nodes.time] if nodes.time else [])
+                columns.update(nodes.key, nodes.features, nodes.label, nodes.chosen_columns([]))
+                columns.update([nodes.time] if nodes.time else [])
         for spec in self._schema.edges:
             if name == self._part(spec):
-                found.update(spec.columns)
-        return found
+                columns.update(spec.columns)
+        return columns
 
     @staticmethod
     def _part(spec: EdgeSpec) -> str:
@@ -361,24 +361,26 @@ class TypedBuild:
         return [column for column in nodes + edges if column is not None]
 
     def _keys(self, name: str) -> KeyColumns:
-        one = self._schema.nodes[name]
-        if one.key_type is not None:
+        node_table = self._schema.nodes[name]
+        if node_table.key_type is not None:
             return KeyColumns(
-                one.key_type if isinstance(one.key_type, str) else tuple(one.key_type)
+                node_table.key_type
+                if isinstance(node_table.key_type, str)
+                else tuple(node_table.key_type)
             )
-        if one.source is not None:
-            return KeyColumns(ColumnReader(self._tables[f"nodes.{name}"]).key_types(one.key))
-        found: dict[tuple[str, ...], str] = {}
+        if node_table.source is not None:
+            return KeyColumns(ColumnReader(self._tables[f"nodes.{name}"]).key_types(node_table.key))
+        places: dict[tuple[str, ...], str] = {}
         for spec, columns in self._schema.keeps(name):
             types = ColumnReader(self._table(spec)).key_types(columns)
-            found.setdefault(types, f"{self._table(spec).files[0]} ({', '.join(columns)})")
-        if len(found) > 1:
-            (one_type, here), (other, there) = list(found.items())[:2]
+            places.setdefault(types, f"{self._table(spec).files[0]} ({', '.join(columns)})")
+        if len(places) > 1:
+            (first_type, first_place), (second_type, second_place) = list(places.items())[:2]
             raise InvalidArgumentError(
-                f"nodes.{name}: its keys are {', '.join(one_type)} in {here}, but "
-                f"{', '.join(other)} in {there}: give key_type"
+                f"nodes.{name}: its keys are {', '.join(first_type)} in {first_place}, but "
+                f"{', '.join(second_type)} in {second_place}: give key_type"
             )
-        return KeyColumns(next(iter(found)))
+        return KeyColumns(next(iter(places)))
 
     # ---- nodes -------------------------------------------------------------------------------
 
@@ -406,13 +408,13 @@ class TypedBuild:
 
     def _make_nodes(self, name: str, keys: KeyColumns | None) -> None:
         if name not in self._state["nodes"]:
-            one = self._schema.nodes[name]
+            node_table = self._schema.nodes[name]
             table = self._tables.get(f"nodes.{name}")
             keeps = [
                 (spec, columns, self._table(spec)) for spec, columns in self._schema.keeps(name)
             ]
             self._state["nodes"][name] = scan_nodes(
-                name, one, table, keeps, keys, self._prefix(name), self._unit, self._memory,
+                name, node_table, table, keeps, keys, self._prefix(name), self._unit, self._memory,
                 self._show(f"Reading {name}", "rows"), self._problems,
             )  # fmt: skip
             self._record()
@@ -431,17 +433,17 @@ class TypedBuild:
         """Make the lists of an edge type and of its reverse."""
         edges = len(self._schema.edges)
         both = [number, number + edges] if self._schema.reverse else [number]
-        if any(str(one) not in self._state["edges"] for one in both):
+        if any(str(kind_number) not in self._state["edges"] for kind_number in both):
             ends = self._join(number)
             try:
-                for one in both:
-                    self._make_edges(one, ends)
+                for kind_number in both:
+                    self._make_edges(kind_number, ends)
             finally:
                 ends.close()
             ends.remove()
-        for one in both:
-            count = self._state["edges"][str(one)]["edges"]
-            self.result.num_edges[self._kind(one)] = count
+        for kind_number in both:
+            count = self._state["edges"][str(kind_number)]["edges"]
+            self.result.num_edges[self._kind(kind_number)] = count
         self._note_left_out(number)
 
     def _note_left_out(self, number: int) -> None:
@@ -541,13 +543,13 @@ class TypedBuild:
             files.add(PlacedFile(written, path)).finish()
         self._beside = {
             f"{name}.{suffix}": fingerprint_of(placed[path])
-            for suffix, found in (("ids", self.result.ids), ("columns", self.result.columns))
-            for name, path in found.items()
+            for suffix, paths in (("ids", self.result.ids), ("columns", self.result.columns))
+            for name, path in paths.items()
         }
 
     def _write_graph(self, files: native.FileSet) -> None:
         meta = self._meta()
-        size = sum(_edge_bytes(one) for one in meta.edge_types)
+        size = sum(_edge_bytes(edge_type) for edge_type in meta.edge_types)
 
         def work(task: native.Task | None) -> None:
             with GraphFile(self._output, meta, files) as writer:
@@ -563,17 +565,17 @@ class TypedBuild:
 
     def _columns(self, number: int) -> EdgeColumns:
         spec = self.kinds[number][0]
-        found: list[str] = []
+        node_times: list[str] = []
         if self._joins_times:
             times = [self._nodes[end].time() for end in (spec.kind[0], spec.kind[2])]
-            found = [str(one.dtype) for one in times if one is not None]
-        return EdgeColumns(spec, self._table(spec), self._unit, found)
+            node_times = [str(time.dtype) for time in times if time is not None]
+        return EdgeColumns(spec, self._table(spec), self._unit, node_times)
 
     @property
     def _joins_times(self) -> bool:
         """True if there are times of nodes and of edges: then those of edges say all."""
         schema = self._schema
-        of_nodes = any(one.time is not None for one in schema.nodes.values())
+        of_nodes = any(node_table.time is not None for node_table in schema.nodes.values())
         return of_nodes and any(spec.time is not None for spec in schema.edges)
 
     def _kind(self, number: int) -> EdgeType:
@@ -585,9 +587,9 @@ class TypedBuild:
         arrays = []
         for owner, name in enumerate(self._names):
             files = self._nodes[name]
-            for one in sorted(files.arrays):
-                array = files.array(one)
-                arrays.append(ArrayMeta(one, "node", owner, str(array.dtype), array.shape))
+            for array_name in sorted(files.arrays):
+                array = files.array(array_name)
+                arrays.append(ArrayMeta(array_name, "node", owner, str(array.dtype), array.shape))
         edges = []
         for owner in range(len(self.kinds)):
             source, relation, target = self._kind(owner)
@@ -597,7 +599,7 @@ class TypedBuild:
             attrs = self._columns(owner).attrs
             arrays += [ArrayMeta(n, "edge", owner, attrs[n], (count,)) for n in sorted(attrs)]
         # Arrays of nodes come before those of edges.
-        arrays.sort(key=lambda one: one.of != "node")
+        arrays.sort(key=lambda array_meta: array_meta.of != "node")
         nodes = [NodeType(name, self._nodes[name].num_nodes) for name in self._names]
         return FileMeta(
             tuple(nodes), tuple(edges), tuple(arrays), self._unit, time_zone=self._zone,
@@ -607,8 +609,10 @@ class TypedBuild:
     def _write_edges(
         self, writer: native.NativeWriter, number: int, meta: FileMeta, task: native.Task | None
     ) -> None:  # fmt: skip
-        one, state = meta.edge_types[number], self._state["edges"][str(number)]
-        source, target = (meta.node_types[end].num_nodes for end in (one.source, one.destination))
+        edge_type, state = meta.edge_types[number], self._state["edges"][str(number)]
+        source, target = (
+            meta.node_types[end].num_nodes for end in (edge_type.source, edge_type.destination)
+        )
         if not state["edges"]:
             columns = self._columns(number)
             write_no_edges(writer, number, source, target, columns, self._layout, self._compress)
@@ -636,15 +640,15 @@ class TypedBuild:
     def _write_arrays(
         self, writer: native.NativeWriter, meta: FileMeta, task: native.Task | None
     ) -> None:
-        for owner, one in enumerate(meta.arrays):
-            if one.of == "node":
-                array = self._nodes[self._names[one.type]].array(one.name)
+        for owner, array_meta in enumerate(meta.arrays):
+            if array_meta.of == "node":
+                array = self._nodes[self._names[array_meta.type]].array(array_meta.name)
                 write_array(writer, native.SECTION_ARRAY, owner, array, task)
         for number in range(len(self.kinds)):
             owners = {
-                f"attr:{one.name}": owner
-                for owner, one in enumerate(meta.arrays)
-                if one.of == "edge" and one.type == number
+                f"attr:{array_meta.name}": owner
+                for owner, array_meta in enumerate(meta.arrays)
+                if array_meta.of == "edge" and array_meta.type == number
             }
             if not owners:
                 continue
@@ -681,13 +685,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     if hasattr(value, "__dataclass_fields__"):
         return _plain(asdict(value))
     return type(value).__name__
 
 
-def _edge_bytes(one: EdgeMeta) -> int:
-    return 8 * one.num_edges
+def _edge_bytes(edge_type: EdgeMeta) -> int:
+    return 8 * edge_type.num_edges

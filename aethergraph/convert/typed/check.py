@@ -123,8 +123,8 @@ class TablesCheck(TypedBuild):
         for spec in self._schema.edges:
             part = self._part(spec)
             time, weight = (
-                column if column and self._is_readable(part, column, what) else None
-                for column, what in ((spec.time, "time"), (spec.weight, "weight"))
+                column if column and self._is_readable(part, column, role) else None
+                for column, role in ((spec.time, "time"), (spec.weight, "weight"))
             )
             attrs = [c for c in spec.attrs if self._is_readable(part, c, "edge attribute")]
             schema.edges.append(
@@ -132,26 +132,26 @@ class TablesCheck(TypedBuild):
             )
         self._schema = schema
 
-    def _is_readable(self, part: str, column: str, what: str) -> bool:
+    def _is_readable(self, part: str, column: str, role: str) -> bool:
         """Return whether a column holds times or numbers; add a problem if it does not."""
         table = self._tables.get(part)
         if table is None or part in self._broken:
             return True  # which is one already
         reader = ColumnReader(table)
         try:
-            if what == "feature":
+            if role == "feature":
                 reader.check_feature(column)
-            elif what == "time":
+            elif role == "time":
                 reader.time_form(column)
             else:
-                reader.number_type(column, what)
+                reader.number_type(column, role)
         except InputError as error:
-            if not self._add_odd_texts(part, column, what):
+            if not self._add_odd_texts(part, column, role):
                 self._problems.add(part, error)
             return False
         return True
 
-    def _add_odd_texts(self, part: str, column: str, what: str) -> bool:
+    def _add_odd_texts(self, part: str, column: str, role: str) -> bool:
         """Add the texts that are no times or numbers, if there are; return whether there are."""
         import pyarrow as pa
 
@@ -159,15 +159,15 @@ class TablesCheck(TypedBuild):
         if not (pa.types.is_string(kind := table.types[column]) or pa.types.is_large_string(kind)):
             return False
         kinds = (
-            [pa.timestamp("us"), pa.timestamp("us", "UTC")] if what == "time" else [pa.float64()]
+            [pa.timestamp("us"), pa.timestamp("us", "UTC")] if role == "time" else [pa.float64()]
         )
         for batch in table.batches([column]):
             texts = batch.rows.column(column)
             odd = min((odd_texts(texts, form) for form in kinds), key=np.count_nonzero)
             if odd.any():
                 text = texts[int(odd.argmax())].as_py()
-                name = "time" if what == "time" else "number"
-                error = batch.bad(f"the {what} {text!r} is no {name}", odd, column)
+                name = "time" if role == "time" else "number"
+                error = batch.bad(f"the {role} {text!r} is no {name}", odd, column)
                 self._problems.add(part, error, int(odd.sum()))
                 has_odd = True
         return has_odd

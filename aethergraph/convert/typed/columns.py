@@ -52,24 +52,24 @@ class TimeForm:
     where: str
 
 
-def share_times(forms: Sequence[TimeForm], asked: str | None) -> str | None:
+def share_times(forms: Sequence[TimeForm], time_unit: str | None) -> str | None:
     """Return the unit of all times of a graph; None if they are plain numbers.
 
     Args:
         forms: all columns of times.
-        asked: unit that the schema asks for; integers count it.
+        time_unit: unit that the schema asks for; integers count it.
 
     Raises:
         InvalidArgumentError: some have a unit or a time zone, and others do not; names two.
     """
     stamps = [form for form in forms if form.unit is not None]
     plain = [form for form in forms if form.unit is None]
-    if asked is not None and any(form.is_float for form in plain):
+    if time_unit is not None and any(form.is_float for form in plain):
         where = next(form.where for form in plain if form.is_float)
         raise InvalidArgumentError(
-            f"{where} holds times with fractions, which time_unit = {asked!r} cannot count"
+            f"{where} holds times with fractions, which time_unit = {time_unit!r} cannot count"
         )
-    if stamps and plain and asked is None:
+    if stamps and plain and time_unit is None:
         raise InvalidArgumentError(
             f"{plain[0].where} holds plain numbers as times, but {stamps[0].where} is in "
             f"{stamps[0].unit!r}: time_unit says what the numbers count"
@@ -81,8 +81,8 @@ def share_times(forms: Sequence[TimeForm], asked: str | None) -> str | None:
             f"{zones[0].where} has the time zone {zones[0].zone}, but {bare[0].where} has none: "
             "its times could be of any; give both with a zone, or both without"
         )
-    if asked is not None or not stamps:
-        return asked
+    if time_unit is not None or not stamps:
+        return time_unit
     return unit_of(np.result_type(*(f"datetime64[{form.unit}]" for form in stamps)))
 
 
@@ -142,11 +142,11 @@ class ColumnReader:
             texts = batch.rows.column(0).slice(0, _SAMPLE)
             if not (pat.is_string(texts.type) or pat.is_large_string(texts.type)):
                 return None
-            found = texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), texts))
-            return str(found[0]) if len(found) else None
+            padded_texts = texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), texts))
+            return str(padded_texts[0]) if len(padded_texts) else None
         return None
 
-    def _cast(self, batch: Batch, column: str, kind: Any, what: str) -> Any:
+    def _cast(self, batch: Batch, column: str, kind: Any, role: str) -> Any:
         import pyarrow.types as pat
 
         array = batch.rows.column(column)
@@ -154,14 +154,14 @@ class ColumnReader:
         def describe(text: str) -> str:
             if pat.is_integer(kind) and re.fullmatch(r"-?[0-9]+", text):
                 wider = "uint64" if _kind_of([text]) == "uint" else "str"
-                advice = f": keys of type {wider} hold it" if what == "key" else ""
-                return f"the {what} {text!r} does not fit in {kind}{advice}"
-            advice = _advice_of_fraction(text) if pat.is_integer(kind) and what != "key" else ""
-            return f"the {what} {text!r} is not {_plain(kind)}{advice}"
+                advice = f": keys of type {wider} hold it" if role == "key" else ""
+                return f"the {role} {text!r} does not fit in {kind}{advice}"
+            advice = _advice_of_fraction(text) if pat.is_integer(kind) and role != "key" else ""
+            return f"the {role} {text!r} is not {_plain(kind)}{advice}"
 
         numbers = _cast(batch, array, kind, describe)
         if pat.is_float64(kind):
-            _refuse_rounded(batch, column, array, numbers, f"the {what} ")
+            _refuse_rounded(batch, column, array, numbers, f"the {role} ")
         return numbers
 
     # ---- keys ------------------------------------------------------------------------------
@@ -230,17 +230,17 @@ class ColumnReader:
         Raises:
             InputError: a column has another type than the key.
         """
-        found = []
+        arrays = []
         for column, kind in zip(columns, keys.types, strict=True):
-            own = self._text_key if self._table.is_text else self._own_key
-            found.append(own(batch, column, kind))
+            read_key = self._text_key if self._table.is_text else self._own_key
+            arrays.append(read_key(batch, column, kind))
         known = np.ones(batch.rows.num_rows, np.bool_)
-        if any(array.null_count for array in found):
-            for array in found:
+        if any(array.null_count for array in arrays):
+            for array in arrays:
                 known &= array.is_valid().to_numpy(zero_copy_only=False)
-            found = [array.filter(_mask(known)) for array in found]
+            arrays = [array.filter(_mask(known)) for array in arrays]
         try:
-            block, impossible = keys.encode(found[0] if len(found) == 1 else found)
+            block, impossible = keys.encode(arrays[0] if len(arrays) == 1 else arrays)
         except InvalidArgumentError as error:
             names = ", ".join(columns)
             if error.position is not None:
@@ -272,8 +272,8 @@ class ColumnReader:
         if wrong.any():
             row = int(wrong.argmax())
             raise batch.bad(f"the key {numbers[row]} is not an integer below 2**53", wrong, column)
-        whole = np.where(known, numbers, 0).astype(np.int64)
-        return pa.array(whole, mask=~known)
+        integers = np.where(known, numbers, 0).astype(np.int64)
+        return pa.array(integers, mask=~known)
 
     def _text_key(self, batch: Batch, column: str, kind: str) -> Any:
         import pyarrow as pa
@@ -372,18 +372,20 @@ class ColumnReader:
             counts = self._as_int64(batch, numbers, column)
             return counts if unit is None else self._stamps(batch, counts, column, unit)
         assert unit is not None
-        own = form.unit
+        column_unit = form.unit
         if pa.types.is_date32(array.type):
             array = array.cast(pa.int32())
         counts = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        found, wrong = convert_times(counts, form.unit, unit)
+        times, wrong = convert_times(counts, form.unit, unit)
         if wrong is not None:
             raise batch.bad(
                 f"the time {array[wrong].as_py() if form.unit != 'ns' else counts[wrong]} cannot "
                 f"be given in {unit!r} (time_unit)", wrong, column,
-                lambda begin, end: convert_times(counts[begin:end], own, unit)[1] is not None,
+                lambda begin, end: (
+                    convert_times(counts[begin:end], column_unit, unit)[1] is not None
+                ),
             )  # fmt: skip
-        return self._stamps(batch, found, column, unit)
+        return self._stamps(batch, times, column, unit)
 
     def _stamps(self, batch: Batch, counts: Array, column: str, unit: str) -> Array:
         """Return counts of a unit as times, all of which are some."""
@@ -406,14 +408,14 @@ class ColumnReader:
             raise batch.bad(f"{numbers[row]} does not fit in 64 bits with a sign", wrong, column)
         return numbers.astype(np.int64)
 
-    def _refuse_null(self, batch: Batch, array: Any, column: str, what: str) -> None:
+    def _refuse_null(self, batch: Batch, array: Any, column: str, role: str) -> None:
         if array.null_count:
             missing = array.is_null().to_numpy(zero_copy_only=False)
-            raise batch.bad(f"the {what} is missing (null){_FILL}", missing, column)
+            raise batch.bad(f"the {role} is missing (null){_FILL}", missing, column)
 
     # ---- numbers -----------------------------------------------------------------------------
 
-    def number_type(self, column: str, what: str) -> str:
+    def number_type(self, column: str, role: str) -> str:
         """Return the dtype that the numbers of a column are kept in: int64, float32 or float64.
 
         Raises:
@@ -438,12 +440,12 @@ class ColumnReader:
             return "float32"
         raise InputError(
             self._table.files[0],
-            f"column {column!r} is of type {kind}: a {what} is a number; write categories as "
+            f"column {column!r} is of type {kind}: a {role} is a number; write categories as "
             "their codes",
         )
 
     def numbers(
-        self, batch: Batch, column: str, dtype: str, what: str, fill: float | None = None
+        self, batch: Batch, column: str, dtype: str, role: str, fill: float | None = None
     ) -> Array:
         """Return numbers in a dtype; booleans as 0 and 1; ``fill`` stands for missing ones.
 
@@ -457,28 +459,28 @@ class ColumnReader:
         if self._table.is_text:
             kind = pa.int64() if dtype == "int64" else pa.float64()
             kind = pa.bool_() if self.kind_of_text(column) == "bool" else kind
-            array = self._cast(batch, column, kind, what)
+            array = self._cast(batch, column, kind, role)
         if pat.is_boolean(array.type):
             array = array.cast(pa.uint8())
         elif pat.is_decimal(array.type):
-            array = _as_floats(batch, array, column, f"the {what}")
+            array = _as_floats(batch, array, column, f"the {role}")
         unknown = None
         if array.null_count:
             if fill is None:
-                self._refuse_null(batch, array, column, what)
+                self._refuse_null(batch, array, column, role)
             unknown = array.is_null().to_numpy(zero_copy_only=False)
             array = array.fill_null(0)
-        found = array.to_numpy(zero_copy_only=False)
+        values = array.to_numpy(zero_copy_only=False)
         if dtype == "int64":
-            numbers = self._as_int64(batch, found, column)
+            numbers = self._as_int64(batch, values, column)
         else:
-            changed = first_changed(found, dtype)
+            changed = first_changed(values, dtype)
             if changed is not None:
                 raise batch.bad(
-                    describe_change(found[changed], dtype, f"the {what} "), changed, column,
-                    lambda begin, end: first_changed(found[begin:end], dtype) is not None,
+                    describe_change(values[changed], dtype, f"the {role} "), changed, column,
+                    lambda begin, end: first_changed(values[begin:end], dtype) is not None,
                 )  # fmt: skip
-            numbers = found.astype(dtype)
+            numbers = values.astype(dtype)
         if unknown is not None and fill is not None:
             numbers = numbers.copy()
             numbers[unknown] = fill
@@ -497,10 +499,10 @@ class ColumnReader:
         kind = self._table.types[column]
         if not self._table.is_text and (pat.is_integer(kind) or pat.is_floating(kind)):
             return str(np.dtype(kind.to_pandas_dtype()))
-        found = self.number_type(column, "value of kind 'number'")
+        number_type = self.number_type(column, "value of kind 'number'")
         if self._table.is_text and self.kind_of_text(column) == "uint":
             return "uint64"
-        return "int64" if found == "int64" else "float64"
+        return "int64" if number_type == "int64" else "float64"
 
     def stored(self, batch: Batch, column: str, dtype: str) -> Array:
         """Return numbers or booleans in a dtype, exactly; 0, False or NaN where they are null.
@@ -551,13 +553,13 @@ class ColumnReader:
         """
         self.check_feature(column)
         if not self._is_time(column):
-            found = self.numbers(batch, column, "float32", "feature", fill)
-            missing = np.isnan(found)
+            values = self.numbers(batch, column, "float32", "feature", fill)
+            missing = np.isnan(values)
             if not missing.any():
-                return found
+                return values
             if fill is None:
                 raise batch.bad(f"the feature is missing (NaN){_FILL}", missing, column)
-            return np.where(missing, np.float32(fill), found)
+            return np.where(missing, np.float32(fill), values)
         array = batch.rows.column(column)
         if array.null_count and fill is None:
             self._refuse_null(batch, array, column, "feature")
@@ -614,7 +616,7 @@ def _kind_of(values: Sequence[str]) -> str:
         return "bool"
     if _all(float, values):
         # Digits alone that are no canonical integers (007) are names, as those beyond 64 bits are.
-        named = any(re.fullmatch(r"[+-]?0[0-9]+", one) for one in values)
+        named = any(re.fullmatch(r"[+-]?0[0-9]+", text) for text in values)
         return "str" if named or _kind_of_integers(integers) == "str" else "float"
     for kind, zone in (("time", None), ("zoned", "UTC")):
         if _castable(values, zone):
@@ -636,8 +638,8 @@ def _kind_of_integers(texts: Sequence[str]) -> str:
 
 def _all(parse: Callable[[str], Any], values: Iterable[str]) -> bool:
     try:
-        for one in values:
-            parse(one)
+        for value in values:
+            parse(value)
     except ValueError:
         return False
     return True
@@ -653,7 +655,7 @@ def _castable(values: Sequence[str], zone: str | None) -> bool:
     return True
 
 
-def _as_floats(batch: Batch, array: Any, column: str, what: str) -> Any:
+def _as_floats(batch: Batch, array: Any, column: str, subject: str) -> Any:
     """Return decimals as float64, which rounds fractions, and must change nothing larger."""
     import pyarrow as pa
 
@@ -661,7 +663,7 @@ def _as_floats(batch: Batch, array: Any, column: str, what: str) -> Any:
     sizes = np.abs(floats.fill_null(0).to_numpy(zero_copy_only=False))
     for row in map(int, np.flatnonzero(sizes >= WHOLE)):
         if array[row].as_py() != floats[row].as_py():
-            problem = describe_change(array[row].as_py(), "float64", f"{what} ")
+            problem = describe_change(array[row].as_py(), "float64", f"{subject} ")
             raise batch.bad(f"{problem}; cast it to an integer or a string", row, column)
     return floats
 

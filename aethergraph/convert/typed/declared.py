@@ -108,18 +108,20 @@ def declared_in_sqlite(path: str, table: str) -> Declared:
     """
     with _sqlite(path) as connection:
         key = _sqlite_key(connection, table)
-        found: dict[int, tuple[list[str], str, list[str | None]]] = {}
-        for number, _, other, column, target, *_ in connection.execute(
+        foreign_keys: dict[int, tuple[list[str], str, list[str | None]]] = {}
+        for number, _, target_table, column, target, *_ in connection.execute(
             "SELECT * FROM pragma_foreign_key_list(?) ORDER BY id, seq", (table,)
         ):
-            columns, _, targets = found.setdefault(number, ([], str(other), []))
+            columns, _, targets = foreign_keys.setdefault(number, ([], str(target_table), []))
             columns.append(str(column))
             targets.append(target)
         foreign = []
-        for columns, other, targets in found.values():
+        for columns, target_table, targets in foreign_keys.values():
             # Without columns a foreign key refers to the primary key.
-            named = tuple(one for one in targets if one is not None)
-            foreign.append((tuple(columns), other, named or _sqlite_key(connection, other)))
+            named = tuple(target for target in targets if target is not None)
+            foreign.append(
+                (tuple(columns), target_table, named or _sqlite_key(connection, target_table))
+            )
     return Declared(key, tuple(reversed(foreign)))  # as they were declared
 
 
@@ -138,7 +140,7 @@ def declared_in_duckdb(path: str, table: str) -> Declared:
     query = "SELECT * FROM duckdb_constraints() WHERE schema_name = 'main' AND table_name = ?"
     with _duckdb(path) as connection:
         cursor = connection.execute(query, [table])
-        names = [one[0] for one in cursor.description]
+        names = [column[0] for column in cursor.description]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     key: Columns = ()
     foreign = []

@@ -110,10 +110,10 @@ def leave_out(table: Table, state: dict[str, Any], prefix: str) -> None:
 _Found = Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
 
-def _mark_firsts(found: _Found, stays: NDArray[np.bool_]) -> None:
+def _mark_firsts(batches: _Found, stays: NDArray[np.bool_]) -> None:
     """Mark the rows that stay, given ids batch by batch, and the rows that have one."""
     top, first = -1, 0
-    for ids, known in found:
+    for ids, known in batches:
         tops = np.maximum.accumulate(np.concatenate([[top], ids]))
         some = np.ones(len(known), np.bool_)
         some[known] = ids > tops[:-1]
@@ -121,10 +121,10 @@ def _mark_firsts(found: _Found, stays: NDArray[np.bool_]) -> None:
         top, first = int(tops[-1]), first + len(some)
 
 
-def _mark_lasts(found: _Found, rows: NDArray[np.int64], stays: NDArray[np.bool_]) -> None:
+def _mark_lasts(batches: _Found, rows: NDArray[np.int64], stays: NDArray[np.bool_]) -> None:
     """Mark the rows that stay; ``rows`` has room for the last row of each id."""
     first = 0
-    for ids, known in found:
+    for ids, known in batches:
         rows[ids] = first + np.flatnonzero(known)  # of equal ids numpy keeps the last
         stays[first : first + len(known)] = ~known
         first += len(known)

@@ -60,7 +60,7 @@ class EdgeColumns:
         if node_times:
             known = [*node_times, *([] if self.time is None else [self.time])]
             self.time = "float64" if "float64" in known else "int64"
-        self.attrs = {one: reader.number_type(one, "edge attribute") for one in spec.attrs}
+        self.attrs = {name: reader.number_type(name, "edge attribute") for name in spec.attrs}
 
     def read(
         self, batch: Batch, kept: NDArray[np.bool_]
@@ -75,8 +75,8 @@ class EdgeColumns:
         if spec.time is not None:
             time = reader.times(batch, spec.time, self._unit)
         attrs = {
-            one: reader.numbers(batch, one, dtype, "edge attribute")
-            for one, dtype in self.attrs.items()
+            name: reader.numbers(batch, name, dtype, "edge attribute")
+            for name, dtype in self.attrs.items()
         }
         return weight, time, attrs
 
@@ -141,9 +141,9 @@ class TableEdges:
         both = [0, 2] if joins_times else [2 if reverse else 0]
         if spec.time is not None and not joins_times:
             both = []
-        found = {end: nodes[spec.kind[end]].time() for end in both}
+        times = {end: nodes[spec.kind[end]].time() for end in both}
         #: Times of nodes by end of the edge, 0 the source and 2 the destination.
-        self._times = {end: SortedReads(t, memory) for end, t in found.items() if t is not None}
+        self._times = {end: SortedReads(t, memory) for end, t in times.items() if t is not None}
         self._window_rows = max(_ROWS, memory // (_WINDOW_SHARE * _TIME_BYTES))
         self._windows: dict[int, tuple[int, NDArray[Any]]] = {}
 
@@ -191,13 +191,13 @@ class TableEdges:
         if batch is not None:
             weight, time, attrs = self._values.read(batch, kept)
         for end in self._times:
-            own = self._node_times(end, first, by_end[end], kept)
+            node_times = self._node_times(end, first, by_end[end], kept)
             if time is None:
-                time = own
+                time = node_times
                 continue
             # A float64 of one kind of times makes floats of both.
             plain = time.view(np.int64) if time.dtype.kind == "M" else time
-            latest: NDArray[Any] = np.maximum(plain, own)
+            latest: NDArray[Any] = np.maximum(plain, node_times)
             time = latest.view(time.dtype) if time.dtype.kind == "M" else latest
         return EdgeChunk(src, dst, weight, time, attrs)
 

@@ -48,19 +48,19 @@ def column_of(reader: ColumnReader, name: str, kind: Kind | None, where: str) ->
     Raises:
         InputError: the column cannot be of this kind.
     """
-    found = kind or _kind_of(reader, name, where)
-    if found == "number":
-        return Column(name, found, reader.stored_number(name))
-    if found == "time":
+    column_kind = kind or _kind_of(reader, name, where)
+    if column_kind == "number":
+        return Column(name, column_kind, reader.stored_number(name))
+    if column_kind == "time":
         form = reader.time_form(name)
         if form.unit is None:
             raise InputError(
                 reader.file, f"column {name!r} ({where}) holds plain numbers, not times with a unit"
             )
-        return Column(name, found, unit=form.unit)
+        return Column(name, column_kind, unit=form.unit)
     if not reader.is_text and _is_nested(reader.type_of(name)):
         raise _unfit(reader, name, where)
-    return Column(name, found)
+    return Column(name, column_kind)
 
 
 def _is_nested(kind: Any) -> bool:
@@ -120,15 +120,15 @@ class ColumnScan:
         self._room, self._held = room, 0
         self._layout = RowLayout(columns)
         self._codes: dict[str, dict[str, int]] = {
-            one.name: {} for one in columns if one.kind == "category"
+            column.name: {} for column in columns if column.kind == "category"
         }
-        self._ends = {one.name: 0 for one in columns if one.kind == "text"}
+        self._ends = {column.name: 0 for column in columns if column.kind == "text"}
         for name in self._ends:
             self._append(self._text_file(name, "offsets"), np.zeros(1, np.uint64))
             self._append(self._text_file(name, "bytes"), np.empty(0, np.uint8))
 
     def _text_file(self, name: str, part: str) -> str:
-        number = [one.name for one in self._columns].index(name)
+        number = [column.name for column in self._columns].index(name)
         return f"text-{number}-{part}.npy"
 
     def add(self, batch: Batch) -> None:
@@ -139,18 +139,18 @@ class ColumnScan:
         """
         values: dict[str, Array] = {}
         nulls: dict[str, Array] = {}
-        for one in self._columns:
-            array = batch.rows.column(one.name)
+        for column in self._columns:
+            array = batch.rows.column(column.name)
             null = None
             if array.null_count:
                 null = array.is_null().to_numpy(zero_copy_only=False)
-            if one.kind == "text":
-                self._add_texts(one.name, array)
+            if column.kind == "text":
+                self._add_texts(column.name, array)
             else:
-                found = self._values(batch, one, array, null)
-                values[one.name], null = fill_nulls(one, found, null)
+                column_values = self._values(batch, column, array, null)
+                values[column.name], null = fill_nulls(column, column_values, null)
             if null is not None:
-                nulls[one.name] = null
+                nulls[column.name] = null
         self._append("columns.npy", self._layout.pack(batch.rows.num_rows, values, nulls))
 
     def _values(self, batch: Batch, column: Column, array: Any, null: Array | None) -> Array:
@@ -180,9 +180,11 @@ class ColumnScan:
         coded = array.cast(pa.string()).dictionary_encode()
         codes = self._codes[name]
         before = len(codes)
-        own = [codes.setdefault(str(one), len(codes)) for one in coded.dictionary.to_pylist()]
+        batch_codes = [
+            codes.setdefault(str(category), len(codes)) for category in coded.dictionary.to_pylist()
+        ]
         self._held += (len(codes) - before) * _CATEGORY_BYTES
-        self._held += sum(_NAME_COPIES * len(one) for one in islice(codes, before, None))
+        self._held += sum(_NAME_COPIES * len(category) for category in islice(codes, before, None))
         if self._held > self._room:
             raise batch.bad(
                 f"the names of categories take more than {format_size(self._room)}, their share of "
@@ -195,8 +197,8 @@ class ColumnScan:
                 '"text" it may have any number', batch.rows.num_rows - 1, name,
             )  # fmt: skip
         places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        found: Array = np.array([*own, -1], np.int32)[places]
-        return found
+        row_codes: Array = np.array([*batch_codes, -1], np.int32)[places]
+        return row_codes
 
     def _add_texts(self, name: str, array: Any) -> None:
         import pyarrow as pa
@@ -219,21 +221,21 @@ class ColumnScan:
             some = min(count, _FILL_ROWS)
             values: dict[str, Array] = {}
             null = np.ones(some, np.bool_)
-            for one in self._columns:
-                if one.kind == "text":
-                    ends = np.full(some, self._ends[one.name], np.uint64)
-                    self._append(self._text_file(one.name, "offsets"), ends)
+            for column in self._columns:
+                if column.kind == "text":
+                    ends = np.full(some, self._ends[column.name], np.uint64)
+                    self._append(self._text_file(column.name, "offsets"), ends)
                 else:
-                    values[one.name], _ = fill_nulls(one, np.zeros(some, one.dtype), null)
-            nulls = {one.name: null for one in self._columns}
+                    values[column.name], _ = fill_nulls(column, np.zeros(some, column.dtype), null)
+            nulls = {column.name: null for column in self._columns}
             self._append("columns.npy", self._layout.pack(some, values, nulls))
             count -= some
 
     def save(self, path: str) -> None:
         """Write what :class:`ColumnParts` needs beside the arrays."""
         content = [
-            {**asdict(one), "categories": list(self._codes.get(one.name, ()))}
-            for one in self._columns
+            {**asdict(column), "categories": list(self._codes.get(column.name, ()))}
+            for column in self._columns
         ]
         try:
             with open(path, "w", encoding="utf-8") as file:
@@ -258,21 +260,28 @@ class ColumnParts:
     def nbytes(self) -> int:
         """Bytes of all arrays, for progress."""
         folder, name = os.path.split(self._prefix)
-        files = (one for one in os.scandir(folder) if one.name.startswith(name))
-        return sum(one.stat().st_size for one in files if is_part(one.name[len(name) :]))
+        files = (entry for entry in os.scandir(folder) if entry.name.startswith(name))
+        return sum(entry.stat().st_size for entry in files if is_part(entry.name[len(name) :]))
 
     def write(self, path: str, task: native.Task | None) -> None:
         """Write the file of the columns."""
         with open(f"{self._prefix}columns.json", encoding="utf-8") as file:
             content: list[Mapping[str, Any]] = json.load(file)
-        columns = [Column(one["name"], one["kind"], one["dtype"], one["unit"]) for one in content]
+        columns = [
+            Column(entry["name"], entry["kind"], entry["dtype"], entry["unit"]) for entry in content
+        ]
         texts = {
-            one.name: (self._array(f"text-{number}-offsets"), self._array(f"text-{number}-bytes"))
-            for number, one in enumerate(columns)
-            if one.kind == "text"
+            column.name: (
+                self._array(f"text-{number}-offsets"),
+                self._array(f"text-{number}-bytes"),
+            )
+            for number, column in enumerate(columns)
+            if column.kind == "text"
         }
-        categories = {one["name"]: one["categories"] for one in content}
-        names = {one.name: categories[one.name] for one in columns if one.kind == "category"}
+        categories = {entry["name"]: entry["categories"] for entry in content}
+        names = {
+            column.name: categories[column.name] for column in columns if column.kind == "category"
+        }
         write_columns(path, columns, self._array("columns"), texts, names, task, of_graph=True)
 
     def _array(self, name: str) -> Array:

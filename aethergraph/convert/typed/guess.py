@@ -48,7 +48,7 @@ class _Look:
     values: dict[str, list[Any]]
     kinds: dict[str, str]
     types: dict[str, Any]
-    whole: bool
+    is_whole: bool
     key: tuple[str, ...] = ()
     #: Columns of a foreign key -> the table that it refers to.
     foreign: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -69,37 +69,37 @@ def guess_schema(folder: PathLike) -> str:
     """
     require_pyarrow()
     base = as_file(folder)
-    looks = [_look(*one) for one in _find(base)]
-    others = _not_looked_at(base)
+    looks = [_look(*table) for table in _find(base)]
+    remarks = _not_looked_at(base)
     if not looks:
-        raise InputError(base, "; ".join(["holds no tables", *others]))
-    for one in looks:
-        _guess_key(one)
-    for one in looks:
-        if not one.key:
-            _guess_odd_key(one, looks)
-    for one in looks:
-        _guess_foreign(one, looks)
+        raise InputError(base, "; ".join(["holds no tables", *remarks]))
+    for look in looks:
+        _guess_key(look)
+    for look in looks:
+        if not look.key:
+            _guess_odd_key(look, looks)
+    for look in looks:
+        _guess_foreign(look, looks)
     _doubt(looks)
-    entries = [_entry(one, looks) for one in looks]
+    entries = [_entry(look, looks) for look in looks]
     head = _head(base)
     if any(text.startswith("[nodes") and "\ntime = " in text for text in entries):
         head += _NODE_TIMES
-    return "\n".join([head, *entries, *(f"# {one}\n" for one in others)])
+    return "\n".join([head, *entries, *(f"# {remark}\n" for remark in remarks)])
 
 
 def _doubt(looks: list[_Look]) -> None:
     """Note tables without rows, and those that may be parts of one."""
     alike: dict[tuple[str, ...], list[_Look]] = {}
-    for one in looks:
-        if one.whole and not any(one.values.values()):
-            one.unsure.append("it has no rows, which is refused: leave the table out")
-        if "" in one.source and re.search(r"\d", one.name):
-            stem = re.sub(r"\d+", "*", one.source[""])
-            alike.setdefault((stem, *one.columns), []).append(one)
+    for look in looks:
+        if look.is_whole and not any(look.values.values()):
+            look.unsure.append("it has no rows, which is refused: leave the table out")
+        if "" in look.source and re.search(r"\d", look.name):
+            stem = re.sub(r"\d+", "*", look.source[""])
+            alike.setdefault((stem, *look.columns), []).append(look)
     for (stem, *_), parts in alike.items():
-        for one in parts if len(parts) > 1 else ():
-            one.unsure.append(
+        for look in parts if len(parts) > 1 else ():
+            look.unsure.append(
                 f"{len(parts)} files have these columns and such a name: if they are parts of one "
                 f"table, keep one of them, with from = {_text(stem)}"
             )
@@ -116,17 +116,17 @@ def _find(base: str) -> list[tuple[str, dict[str, str], str]]:
         check_readable(base)
         folder = os.path.dirname(os.path.abspath(base))
         return _tables_of(os.path.basename(base), folder)
-    found = []
+    tables = []
     for entry in sorted(os.listdir(base)):
         path = os.path.join(base, entry)
         if entry.startswith((".", "_")):
             continue
         if os.path.isdir(path):
-            if any(is_table_name(one) for _, _, names in os.walk(path) for one in names):
-                found.append((entry, {"": entry}, base))
+            if any(is_table_name(name) for _, _, names in os.walk(path) for name in names):
+                tables.append((entry, {"": entry}, base))
         else:
-            found += _tables_of(entry, base)
-    return found
+            tables += _tables_of(entry, base)
+    return tables
 
 
 def _tables_of(entry: str, folder: str) -> list[tuple[str, dict[str, str], str]]:
@@ -153,19 +153,19 @@ def _not_looked_at(base: str) -> list[str]:
     """Return remarks on tables of DuckDB files that are in schemas of their own."""
     files = [base]
     if os.path.isdir(base):
-        entries = sorted(one for one in os.listdir(base) if not one.startswith((".", "_")))
-        files = [os.path.join(base, one) for one in entries]
-    found = []
+        entries = sorted(entry for entry in os.listdir(base) if not entry.startswith((".", "_")))
+        files = [os.path.join(base, entry) for entry in entries]
+    remarks = []
     for path in files:
         if os.path.isdir(path) or is_table_name(path) or _database_kind(path) != "duckdb":
             continue
         for schema, name in duckdb_others(path):
             query = 'SELECT * FROM "{}"."{}"'.format(
-                *(one.replace('"', '""') for one in (schema, name))
+                *(identifier.replace('"', '""') for identifier in (schema, name))
             )
             source = _text({"duckdb": os.path.basename(path), "query": query})
-            found.append(f"not looked at: {schema}.{name}, of another schema: from = {source}")
-    return found
+            remarks.append(f"not looked at: {schema}.{name}, of another schema: from = {source}")
+    return remarks
 
 
 def _look(name: str, source: dict[str, str], folder: str) -> _Look:
@@ -230,76 +230,82 @@ def _singular(name: str) -> str:
 
 def _id_names(name: str) -> list[str]:
     """Return the names that a key of a table of this name may have, likely ones first."""
-    one, many = _singular(name), name.lower()
-    found = ["id", "key", "uuid"]
-    for base in (one, many):
-        found += [f"{base}_id", f"{base}id", f"{base}_key", f"id_{base}", f"{base}_no", base]
-    return found
+    singular, plural = _singular(name), name.lower()
+    names = ["id", "key", "uuid"]
+    for base in (singular, plural):
+        names += [f"{base}_id", f"{base}id", f"{base}_key", f"id_{base}", f"{base}_no", base]
+    return names
 
 
-def _guess_key(one: _Look) -> None:
-    if one.declared is not None and one.declared.key:
-        one.key = one.declared.key
+def _guess_key(look: _Look) -> None:
+    if look.declared is not None and look.declared.key:
+        look.key = look.declared.key
         return
-    lower = {column.lower(): column for column in one.columns}
-    for name in _id_names(one.name):
+    lower = {column.lower(): column for column in look.columns}
+    for name in _id_names(look.name):
         column = lower.get(name)
-        if column is not None and _is_unique(one, column):
-            one.key = (column,)
-            if not one.whole:
-                one.unsure.append(f"key {column}: unique in the first {_ROWS:,} rows")
+        if column is not None and _is_unique(look, column):
+            look.key = (column,)
+            if not look.is_whole:
+                look.unsure.append(f"key {column}: unique in the first {_ROWS:,} rows")
             return
 
 
-def _guess_odd_key(one: _Look, looks: list[_Look]) -> None:
+def _guess_odd_key(look: _Look, looks: list[_Look]) -> None:
     """Take a column of names as the key, if all differ and it is not a key of another table."""
-    for column in one.columns:
-        refers = any(len(other.key) == 1 and _refers(column, other) for other in looks)
-        if one.kinds[column] != "other" or refers or len(one.values[column]) < 2:
+    for column in look.columns:
+        refers = any(len(target.key) == 1 and _refers(column, target) for target in looks)
+        if look.kinds[column] != "other" or refers or len(look.values[column]) < 2:
             continue
-        if _is_unique(one, column):
-            one.key = (column,)
-            one.unsure.append(f"key {column}: all values differ, but the name is not that of an id")
+        if _is_unique(look, column):
+            look.key = (column,)
+            look.unsure.append(
+                f"key {column}: all values differ, but the name is not that of an id"
+            )
             return
 
 
-def _is_unique(one: _Look, column: str) -> bool:
-    values = one.values[column]
+def _is_unique(look: _Look, column: str) -> bool:
+    values = look.values[column]
     return bool(values) and None not in values and len(set(map(str, values))) == len(values)
 
 
-def _guess_foreign(one: _Look, looks: list[_Look]) -> None:
-    keys = {other.name: other.key for other in looks}
-    for columns, name, target in one.declared.foreign if one.declared else ():
-        if keys.get(name) == target:
-            one.foreign[columns] = name
+def _guess_foreign(look: _Look, looks: list[_Look]) -> None:
+    keys = {target.name: target.key for target in looks}
+    for columns, name, target_key in look.declared.foreign if look.declared else ():
+        if keys.get(name) == target_key:
+            look.foreign[columns] = name
         else:
-            one.unsure.append(
-                f"{', '.join(columns)} refers to {', '.join(target)} of {name}, which is not its "
-                "key here"
+            look.unsure.append(
+                f"{', '.join(columns)} refers to {', '.join(target_key)} of {name}, which is not "
+                "its key here"
             )
-    taken = {column for columns in one.foreign for column in columns}
-    for column in one.columns:
-        if (column,) == one.key or one.kinds[column] in ("time", "nested") or column in taken:
+    key_columns = {column for columns in look.foreign for column in columns}
+    for column in look.columns:
+        if (
+            (column,) == look.key
+            or look.kinds[column] in ("time", "nested")
+            or column in key_columns
+        ):
             continue
-        for other in looks:
-            if len(other.key) != 1 or not _refers(column, other):
+        for target in looks:
+            if len(target.key) != 1 or not _refers(column, target):
                 continue
-            share = _share(one.values[column], other.values[other.key[0]])
-            if share < _FOUND and other.whole:
+            share = _share(look.values[column], target.values[target.key[0]])
+            if share < _FOUND and target.is_whole:
                 continue
-            one.foreign[column,] = other.name
+            look.foreign[column,] = target.name
             if share < 1:
-                one.unsure.append(
-                    f"{column}: {1 - share:.1%} of its values are no key of {other.name}"
-                    + ("" if other.whole else " that was looked at")
+                look.unsure.append(
+                    f"{column}: {1 - share:.1%} of its values are no key of {target.name}"
+                    + ("" if target.is_whole else " that was looked at")
                 )
             break
 
 
-def _refers(column: str, other: _Look) -> bool:
-    lower, key = column.lower(), other.key[0].lower()
-    names = set(_id_names(other.name)) - {"id", "key", "uuid"}
+def _refers(column: str, target: _Look) -> bool:
+    lower, key = column.lower(), target.key[0].lower()
+    names = set(_id_names(target.name)) - {"id", "key", "uuid"}
     if key not in ("id", "key", "uuid"):
         names.add(key)
     return lower in names or any(lower.endswith(f"_{name}") for name in names)
@@ -324,7 +330,9 @@ def _head(base: str) -> str:
 def _text(value: Any) -> str:
     """Return a value as TOML; a string of JSON is one of TOML."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_bare(key)} = {_text(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_bare(key)} = {_text(entry)}" for key, entry in value.items()) + "}"
+        )
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -333,18 +341,18 @@ def _bare(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
 
 
-def _entry(one: _Look, looks: list[_Look]) -> str:
-    ends_in_key = {c for columns in one.foreign for c in columns} >= set(one.key)
+def _entry(look: _Look, looks: list[_Look]) -> str:
+    ends_in_key = {c for columns in look.foreign for c in columns} >= set(look.key)
     # A table whose key is made of the keys of others is a table of pairs.
-    is_link = len(one.foreign) >= 2 and ends_in_key
-    own_key = None if one.key else _own_key(one)
-    as_nodes = one
+    is_link = len(look.foreign) >= 2 and ends_in_key
+    own_key = None if look.key else _own_key(look)
+    as_nodes = look
     if own_key is not None:
         doubt = f"key {own_key}: all values differ, and the name ends as that of an id"
-        as_nodes = replace(one, key=(own_key,), unsure=[*one.unsure, doubt])
+        as_nodes = replace(look, key=(own_key,), unsure=[*look.unsure, doubt])
     if not is_link:
         return "\n".join(_node_lines(as_nodes, looks)) + "\n"
-    lines = _link_lines(one)
+    lines = _link_lines(look)
     if own_key is not None:
         lines += [
             f"# unsure: are rows edges, as here, or nodes of their own, with the key {own_key} and",
@@ -354,53 +362,53 @@ def _entry(one: _Look, looks: list[_Look]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _own_key(one: _Look) -> str | None:
+def _own_key(look: _Look) -> str | None:
     """Return a column that may be the key of a table, though it is not called as the table is."""
-    foreign = {column for columns in one.foreign for column in columns}
-    for column in one.columns:
-        if column in foreign or one.kinds[column] not in ("number", "other"):
+    foreign = {column for columns in look.foreign for column in columns}
+    for column in look.columns:
+        if column in foreign or look.kinds[column] not in ("number", "other"):
             continue
-        if _ID.fullmatch(column) and len(one.values[column]) > 1 and _is_unique(one, column):
+        if _ID.fullmatch(column) and len(look.values[column]) > 1 and _is_unique(look, column):
             return column
     return None
 
 
-def _source_line(one: _Look) -> str:
-    source: Any = one.source.get("", one.source)
+def _source_line(look: _Look) -> str:
+    source: Any = look.source.get("", look.source)
     return f"from = {_text(source)}"
 
 
-def _link_lines(one: _Look) -> list[str]:
-    ends = list(one.foreign.items())
+def _link_lines(look: _Look) -> list[str]:
+    ends = list(look.foreign.items())
     (source_key, source_type), (target_key, target_type) = ends[:2]
     return [
-        f"[links.{_text(one.name)}]",
-        _source_line(one),
+        f"[links.{_text(look.name)}]",
+        _source_line(look),
         f"source = {_text(source_type)}",
         f"source_key = {_names(source_key)}",
         f"destination = {_text(target_type)}",
         f"destination_key = {_names(target_key)}",
         *(f"# unsure: {', '.join(key)} refers to {name} as well" for key, name in ends[2:]),
-        *_values(one, True),
-        *(f"# unsure: {text}" for text in one.unsure),
+        *_values(look, True),
+        *(f"# unsure: {text}" for text in look.unsure),
     ]
 
 
-def _node_lines(one: _Look, looks: list[_Look]) -> list[str]:
-    ends = list(one.foreign.items())
-    lines = [f"[nodes.{_text(one.name)}]", _source_line(one)]
-    if one.key:
-        lines.append(f"key = {_names(one.key)}")
+def _node_lines(look: _Look, looks: list[_Look]) -> list[str]:
+    ends = list(look.foreign.items())
+    lines = [f"[nodes.{_text(look.name)}]", _source_line(look)]
+    if look.key:
+        lines.append(f"key = {_names(look.key)}")
     else:
         lines.append("# no key: no column of names or ids has different values in all rows")
-    lines += _values(one, False)
-    lines += [f"# unsure: {text}" for text in one.unsure]
+    lines += _values(look, False)
+    lines += [f"# unsure: {text}" for text in look.unsure]
     for columns, name in ends:
         to = _text(name)
         if len(columns) > 1:
             to = _text({"to": name, "columns": list(columns)})
         lines.append(f"foreign.{_text('_'.join(columns))} = {to}")
-    if not ends and not any(one.name in other.foreign.values() for other in looks):
+    if not ends and not any(look.name in referrer.foreign.values() for referrer in looks):
         lines.append("# unsure: no edges, neither from here nor to here")
     return lines
 
@@ -417,12 +425,12 @@ def _kind_of_others(values: list[Any]) -> str:
     return "category" if len(set(map(str, some))) <= max(1, len(some) // 4) else "text"
 
 
-def _values(one: _Look, is_link: bool) -> list[str]:
-    taken = {*(c for columns in one.foreign for c in columns), *one.key}
-    times = [c for c in one.columns if one.kinds[c] == "time" and c not in taken]
-    numbers = [c for c in one.columns if one.kinds[c] == "number" and c not in taken]
-    others = [c for c in one.columns if one.kinds[c] == "other" and c not in taken]
-    nested = [f"{c} ({one.types[c]})" for c in one.columns if one.kinds[c] == "nested"]
+def _values(look: _Look, is_link: bool) -> list[str]:
+    key_columns = {*(c for columns in look.foreign for c in columns), *look.key}
+    times = [c for c in look.columns if look.kinds[c] == "time" and c not in key_columns]
+    numbers = [c for c in look.columns if look.kinds[c] == "number" and c not in key_columns]
+    texts = [c for c in look.columns if look.kinds[c] == "other" and c not in key_columns]
+    nested = [f"{c} ({look.types[c]})" for c in look.columns if look.kinds[c] == "nested"]
     lines = [f"# not used: {', '.join(nested)}"] if nested else []
     if times:
         lines.append(f"time = {_text(times[0])}")
@@ -430,17 +438,17 @@ def _values(one: _Look, is_link: bool) -> list[str]:
     if numbers:
         lines.append(f"{'attrs' if is_link else 'features'} = {_text(numbers)}")
         # NaN is the one value that does not equal itself.
-        holes = [c for c in numbers if any(v is None or v != v for v in one.values[c])]
+        holes = [c for c in numbers if any(v is None or v != v for v in look.values[c])]
         if holes and not is_link:
             lines.append("fill = 0")
             lines.append(f"# unsure: 0 stands for what is missing in {', '.join(holes)}")
         elif holes:
             lines.append(f"# unsure: values are missing in {', '.join(holes)}, which is an error")
-    if others and is_link:
-        lines.append(f"# not used (text): {', '.join(others)}")
-    elif others:
+    if texts and is_link:
+        lines.append(f"# not used (text): {', '.join(texts)}")
+    elif texts:
         # Numbers are features already; as columns they would keep their dtype and nulls too.
-        kinds = {c: _kind_of_others(one.values[c]) for c in others}
+        kinds = {c: _kind_of_others(look.values[c]) for c in texts}
         lines.append(f"columns = {_text(kinds)}")
         lines.append('# unsure: category or text? columns = "all" keeps numbers and times as well')
     return lines

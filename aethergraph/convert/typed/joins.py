@@ -63,9 +63,9 @@ class JoinedEnds:
         self._known = bool(state.get("done"))
         self._names = [f"end-{number}" for number in range(len(dtypes))]
         columns = {name: (dtype, 1) for name, dtype in zip(self._names, dtypes, strict=True)}
-        one = self.state
+        state = self.state
         #: Every batch of rows is a list, so that a build that goes on cuts at the end of one.
-        self._files = ColumnFiles(prefix, columns, one["lists"], one["edges"], one["sums"])
+        self._files = ColumnFiles(prefix, columns, state["lists"], state["edges"], state["sums"])
 
     @property
     def num_rows(self) -> int:
@@ -79,11 +79,11 @@ class JoinedEnds:
     def append(self, batch: Batch, ends: list[Ids]) -> None:
         """Append the ids of a batch; -1 stands for an edge that is left out."""
         rows = len(ends[0])
-        found = {}
+        columns = {}
         for name, ids in zip(self._names, ends, strict=True):
             dtype = self._files.dtype(name)
-            found[name] = ids.astype(dtype)  # -1 becomes the largest value
-        self._files.append_edges(found)
+            columns[name] = ids.astype(dtype)  # -1 becomes the largest value
+        self._files.append_edges(columns)
         self._files.append_ends(np.array([self._files.edges], np.uint64))
         counts = self.state["file_rows"]
         counts.extend([0] * (batch.file + 1 - len(counts)))
@@ -100,8 +100,8 @@ class JoinedEnds:
     def sync(self) -> dict[str, Any]:
         """Make all rows durable; return the state to record."""
         self._files.sync()
-        one = self._files
-        self.state.update(lists=one.lists, edges=one.edges, sums=dict(one.sums))
+        files = self._files
+        self.state.update(lists=files.lists, edges=files.edges, sums=dict(files.sums))
         return {**self.state, "file_rows": list(self.state["file_rows"])}
 
     def verify(self) -> None:
@@ -118,13 +118,13 @@ class JoinedEnds:
 
     def read(self, begin: int, end: int) -> list[Ids]:
         """Return the ids of rows ``begin .. end - 1``, for each end; -1: left out."""
-        found = []
+        ends = []
         for name in self._names:
             ids = self._files.read(name, begin, end)
             out = ids.astype(np.int64)
             out[ids == np.iinfo(ids.dtype).max] = -1
-            found.append(out)
-        return found
+            ends.append(out)
+        return ends
 
     def close(self) -> None:
         """Close the files."""
@@ -143,13 +143,13 @@ class _Keys:
         block: the keys; None once they are looked up.
         known: mask of the rows whose keys are not null.
         impossible: mask of keys that the map cannot have, or None.
-        found: ids of the keys, once they are looked up.
+        ids: ids of the keys, once they are looked up.
     """
 
     block: native.KeyBlock
     known: NDArray[np.bool_]
     impossible: NDArray[np.bool_] | None
-    found: Ids | None = None
+    ids: Ids | None = None
 
 
 class KeyJoin:
@@ -186,7 +186,9 @@ class KeyJoin:
         self._record = record
         self._show = show
         self._reader = ColumnReader(table)
-        self._waits = [os.path.getsize(one.path) > memory // _CACHED_SHARE for one in self._ids]
+        self._waits = [
+            os.path.getsize(id_map.path) > memory // _CACHED_SHARE for id_map in self._ids
+        ]
         self._held: list[tuple[Batch, list[_Keys]]] = []
         self._held_bytes = 0
 
@@ -198,7 +200,7 @@ class KeyJoin:
         """
         file, number = self._ends.state["position"]
         total, recorded = self._table.num_rows, time.monotonic()
-        columns = list(dict.fromkeys(one for _, named in self._spec.ends() for one in named))
+        columns = list(dict.fromkeys(column for _, named in self._spec.ends() for column in named))
         done = self._ends.num_rows
         for batch in self._table.batches(columns, (file, number)):
             self._problems.read(self._table.name, batch, self._hold)
@@ -233,57 +235,57 @@ class KeyJoin:
             keys.block = native.KeyBlock(block.data.copy(), block.offsets, block.width)
             self._held_bytes += 2 * block.nbytes + _KEY_BYTES * len(block)
         else:
-            keys.found = ids.find(keys.block)
-            self._held_bytes += keys.found.nbytes
+            keys.ids = ids.find(keys.block)
+            self._held_bytes += keys.ids.nbytes
         return keys
 
     def _flush(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
+        batches, self._held, self._held_bytes = self._held, [], 0
         for end, waits in enumerate(self._waits):
-            if waits and held:
-                self._find([keys[end] for _, keys in held], self._ids[end])
-        for batch, keys in held:
+            if waits and batches:
+                self._find([keys[end] for _, keys in batches], self._ids[end])
+        for batch, keys in batches:
             self._append(batch, keys)
 
     def _find(self, some: list[_Keys], ids: IdMap) -> None:
         """Look up the keys of many batches together, in the order of their hashes."""
-        hashes = np.concatenate([native.hash_keys(one.block) for one in some])
+        hashes = np.concatenate([native.hash_keys(keys.block) for keys in some])
         order = np.argsort(hashes)
-        block = native.KeyBlock.joined([one.block for one in some])
-        found = np.empty(len(order), np.int64)
+        block = native.KeyBlock.joined([keys.block for keys in some])
+        node_ids = np.empty(len(order), np.int64)
         for begin in range(0, len(order), _SORTED_ROWS):
             places = order[begin : begin + _SORTED_ROWS]
-            found[places] = ids.find(block.take(places.astype(np.uint64)), hashes[places])
+            node_ids[places] = ids.find(block.take(places.astype(np.uint64)), hashes[places])
         begin = 0
-        for one in some:
-            one.found = found[begin : begin + len(one.block)]
-            begin += len(one.block)
+        for keys in some:
+            keys.ids = node_ids[begin : begin + len(keys.block)]
+            begin += len(keys.block)
 
     def _append(self, batch: Batch, keys: list[_Keys]) -> None:
         kept = np.ones(len(keys[0].known), np.bool_)
         null = missing = 0
         first, ends = "", []
-        for end, one in enumerate(keys):
+        for end, end_keys in enumerate(keys):
             name, columns = self._spec.ends()[end]
-            if not one.known.all():
+            if not end_keys.known.all():
                 if self._spec.null == "error":
                     problem = f"the key of a {name!r} is missing (null)"
-                    error = batch.bad(problem, ~one.known, columns[0])
-                    self._problems.add(self._table.name, error, int((~one.known).sum()))
+                    error = batch.bad(problem, ~end_keys.known, columns[0])
+                    self._problems.add(self._table.name, error, int((~end_keys.known).sum()))
                 else:
-                    null += int((kept & ~one.known).sum())
-                kept &= one.known
+                    null += int((kept & ~end_keys.known).sum())
+                kept &= end_keys.known
             out = np.full(len(kept), -1, np.int64)
-            assert one.found is not None
-            out[one.known] = one.found
-            if one.impossible is not None:
-                out[np.flatnonzero(one.known)[one.impossible]] = -1
+            assert end_keys.ids is not None
+            out[end_keys.known] = end_keys.ids
+            if end_keys.impossible is not None:
+                out[np.flatnonzero(end_keys.known)[end_keys.impossible]] = -1
             lost = kept & (out < 0)
             if lost.any():
                 row = int(lost.argmax())
-                at = int(one.known[:row].sum())
-                fits = one.impossible is None or not one.impossible[at]
-                key = self._ids[end].columns.show(one.block, at, fits)
+                at = int(end_keys.known[:row].sum())
+                fits = end_keys.impossible is None or not end_keys.impossible[at]
+                key = self._ids[end].columns.show(end_keys.block, at, fits)
                 problem = f"there is no {name!r} with the key {key}"
                 if self._spec.missing == "error":
                     error = batch.bad(
@@ -323,11 +325,11 @@ class SortedReads:
         if not self.waits:
             return np.ascontiguousarray(self._array[places])
         order = np.argsort(places)
-        found = np.empty(len(places), self._array.dtype)
+        entries = np.empty(len(places), self._array.dtype)
         for begin in range(0, len(order), _SORTED_ROWS):
             some = order[begin : begin + _SORTED_ROWS]
-            found[some] = self._array[places[some]]
-        return found
+            entries[some] = self._array[places[some]]
+        return entries
 
 
 def pieces(ends: JoinedEnds, begin: int, rows: int) -> Iterator[tuple[int, list[Ids]]]:

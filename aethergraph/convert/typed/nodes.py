@@ -103,9 +103,9 @@ def scan_nodes(
         if table is not None:
             scan.read(table, builder, unit, show)
         rows = scan.num_rows
-        for edge, columns, other in keeps:
+        for edge, columns, edge_table in keeps:
             assert builder is not None
-            _add_keys(builder, other, columns, edge, problems)
+            _add_keys(builder, edge_table, columns, edge, problems)
         count = rows
         if builder is not None:
             try:
@@ -158,16 +158,16 @@ class _Scan:
         named = [*([spec.time] if spec.time else []), *spec.features, *labels]
         chosen = spec.chosen_columns([*table.types])
         if spec.columns == "all":
-            self.empty = [one for one in chosen if table.is_null(one)]
+            self.empty = [column for column in chosen if table.is_null(column)]
         kept = [
-            column_of(reader, one, kind, table.name)
-            for one, kind in chosen.items()
-            if one not in self.empty
+            column_of(reader, column, kind, table.name)
+            for column, kind in chosen.items()
+            if column not in self.empty
         ]
         if kept:
             self._columns = ColumnScan(reader, kept, self._append, self._names)
-            named += [one.name for one in kept]
-        kinds = {one: _label_type(reader, one) for one in labels}
+            named += [column.name for column in kept]
+        kinds = {label: _label_type(reader, label) for label in labels}
         self._files = table.files
         self.file_rows = [0] * len(table.files)
         columns = list(dict.fromkeys([*(key if builder else []), *named]))
@@ -184,8 +184,8 @@ class _Scan:
             raise InputError(table.files[0], "holds no rows")
         if spec.features:
             self.arrays["x"] = "x.npy"
-        for number, one in enumerate(labels):
-            self.arrays["y" if len(labels) == 1 else one] = f"label-{number}.npy"
+        for number, label in enumerate(labels):
+            self.arrays["y" if len(labels) == 1 else label] = f"label-{number}.npy"
 
     def _steps(
         self,
@@ -218,8 +218,8 @@ class _Scan:
             self._append("time.npy", times.view(np.int64) if times.dtype.kind == "M" else times)
 
         def add_features(batch: Batch) -> None:
-            found = [reader.feature(batch, one, spec.fill) for one in spec.features]
-            self._append("x.npy", np.stack(found, axis=1))
+            features = [reader.feature(batch, column, spec.fill) for column in spec.features]
+            self._append("x.npy", np.stack(features, axis=1))
 
         def add_label(number: int, column: str, batch: Batch) -> None:
             kind = label_types[column]
@@ -235,10 +235,12 @@ class _Scan:
         if spec.features and not self._problems.collects:
             steps.append(add_features)
         elif spec.features:  # each by itself: a row may have a problem in several
-            steps += [partial(reader.feature, column=one, fill=spec.fill) for one in spec.features]
+            steps += [
+                partial(reader.feature, column=column, fill=spec.fill) for column in spec.features
+            ]
         if self._columns is not None:
             steps.append(self._columns.add)
-        return steps + [partial(add_label, n, one) for n, one in enumerate(spec.label)]
+        return steps + [partial(add_label, n, label) for n, label in enumerate(spec.label)]
 
     @property
     def has_columns(self) -> bool:
@@ -263,12 +265,15 @@ class _Scan:
 
     def duplicate(self, error: DuplicateKeyError) -> InputError:
         """Return the error about a key that came twice, with both places."""
-        (first, one), (second, other) = self._place(error.first), self._place(error.second)
-        also = f"row {one + 1}" if first == second else f"{first}, row {one + 1}"
+        (first, first_row), (second, second_row) = (
+            self._place(error.first),
+            self._place(error.second),
+        )
+        also = f"row {first_row + 1}" if first == second else f"{first}, row {first_row + 1}"
         key = ", ".join(self._spec.key)
         return InputError(
             second, f"the key {error.key} ({key}) comes twice; the first is in {also}",
-            line=other + 1, unit="row",
+            line=second_row + 1, unit="row",
         )  # fmt: skip
 
     def _place(self, row: int) -> tuple[str, int]:
@@ -290,7 +295,7 @@ def _add_keys(
 ) -> None:
     """Add the keys of the ends of edges that become nodes where they are new."""
     reader = ColumnReader(table)
-    others = [c for _, end in edge.ends() if end != columns for c in end]
+    other_columns = [c for _, end in edge.ends() if end != columns for c in end]
 
     def add(batch: Batch) -> None:
         block, known, impossible = reader.keys(batch, columns, builder.columns)
@@ -298,13 +303,13 @@ def _add_keys(
             wrong = np.zeros(len(known), np.bool_)
             wrong[np.flatnonzero(known)[impossible]] = True
             raise batch.bad(f"does not fit in a key of type {builder.columns}", wrong, columns[0])
-        if others:  # an end of an edge that is left out for the null at its other end
+        if other_columns:  # an end of an edge that is left out for the null at its other end
             complete = np.ones(len(known), np.bool_)
-            for column in others:
+            for column in other_columns:
                 complete &= batch.rows.column(column).is_valid().to_numpy(zero_copy_only=False)
             kept = np.flatnonzero(complete[known])
             block = block.take(kept.astype(np.uint64))
         builder.add_block(block, unique=False)
 
-    for batch in table.batches(list(dict.fromkeys([*columns, *others]))):
+    for batch in table.batches(list(dict.fromkeys([*columns, *other_columns]))):
         problems.read(table.name, batch, add)

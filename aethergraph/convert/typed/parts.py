@@ -27,18 +27,20 @@ __all__ = ["WHOLE", "as_arrow", "as_first", "are_maybe_whole", "are_one_type", "
 WHOLE = 2.0**53  # floats below it tell all integers apart: it may have been 2**53 + 1
 
 
-def are_one_type(one: Any, other: Any) -> bool:
+def are_one_type(first: Any, second: Any) -> bool:
     """Return whether columns of two types may hold the same values."""
     import pyarrow.types as pat
 
-    if pat.is_null(one) or pat.is_null(other):
+    if pat.is_null(first) or pat.is_null(second):
         return True
-    one, other = (kind.value_type if pat.is_dictionary(kind) else kind for kind in (one, other))
-    if one == other or (pat.is_integer(one) and pat.is_integer(other)):
+    first, second = (
+        kind.value_type if pat.is_dictionary(kind) else kind for kind in (first, second)
+    )
+    if first == second or (pat.is_integer(first) and pat.is_integer(second)):
         return True
-    if pat.is_timestamp(one) and pat.is_timestamp(other):
-        return bool(one.tz == other.tz)
-    return _family(one) is not None and _family(one) == _family(other)
+    if pat.is_timestamp(first) and pat.is_timestamp(second):
+        return bool(first.tz == second.tz)
+    return _family(first) is not None and _family(first) == _family(second)
 
 
 def _family(kind: Any) -> str | None:
@@ -51,13 +53,13 @@ def _family(kind: Any) -> str | None:
     return None
 
 
-def are_maybe_whole(one: Any, other: Any) -> bool:
+def are_maybe_whole(first: Any, second: Any) -> bool:
     """Return whether one type is of integers and the other float64, which may hold integers."""
     import pyarrow.types as pat
 
     return bool(
-        (pat.is_integer(one) and pat.is_float64(other))
-        or (pat.is_float64(one) and pat.is_integer(other))
+        (pat.is_integer(first) and pat.is_float64(second))
+        or (pat.is_float64(first) and pat.is_integer(second))
     )
 
 

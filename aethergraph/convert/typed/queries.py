@@ -68,10 +68,10 @@ def duckdb_batches(
         if not isinstance(database, str):  # it may be open for writing, and WITH may hold INSERT
             with suppress(duckdb.ParserException):  # versions that know of neither
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
-        found = cursor.sql(query)
-        if found is None:
+        relation = cursor.sql(query)
+        if relation is None:
             raise InputError(name, f"the query gives no rows: {query}")
-        make = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        make = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         reader = make(_ROWS)
     except duckdb.Error as error:
         advice = ""
@@ -87,7 +87,9 @@ def duckdb_batches(
 def _caged(duckdb: Any, path: str, allowed: str, scratch: str) -> Any:
     """Open a database in which queries reach nothing but the files in a folder."""
     connection = duckdb.connect(path, read_only=path != ":memory:")
-    folder, work = (one.replace("'", "''") for one in (allowed, os.path.abspath(scratch)))
+    folder, work = (
+        directory.replace("'", "''") for directory in (allowed, os.path.abspath(scratch))
+    )
     for setting in (
         f"temp_directory = '{work}'",
         f"allowed_directories = ['{folder}']",  # from DuckDB 1.2 on
@@ -172,7 +174,7 @@ _READS = frozenset(
 )
 
 
-def _authorize(action: int, first: str | None, second: str | None, *rest: str | None) -> int:
+def _authorize(action: int, first: str | None, second: str | None, *context: str | None) -> int:
     """Allow what reads; the full-text search of SQLite asks for the version of its data."""
     is_version = action == sqlite3.SQLITE_PRAGMA and first == "data_version" and second is None
     is_load = action == sqlite3.SQLITE_FUNCTION and second == "load_extension"
@@ -206,9 +208,9 @@ def sqlite_batches(database: Any, query: str, name: str) -> tuple[Any, Iterator[
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise InputError(name, f"SQLite: {error}; {_ONE}, got {query}") from None
         cursor = connection.execute(query)
-        names = [one[0] for one in cursor.description]
+        names = [column[0] for column in cursor.description]
         cursor.close()
-        types = [_sqlite_type(connection, query, one, name) for one in names]
+        types = [_sqlite_type(connection, query, column, name) for column in names]
         schema = pa.schema(list(zip(names, types, strict=True)))
         cursor = connection.execute(query)
     except (sqlite3.Error, sqlite3.Warning) as error:
@@ -238,15 +240,15 @@ def _sqlite_type(connection: Any, query: str, column: str, name: str) -> Any:
     import pyarrow as pa
 
     quoted = '"' + column.replace('"', '""') + '"'
-    found = {
+    types = {
         row[0] for row in connection.execute(f"SELECT DISTINCT typeof({quoted}) FROM ({query}\n)")
     } - {"null"}
-    if found <= {"integer"}:
-        return pa.int64() if found else pa.null()
-    if found <= {"integer", "real"}:
+    if types <= {"integer"}:
+        return pa.int64() if types else pa.null()
+    if types <= {"integer", "real"}:
         return pa.float64()
-    if len(found) == 1:
-        return pa.string() if found == {"text"} else pa.binary()
+    if len(types) == 1:
+        return pa.string() if types == {"text"} else pa.binary()
     raise InputError(
-        name, f"column {column!r} holds values of several types: {', '.join(sorted(found))}"
+        name, f"column {column!r} holds values of several types: {', '.join(sorted(types))}"
     )

@@ -38,20 +38,20 @@ def relbench_schema(database: Any, *, exact: bool = True) -> Schema:
             not there or has no primary key.
     """
     exact = as_flag(exact, "exact")
-    found = getattr(database, "table_dict", None)
-    if not isinstance(found, dict) or not found:
+    tables = getattr(database, "table_dict", None)
+    if not isinstance(tables, dict) or not tables:
         raise InvalidArgumentError(f"database has no tables in table_dict: {shown(database)}")
-    for name, table in found.items():
+    for name, table in tables.items():
         if missing := [part for part in _PARTS if not hasattr(table, part)]:
             raise InvalidArgumentError(f"table {name!r} has no {', '.join(missing)}")
-    for name, table in found.items():
+    for name, table in tables.items():
         for column, to in table.fkey_col_to_pkey_table.items():
-            if to not in found or found[to].pkey_col is None:
+            if to not in tables or tables[to].pkey_col is None:
                 raise InvalidArgumentError(
                     f"column {column!r} of table {name!r} refers to {to!r}, "
                     f"which is no table with a primary key"
                 )
-    return Schema({name: _nodes(table, exact) for name, table in found.items()}, time_unit="s")
+    return Schema({name: _nodes(table, exact) for name, table in tables.items()}, time_unit="s")
 
 
 def _nodes(table: Any, exact: bool) -> NodeTable:

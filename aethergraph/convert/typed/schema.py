@@ -54,12 +54,14 @@ Nulls = Literal["drop", "error"]
 
 
 def _columns(value: Any, name: str) -> tuple[str, ...]:
-    given = (value,) if isinstance(value, str) else value
-    if not isinstance(given, Sequence) or not all(isinstance(one, str) and one for one in given):
+    columns = (value,) if isinstance(value, str) else value
+    if not isinstance(columns, Sequence) or not all(
+        isinstance(column, str) and column for column in columns
+    ):
         raise InvalidArgumentError(f"{name} is a column, or a list of columns, got {shown(value)}")
-    if len(set(given)) != len(given):
-        raise InvalidArgumentError(f"{name} names a column twice: {', '.join(given)}")
-    return tuple(given)
+    if len(set(columns)) != len(columns):
+        raise InvalidArgumentError(f"{name} names a column twice: {', '.join(columns)}")
+    return tuple(columns)
 
 
 def _column(value: Any, name: str) -> str | None:
@@ -140,11 +142,11 @@ class NodeTable:
             return cast("dict[str, Kind | None]", dict(self.columns))
         if self.columns != "all":
             return dict.fromkeys(self.columns)
-        taken = {*self.key, *self.label}
+        excluded = {*self.key, *self.label}
         for relation, key in self.foreign.items():
-            given = key.columns if isinstance(key, ForeignKey) else ()
-            taken |= set(_columns(given or relation, "columns"))
-        return dict.fromkeys(name for name in names if name not in taken)
+            columns = key.columns if isinstance(key, ForeignKey) else ()
+            excluded |= set(_columns(columns or relation, "columns"))
+        return dict.fromkeys(name for name in names if name not in excluded)
 
 
 @dataclass(frozen=True)
@@ -203,14 +205,14 @@ class EdgeSpec:
 
     def ends(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return (node type, columns of its key) of the ends that are given by keys."""
-        found = [(self.kind[0], self.source_key)] if self.source_key else []
-        return [*found, (self.kind[2], self.destination_key)]
+        ends = [(self.kind[0], self.source_key)] if self.source_key else []
+        return [*ends, (self.kind[2], self.destination_key)]
 
     @property
     def value_columns(self) -> list[str]:
         """All columns of values that are read."""
         named = [self.time, self.weight, *self.attrs]
-        return list(dict.fromkeys(one for one in named if one))
+        return list(dict.fromkeys(column for column in named if column))
 
     @property
     def columns(self) -> list[str]:
@@ -267,13 +269,13 @@ class Schema:
             self._add_link(name, link)
         self._check_edges()
 
-    def _add_foreign(self, name: str, relation: str, given: ForeignKey | str) -> None:
+    def _add_foreign(self, name: str, relation: str, reference: ForeignKey | str) -> None:
         where = f"nodes.{name}.foreign.{relation}"
         _check_name(relation, f"{where}: a relation")
-        key = ForeignKey(given) if isinstance(given, str) else given
+        key = ForeignKey(reference) if isinstance(reference, str) else reference
         if not isinstance(key, ForeignKey):
             raise InvalidArgumentError(
-                f"{where} is a ForeignKey or a node type, got {shown(given)}"
+                f"{where} is a ForeignKey or a node type, got {shown(reference)}"
             )
         if self.nodes[name].source is None:
             raise InvalidArgumentError(f"{where}: a node type without a table has no foreign keys")
@@ -302,18 +304,19 @@ class Schema:
         self,
         where: str,
         kind: EdgeType,
-        given: ForeignKey | LinkTable,
+        definition: ForeignKey | LinkTable,
         of_nodes: str | None,
         table: Any,
         source_key: tuple[str, ...],
         destination_key: tuple[str, ...],
     ) -> EdgeSpec:
-        attrs = _columns(given.attrs, f"{where}.attrs")
-        missing = as_choice(given.missing, get_args(Missing), f"{where}.missing")
+        attrs = _columns(definition.attrs, f"{where}.attrs")
+        missing = as_choice(definition.missing, get_args(Missing), f"{where}.missing")
         spec = EdgeSpec(
             kind, of_nodes, table, source_key, destination_key,
-            _column(given.time, f"{where}.time"), _column(given.weight, f"{where}.weight"), attrs,
-            missing, as_choice(given.null, get_args(Nulls), f"{where}.null"),
+            _column(definition.time, f"{where}.time"),
+            _column(definition.weight, f"{where}.weight"), attrs, missing,
+            as_choice(definition.null, get_args(Nulls), f"{where}.null"),
         )  # fmt: skip
         for end in spec.ends():
             self._check_end(where, *end, missing)
@@ -378,9 +381,9 @@ class Schema:
         ]
 
 
-def _check_name(name: Any, what: str) -> None:
+def _check_name(name: Any, subject: str) -> None:
     if not is_name(name):
-        raise InvalidArgumentError(f"{what} is a name, got {shown(name)}")
+        raise InvalidArgumentError(f"{subject} is a name, got {shown(name)}")
 
 
 def _checked_source(source: Any) -> Any:
@@ -491,9 +494,11 @@ def _schema(content: dict[str, Any], folder: str) -> Schema:
     known = {"nodes", "links", "reverse", "time_unit"}
     _refuse_unknown(content, known, "the schema")
     nodes, links = content.get("nodes", {}), content.get("links", {})
-    for what, given in (("nodes", nodes), ("links", links)):
-        if not isinstance(given, dict) or not all(isinstance(one, dict) for one in given.values()):
-            raise InvalidArgumentError(f"{what} are tables, [{what}.NAME]")
+    for section, entries in (("nodes", nodes), ("links", links)):
+        if not isinstance(entries, dict) or not all(
+            isinstance(entry, dict) for entry in entries.values()
+        ):
+            raise InvalidArgumentError(f"{section} are tables, [{section}.NAME]")
     return Schema(
         {name: _node_table(f"nodes.{name}", name, entry) for name, entry in nodes.items()},
         {name: _link_table(f"links.{name}", name, entry) for name, entry in links.items()},
@@ -512,7 +517,7 @@ def _refuse_unknown(entry: Mapping[str, Any], known: set[str], where: str) -> No
 
 
 def _names(kind: type) -> set[str]:
-    return {one.name for one in fields(kind)}
+    return {field.name for field in fields(kind)}
 
 
 def _source(entry: dict[str, Any], name: str) -> Any:
@@ -527,10 +532,10 @@ def _node_table(where: str, name: str, entry: dict[str, Any]) -> NodeTable:
     _refuse_unknown(entry, (_names(NodeTable) - {"source"}) | {"from"}, where)
     options = {key: value for key, value in entry.items() if key not in ("from", "foreign")}
     foreign = {}
-    given = entry.get("foreign", {})
-    if not isinstance(given, dict):
+    relations = entry.get("foreign", {})
+    if not isinstance(relations, dict):
         raise InvalidArgumentError(f"{where}.foreign goes by relation: foreign.RELATION = TYPE")
-    for relation, key in given.items():
+    for relation, key in relations.items():
         if isinstance(key, dict):
             _refuse_unknown(key, _names(ForeignKey), f"{where}.foreign.{relation}")
             if "to" not in key:

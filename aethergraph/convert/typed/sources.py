@@ -110,9 +110,9 @@ class Batch:
         def find_rows() -> NDArray[np.bool_]:
             if not isinstance(rows, (int, np.integer)):
                 return rows
-            found = np.zeros(self.rows.num_rows, np.bool_)
-            found[row] = True
-            return found if fails is None else found | failing_rows(self.rows.num_rows, fails)
+            mask = np.zeros(self.rows.num_rows, np.bool_)
+            mask[row] = True
+            return mask if fails is None else mask | failing_rows(self.rows.num_rows, fails)
 
         error.find_rows = find_rows
         return error
@@ -133,24 +133,24 @@ class RowError(InputError):
     find_rows: Callable[[], NDArray[np.bool_]]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made, args, *_ = super().__reduce__()
-        return made, args, {k: v for k, v in vars(self).items() if k != "find_rows"}
+        constructor, args, *_ = super().__reduce__()
+        return constructor, args, {k: v for k, v in vars(self).items() if k != "find_rows"}
 
 
 def failing_rows(count: int, fails: Callable[[int, int], bool]) -> NDArray[np.bool_]:
     """Return which of some rows fail, where a range fails if one of its rows does."""
-    found = np.zeros(count, np.bool_)
+    mask = np.zeros(count, np.bool_)
     ranges = [(0, count)]
     while ranges:
         begin, end = ranges.pop()
         if begin == end or not fails(begin, end):
             continue
         if end - begin == 1:
-            found[begin] = True
+            mask[begin] = True
         else:
             middle = (begin + end) // 2
             ranges += [(begin, middle), (middle, end)]
-    return found
+    return mask
 
 
 class Table:
@@ -192,7 +192,7 @@ class Table:
         """Return the types of the columns by name."""
         with _named_errors(self.files[file]):
             schema = self._open(file).schema
-        self._twice |= {one for one, count in Counter(schema.names).items() if count > 1}
+        self._twice |= {name for name, count in Counter(schema.names).items() if count > 1}
         return {field.name: field.type for field in schema}
 
     def is_null(self, column: str) -> bool:
@@ -202,7 +202,7 @@ class Table:
         if not pat.is_null(self.types[column]):
             return False
         schemas = map(self._schema, range(1, len(self.files)))
-        return all(column in one and pat.is_null(one[column]) for one in schemas)
+        return all(column in schema and pat.is_null(schema[column]) for schema in schemas)
 
     @property
     def num_rows(self) -> int:
@@ -299,8 +299,8 @@ class Table:
                     reader = self._open(file, [column])
                     kinds = {field.name: field.type for field in reader.schema}
                     if column in kinds and pat.is_float64(kinds[column]):
-                        found = all(are_whole(rows.column(column)) for rows in reader)
-                        self._whole[column] &= found
+                        is_whole = all(are_whole(rows.column(column)) for rows in reader)
+                        self._whole[column] &= is_whole
         return self._whole[column]
 
     def _as_first(self, batch: Batch, changed: set[str]) -> Batch:
@@ -339,7 +339,7 @@ class _Reader:
 def _check_columns(path: str, types: Mapping[str, Any], columns: Sequence[str], role: str) -> None:
     for name in columns:
         if name not in types:
-            known = ", ".join(repr(one) for one in [*types][:20])
+            known = ", ".join(repr(column) for column in [*types][:20])
             more = ", ..." if len(types) > 20 else ""
             raise InputError(path, f"there is no column {name!r} ({role}); columns: {known}{more}")
 
@@ -391,8 +391,10 @@ def _open_parquet(path: str, columns: Sequence[str] | None) -> _Reader:
     file = pq.ParquetFile(
         source, buffer_size=_BLOCK, pre_buffer=False, page_checksum_verification=True
     )
-    wanted = [] if columns is None else [one for one in columns if one in file.schema_arrow.names]
-    return _Reader(file.schema_arrow, file.iter_batches(_ROWS, columns=wanted))
+    chosen = (
+        [] if columns is None else [name for name in columns if name in file.schema_arrow.names]
+    )
+    return _Reader(file.schema_arrow, file.iter_batches(_ROWS, columns=chosen))
 
 
 def _open_arrow(path: str, columns: Sequence[str] | None) -> _Reader:
@@ -406,11 +408,11 @@ def _open_arrow(path: str, columns: Sequence[str] | None) -> _Reader:
         file = pa.ipc.open_stream(source)
         batches = iter(file)
     names = file.schema.names
-    wanted = [one for one in columns or () if one in names]
+    chosen = [name for name in columns or () if name in names]
 
     def checked() -> Iterator[Any]:
         for batch in batches:
-            some = batch.select(wanted)
+            some = batch.select(chosen)
             some.validate(full=True)  # the bytes of a file may be anything: offsets, UTF-8
             yield some
 
@@ -447,18 +449,18 @@ def table_files(path: str, folder: str | None) -> list[str]:
     if folder is not None and not is_url(path):
         path = os.path.join(folder, path)
     if not is_url(path) and os.path.isdir(path):
-        found = sorted(
-            os.path.join(base, one)
+        files = sorted(
+            os.path.join(base, name)
             for base, _, names in os.walk(path)
-            for one in names
-            if not one.startswith((".", "_")) and is_table_name(one)
+            for name in names
+            if not name.startswith((".", "_")) and is_table_name(name)
         )
-        if not found:
+        if not files:
             raise InputError(path, f"holds no tables ({', '.join(_TABLE_NAMES)})")
-        return found
-    files = [os.fspath(one) for one in expand_inputs(path)]
-    for one in files:
-        check_readable(one)
+        return files
+    files = [os.fspath(file) for file in expand_inputs(path)]
+    for file in files:
+        check_readable(file)
     return files
 
 
@@ -558,14 +560,14 @@ def _check_kind(path: str, kind: str) -> None:
     """Refuse a database of another kind, before its library does something about it."""
     with open(path, "rb") as file:
         head = file.read(16)
-    found = None
+    file_kind = None
     if head.startswith(b"SQLite format 3"):
-        found = "sqlite"
+        file_kind = "sqlite"
     elif head[8:12] == b"DUCK":
-        found = "duckdb"
-    if found not in (None, kind):
+        file_kind = "duckdb"
+    if file_kind not in (None, kind):
         raise InvalidArgumentError(
-            f'{path}: is a database of another kind: give {{{found} = "{path}"}}'
+            f'{path}: is a database of another kind: give {{{file_kind} = "{path}"}}'
         )
 
 
@@ -601,12 +603,12 @@ def source_state(source: Any, folder: str | None) -> list[dict[str, Any]]:
 
 def _database_state(path: str) -> dict[str, Any]:
     """Return the state of a database; commits may be in its log alone for a while."""
-    found = input_state(path)
+    database_state = input_state(path)
     for log in (f"{path}-wal", f"{path}.wal"):  # SQLite's, DuckDB's; an empty one is as none
         with suppress(FileNotFoundError):
             if (state := input_state(log))["size"]:
-                found["log"] = [state["size"], state["time"]]
-    return found
+                database_state["log"] = [state["size"], state["time"]]
+    return database_state
 
 
 def spool(

@@ -53,9 +53,9 @@ def open_text(
     schema = pa.schema([(name, pa.string()) for name in names])
     if columns is None:
         return schema, iter(())
-    wanted = [one for one in columns if one in names]
+    chosen = [name for name in columns if name in names]
     convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted,
+        column_types=dict.fromkeys(chosen, pa.string()), include_columns=chosen,
         strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
     )  # fmt: skip
     return schema, iter(
@@ -65,8 +65,8 @@ def open_text(
 
 def without_compression(path: str) -> Path:
     """Return the name that a compressed file has when it is not; other names as they are."""
-    found = Path(path)
-    return found.with_suffix("") if found.suffix.lower() in _CODECS else found
+    file = Path(path)
+    return file.with_suffix("") if file.suffix.lower() in _CODECS else file
 
 
 def _stream(path: str) -> Any:
