@@ -54,7 +54,7 @@ def open_source(
     """
     if not isinstance(address, str):
         raise InvalidArgumentError(f"address = {shown(address)} is no text")
-    given = {} if options is None else dict(as_items(options, "options"))
+    settings = {} if options is None else dict(as_items(options, "options"))
     until_end = as_flag(until_end, "until_end")
     if address.startswith("kafka://"):
         parts = urlsplit(address)
@@ -64,14 +64,20 @@ def open_source(
                 f"{shown(address)} is not kafka://HOST:PORT/TOPIC; options are given by --option"
             )
         names = ("start", "on_gap", "timeout", "partitions")
-        own: dict[str, Any] = {key: given.pop(key) for key in names if key in given}
-        if isinstance(own.get("partitions"), str):
-            numbers = [text.strip() for text in own["partitions"].split(",")]
-            own["partitions"] = [int(text) if text.isdecimal() else text for text in numbers]
-        if isinstance(own.get("timeout"), str):
-            own["timeout"] = as_number(own["timeout"], "timeout")
+        arguments: dict[str, Any] = {key: settings.pop(key) for key in names if key in settings}
+        if isinstance(arguments.get("partitions"), str):
+            numbers = [text.strip() for text in arguments["partitions"].split(",")]
+            arguments["partitions"] = [int(text) if text.isdecimal() else text for text in numbers]
+        if isinstance(arguments.get("timeout"), str):
+            arguments["timeout"] = as_number(arguments["timeout"], "timeout")
         return KafkaSource(
-            topic, parts.netloc, schema, name=name, stop_at_end=until_end, options=given, **own
+            topic,
+            parts.netloc,
+            schema,
+            name=name,
+            stop_at_end=until_end,
+            options=settings,
+            **arguments,
         )
     if until_end and address.startswith(tuple(f"{scheme}://" for scheme in (*_LISTENERS, "udp"))):
         raise InvalidArgumentError(
@@ -80,9 +86,9 @@ def open_source(
         )
     for scheme, listener in _LISTENERS.items():
         if address.startswith(f"{scheme}://"):
-            return _listen(listener, scheme, address, schema, name, given)
+            return _listen(listener, scheme, address, schema, name, settings)
     if address.startswith("udp://"):
-        return _open_datagrams(address, schema, name, given)
+        return _open_datagrams(address, schema, name, settings)
     scheme = address.split("://", 1)[0] if "://" in address else "file"
     if scheme != "file":
         raise InvalidArgumentError(
@@ -90,9 +96,9 @@ def open_source(
             "grpc://HOST:PORT, grpc+tls://HOST:PORT, udp://HOST:PORT, and paths of files and "
             "folders"
         )
-    _check_known(given, "files", ("pattern",))
+    _check_known(settings, "files", ("pattern",))
     path = Path(address.removeprefix("file://"))
-    return FileSource(path, schema, name=name, follow=not until_end, **given)
+    return FileSource(path, schema, name=name, follow=not until_end, **settings)
 
 
 def _listen(
@@ -120,8 +126,8 @@ def _listen(
         if not token:
             raise InvalidArgumentError(f"token_file: {options['token_file']} is empty")
     tls = (options["cert"], options["key"]) if "cert" in options else None
-    most = {"max_message": options["max_message"]} if "max_message" in options else {}
-    return listener(name, schema, host=host, port=port, token=token, tls=tls, **most)
+    limits = {"max_message": options["max_message"]} if "max_message" in options else {}
+    return listener(name, schema, host=host, port=port, token=token, tls=tls, **limits)
 
 
 def _open_datagrams(
@@ -154,7 +160,9 @@ def _parse_listener(address: str, name: str | None) -> tuple[str, int, str]:
     return parts.hostname, port, name
 
 
-def _check_known(options: Mapping[str, Any], what: str, known: tuple[str, ...]) -> None:
+def _check_known(options: Mapping[str, Any], subject: str, known: tuple[str, ...]) -> None:
     for option in options:
         if option not in known:
-            raise InvalidArgumentError(f"{what} have no option {option!r}, but {', '.join(known)}")
+            raise InvalidArgumentError(
+                f"{subject} have no option {option!r}, but {', '.join(known)}"
+            )

@@ -24,10 +24,10 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "D": 86400
 def as_seconds(value: Any, name: str) -> float:
     """Return the seconds of ``"5ms"``, or of a number of them."""
     if isinstance(value, str):
-        found = _TIME.fullmatch(value)
-        if found is None:
+        match = _TIME.fullmatch(value)
+        if match is None:
             raise InvalidArgumentError(f"{name} = {shown(value)} is no time, such as '5ms' or '1s'")
-        return float(found[1]) * _SECONDS[found[2]]
+        return float(match[1]) * _SECONDS[match[2]]
     if isinstance(value, timedelta):
         value = value.total_seconds()
     seconds = as_number(value, name)
@@ -46,12 +46,12 @@ def as_span(value: Any, unit: str | None, name: str) -> int:
             f"{name} = {shown(value)}, but the graph's times have no unit: give a number"
         )
     span = np.array([round(seconds * 1e6)])
-    found, inexact = convert_times(span, "us", unit)
+    counts, inexact = convert_times(span, "us", unit)
     if inexact is None:
-        return int(found[0])
+        return int(counts[0])
     if np.can_cast("timedelta64[us]", f"timedelta64[{unit}]", "safe"):  # a finer unit
         raise InvalidArgumentError(f"{name} = {shown(value)} does not fit in 64 bits of {unit!r}")
-    return int(found[0]) + 1
+    return int(counts[0]) + 1
 
 
 def as_ahead(value: Any, unit: str | None, *, has_cut: bool) -> float | None:
@@ -98,21 +98,21 @@ def as_latest(value: Any, unit: str | None) -> int | None:
                 "number"
             )
         return _latest_in(moment, unit, value)
-    found = as_integer(value, "max_time", bools=False)
-    if not -(2**63) < found < 2**63:
-        raise InvalidArgumentError(f"max_time = {found} does not fit in 64 bits")
-    return found
+    latest = as_integer(value, "max_time", bools=False)
+    if not -(2**63) < latest < 2**63:
+        raise InvalidArgumentError(f"max_time = {latest} does not fit in 64 bits")
+    return latest
 
 
 def _latest_in(moment: np.datetime64, unit: str, value: Any) -> int:
     """Return the last time of a unit that is not after a moment."""
-    own = unit_of(moment.dtype)
-    assert own is not None
-    given = np.array([moment]).view(np.int64)
-    found, inexact = convert_times(given, own, unit)
+    moment_unit = unit_of(moment.dtype)
+    assert moment_unit is not None
+    counts = np.array([moment]).view(np.int64)
+    latest, inexact = convert_times(counts, moment_unit, unit)
     if inexact is None or not np.can_cast(moment.dtype, f"datetime64[{unit}]", "safe"):
-        return int(found[0])
-    if given[0] > 0:  # the unit is finer, and all times that it has are before
+        return int(latest[0])
+    if counts[0] > 0:  # the unit is finer, and all times that it has are before
         return 2**63 - 1
     raise InvalidArgumentError(f"max_time = {shown(value)} is before all times in {unit!r}")
 

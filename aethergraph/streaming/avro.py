@@ -130,7 +130,7 @@ class AvroDecoder(Decoder):
                 raise ValueError("it does not begin with the header of a schema registry")
             schema = self._schema_of(int.from_bytes(head[1:], "big"))
         try:
-            found = schemaless_reader(stream, schema, None)
+            record = schemaless_reader(stream, schema, None)
         except EOFError:
             raise ValueError(
                 f"it ends in the middle of a value, after {len(payload)} bytes"
@@ -140,21 +140,21 @@ class AvroDecoder(Decoder):
                 "it names a type of a union, or a symbol of an enum, that is not there: another "
                 "schema wrote it"
             ) from None
-        rest = len(payload) - stream.tell()
-        if rest:
-            raise ValueError(f"{rest} bytes are left behind the record: another schema wrote it")
-        if not isinstance(found, dict):
-            raise ValueError(f"{shown(found)} is no record")
-        return found
+        unread = len(payload) - stream.tell()
+        if unread:
+            raise ValueError(f"{unread} bytes are left behind the record: another schema wrote it")
+        if not isinstance(record, dict):
+            raise ValueError(f"{shown(record)} is no record")
+        return record
 
     def _schema_of(self, number: int) -> Any:
         if number in self._bad:
             raise ValueError(self._bad[number])
         if number not in self._known:
             assert self._look_up is not None
-            found = self._look_up(number)
+            source = self._look_up(number)
             try:
-                schema = _parse(found)
+                schema = _parse(source)
             except ValueError as error:
                 self._bad[number] = f"schema {number} of the registry is none: {error}"
                 raise ValueError(self._bad[number]) from None
@@ -165,7 +165,7 @@ class AvroDecoder(Decoder):
         return self._known[number]
 
 
-def _parse(given: Any) -> Any:
+def _parse(source: Any) -> Any:
     """Return a schema, which may be JSON, as fastavro reads it.
 
     Raises:
@@ -174,7 +174,7 @@ def _parse(given: Any) -> Any:
     from fastavro import parse_schema
 
     try:
-        schema = json.loads(given) if isinstance(given, str) else given
+        schema = json.loads(source) if isinstance(source, str) else source
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON: {one_line(error)}") from None
     _check_nesting(schema)
@@ -211,13 +211,13 @@ def _missing(schema: Any, fields: Sequence[str]) -> str | None:
     def note(part: Any) -> None:
         """Find the records that others refer to by their names."""
         if isinstance(part, list):
-            for one in part:
-                note(one)
+            for branch in part:
+                note(branch)
         elif isinstance(part, Mapping):
             if part.get("type") in ("record", "error"):
                 named[part["name"]] = part
-                for one in part["fields"]:
-                    note(one["type"])
+                for member in part["fields"]:
+                    note(member["type"])
             else:
                 for key in ("type", "items", "values"):
                     note(part.get(key))
@@ -225,12 +225,12 @@ def _missing(schema: Any, fields: Sequence[str]) -> str | None:
     def inner(part: Any, name: str) -> list[Any]:
         """Return the types that a field may have in values of a type; none: there is no such."""
         if isinstance(part, list):
-            return [one for branch in part for one in inner(branch, name)]
+            return [inner_part for branch in part for inner_part in inner(branch, name)]
         if isinstance(part, str):
             return inner(named[part], name) if part in named else []
         kind = part.get("type")
         if kind in ("record", "error"):
-            return [one["type"] for one in part["fields"] if one["name"] == name]
+            return [member["type"] for member in part["fields"] if member["name"] == name]
         if kind == "map":
             return [part["values"]]
         return inner(kind, name) if isinstance(kind, str | list | Mapping) else []
@@ -239,11 +239,11 @@ def _missing(schema: Any, fields: Sequence[str]) -> str | None:
     for field in fields:
         parts = [schema]
         for name in field.split("."):
-            parts = [one for part in parts for one in inner(part, name)]
+            parts = [inner_part for part in parts for inner_part in inner(part, name)]
         if not parts:
-            own = schema.get("fields") if isinstance(schema, Mapping) else None
-            there = f", but {', '.join(one['name'] for one in own)}" if own else ""
-            return f"has no field {field!r}{there}"
+            members = schema.get("fields") if isinstance(schema, Mapping) else None
+            known = f", but {', '.join(member['name'] for member in members)}" if members else ""
+            return f"has no field {field!r}{known}"
     return None
 
 
@@ -288,14 +288,14 @@ def _plan(schema: Any, path: str = "", null: int | None = None) -> list[_Field] 
         if schema["type"] == "record":
             if null is not None:
                 return None
-            found = []
-            for one in schema["fields"]:
-                name = f"{path}.{one['name']}" if path else one["name"]
-                inner = _plan(one["type"], name)
+            plan = []
+            for member in schema["fields"]:
+                name = f"{path}.{member['name']}" if path else member["name"]
+                inner = _plan(member["type"], name)
                 if inner is None:
                     return None
-                found += inner
-            return found
+                plan += inner
+            return plan
         schema = schema["type"]
     if not path or schema not in _KINDS:
         return None
@@ -330,8 +330,8 @@ class _Places:
         """Return the next bytes of each record, uint8 [n, size]."""
         begin = self.at
         self.skip(np.int64(size))
-        found: NDArray[np.uint8] = self.content[begin[:, None] + np.arange(size)]
-        return found
+        block: NDArray[np.uint8] = self.content[begin[:, None] + np.arange(size)]
+        return block
 
     def check_texts(self, begins: NDArray[np.int64], content: bytes) -> None:
         """Check that texts which begin there and end at the places are UTF-8."""
@@ -360,45 +360,45 @@ class _Places:
         if (at > self.ends).any():
             raise _NotByColumns
         self.at = at
-        found: NDArray[np.int64] = (value >> np.uint64(1)).view(np.int64)
-        found ^= -(value & np.uint64(1)).view(np.int64)
-        return found
+        signed: NDArray[np.int64] = (value >> np.uint64(1)).view(np.int64)
+        signed ^= -(value & np.uint64(1)).view(np.int64)
+        return signed
 
 
 def _read(
     plan: Sequence[_Field], places: _Places, content: bytes, fields: Sequence[str]
 ) -> dict[str, Array]:
     """Return columns of the fields that are wanted."""
-    if not set(fields) <= {one.path for one in plan}:
+    if not set(fields) <= {field.path for field in plan}:
         raise _NotByColumns
     columns = {}
-    for one in plan:
-        if one.null is not None:
+    for field in plan:
+        if field.null is not None:
             branch = places.integers()
-            is_null = branch == one.null
+            is_null = branch == field.null
             if is_null.any():
-                if one.path in fields or ((branch != 0) & (branch != 1)).any():
+                if field.path in fields or ((branch != 0) & (branch != 1)).any():
                     raise _NotByColumns
                 rows = np.flatnonzero(~is_null)
                 some = _Places(places.content, places.at[rows], places.ends[rows])
-                _KINDS[one.kind](one, some, content)
+                _KINDS[field.kind](field, some, content)
                 places.at[rows] = some.at
                 continue
-            if (branch != 1 - one.null).any():
+            if (branch != 1 - field.null).any():
                 raise _NotByColumns
-        read = _KINDS[one.kind](one, places, content)
-        if one.path in fields:
-            columns[one.path] = read()
+        read = _KINDS[field.kind](field, places, content)
+        if field.path in fields:
+            columns[field.path] = read()
     if (places.at != places.ends).any():
         raise _NotByColumns
     return columns
 
 
 def _integers(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
-    found = places.integers()
+    numbers = places.integers()
     if field.logical is None:
-        return lambda: found
-    times = found.view(_TIMES[field.logical])
+        return lambda: numbers
+    times = numbers.view(_TIMES[field.logical])
     if not ((times >= _FIRST) & (times <= _LAST)).all():  # NaT is neither
         raise _NotByColumns
     return lambda: times
@@ -406,16 +406,16 @@ def _integers(field: _Field, places: _Places, content: bytes) -> Callable[[], Ar
 
 def _numbers(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
     kind = np.dtype(_FIXED[field.kind])
-    found = places.take(kind.itemsize)
+    block = places.take(kind.itemsize)
     # As fastavro's: numbers of Python, which have eight bytes.
-    return lambda: np.ascontiguousarray(found).view(kind)[:, 0].astype(np.float64)
+    return lambda: np.ascontiguousarray(block).view(kind)[:, 0].astype(np.float64)
 
 
 def _flags(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
-    found = places.take(1)[:, 0]
-    if (found > 1).any():
+    flags = places.take(1)[:, 0]
+    if (flags > 1).any():
         raise _NotByColumns
-    return lambda: found == 1
+    return lambda: flags == 1
 
 
 def _texts(field: _Field, places: _Places, content: bytes) -> Callable[[], Array]:
@@ -426,9 +426,9 @@ def _texts(field: _Field, places: _Places, content: bytes) -> Callable[[], Array
 
     def column() -> Array:
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        found = np.empty(len(begins), object)
-        found[:] = [content[begin:end].decode() for begin, end in pairs]
-        return found
+        texts = np.empty(len(begins), object)
+        texts[:] = [content[begin:end].decode() for begin, end in pairs]
+        return texts
 
     return column
 

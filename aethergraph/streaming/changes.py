@@ -97,8 +97,8 @@ class Changes:
         """Return the records whose time is one that ``wrong`` names; those without one are not."""
         if self.event_times is None:
             return np.zeros(len(self), bool)
-        found = wrong(self.event_times)
-        return found if self.timed is None else found & self.timed
+        mask = wrong(self.event_times)
+        return mask if self.timed is None else mask & self.timed
 
     def __len__(self) -> int:
         return len(self.src)
@@ -183,12 +183,12 @@ class Target:
                     "edge_type= or relation="
                 )
             return kinds[0]
-        found = tuple(kind) if isinstance(kind, list) else kind
-        if not is_hashable(found) or found not in self._store.kinds:
+        edge_type = tuple(kind) if isinstance(kind, list) else kind
+        if not is_hashable(edge_type) or edge_type not in self._store.kinds:
             raise InvalidArgumentError(
-                f"the graph has no edge type {shown(found)}, but {', '.join(map(str, kinds))}"
+                f"the graph has no edge type {shown(edge_type)}, but {', '.join(map(str, kinds))}"
             )
-        return found
+        return edge_type
 
     def node_type(self, kind: Any) -> str:
         """Return a node type that a source names; None: the only one.
@@ -224,14 +224,14 @@ class Target:
             tables = self._node_tables(self.node_type(kind))
             self._check_names(attrs, tables, "nodes", needed=False)
             live = set(attrs) <= set(self._store.node_sources[self.node_type(kind)])
-            other = next((n for n in columns if n != "node" and not (live and n == "time")), None)
-            if other == "time":
+            unknown = next((n for n in columns if n != "node" and not (live and n == "time")), None)
+            if unknown == "time":
                 raise InvalidArgumentError(
                     "the records have a time, which rows of a graph do not keep: leave time= out, "
                     "or let all attributes be of live tables"
                 )
-            if other is not None:
-                raise InvalidArgumentError(f"records of nodes have no column {other!r}")
+            if unknown is not None:
+                raise InvalidArgumentError(f"records of nodes have no column {unknown!r}")
             return
         for name in ("src", "dst"):
             if name not in columns:
@@ -242,8 +242,8 @@ class Target:
             kinds = list(self._store.kinds)
         else:
             kinds = [self.edge_type(kind)]
-        for one in kinds:
-            form = self.form(one)
+        for edge_type in kinds:
+            form = self.form(edge_type)
             for name, keeps, option in (
                 ("time", form.has_time, "edge_time"),
                 ("weight", form.has_weight, "edge_weight"),
@@ -260,7 +260,7 @@ class Target:
                     )
             self._check_names(attrs, form.attrs, "edges", needed=True)
 
-    def check_keys(self, roles: Sequence[str], given: Mapping[str, str], kind: Any) -> None:
+    def check_keys(self, roles: Sequence[str], key_types: Mapping[str, str], kind: Any) -> None:
         """Raise unless the types of keys of a schema are those of the nodes.
 
         Raises:
@@ -270,26 +270,32 @@ class Target:
             ends = [("node", self.node_type(kind))]
         else:
             kinds = self._store.kinds if "relation" in roles else [self.edge_type(kind)]
-            ends = [(role, one[at]) for one in kinds for role, at in (("src", 0), ("dst", 2))]
+            ends = [
+                (role, edge_type[at])
+                for edge_type in kinds
+                for role, at in (("src", 0), ("dst", 2))
+            ]
         for role, node_type in ends:
-            own = self._store.keys.get(node_type)
-            wanted = None if own is None else own.type
-            if given.get(role) != wanted:
-                has = "no keys" if wanted is None else f"keys of type {wanted!r}"
-                advice = "leave ids= out" if wanted is None else f"give the schema ids={wanted!r}"
+            keys = self._store.keys.get(node_type)
+            key_type = None if keys is None else keys.type
+            if key_types.get(role) != key_type:
+                has = "no keys" if key_type is None else f"keys of type {key_type!r}"
+                advice = (
+                    "leave ids= out" if key_type is None else f"give the schema ids={key_type!r}"
+                )
                 raise InvalidArgumentError(
                     f"nodes of type {node_type!r} have {has}, but the schema says "
-                    f"{given.get(role)!r} of {role}: {advice}"
+                    f"{key_types.get(role)!r} of {role}: {advice}"
                 )
 
-    def _check_names(self, attrs: Any, tables: Any, what: str, *, needed: bool) -> None:
+    def _check_names(self, attrs: Any, tables: Any, noun: str, *, needed: bool) -> None:
         for name in attrs:
             if name not in tables:
-                raise InvalidArgumentError(f"{what} of the graph have no attribute {shown(name)}")
+                raise InvalidArgumentError(f"{noun} of the graph have no attribute {shown(name)}")
         for name in tables:
             if needed and name not in attrs:
                 raise InvalidArgumentError(
-                    f"{what} of the graph have the attribute {name!r}, but the records do not"
+                    f"{noun} of the graph have the attribute {name!r}, but the records do not"
                 )
 
     def check(self, records: Records) -> tuple[list[Changes], list[BadRecord]]:
@@ -305,16 +311,16 @@ class Target:
         changes = []
         for kind, rows in self._split(records, bad):
             column = Column(records, rows)
-            one = self._check_one(kind, column)
+            change = self._check_one(kind, column)
             if column.bad:
                 kept = np.ones(len(rows), bool)
                 for at, why in sorted(column.bad.items()):
                     kept[at] = False
                     bad.append(self._bad(records, int(rows[at]), why))
-                one = one.only(kept)
-            if len(one):
-                changes.append(one)
-        bad.sort(key=lambda one: one.offset)
+                change = change.only(kept)
+            if len(change):
+                changes.append(change)
+        bad.sort(key=lambda record: record.offset)
         return changes, bad
 
     def _bad(self, records: Records, row: int, why: str) -> BadRecord:
@@ -391,12 +397,12 @@ class Target:
 
     def _read_ends(self, column: Column, role: str, node_type: str) -> tuple[Ids, KeyBlock | None]:
         """Return ids; or keys, and the place of each in them."""
-        own = self._store.keys.get(node_type)
-        if own is None:
+        keys = self._store.keys.get(node_type)
+        if keys is None:
             return self._read_ids(column, role, node_type), None
         values = column.values(role)
         assert values is not None
-        block = read_keys(column, role, values, own.columns)
+        block = read_keys(column, role, values, keys.columns)
         return np.arange(len(block)), block
 
     def _read_ids(self, column: Column, role: str, node_type: str) -> Ids:
@@ -406,8 +412,8 @@ class Target:
         if id_map is not None:
             return self._map_ids(column, role, keys, id_map)
         ids = read_integers(column, role, keys)
-        count, most = self._count(node_type), self._store.max_nodes
-        end = min(count + self.new_nodes, most)
+        count, limit = self._count(node_type), self._store.max_nodes
+        end = min(count + self.new_nodes, limit)
         wrong = (ids < 0) | (ids >= end)
         if wrong.any():
             why = f"is {describe_range(count)}"
@@ -430,14 +436,14 @@ class Target:
     def _read_attrs(
         self, column: Column, tables: Mapping[str, Any], needed: NDArray[np.bool_]
     ) -> dict[str, Array]:
-        found = {}
-        for name, given in column.records.attrs.items():
-            table, values = tables[name], given[column.rows]
+        attrs = {}
+        for name, all_values in column.records.attrs.items():
+            table, values = tables[name], all_values[column.rows]
             if table.dtype_name == "bfloat16":
                 raise UnsupportedError(f"records cannot bring rows of {name!r}, which are bfloat16")
             dtype, shape = np.dtype(table.dtype_name), tuple(table.row_shape)
-            found[name] = read_rows(column, name, values, dtype, shape, needed)
-        return found
+            attrs[name] = read_rows(column, name, values, dtype, shape, needed)
+        return attrs
 
     # ---- write -------------------------------------------------------------------------------
 
@@ -445,29 +451,31 @@ class Target:
         """Make changes in the open transaction; return how many there were of each sort."""
         changes, added = with_ids(self._store, changes)
         counts = {"edges": 0, "deleted": 0, "rows": 0, "nodes": added + self._grow(changes)}
-        for kind in dict.fromkeys(one.kind for one in changes):
-            own = [one for one in changes if one.kind == kind]
+        for kind in dict.fromkeys(change.kind for change in changes):
+            changes_of_kind = [change for change in changes if change.kind == kind]
             if isinstance(kind, str):
-                counts["rows"] += self._write_rows(kind, own)
+                counts["rows"] += self._write_rows(kind, changes_of_kind)
                 continue
-            whole = own[0] if len(own) == 1 else _joined(own)
-            for part, is_delete in _in_order(whole):
+            joined = changes_of_kind[0] if len(changes_of_kind) == 1 else _joined(changes_of_kind)
+            for part, is_delete in _in_order(joined):
                 counts["deleted" if is_delete else "edges"] += self._write_edges(part, is_delete)
         return counts
 
     def _grow(self, changes: Sequence[Changes]) -> int:
         """Add the nodes that changes name and the graph does not have yet; return their number."""
         largest: dict[str, int] = {}
-        for one in changes:
-            ends = (one.kind,) if isinstance(one.kind, str) else (one.kind[0], one.kind[2])
-            for node_type, ids in zip(ends, (one.src, one.dst), strict=False):
+        for change in changes:
+            ends = (
+                (change.kind,) if isinstance(change.kind, str) else (change.kind[0], change.kind[2])
+            )
+            for node_type, ids in zip(ends, (change.src, change.dst), strict=False):
                 if ids is not None and len(ids):
                     largest[node_type] = max(largest.get(node_type, -1), int(ids.max()))
         added = 0
-        for node_type, most in largest.items():
+        for node_type, last_id in largest.items():
             if node_type in self._store.keys:
                 continue  # there is one for each key
-            missing = most + 1 - self._count(node_type)
+            missing = last_id + 1 - self._count(node_type)
             if missing > 0:
                 rows = {
                     name: np.zeros((missing, *table.row_shape), table.dtype)
@@ -478,8 +486,8 @@ class Target:
         return added
 
     def _write_rows(self, kind: str, changes: Sequence[Changes]) -> int:
-        for one in changes:
-            self._store.update_nodes(kind, one.src, one.attrs, one.times)
+        for change in changes:
+            self._store.update_nodes(kind, change.src, change.attrs, change.times)
         return sum(map(len, changes))
 
     def _write_edges(self, part: Changes, is_delete: bool) -> int:
@@ -498,16 +506,16 @@ def _joined(changes: Sequence[Changes]) -> Changes:
     """Return changes of one type, one after the other."""
 
     def join(name: str) -> Any:
-        parts = [getattr(one, name) for one in changes]
+        parts = [getattr(change, name) for change in changes]
         return None if parts[0] is None else np.concatenate(parts)
 
     delete = None
-    if any(one.delete is not None for one in changes):
+    if any(change.delete is not None for change in changes):
         delete = np.concatenate(
             [np.zeros(len(c), bool) if c.delete is None else c.delete for c in changes]
         )
     names = changes[0].attrs
-    attrs = {name: np.concatenate([one.attrs[name] for one in changes]) for name in names}
+    attrs = {name: np.concatenate([change.attrs[name] for change in changes]) for name in names}
     return Changes(
         changes[0].kind, join("src"), join("dst"), delete, join("times"), join("weights"), attrs
     )

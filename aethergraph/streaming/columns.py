@@ -47,8 +47,8 @@ class Column:
 
     def values(self, role: str) -> Array | None:
         """Return a column of the records, or None."""
-        found = self.records.columns.get(role)
-        return None if found is None else found[self.rows]
+        values = self.records.columns.get(role)
+        return None if values is None else values[self.rows]
 
     def label(self, role: str) -> str:
         """Return the name of a column for messages."""
@@ -62,8 +62,8 @@ class Column:
     def refuse_where(self, wrong: NDArray[np.bool_], role: str, values: Any, why: str) -> None:
         """Note what is wrong with the records of a mask."""
         if wrong.any():
-            given = self.records.given.get(role)
-            values = values if given is None else given[self.rows]
+            originals = self.records.given.get(role)
+            values = values if originals is None else originals[self.rows]
             for at in np.flatnonzero(wrong).tolist():
                 self.refuse(at, f"{self.label(role)} = {_show(values[at])} {why}")
 
@@ -72,7 +72,7 @@ def _show(value: Any) -> str:
     return shown(value.tolist() if isinstance(value, np.generic | np.ndarray) else value)
 
 
-def read_integers(column: Column, role: str, values: Array, what: str = "integer") -> Ids:
+def read_integers(column: Column, role: str, values: Array, noun: str = "integer") -> Ids:
     """Return a column as int64; what is no integer is refused, and 0."""
     kind = values.dtype.kind
     if values.ndim == 1 and kind in "iu":
@@ -80,22 +80,22 @@ def read_integers(column: Column, role: str, values: Array, what: str = "integer
             wrong = values > np.uint64(_INT64.max)
             column.refuse_where(wrong, role, values, "does not fit in 64 bits")
         return np.ascontiguousarray(values.astype(np.int64))
-    found = np.zeros(len(values), np.int64)
+    integers = np.zeros(len(values), np.int64)
     for at, value in enumerate(values.tolist()):
         if isinstance(value, bool) or not isinstance(value, int):
-            why = "is missing" if value is None else f"= {shown(value)} is no {what}"
+            why = "is missing" if value is None else f"= {shown(value)} is no {noun}"
             column.refuse(at, f"{column.label(role)} {why}")
         elif not _INT64.min <= value <= _INT64.max:
             column.refuse(at, f"{column.label(role)} = {shown(value)} does not fit in 64 bits")
         else:
-            found[at] = value
-    return found
+            integers[at] = value
+    return integers
 
 
 def read_keys(column: Column, role: str, values: Array, types: KeyColumns) -> KeyBlock:
     """Return a column as keys of a type; what is none is refused, and is an empty key or 0."""
     if values.dtype.kind == "S" and types.types == ("str",):
-        values = np.array([_of_utf8(one) for one in values.tolist()], object)
+        values = np.array([_of_utf8(value) for value in values.tolist()], object)
     try:
         block, impossible = types.encode(values)
     except (InvalidArgumentError, OutOfRangeError):
@@ -107,9 +107,9 @@ def read_keys(column: Column, role: str, values: Array, types: KeyColumns) -> Ke
 
 def _read_each_key(column: Column, role: str, values: Array, types: KeyColumns) -> KeyBlock:
     none: Any = {"str": "", "bytes": b"", "uuid": UUID(int=0)}.get(types.types[0], 0)
-    found = np.empty(len(values), object)
+    keys = np.empty(len(values), object)
     for at, value in enumerate(values.tolist()):
-        found[at] = none
+        keys[at] = none
         try:
             types.encode_exactly([value])
         except (InvalidArgumentError, OutOfRangeError):
@@ -117,8 +117,8 @@ def _read_each_key(column: Column, role: str, values: Array, types: KeyColumns) 
             why = "is missing" if value is None else f"= {shown(value)} is no key of type {types}"
             column.refuse(at, f"{label} {why}")
         else:
-            found[at] = value
-    return types.encode_exactly(found)
+            keys[at] = value
+    return types.encode_exactly(keys)
 
 
 def _of_utf8(value: bytes) -> Any:
@@ -135,14 +135,14 @@ def read_flags(column: Column, role: str) -> NDArray[np.bool_] | None:
         return None
     if values.dtype == np.bool_:
         return values
-    found = np.zeros(len(values), bool)
+    flags = np.zeros(len(values), bool)
     for at, value in enumerate(values.tolist()):
         # Not to say anything is to insert.
         if value is not None and (not isinstance(value, bool | int) or value not in (0, 1)):
             column.refuse(at, f"{column.label(role)} = {shown(value)} is neither true nor false")
         else:
-            found[at] = bool(value)
-    return found
+            flags[at] = bool(value)
+    return flags
 
 
 def read_times(
@@ -174,10 +174,10 @@ def read_times(
     if not are_moments.any():
         return _read_counts(column, values, time_unit, needed)
     # Each value stands for itself: what a record becomes does not depend on those beside it.
-    rest = values.copy()
-    rest[are_moments] = 0
-    found = _read_counts(column, rest, time_unit, needed)
-    units = np.array(["" if one is None else unit_of(one.dtype) for one in moments])
+    counts = values.copy()
+    counts[are_moments] = 0
+    times = _read_counts(column, counts, time_unit, needed)
+    units = np.array(["" if moment is None else unit_of(moment.dtype) for moment in moments])
     for unit in np.unique(units[are_moments]).tolist():
         at = np.flatnonzero(units == unit)
         if has_time and time_unit is None:
@@ -186,8 +186,8 @@ def read_times(
             continue
         some = np.array([moments[place] for place in at.tolist()], f"datetime64[{unit}]")
         # Without a unit they are microseconds, as datetimes of Python are.
-        found[at] = _read_moments(column, at, some, unit, time_unit or "us", needed[at])
-    return found
+        times[at] = _read_moments(column, at, some, unit, time_unit or "us", needed[at])
+    return times
 
 
 def _read_counts(
@@ -196,9 +196,9 @@ def _read_counts(
     """Return times that are numbers; what is none is refused, and 0."""
     if time_unit is None:
         return read_integers(column, "time", values)
-    found = read_integers(column, "time", values, "time")
-    column.refuse_where((found == _INT64.min) & needed, "time", values, "is no time")
-    return found
+    counts = read_integers(column, "time", values, "time")
+    column.refuse_where((counts == _INT64.min) & needed, "time", values, "is no time")
+    return counts
 
 
 def find_timed(column: Column, needed: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
@@ -212,12 +212,12 @@ def find_timed(column: Column, needed: NDArray[np.bool_]) -> NDArray[np.bool_] |
     if values is None or needed.all():
         return None
     if values.dtype.kind == "M":
-        there = ~np.isnat(values)
+        timed = ~np.isnat(values)
     elif values.dtype == object:
-        there = np.array([_is_time(value) for value in values.tolist()], bool)
+        timed = np.array([_is_time(value) for value in values.tolist()], bool)
     else:
         return None
-    return there | needed
+    return timed | needed
 
 
 def _is_time(value: Any) -> bool:
@@ -243,38 +243,38 @@ def _read_moments(
 ) -> Ids:
     """Return datetimes of some of the records in a unit; what is none, or not exact, is refused."""
     missing = np.isnat(values)
-    given = column.records.given.get("time")
+    originals = column.records.given.get("time")
     for place in np.flatnonzero(missing & needed).tolist():
         row = int(at[place])
-        value = values[place] if given is None else given[column.rows[row]]
+        value = values[place] if originals is None else originals[column.rows[row]]
         column.refuse(row, f"{column.label('time')} = {_show(value)} is no time")
     counts = np.where(missing, 0, values.view(np.int64))
-    found, wrong = convert_times(counts, unit, to)
+    times, wrong = convert_times(counts, unit, to)
     if wrong is not None:
-        found = counts.copy()
+        times = counts.copy()
         for place in range(len(counts)):
-            one, wrong = convert_times(counts[place : place + 1], unit, to)
+            single, wrong = convert_times(counts[place : place + 1], unit, to)
             if wrong is None:
-                found[place] = one[0]
+                times[place] = single[0]
             elif needed[place]:
-                what = f"{column.label('time')} = {values[place]}"
+                label = f"{column.label('time')} = {values[place]}"
                 column.refuse(
                     at[place],
-                    f"{what} is not exact in {to!r}, the unit of the graph: round it before it is "
+                    f"{label} is not exact in {to!r}, the unit of the graph: round it before it is "
                     f"sent, or make the graph with edge_time='datetime64[{unit}]'",
                 )
-    return np.ascontiguousarray(found)
+    return np.ascontiguousarray(times)
 
 
-def _keep_needed(values: Array, needed: NDArray[np.bool_], other: Any) -> Array:
+def _keep_needed(values: Array, needed: NDArray[np.bool_], filler: Any) -> Array:
     """Return values with another one where none is needed and none is there."""
     if values.dtype != object or needed.all():
         return values
-    found = values.copy()
+    kept = values.copy()
     for at in np.flatnonzero(~needed).tolist():
-        if found[at] is None:
-            found[at] = other
-    return found
+        if kept[at] is None:
+            kept[at] = filler
+    return kept
 
 
 def read_weights(column: Column, needed: NDArray[np.bool_]) -> Array:
@@ -282,24 +282,26 @@ def read_weights(column: Column, needed: NDArray[np.bool_]) -> Array:
     values = column.values("weight")
     assert values is not None
     if values.dtype.kind in "iuf":
-        found = values.astype(np.float64)
+        weights = values.astype(np.float64)
     else:
-        found = np.zeros(len(values), np.float64)
+        weights = np.zeros(len(values), np.float64)
         for at, value in enumerate(values.tolist()):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 if needed[at]:
-                    what = "is missing" if value is None else f"= {shown(value)} is no number"
-                    column.refuse(at, f"{column.label('weight')} {what}")
+                    why = "is missing" if value is None else f"= {shown(value)} is no number"
+                    column.refuse(at, f"{column.label('weight')} {why}")
             else:
                 try:
-                    found[at] = value
+                    weights[at] = value
                 except OverflowError:
-                    found[at] = math.inf
+                    weights[at] = math.inf
     with np.errstate(over="ignore"):
-        narrow = found.astype(np.float32)
+        narrow = weights.astype(np.float32)
     wrong = needed & ~(np.isfinite(narrow) & (narrow >= 0))
-    column.refuse_where(wrong, "weight", found, "is not finite, or negative")
-    for at in np.flatnonzero(needed & ~wrong & (found > _WHOLE) & (found <= LARGEST_ID)).tolist():
+    column.refuse_where(wrong, "weight", weights, "is not finite, or negative")
+    for at in np.flatnonzero(
+        needed & ~wrong & (weights > _WHOLE) & (weights <= LARGEST_ID)
+    ).tolist():
         if not is_kept(values[at], "float32"):
             label = f"{column.label('weight')} = "
             problem = describe_change(values[at], "float32", label)
@@ -316,12 +318,12 @@ def read_rows(
     column: Column, name: str, values: Array, dtype: Any, shape: Any, needed: NDArray[np.bool_]
 ) -> Array:
     """Return rows of an attribute in the dtype that the graph keeps."""
-    whole = (len(values), *shape)
-    if values.shape == whole and values.dtype.kind in "iufb":
-        found = _cast(values, dtype)
-        if found is not None:
-            return found
-    rows = np.zeros(whole, dtype)
+    full_shape = (len(values), *shape)
+    if values.shape == full_shape and values.dtype.kind in "iufb":
+        converted = _cast(values, dtype)
+        if converted is not None:
+            return converted
+    rows = np.zeros(full_shape, dtype)
     for at, value in enumerate(values):
         if not needed[at]:
             continue
@@ -336,11 +338,11 @@ def read_rows(
         elif row.shape != tuple(shape) or row.dtype.kind not in "iufb":
             why = f"= {_show(value)} is not of shape {tuple(shape)}"
         else:
-            one = _cast(row, dtype)
-            if one is None:
+            converted_row = _cast(row, dtype)
+            if converted_row is None:
                 why = f"= {_show(value)} is no {dtype}"
             else:
-                rows[at] = one
+                rows[at] = converted_row
         if why is not None:
             column.refuse(at, f"{label} {why}")
     return rows
@@ -350,13 +352,13 @@ def _cast(values: Array, dtype: Any) -> Array | None:
     """Return values in another dtype; None if that is not possible, or one does not fit."""
     if values.dtype == dtype:
         return values
-    whole = values.dtype.kind in "iu" and np.dtype(dtype).kind in "iub"  # compared below
-    if not whole and not np.can_cast(values.dtype, dtype, "same_kind"):
+    are_integers = values.dtype.kind in "iu" and np.dtype(dtype).kind in "iub"  # compared below
+    if not are_integers and not np.can_cast(values.dtype, dtype, "same_kind"):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        found = values.astype(dtype)
-    if found.dtype.kind == "f":
-        fits = first_changed(values.reshape(-1), found.dtype.name) is None
+        converted = values.astype(dtype)
+    if converted.dtype.kind == "f":
+        fits = first_changed(values.reshape(-1), converted.dtype.name) is None
     else:
-        fits = bool((found == values).all())
-    return found if fits else None
+        fits = bool((converted == values).all())
+    return converted if fits else None

@@ -88,7 +88,7 @@ class Cuts:
             )  # fmt: skip
         self._there.add(partition)
         if self._ends.get(partition) is None:
-            bad = [one.offset for one in records.bad]
+            bad = [record.offset for record in records.bad]
             first = min((*bad, *_offsets(records)[:1].tolist()), default=records.following - 1)
             self._ends[partition] = self._after(first)
         self._held.setdefault(partition, []).append(records)
@@ -136,18 +136,18 @@ class Cuts:
         """
         self._has_cut = True
         self._absent |= self._ends.keys() - self._there - self.full
-        found: list[Records] = []
+        records: list[Records] = []
         offsets: dict[int, int] = {}
         for partition in sorted(self._held):
             end = self._ends[partition]
             assert end is not None
-            pieces = [_split(one, end) for one in self._held[partition]]
-            found += _joined([before for before, _ in pieces if before is not None])
-            self._held[partition] = [behind for _, behind in pieces if behind is not None]
+            pieces = [_split(part, end) for part in self._held[partition]]
+            records += _joined([before for before, _ in pieces if before is not None])
+            self._held[partition] = [later for _, later in pieces if later is not None]
             offsets[partition] = min(end, self._places[partition])
             if self._has_come(partition):
                 self._ends[partition] = end + self._size
-        return found, offsets
+        return records, offsets
 
 
 def _offsets(records: Records) -> NDArray[np.int64]:
@@ -160,11 +160,11 @@ def _split(records: Records, end: int) -> tuple[Records | None, Records | None]:
     if records.following <= end:
         return records, None
     at = int(np.searchsorted(_offsets(records), end))
-    before = [one for one in records.bad if one.offset < end]
-    behind = [one for one in records.bad if one.offset >= end]
+    before = [record for record in records.bad if record.offset < end]
+    later = [record for record in records.bad if record.offset >= end]
     return (
         _part(records, slice(0, at), end, before) if at or before else None,
-        _part(records, slice(at, None), records.following, behind),
+        _part(records, slice(at, None), records.following, later),
     )
 
 
@@ -185,8 +185,8 @@ def _part(records: Records, rows: slice, following: int, bad: Any) -> Records:
 def _joined(records: list[Records]) -> list[Records]:
     """Return runs of records of one sort as one each: nobody can tell how they came."""
 
-    def sort(one: Records) -> Any:
-        return str(one.kind), sorted(one.columns), sorted(one.attrs)
+    def sort(part: Records) -> Any:
+        return str(part.kind), sorted(part.columns), sorted(part.attrs)
 
     return [_join(list(run)) for _, run in groupby(records, key=sort)]
 
@@ -194,39 +194,43 @@ def _joined(records: list[Records]) -> list[Records]:
 def _join(parts: list[Records]) -> Records:
     if len(parts) == 1:
         return parts[0]
-    ends = np.cumsum([one.count for one in parts])
+    ends = np.cumsum([part.count for part in parts])
 
     def payload(row: int) -> bytes | None:
         number = int(np.searchsorted(ends, row, "right"))
         ask = parts[number].payload
         return None if ask is None else ask(row - int(ends[number]) + parts[number].count)
 
-    names = sorted({name for one in parts for name in one.given})
-    given = [{name: one.given.get(name, one.columns[name]) for name in names} for one in parts]
+    names = sorted({name for part in parts for name in part.given})
+    originals = [
+        {name: part.given.get(name, part.columns[name]) for name in names} for part in parts
+    ]
 
     def join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {name: _column([table[name] for table in tables]) for name in tables[0]}
 
     return replace(
         parts[-1],
-        columns=join([one.columns for one in parts]),
-        attrs=join([one.attrs for one in parts]),
-        given=join(given),
-        offsets=np.concatenate([_offsets(one) for one in parts]),
-        bad=[bad for one in parts for bad in one.bad],
+        columns=join([part.columns for part in parts]),
+        attrs=join([part.attrs for part in parts]),
+        given=join(originals),
+        offsets=np.concatenate([_offsets(part) for part in parts]),
+        bad=[bad for part in parts for bad in part.bad],
         payload=payload,
     )
 
 
 def _column(values: list[Any]) -> NDArray[Any]:
     """Return the values of a column one after the other, none of them converted."""
-    arrays = [np.asarray(one) for one in values if len(one)] or [np.asarray(values[0])]
-    kinds = {(one.dtype.kind, one.dtype.itemsize, one.shape[1:]) for one in arrays}
-    texts = all(one.dtype.kind in "US" for one in arrays)
-    if len(kinds) == 1 or (texts and len({one.dtype.kind for one in arrays}) == 1):
+    arrays = [np.asarray(value) for value in values if len(value)] or [np.asarray(values[0])]
+    kinds = {(array.dtype.kind, array.dtype.itemsize, array.shape[1:]) for array in arrays}
+    texts = all(array.dtype.kind in "US" for array in arrays)
+    if len(kinds) == 1 or (texts and len({array.dtype.kind for array in arrays}) == 1):
         return np.concatenate(arrays)
-    items = [item for one in arrays for item in (as_items(one) if one.ndim == 1 else list(one))]
-    found = np.empty(len(items), object)
+    items = [
+        item for array in arrays for item in (as_items(array) if array.ndim == 1 else list(array))
+    ]
+    column = np.empty(len(items), object)
     for place, item in enumerate(items):
-        found[place] = item
-    return found
+        column[place] = item
+    return column

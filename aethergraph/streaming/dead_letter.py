@@ -41,17 +41,17 @@ class DeadLetters:
 
     def _read(self, offsets: Mapping[int, int]) -> set[tuple[Any, Any, Any]]:
         """Return the records in the file that the graph has not passed by."""
-        found: set[tuple[Any, Any, Any]] = set()
+        written: set[tuple[Any, Any, Any]] = set()
         try:
             with open_regular(self.path) as file:
                 for line in file:
-                    one = _parse(line)
-                    if one is not None and one.get("source") == self._source:
-                        partition, offset = one.get("partition"), one.get("offset")
+                    letter = _parse(line)
+                    if letter is not None and letter.get("source") == self._source:
+                        partition, offset = letter.get("partition"), letter.get("offset")
                         if not isinstance(partition, int) or not isinstance(offset, int):
                             continue
                         if offset >= offsets.get(partition, 0):
-                            found.add((partition, offset, one.get("reason")))
+                            written.add((partition, offset, letter.get("reason")))
         except FileNotFoundError:
             # It is made with the first bad record, which may come after days: said now.
             if not os.path.isdir(self.path.parent):
@@ -61,20 +61,20 @@ class DeadLetters:
                 ) from None  # fmt: skip
         except OSError as error:
             raise _failed(error, self.path) from None
-        return found
+        return written
 
     def write(self, partition: int, records: Sequence[BadRecord]) -> None:
         """Append the records that the file does not have."""
         lines = []
-        for one in records:
-            if (partition, one.offset, one.reason) in self._written:
+        for record in records:
+            if (partition, record.offset, record.reason) in self._written:
                 continue
-            payload = None if one.payload is None else base64.b64encode(one.payload).decode()
+            payload = None if record.payload is None else base64.b64encode(record.payload).decode()
             lines.append(
                 json.dumps(
                     {
-                        "source": self._source, "partition": partition, "offset": one.offset,
-                        "reason": one.reason, "record": payload,
+                        "source": self._source, "partition": partition, "offset": record.offset,
+                        "reason": record.reason, "record": payload,
                     }
                 )
             )  # fmt: skip
@@ -111,10 +111,10 @@ class DeadLetters:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        letter = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return letter if isinstance(letter, dict) else None
 
 
 def _failed(error: OSError, path: Path) -> StorageError:

@@ -122,10 +122,10 @@ class Decoder:
                 continue
             rows.append(number)
             for name, path in paths:
-                found: Any = record
+                value: Any = record
                 for part in path:
-                    found = found.get(part) if isinstance(found, Mapping) else None
-                values[name].append(found)
+                    value = value.get(part) if isinstance(value, Mapping) else None
+                values[name].append(value)
         columns = {name: objects(items) for name, items in values.items()}
         return Table(columns, np.array(rows, np.int64), bad)
 
@@ -165,12 +165,12 @@ def objects(items: Sequence[Any]) -> Array:
         return of_integers(items)
     if kinds in ({float}, {bool}):
         return np.array(items)
-    found = np.empty(len(items), object)
-    found[:] = items if not any(isinstance(item, list | tuple) for item in items) else None
-    if len(items) and found[0] is None:
+    array = np.empty(len(items), object)
+    array[:] = items if not any(isinstance(item, list | tuple) for item in items) else None
+    if len(items) and array[0] is None:
         for at, item in enumerate(items):
-            found[at] = item
-    return found
+            array[at] = item
+    return array
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -202,15 +202,15 @@ class JsonDecoder(Decoder):
         types = self._types(payloads, fields)
         if types is None:
             return None
-        found = _read_json(text, types)
-        whole = [name for name in fields if name in numbers and types[name] == pa.int64()]
-        if found is None and whole:  # few of them may have a fraction
-            found = _read_json(text, {**types, **dict.fromkeys(whole, pa.float64())})
-        if found is None or found.num_rows != len(payloads):
+        table = _read_json(text, types)
+        integer_fields = [name for name in fields if name in numbers and types[name] == pa.int64()]
+        if table is None and integer_fields:  # few of them may have a fraction
+            table = _read_json(text, {**types, **dict.fromkeys(integer_fields, pa.float64())})
+        if table is None or table.num_rows != len(payloads):
             return None
         columns = {}
         for name in fields:
-            column = _nested(found, name)
+            column = _nested(table, name)
             if column is None or not _is_plain(column):
                 return None
             columns[name] = arrow_column(column)
@@ -221,14 +221,14 @@ class JsonDecoder(Decoder):
         sample = self._decode_each(payloads[::_SAMPLED], fields)
         if sample.bad:
             return None
-        found = {name: _type_of(sample.columns[name].tolist()) for name in fields}
-        return None if None in found.values() else found
+        types = {name: _type_of(sample.columns[name].tolist()) for name in fields}
+        return None if None in types.values() else types
 
     def _decode_one(self, payload: bytes) -> Mapping[str, Any]:
-        found = json.loads(payload)
-        if not isinstance(found, dict):
-            raise ValueError(f"{shown(found)} is no object")
-        return found
+        record = json.loads(payload)
+        if not isinstance(record, dict):
+            raise ValueError(f"{shown(record)} is no object")
+        return record
 
 
 def _read_json(text: bytes, types: Mapping[str, Any]) -> Any:
@@ -268,16 +268,16 @@ def _members(types: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return fields and their types, ``"a.b"`` as a field of the structure a."""
     import pyarrow as pa
 
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, kind in types.items():
-        head, dot, rest = name.partition(".")
+        head, dot, tail = name.partition(".")
         if dot:
-            found.setdefault(head, {})[rest] = kind
+            members.setdefault(head, {})[tail] = kind
         else:
-            found[head] = kind
+            members[head] = kind
     return [
         (head, pa.struct(_members(kind)) if isinstance(kind, dict) else kind)
-        for head, kind in found.items()
+        for head, kind in members.items()
     ]
 
 
@@ -286,11 +286,11 @@ def _nested(table: Any, name: str) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    head, *rest = name.split(".")
+    head, *tail = name.split(".")
     if head not in table.column_names:
         return None
     column = table.column(head)
-    for part in rest:
+    for part in tail:
         if not pa.types.is_struct(column.type) or column.null_count:
             return None
         if column.type.get_field_index(part) < 0:
@@ -336,13 +336,13 @@ class CsvDecoder(Decoder):
 
     def with_names(self, line: bytes) -> CsvDecoder:
         """Return a decoder for lines below a first line with the names."""
-        found = CsvDecoder(self._split(line), self.delimiter)
-        found.texts = self.texts
-        return found
+        decoder = CsvDecoder(self._split(line), self.delimiter)
+        decoder.texts = self.texts
+        return decoder
 
     def _split(self, payload: bytes) -> list[str]:
-        (found,) = csv.reader([payload.decode()], delimiter=self.delimiter, strict=True)
-        return found
+        (fields,) = csv.reader([payload.decode()], delimiter=self.delimiter, strict=True)
+        return fields
 
     def _decode_all(
         self, payloads: Payloads, fields: Sequence[str], numbers: Collection[str] = ()
@@ -360,7 +360,7 @@ class CsvDecoder(Decoder):
         if not set(fields) <= set(self.names):
             return None
         try:
-            found = pacsv.read_csv(
+            table = pacsv.read_csv(
                 pa.BufferReader(text),
                 pacsv.ReadOptions(
                     use_threads=False, column_names=self.names, block_size=len(text) + 1
@@ -374,12 +374,12 @@ class CsvDecoder(Decoder):
             )  # fmt: skip
         except (pa.ArrowException, UnicodeError):
             return None
-        if found.num_rows != len(payloads) or not all(map(_is_plain, found.columns)):
+        if table.num_rows != len(payloads) or not all(map(_is_plain, table.columns)):
             return None
-        for name, kind in zip(found.schema.names, found.schema.types, strict=True):
+        for name, kind in zip(table.schema.names, table.schema.types, strict=True):
             if pa.types.is_string(kind) and name not in self.texts:
                 return None  # a column is of texts as soon as one of them is no number
-        columns = {name: arrow_column(found.column(name)) for name in fields}
+        columns = {name: arrow_column(table.column(name)) for name in fields}
         # What is empty is missing, which is looked for one by one.
         return None if any("" in columns[name] for name in self.texts) else columns
 
@@ -443,15 +443,15 @@ class StructDecoder(Decoder):
     def columns(self, content: bytes, fields: Sequence[str]) -> dict[str, Array]:
         """Return the fields of records that follow each other as columns."""
         records = np.frombuffer(content, self.dtype)
-        found = {}
+        columns = {}
         for name in fields:
             if name not in (self.dtype.names or ()):
                 raise InvalidArgumentError(
                     f"struct: there is no field {name!r}, but {', '.join(self.dtype.names or ())}"
                 )
             column = records[name]
-            found[name] = column.astype(column.dtype.newbyteorder("="))
-        return found
+            columns[name] = column.astype(column.dtype.newbyteorder("="))
+        return columns
 
 
 # ---- Arrow ---------------------------------------------------------------------------------------
@@ -470,16 +470,16 @@ class ArrowDecoder(Decoder):
         bad: list[tuple[int, str]] = []
         for number, payload in enumerate(payloads):
             try:
-                found = pa.ipc.open_stream(pa.BufferReader(payload)).read_all()
+                table = pa.ipc.open_stream(pa.BufferReader(payload)).read_all()
             except (pa.ArrowException, OSError, ValueError) as error:
                 bad.append((number, f"is no Arrow IPC stream: {one_line(error)}"))
                 continue
             try:
-                parts.append(arrow_columns(found, fields))
+                parts.append(arrow_columns(table, fields))
             except InvalidArgumentError as error:  # another schema wrote it
                 bad.append((number, str(error)))
                 continue
-            counts.append((number, found.num_rows))
+            counts.append((number, table.num_rows))
         columns = {name: _stacked([part[name] for part in parts]) for name in fields}
         rows = [np.full(count, number, np.int64) for number, count in counts]
         return Table(columns, np.concatenate(rows) if rows else np.empty(0, np.int64), bad)
@@ -495,24 +495,24 @@ def _stacked(parts: Sequence[Array]) -> Array:
 
 def as_items(values: Array) -> list[Any]:
     """Return the values of an array; times as those of numpy, of which Python makes numbers."""
-    found: list[Any] = list(values) if values.dtype.kind == "M" else values.tolist()
-    return found
+    items: list[Any] = list(values) if values.dtype.kind == "M" else values.tolist()
+    return items
 
 
 def arrow_columns(table: Any, fields: Iterable[str]) -> dict[str, Array]:
     """Return columns of a table or record batch of Arrow as arrays."""
-    found = {}
+    columns = {}
     for name in fields:
-        head, *rest = name.split(".")
+        head, *tail = name.split(".")
         if head not in table.schema.names:
             raise InvalidArgumentError(
                 f"there is no column {head!r}, but {', '.join(table.schema.names)}"
             )
         column = table.column(table.schema.names.index(head))
-        for part in rest:
+        for part in tail:
             column = _member(column, part)
-        found[name] = arrow_column(column)
-    return found
+        columns[name] = arrow_column(column)
+    return columns
 
 
 def _member(column: Any, name: str) -> Any:
@@ -553,13 +553,13 @@ def arrow_column(column: Any) -> Array:
             if (
                 plain
                 and not items.null_count
-                and [int(one) for one in np.asarray(sizes)] == [width]
+                and [int(size) for size in np.asarray(sizes)] == [width]
             ):
                 return as_array(items).reshape(len(column), width)
     try:
         return objects(column.to_pylist())
     except _NO_VALUE:
-        return objects([_value_or(one, lambda _: None) for one in column])
+        return objects([_value_or(scalar, lambda _: None) for scalar in column])
 
 
 def arrow_row(batch: Any, at: int) -> bytes:
@@ -571,26 +571,26 @@ def arrow_row(batch: Any, at: int) -> bytes:
     return json.dumps(values, default=str).encode()
 
 
-def _value_or(scalar: Any, other: Callable[[Any], Any]) -> Any:
-    """Return a scalar of Arrow as Python has it, or what ``other`` says where it has none."""
+def _value_or(scalar: Any, fallback: Callable[[Any], Any]) -> Any:
+    """Return a scalar of Arrow as Python has it, or what ``fallback`` says where it has none."""
     try:
         return scalar.as_py()
     except _NO_VALUE:
-        return other(scalar)
+        return fallback(scalar)
 
 
 def _describe(scalar: Any) -> Any:
     import pyarrow.types as pat
 
     if pat.is_struct(scalar.type):
-        return {name: _value_or(one, _describe) for name, one in scalar.items()}
+        return {name: _value_or(member, _describe) for name, member in scalar.items()}
     if pat.is_list(scalar.type) or pat.is_large_list(scalar.type):
-        return [_value_or(one, _describe) for one in scalar.values]
+        return [_value_or(member, _describe) for member in scalar.values]
     number = getattr(scalar, "value", None)
     return f"{'a value' if number is None else number} of type {scalar.type}"
 
 
 def as_array(column: Any) -> Array:
     """Return a column of numbers, flags or times without nulls."""
-    found: Array = column.to_numpy(zero_copy_only=False)
-    return found
+    array: Array = column.to_numpy(zero_copy_only=False)
+    return array

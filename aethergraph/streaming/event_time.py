@@ -46,7 +46,7 @@ class EventTime:
     def restore(self, largest: Mapping[int, int], watermark: int | None) -> None:
         """Go on where an earlier run was."""
         now = self._clock()
-        self._parts = {partition: _Part(found, now) for partition, found in largest.items()}
+        self._parts = {partition: _Part(newest, now) for partition, newest in largest.items()}
         self.watermark = watermark
 
     @property
@@ -74,8 +74,8 @@ class EventTime:
         """
         active = self._active(busy)
         if active and min(active.values()) != _NOTHING:
-            found = min(active.values()) - self.lateness
-            self.watermark = found if self.watermark is None else max(self.watermark, found)
+            watermark = min(active.values()) - self.lateness
+            self.watermark = watermark if self.watermark is None else max(self.watermark, watermark)
         return self.watermark
 
     def ahead(
@@ -95,8 +95,8 @@ class EventTime:
             return frozenset()
         slowest = min(waited)
         if slowest == _NOTHING:  # nothing is known of it: it comes first
-            return frozenset(p for p, found in active.items() if found != _NOTHING)
-        return frozenset(p for p, found in active.items() if found - slowest > self.max_skew)
+            return frozenset(p for p, largest in active.items() if largest != _NOTHING)
+        return frozenset(p for p, largest in active.items() if largest - slowest > self.max_skew)
 
     def _active(self, busy: frozenset[int]) -> dict[int, int]:
         now = self._clock()
@@ -116,7 +116,7 @@ class TimeBound:
     Whether a record is within it does not depend on other records, nor on how they come.
 
     Args:
-        most: the largest time; None: any.
+        max_time: the largest time; None: any.
         ahead: seconds that a time may be ahead of the clock; None: any.
         unit: unit of the times; None: they are plain numbers, and have no clock.
         clock: seconds since 1970 in UTC.
@@ -124,29 +124,29 @@ class TimeBound:
 
     def __init__(
         self,
-        most: int | None,
+        max_time: int | None,
         ahead: float | None,
         unit: str | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.most, self.ahead, self.unit, self._clock = most, ahead, unit, clock
+        self.max_time, self.ahead, self.unit, self._clock = max_time, ahead, unit, clock
 
     def limit(self) -> int | None:
         """Return the largest time as of now; None: there is none."""
         if self.ahead is None or self.unit is None:
-            return self.most
+            return self.max_time
         moment = np.datetime64(round(1e6 * (self._clock() + self.ahead)), "us")
         now = int(moment.astype(f"datetime64[{self.unit}]").astype(np.int64))
-        return now if self.most is None else min(now, self.most)
+        return now if self.max_time is None else min(now, self.max_time)
 
-    def why(self, found: int) -> str:
+    def why(self, value: int) -> str:
         """Return what is wrong with a time beyond the limit, in words that do not change."""
-        shown = str(found)
+        text = str(value)
         if self.unit is not None:
-            shown = str(np.array([found]).view(f"datetime64[{self.unit}]")[0])
-        if self.most is not None and found > self.most:
-            return f"= {shown} is after max_time = {self.most}"
+            text = str(np.array([value]).view(f"datetime64[{self.unit}]")[0])
+        if self.max_time is not None and value > self.max_time:
+            return f"= {text} is after max_time = {self.max_time}"
         return (
-            f"= {shown} is more than {self.ahead:g} s ahead of the clock: max_ahead= allows more; "
+            f"= {text} is more than {self.ahead:g} s ahead of the clock: max_ahead= allows more; "
             "or its integers do not count what time_unit= of the schema says"
         )

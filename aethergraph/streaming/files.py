@@ -140,9 +140,9 @@ class FileSource(SchemaSource):
         while True:
             for file in self._by_name.values():
                 if not file.is_done and file.partition not in self._paused:
-                    found = file.read()
-                    if found is not None:
-                        return [found]
+                    records = file.read()
+                    if records is not None:
+                        return [records]
             now = time.monotonic()
             if now - self._scanned_at >= self._interval or not self._follow:
                 is_new = self._scan()
@@ -164,8 +164,8 @@ class FileSource(SchemaSource):
 
     def ended(self) -> set[int]:
         """Return the files that are read to their ends and do not grow, or are gone."""
-        there = {p for p, file in self._files.items() if not file.is_done}
-        return (self._offsets.keys() | self._files.keys()) - there
+        unfinished = {p for p, file in self._files.items() if not file.is_done}
+        return (self._offsets.keys() | self._files.keys()) - unfinished
 
     def describe(self, partition: int) -> str:
         """Return the name of the file."""
@@ -206,15 +206,15 @@ class FileSource(SchemaSource):
     def _names(self, folder: Path, before: str) -> Iterator[str]:
         """Yield the names of the finished files in a folder and those below, ``before`` them."""
         try:
-            with os.scandir(folder) as found:
-                entries = list(found)
+            with os.scandir(folder) as scan:
+                entries = list(scan)
         except OSError as error:
             if before and isinstance(error, FileNotFoundError):
                 return  # what was in it had been read, and may go
             raise SourceError(error.errno, f"{folder}: {error.strerror}", str(folder)) from None
         for entry in entries:
             name = entry.name
-            if any(fnmatch.fnmatch(name, one) for one in _UNFINISHED):
+            if any(fnmatch.fnmatch(name, pattern) for pattern in _UNFINISHED):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from self._names(folder / name, f"{before}{name}/")
@@ -345,10 +345,10 @@ class _BytesFile(_File):
         try:
             if self._file is None:
                 self._file = open(self.path, "rb")  # noqa: SIM115
-            there = os.fstat(self._file.fileno()).st_size
-            if there < place:
+            length = os.fstat(self._file.fileno()).st_size
+            if length < place:
                 raise self._error(
-                    f"{place} bytes were read of it, and now it has {there}: files may only grow"
+                    f"{place} bytes were read of it, and now it has {length}: files may only grow"
                 )
             self._file.seek(place)
             block: bytes = self._file.read(size)
@@ -393,7 +393,7 @@ class _BytesFile(_File):
             self.close()
             return
         try:
-            there, ours = os.stat(self.path), os.fstat(self._file.fileno())
+            current, ours = os.stat(self.path), os.fstat(self._file.fileno())
         except OSError as error:
             if self.may_go and isinstance(error, FileNotFoundError):
                 return
@@ -401,7 +401,7 @@ class _BytesFile(_File):
                 f"{error.strerror}, after {self.place} bytes of it were read: write each piece "
                 "under a name of its own, and read the folder, whose files may go"
             ) from None
-        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+        if (current.st_dev, current.st_ino) != (ours.st_dev, ours.st_ino):
             raise self._error(
                 f"it was replaced by another file after {self.place} bytes of it were read: write "
                 "each piece under a name of its own, and read the folder"
@@ -449,9 +449,9 @@ class _TextFile(_BytesFile):
                 if not block:
                     return False
                 mark = b"" if place else codecs.BOM_UTF8
-                behind = block.removeprefix(mark).lstrip(b"\r\n")
-                head, end, _ = behind.partition(b"\n")
-                place += len(block) - len(behind) + len(head + end)
+                trimmed = block.removeprefix(mark).lstrip(b"\r\n")
+                head, end, _ = trimmed.partition(b"\n")
+                place += len(block) - len(trimmed) + len(head + end)
             decoder = decoder.with_names(head.rstrip(b"\r"))
             names = decoder.names or []
             for field in self._schema.fields:
@@ -564,8 +564,8 @@ class _ArrowFile(_File):
                     before += rows
                     groups.pop(0)
                 yield from _nothing(pa, before)
-                wanted = {name.split(".")[0] for name in self._schema.fields}
-                names = [name for name in file.schema_arrow.names if name in wanted]
+                columns = {name.split(".")[0] for name in self._schema.fields}
+                names = [name for name in file.schema_arrow.names if name in columns]
                 yield from file.iter_batches(_ROWS, row_groups=groups, columns=names)
             return
         with pa.memory_map(str(self.path)) as content:

@@ -120,7 +120,7 @@ class FlightSource(PushedSource):
         self._tls: list[tuple[bytes, bytes]] | None = None
         if tls is not None:
             try:
-                certificate, key = (Path(one).read_bytes() for one in tls)
+                certificate, key = (Path(path).read_bytes() for path in tls)
             except (OSError, TypeError, ValueError) as error:
                 raise InvalidArgumentError(f"tls = {shown(tls)}: {error}") from None
             self._tls = [(certificate, key)]
@@ -168,32 +168,34 @@ class FlightSource(PushedSource):
     def has_stream_of(self, peer: _Place) -> bool:
         """Return whether a stream that sends rows now came by a connection from there."""
         with self._changed:
-            return any(isinstance(one, _Stream) and one.peer == peer for one in self._senders)
+            return any(
+                isinstance(sender, _Stream) and sender.peer == peer for sender in self._senders
+            )
 
     def _serve(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take the rows of a stream, in a thread of the server."""
         from pyarrow import flight
 
-        one = _Stream(writer=writer, peer=_place_of(context.peer()), source=self)
+        stream = _Stream(writer=writer, peer=_place_of(context.peer()), source=self)
         try:
             partition = _partition_of(descriptor)
             arrow_columns(reader.schema.empty_table(), self.schema.fields)
-            refusal = self._begin_sending(one, partition)
+            refusal = self._begin_sending(stream, partition)
             if refusal is not None:
                 raise ValueError(refusal)
             for chunk in _chunks(reader):
                 if chunk.data is None or not chunk.data.num_rows:
                     continue
-                if not self._put(one, chunk.data, _first_row(chunk.app_metadata)):
+                if not self._put(stream, chunk.data, _first_row(chunk.app_metadata)):
                     why = f"another stream sends partition {partition}, or this ended"
                     raise ValueError(self._failure or why)
-            self._wait_until_told(one)
+            self._wait_until_told(stream)
         except (AetherError, ValueError) as error:
             raise flight.FlightServerError(str(error)) from None
         finally:
-            self._end_sending(one)
-            if one.telling is not None:  # it writes to what goes with this call
-                one.telling.join()
+            self._end_sending(stream)
+            if stream.telling is not None:  # it writes to what goes with this call
+                stream.telling.join()
 
 
 def _chunks(reader: Any) -> Iterator[Any]:
@@ -250,9 +252,16 @@ def _door(token: str | None) -> Any:
         def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> None:
             if token is None:
                 return
-            given = [one for name, own in headers.items() if name.lower() == _HEADER for one in own]
-            wanted = f"Bearer {token}".encode()
-            if not any(hmac.compare_digest(_as_bytes(one), wanted) for one in given):
+            credentials = [
+                value
+                for name, values in headers.items()
+                if name.lower() == _HEADER
+                for value in values
+            ]
+            expected = f"Bearer {token}".encode()
+            if not any(
+                hmac.compare_digest(_as_bytes(credential), expected) for credential in credentials
+            ):
                 raise flight.FlightUnauthenticatedError("the token is wrong")
 
     return Door()
@@ -280,30 +289,30 @@ def _place_of(peer: str) -> _Place | None:
 
 def _plain(host: str) -> str:
     """Return an address in one way of writing; IPv4 also where it comes within IPv6."""
-    found = ipaddress.ip_address(host.partition("%")[0])
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _cut_off(port: int, peer: _Place | None = None) -> None:
     """End the connections of this process that came to a port: from one place, or all."""
     for number in os.listdir("/proc/self/fd"):
-        with _as_socket(number) as one, suppress(OSError, ValueError, IndexError):
-            if one is None or one.family not in (socket.AF_INET, socket.AF_INET6):
+        with _as_socket(number) as connection, suppress(OSError, ValueError, IndexError):
+            if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
-            host, from_port = one.getpeername()[:2]
-            if one.getsockname()[1] == port and peer in (None, (_plain(host), from_port)):
-                one.shutdown(socket.SHUT_RDWR)
+            host, from_port = connection.getpeername()[:2]
+            if connection.getsockname()[1] == port and peer in (None, (_plain(host), from_port)):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
 def _as_socket(number: str) -> Iterator[socket.socket | None]:
     """Lend a copy of the socket with a descriptor's number; None if it is none."""
-    found = None
+    copy = None
     with suppress(OSError):
         if os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
-            found = socket.socket(fileno=os.dup(int(number)))
+            copy = socket.socket(fileno=os.dup(int(number)))
     try:
-        yield found
+        yield copy
     finally:
-        if found is not None:
-            found.close()
+        if copy is not None:
+            copy.close()

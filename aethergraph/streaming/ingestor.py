@@ -169,11 +169,11 @@ class Ingestor(Loop):
             return
         if not self._cut:
             raise InvalidArgumentError("cut = 0: a cut is at a multiple of 1 offset at least")
-        for option, given in (
+        for option, is_given in (
             ("late='dead_letter'", self._late != "insert"),
             ("max_skew", max_skew is not None),
         ):
-            if given:
+            if is_given:
                 raise InvalidArgumentError(
                     f"{option} depends on when records come, which differs from machine to "
                     "machine: leave it out with cut="
@@ -368,36 +368,36 @@ class Ingestor(Loop):
             raise InvalidArgumentError(
                 f"at goes by partition, {{0: 2000, 1: 2000}}, got {type(at).__name__}"
             )
-        wanted = {as_integer(part, "at"): as_count(offset, "at") for part, offset in at.items()}
-        place, until = sum(wanted.values()), None if timeout is None else time.monotonic() + timeout
+        cut = {as_integer(part, "at"): as_count(offset, "at") for part, offset in at.items()}
+        place, until = sum(cut.values()), None if timeout is None else time.monotonic() + timeout
         with self._quiet:
             self._awaited += 1
             try:
                 while not self._kept or sum(self._kept[-1][0].values()) < place:
-                    self._wait_for_commit(wanted, until)
+                    self._wait_for_commit(cut, until)
             finally:
                 self._awaited -= 1
             oldest = self._kept[0][0]
             if place < sum(oldest.values()):
                 raise SnapshotExpiredError(
-                    f"{self._name}: the commit at {wanted} is kept no longer, those from {oldest} "
+                    f"{self._name}: the commit at {cut} is kept no longer, those from {oldest} "
                     "on are"
                 )
             for number, (offsets, kept) in enumerate(self._kept):
-                if offsets == wanted:
+                if offsets == cut:
                     del self._kept[:number]
                     self._quiet.notify_all()
                     return type(kept)(self.graph.store, kept.native_snapshot)
-        raise InvalidArgumentError(f"{self._name}: no cut is at {wanted}, but at {oldest}")
+        raise InvalidArgumentError(f"{self._name}: no cut is at {cut}, but at {oldest}")
 
-    def _wait_for_commit(self, wanted: dict[int, int], until: float | None) -> None:
+    def _wait_for_commit(self, cut: dict[int, int], until: float | None) -> None:
         self._check_turn("snapshot()")
         if self._stats.state != "stopped":
             self._check_reads()
         left = None if until is None else until - time.monotonic()
         if self._stats.state in ("ended", "stopped") or (left is not None and left <= 0):
             raise TimeoutError(
-                f"{self._name}: the cut at {wanted} was not reached, but {self._reached} "
+                f"{self._name}: the cut at {cut} was not reached, but {self._reached} "
                 f"({self._stats.state}, {self._stats.reason})"
             )
         self._quiet.wait(0.1 if left is None else min(left, 0.1))

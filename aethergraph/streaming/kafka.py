@@ -95,13 +95,13 @@ class KafkaSource(SchemaSource):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         require("confluent_kafka", "topics of Kafka need", "stream")
-        for what, value in (("topic", topic), ("bootstrap", bootstrap)):
+        for label, value in (("topic", topic), ("bootstrap", bootstrap)):
             if not is_name(value):
-                raise InvalidArgumentError(f"{what} = {shown(value)} is no text")
+                raise InvalidArgumentError(f"{label} = {shown(value)} is no text")
         if not isinstance(schema, Schema):
             raise InvalidArgumentError(f"schema must be a Schema, got {type(schema).__name__}")
-        given = {} if options is None else dict(as_items(options, "options"))
-        for option in given:
+        settings = {} if options is None else dict(as_items(options, "options"))
+        for option in settings:
             if option in _OURS:
                 raise InvalidArgumentError(f"options: {option} cannot be set, the graph sees to it")
         self.topic, self.bootstrap, self.schema = topic, bootstrap, schema
@@ -113,7 +113,7 @@ class KafkaSource(SchemaSource):
         self._on_gap = as_choice(on_gap, ("error", "earliest"), "on_gap")
         self._stops = as_flag(stop_at_end, "stop_at_end")
         self._timeout = as_seconds(timeout, "timeout")
-        self._options = given
+        self._options = settings
         #: Most messages that a poll takes.
         self.at_once = _AT_ONCE
         self._consumer: Any = None
@@ -167,18 +167,20 @@ class KafkaSource(SchemaSource):
             self._consumer = Consumer(options)
         except (KafkaException, ValueError, TypeError) as error:
             raise InvalidArgumentError(f"options: {_text(error)}") from None
-        found = self._find_partitions(self._timeout)
-        missing = (self._wanted or set()) - found
+        partitions = self._find_partitions(self._timeout)
+        missing = (self._wanted or set()) - partitions
         if missing:
-            raise self._failed(f"there is no partition {min(missing)}, but {len(found)} partitions")
+            raise self._failed(
+                f"there is no partition {min(missing)}, but {len(partitions)} partitions"
+            )
         for partition in offsets:
-            if partition not in found and (self._wanted is None or partition in self._wanted):
+            if partition not in partitions and (self._wanted is None or partition in self._wanted):
                 raise self._failed(
                     f"the graph has had records of partition {partition}, which is not there any "
                     "more: was the topic made anew?"
                 )
         self._ends, self._dropped, self._began = {}, {}, {}
-        self._assign(found if self._wanted is None else self._wanted, offsets)
+        self._assign(partitions if self._wanted is None else self._wanted, offsets)
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
         """Return the messages that are there."""
@@ -210,12 +212,12 @@ class KafkaSource(SchemaSource):
             return []
         self._was_empty = False
         good = self._without_errors(messages)
-        found = self._hand_over(good) if good else []
-        found += self._pass_ends()
-        self._in_hand = self._in_hand or bool(found)
+        records = self._hand_over(good) if good else []
+        records += self._pass_ends()
+        self._in_hand = self._in_hand or bool(records)
         if not good:
             self._mend_broken()
-        return found
+        return records
 
     def _hand_over(self, good: list[Any]) -> list[Records]:
         """Return messages as records by partition."""
@@ -224,7 +226,7 @@ class KafkaSource(SchemaSource):
         self._note_reading()
         partitions = np.fromiter(map(Message.partition, good), np.int64, len(good))
         offsets = np.fromiter(map(Message.offset, good), np.int64, len(good))
-        found = []
+        records = []
         for partition in np.unique(partitions).tolist():
             rows = np.flatnonzero(partitions == partition)
             if partition in self._paused:  # it was on its way already, and comes again
@@ -233,9 +235,9 @@ class KafkaSource(SchemaSource):
             rows = rows[offsets[rows] >= self._next[partition]]
             if len(rows):
                 some = map(good.__getitem__, rows.tolist())
-                found.append(self._records(partition, some, offsets[rows]))
-        self._had.update(one.partition for one in found)
-        return found
+                records.append(self._records(partition, some, offsets[rows]))
+        self._had.update(part.partition for part in records)
+        return records
 
     def _pass_ends(self) -> list[Records]:
         """Return no records, but the ends that lie behind those that came.
@@ -244,14 +246,14 @@ class KafkaSource(SchemaSource):
         that has not passed them would seem to have missed messages. Where none has come yet, cuts
         begin at the first one, and not at an end that others may not see.
         """
-        found = []
+        records = []
         for partition in sorted((self._at_end & self._had) - self._paused):
             ended = self._end_reached(partition)
             if ended is not None and ended > self._next[partition]:
                 self._next[partition] = ended
-                found.append(self._no_records(partition, ended))
+                records.append(self._no_records(partition, ended))
         self._at_end.clear()
-        return found
+        return records
 
     def _no_records(self, partition: int, following: int) -> Records:
         """Return no records, but the number of the message to go on with."""
@@ -296,24 +298,24 @@ class KafkaSource(SchemaSource):
         """Fetch nothing of these partitions."""
         from confluent_kafka import TopicPartition
 
-        wanted = frozenset(partitions) & frozenset(self._next)
+        paused = frozenset(partitions) & frozenset(self._next)
         for change, which in (
-            (self._consumer.pause, wanted - self._paused),
-            (self._consumer.resume, self._paused - wanted),
+            (self._consumer.pause, paused - self._paused),
+            (self._consumer.resume, self._paused - paused),
         ):
             if which:
                 change([TopicPartition(self.topic, partition) for partition in sorted(which)])
-        self._paused = wanted
+        self._paused = paused
 
     def lag(self) -> dict[int, int]:
         """Return the number of messages of each partition that were not read yet."""
-        found = {}
+        lags = {}
         for partition, place in self._next.items():
             # As of the last fetch: to ask would wait behind the fetch that waits for more.
             end = self._range(partition, cached=True)[1]
             ended = self._end_reached(partition)
-            found[partition] = max(1, end - place) if ended is None else max(0, end - ended)
-        return found
+            lags[partition] = max(1, end - place) if ended is None else max(0, end - ended)
+        return lags
 
     def ended(self) -> set[int]:
         """Return the partitions that will give nothing any more, as their ends were reached."""
@@ -352,16 +354,16 @@ class KafkaSource(SchemaSource):
                 self._consumer.poll(0)  # lets librdkafka tell more
                 why = self._error if self._error is not None else error.args[0]
                 raise self._failed(f"no broker answers: {_text(why)}") from None
-            found = topics[self.topic]
-            if found.error is None and found.partitions:
-                return set(found.partitions)
-            unknown = found.error is not None and found.error.code() in (
+            topic = topics[self.topic]
+            if topic.error is None and topic.partitions:
+                return set(topic.partitions)
+            unknown = topic.error is not None and topic.error.code() in (
                 KafkaError.UNKNOWN_TOPIC_OR_PART,
                 KafkaError.LEADER_NOT_AVAILABLE,
             )
-            if found.error is not None and not unknown:
-                raise self._failed(_text(found.error))
-            if left <= 0 or found.error is None or left < timeout - 2:
+            if topic.error is not None and not unknown:
+                raise self._failed(_text(topic.error))
+            if left <= 0 or topic.error is None or left < timeout - 2:
                 raise self._failed("there is no such topic")
             time.sleep(0.1)  # it may have been made just now
 
@@ -420,7 +422,7 @@ class KafkaSource(SchemaSource):
             answers = self._consumer.offsets_for_times(ends, timeout=_LOOK)
         except KafkaException:
             return  # there will be another look
-        if all(one.error is None for one in answers):
+        if all(answer.error is None for answer in answers):
             self._note_reading()
 
     def _range(
@@ -429,10 +431,10 @@ class KafkaSource(SchemaSource):
         from confluent_kafka import TopicPartition
 
         place = TopicPartition(self.topic, partition)
-        found = self._consumer.get_watermark_offsets(
+        watermarks = self._consumer.get_watermark_offsets(
             place, timeout=self._timeout if timeout is None else timeout, cached=cached
         )
-        first, end = found if found is not None else (0, 0)
+        first, end = watermarks if watermarks is not None else (0, 0)
         return int(first), int(end)
 
     def _restart(self, partition: int) -> None:
@@ -566,17 +568,17 @@ def _as_partitions(partitions: Any) -> set[int]:
             "None for all there are"
         )
     numbers = as_list(partitions, "partitions", "numbers", most=_MOST_PARTITIONS)
-    wanted = {as_count(number, f"partitions[{at}]") for at, number in enumerate(numbers)}
-    if not wanted:
+    chosen = {as_count(number, f"partitions[{at}]") for at, number in enumerate(numbers)}
+    if not chosen:
         raise InvalidArgumentError(
             "partitions = [] leaves nothing to read: give some, or None for all there are"
         )
-    return wanted
+    return chosen
 
 
 def _text(error: Any) -> str:
     """Return what an error of librdkafka says."""
-    found = error.args[0] if isinstance(error, Exception) and error.args else error
-    if hasattr(found, "str"):
-        return f"{found.str()} ({found.name()})"
-    return str(found)
+    cause = error.args[0] if isinstance(error, Exception) and error.args else error
+    if hasattr(cause, "str"):
+        return f"{cause.str()} ({cause.name()})"
+    return str(cause)

@@ -37,11 +37,11 @@ def with_ids(store: LiveStore, changes: Sequence[Changes]) -> tuple[list[Changes
         store: the graph.
         changes: changes, perhaps by keys.
     """
-    found: list[list[Any]] = [[one.src, one.dst] for one in changes]
-    for one, ends in zip(changes, found, strict=True):
-        for end, keys in enumerate(one.keys):
+    all_ends: list[list[Any]] = [[change.src, change.dst] for change in changes]
+    for change, ends in zip(changes, all_ends, strict=True):
+        for end, keys in enumerate(change.keys):
             if keys is not None:
-                ends[end] = np.full(len(one), -1)
+                ends[end] = np.full(len(change), -1)
     added = 0
     for are_deleted in (False, True):
         for node_type, parts in _ends(changes, are_deleted).items():
@@ -54,37 +54,37 @@ def with_ids(store: LiveStore, changes: Sequence[Changes]) -> tuple[list[Changes
             begin = 0
             for part in parts:
                 end = begin + len(part.keys)
-                found[part.change][part.end][part.rows] = ids[begin:end]
+                all_ends[part.change][part.end][part.rows] = ids[begin:end]
                 begin = end
-    return [_by_ids(*pair) for pair in zip(changes, found, strict=True)], added
+    return [_by_ids(*pair) for pair in zip(changes, all_ends, strict=True)], added
 
 
 def _ends(changes: Sequence[Changes], are_deleted: bool) -> dict[str, list[_End]]:
     """Return the keys by node type, of the edges to delete or of all others."""
-    found: dict[str, list[_End]] = {}
-    for number, one in enumerate(changes):
-        rows = np.arange(len(one))
-        if one.delete is not None:
-            rows = np.flatnonzero(one.delete == are_deleted)
+    ends: dict[str, list[_End]] = {}
+    for number, change in enumerate(changes):
+        rows = np.arange(len(change))
+        if change.delete is not None:
+            rows = np.flatnonzero(change.delete == are_deleted)
         elif are_deleted:
             continue
-        types = (one.kind,) if isinstance(one.kind, str) else (one.kind[0], one.kind[2])
-        for end, (node_type, keys) in enumerate(zip(types, one.keys, strict=False)):
+        types = (change.kind,) if isinstance(change.kind, str) else (change.kind[0], change.kind[2])
+        for end, (node_type, keys) in enumerate(zip(types, change.keys, strict=False)):
             if keys is None or not len(rows):
                 continue
-            places = one.src if end == 0 else one.dst
+            places = change.src if end == 0 else change.dst
             assert places is not None
             if len(rows) != len(keys):  # else they are all there, in order
                 keys = keys.take(places[rows].astype(np.uint64))
-            found.setdefault(node_type, []).append(_End(number, end, rows, keys))
-    return found
+            ends.setdefault(node_type, []).append(_End(number, end, rows, keys))
+    return ends
 
 
-def _by_ids(one: Changes, ends: list[Any]) -> Changes:
-    if one.keys == (None, None):
-        return one
-    by_ids = replace(one, src=ends[0], dst=ends[1], keys=(None, None))
-    known = np.ones(len(one), bool)
+def _by_ids(change: Changes, ends: list[Any]) -> Changes:
+    if change.keys == (None, None):
+        return change
+    by_ids = replace(change, src=ends[0], dst=ends[1], keys=(None, None))
+    known = np.ones(len(change), bool)
     for ids in ends:
         if ids is not None:
             known &= ids >= 0

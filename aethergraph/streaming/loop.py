@@ -224,53 +224,53 @@ class Loop:
         wait = _POLL
         if pending.records and (self._trusted or self._has_good()):
             wait = max(0.0, pending.since + self._linger - now)
-        found = self._read(self.source.poll(wait))
-        if found and self._pauses:
+        records = self._read(self.source.poll(wait))
+        if records and self._pauses:
             time.sleep(self._pauses)
-        for one in found or ():
+        for part in records or ():
             if self._cuts is None:
-                self._take(one)
+                self._take(part)
             else:
-                self._cuts.add(one)
-                self._times.observe(one.partition, None)  # it is not idle, however slow the cut is
+                self._cuts.add(part)
+                self._times.observe(part.partition, None)  # it is not idle, however slow the cut is
         self._note_stalled()
         due = time.monotonic() - pending.since >= self._linger
-        full = pending.records >= self._batch or due or found is None
+        full = pending.records >= self._batch or due or records is None
         if pending.offsets and full and self._cuts is None:
-            self._commit(last=found is None)
-        self._ask_lag(force=not found)
+            self._commit(last=records is None)
+        self._ask_lag(force=not records)
         if self._cuts is not None:
-            self._make_cuts(self._cuts, last=found is None)
+            self._make_cuts(self._cuts, last=records is None)
         self._pause()
-        if not found and not self._pending.offsets and self._is_quiet():
+        if not records and not self._pending.offsets and self._is_quiet():
             with self._quiet:
                 self._rounds += 1
                 self._quiet.notify_all()
-        return found is None
+        return records is None
 
-    def _read(self, found: Any) -> Sequence[Records] | None:
+    def _read(self, answer: Any) -> Sequence[Records] | None:
         """Return what a source gave, checked: each partition goes on behind what it gave before."""
-        if found is None:
+        if answer is None:
             return None
-        if isinstance(found, Records) or not all(isinstance(one, Records) for one in found):
+        if isinstance(answer, Records) or not all(isinstance(part, Records) for part in answer):
             raise InvalidArgumentError(
-                f"{self._name}: poll() gave {shown(found)}, where it must give a list of Records"
+                f"{self._name}: poll() gave {shown(answer)}, where it must give a list of Records"
             )
-        for one in found:
-            before, offsets = self._behind.get(one.partition, 0), one.offsets
-            first = one.following
+        for part in answer:
+            before, offsets = self._behind.get(part.partition, 0), part.offsets
+            first = part.following
             if offsets is not None and len(offsets):
                 first = min(first, int(offsets[0]))
-            if one.bad:
-                first = min(first, one.bad[0].offset)
+            if part.bad:
+                first = min(first, part.bad[0].offset)
             if first < before:
                 raise SourceError(
                     None,
-                    f"{self._place(one.partition)}: record {first} came after those up to "
+                    f"{self._place(part.partition)}: record {first} came after those up to "
                     f"{before - 1}: the offsets of a partition must grow",
                 )
-            self._behind[one.partition] = one.following
-        return list(found)
+            self._behind[part.partition] = part.following
+        return list(answer)
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is left that could be committed now."""
@@ -289,15 +289,15 @@ class Loop:
                 self._stats.reason = "waits until snapshot(at=) is asked for a later commit"
                 return
             records, offsets = cuts.take()
-            for one in records:
-                self._take(one)
+            for part in records:
+                self._take(part)
             self._pending.offsets.update(offsets)
             self._commit(last=last and not cuts.has_any)
             if self._pending.offsets and self._stopping.is_set():
                 return  # given up: what is behind it must not be committed without it
         if cuts.missing and self._stats.state == "running":
-            wanted = {partition: cuts.wanted(partition) for partition in cuts.missing}
-            self._stats.reason = f"waits for partitions to come to offsets: {wanted}"
+            awaited = {partition: cuts.wanted(partition) for partition in cuts.missing}
+            self._stats.reason = f"waits for partitions to come to offsets: {awaited}"
 
     def _note_stalled(self) -> None:
         why = getattr(self.source, "stalled", None)
@@ -326,7 +326,7 @@ class Loop:
             raise InvalidArgumentError(f"{place}: {error}") from None
         changes, wrong = self._sort_out_wrong_times(records, changes)
         if wrong:
-            bad = sorted((*bad, *wrong), key=lambda one: one.offset)
+            bad = sorted((*bad, *wrong), key=lambda record: record.offset)
         if not pending.offsets:
             pending.since = time.monotonic()
         pending.offsets[records.partition] = records.following
@@ -334,13 +334,13 @@ class Loop:
         if bad:
             self._note_bad(records.partition, bad)
         newest = [pending.largest.get(records.partition)]
-        for one in changes:
-            kept = self._sort_out_late(records, one)
+        for change in changes:
+            kept = self._sort_out_late(records, change)
             if len(kept):
                 pending.changes.append(kept)
                 newest.append(kept.newest)
         pending.largest[records.partition] = max(
-            (one for one in newest if one is not None), default=None
+            (largest for largest in newest if largest is not None), default=None
         )
 
     def _note_bad(self, partition: int, bad: list[BadRecord]) -> None:
@@ -352,18 +352,18 @@ class Loop:
                 position=first.offset,
             )
         pending, stats = self._pending, self._stats
-        pending.bad += [(partition, one) for one in bad]
+        pending.bad += [(partition, record) for record in bad]
         pending.unread += len(bad)
         count, total = stats.bad + pending.unread, stats.records + pending.records
-        most = self._most_bad
+        limit = self._most_bad
         if self._bad_share is not None:
-            most = int(self._bad_share * max(total, _LEAST))
+            limit = int(self._bad_share * max(total, _LEAST))
         hopeless = not self._trusted and not self._has_good() and count >= _HOPELESS
-        if count > most or hopeless:
+        if count > limit or hopeless:
             text = f"none of the first {total} records fits" if hopeless else "too many bad records"
             raise RecordError(
-                f"{text}: {count} of {total}, with max_bad = {most}; the first of the last ones is "
-                f"{self._place(partition)}, offset {first.offset}: {first.reason}",
+                f"{text}: {count} of {total}, with max_bad = {limit}; the first of the last ones "
+                f"is {self._place(partition)}, offset {first.offset}: {first.reason}",
                 position=first.offset,
             )
 
@@ -381,14 +381,14 @@ class Loop:
         kept, bad = [], []
         name = records.fields.get("time", "time")
         label = "time" if name == "time" else f"{name} (time)"
-        for one in changes:
-            newest = one.newest
+        for change in changes:
+            newest = change.newest
             if newest is not None and newest > limit:
-                wrong = one.where_time(lambda times: times > limit)
-                bad += _letters(records, one, wrong, lambda at: f"{label} {self._bound.why(at)}")
-                one = one.only(~wrong)
-            if len(one):
-                kept.append(one)
+                wrong = change.where_time(lambda times: times > limit)
+                bad += _letters(records, change, wrong, lambda at: f"{label} {self._bound.why(at)}")
+                change = change.only(~wrong)
+            if len(change):
+                kept.append(change)
         return kept, bad
 
     def _sort_out_late(self, records: Records, changes: Changes) -> Changes:
@@ -404,7 +404,7 @@ class Loop:
         bad = _letters(
             records, changes, late, lambda at: f"late: time {at} is before the watermark {now}"
         )
-        self._pending.bad += [(records.partition, one) for one in bad]
+        self._pending.bad += [(records.partition, record) for record in bad]
         return changes.only(~late)
 
     def _commit(self, *, last: bool = True) -> None:
@@ -425,8 +425,8 @@ class Loop:
                 position=first.offset,
             )
         if self._letters is not None and pending.bad:
-            for partition, one in pending.bad:
-                self._letters.write(partition, [one])
+            for partition, record in pending.bad:
+                self._letters.write(partition, [record])
             self._letters.flush()
             pending.bad.clear()  # a commit that was given up is tried once more at the end
         began = time.monotonic()
@@ -456,7 +456,7 @@ class Loop:
 
     def _write(self, pending: _Pending) -> dict[str, int] | None:
         """Make one commit of it, waiting for memory; return the numbers, None if it was stopped."""
-        wait, most = _WAITS
+        wait, longest = _WAITS
         readers = 1
         while True:
             try:
@@ -492,7 +492,7 @@ class Loop:
                 self._stats.state, self._stats.reason = "full", reason
                 if self._stopping.wait(wait):
                     return None
-                wait = min(2 * wait, most)
+                wait = min(2 * wait, longest)
                 self.graph.reclaim()
                 self._paused = self._known()
 
@@ -520,8 +520,8 @@ class Loop:
         return frozenset(self._lag) | frozenset(self._times.largest)
 
     def _busy(self) -> frozenset[int]:
-        held = frozenset[int]() if self._cuts is None else self._cuts.held
-        return held.union(partition for partition, left in self._lag.items() if left > 0)
+        partitions = frozenset[int]() if self._cuts is None else self._cuts.held
+        return partitions.union(partition for partition, left in self._lag.items() if left > 0)
 
     def _pause(self) -> None:
         """Pause the partitions that are too far ahead, and those only."""
@@ -544,8 +544,8 @@ class Loop:
 
     def _place(self, partition: int) -> str:
         describe = getattr(self.source, "describe", None)
-        what = f"partition {partition}" if describe is None else str(describe(partition))
-        return f"{self._name}, {what}"
+        label = f"partition {partition}" if describe is None else str(describe(partition))
+        return f"{self._name}, {label}"
 
 
 def _letters(
@@ -554,13 +554,13 @@ def _letters(
     """Return the records of some changes, with what is wrong with the time of each."""
     assert changes.rows is not None and records.offsets is not None
     assert changes.event_times is not None
-    found = []
+    letters = []
     for at in np.flatnonzero(which).tolist():
         row = int(changes.rows[at])
         payload = None if records.payload is None else records.payload(row)
         reason = why(int(changes.event_times[at]))
-        found.append(BadRecord(int(records.offsets[row]), reason, payload))
-    return found
+        letters.append(BadRecord(int(records.offsets[row]), reason, payload))
+    return letters
 
 
 def _marks_of(name: str) -> str:

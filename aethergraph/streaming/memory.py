@@ -94,11 +94,11 @@ class MemorySource:
         """Begin to read at these numbers."""
         with self._changed:
             for partition, place in offsets.items():
-                there = self._parts[partition].count if partition in self._parts else 0
-                if place > there:
+                count = self._parts[partition].count if partition in self._parts else 0
+                if place > count:
                     raise InvalidArgumentError(
                         f"{self.name}: the graph goes on with record {place} of partition "
-                        f"{partition}, which has {there}"
+                        f"{partition}, which has {count}"
                     )
             self._places, self._paused, self._opened = dict(offsets), set(), True
 
@@ -109,9 +109,11 @@ class MemorySource:
             while True:
                 if not self._opened:
                     raise ClosedError(f"the source {self.name!r} is not open")
-                found = [one for p in sorted(self._parts) if (one := self._next(p)) is not None]
-                if found:
-                    return found
+                records = [
+                    batch for p in sorted(self._parts) if (batch := self._next(p)) is not None
+                ]
+                if records:
+                    return records
                 if self._ended and not any(self.lag().values()):
                     return None
                 left = until - time.monotonic()
@@ -123,8 +125,8 @@ class MemorySource:
         if partition in self._paused or begin >= part.count:
             return None
         number = bisect.bisect_right(part.pieces, begin, key=itemgetter(1))
-        chunk, behind = part.pieces[number]
-        first, end = behind - chunk.count, min(begin + self._most, behind)
+        chunk, chunk_end = part.pieces[number]
+        first, end = chunk_end - chunk.count, min(begin + self._most, chunk_end)
         self._places[partition] = end
         some = slice(begin - first, end - first)
         return Records(

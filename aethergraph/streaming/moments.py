@@ -33,16 +33,16 @@ def of_iso(text: str) -> Any:
         moment = datetime.fromisoformat(text[:begin] + text[end:])
     except ValueError:
         return text
-    rest = fine[1].rstrip("0")
-    if not rest:
+    digits = fine[1].rstrip("0")
+    if not digits:
         return moment
-    whole = as_moment(moment)
-    if len(rest) > 3 or whole is None or np.isnat(whole):
+    base = as_moment(moment)
+    if len(digits) > 3 or base is None or np.isnat(base):
         return text
-    nanoseconds, wrong = convert_times(np.array([whole]).view(np.int64), "us", "ns")
+    nanoseconds, wrong = convert_times(np.array([base]).view(np.int64), "us", "ns")
     if wrong is not None:  # of the years 1678 to 2261 there are nanoseconds
         return text
-    return np.datetime64(int(nanoseconds[0]) + int(rest.ljust(3, "0")), "ns")
+    return np.datetime64(int(nanoseconds[0]) + int(digits.ljust(3, "0")), "ns")
 
 
 def as_moment(item: Any) -> np.datetime64 | None:

@@ -52,7 +52,7 @@ class Sender:
     is_current: bool = True
     #: Number of the row behind its last one, and of the row that it was told last.
     end_row: int = 0
-    told: int = 0
+    told_row: int = 0
     #: It was told why the ingestor has failed.
     knows_why: bool = False
     telling: threading.Thread | None = field(default=None, repr=False)
@@ -125,15 +125,15 @@ class PushedSource(SchemaSource):
             SourceError: nobody can listen there; says why.
         """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((self._host, self.port))
-            found.listen()
+            listener.bind((self._host, self.port))
+            listener.listen()
         except (OSError, OverflowError) as error:
-            found.close()
+            listener.close()
             raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
-        return found
+        return listener
 
     def _begin_at(self, offsets: Mapping[int, int]) -> None:
         with self._changed:
@@ -152,15 +152,15 @@ class PushedSource(SchemaSource):
                     break
             self._is_open = False
             senders, self._senders = list(self._senders), set()
-            for one in senders:
-                one.is_current = False
+            for sender in senders:
+                sender.is_current = False
             self._changed.notify_all()
         return senders
 
-    def _is_owed(self, one: Sender) -> bool:
+    def _is_owed(self, sender: Sender) -> bool:
         """Return whether there is something that a sender was not told."""
-        is_behind = self._on_disk.get(one.partition, 0) > one.told
-        return is_behind or (self._failure is not None and not one.knows_why)
+        is_behind = self._on_disk.get(sender.partition, 0) > sender.told_row
+        return is_behind or (self._failure is not None and not sender.knows_why)
 
     def poll(self, timeout: float) -> Sequence[Records] | None:
         """Return the rows that have come."""
@@ -169,14 +169,14 @@ class PushedSource(SchemaSource):
             while True:
                 if not self._is_open:
                     raise ClosedError(f"the source {self.name!r} is not open")
-                found = []
+                records = []
                 for partition, waiting in self._waiting.items():
                     while waiting and partition not in self._paused:
-                        found.append(waiting.popleft())
-                        self._read[partition] = found[-1].following
-                if found:
+                        records.append(waiting.popleft())
+                        self._read[partition] = records[-1].following
+                if records:
                     self._changed.notify_all()
-                    return found
+                    return records
                 left = until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     return []
@@ -206,7 +206,7 @@ class PushedSource(SchemaSource):
 
     # ---- senders -----------------------------------------------------------------------------
 
-    def _begin_sending(self, one: Sender, partition: int) -> str | None:
+    def _begin_sending(self, sender: Sender, partition: int) -> str | None:
         """Let a sender have a partition, and tell it where to begin; return why it cannot."""
         if not 0 <= partition < 2**63:
             return f"partition = {partition} is not in 0..2**63 - 1"
@@ -214,59 +214,62 @@ class PushedSource(SchemaSource):
             if not self._is_open:
                 return "the source was closed"
             # The one before may be dead without knowing.
-            before = [other for other in self._senders if other.partition == partition]
+            before = [
+                predecessor for predecessor in self._senders if predecessor.partition == partition
+            ]
             if len(self._senders) - len(before) >= MOST_SENDERS:
                 return f"there are {MOST_SENDERS} senders already, and not more at once"
-            for other in before:
-                other.is_current = False
-            self._senders = self._senders.difference(before) | {one}
-            one.partition = partition
+            for predecessor in before:
+                predecessor.is_current = False
+            self._senders = self._senders.difference(before) | {sender}
+            sender.partition = partition
             # Rows of the one before that wait are this one's now: it hears once they are on disk.
-            following = one.end_row = self._next.setdefault(partition, 0)
-            one.told = on_disk = self._on_disk.get(partition, 0)
+            following = sender.end_row = self._next.setdefault(partition, 0)
+            sender.told_row = on_disk = self._on_disk.get(partition, 0)
             self._read.setdefault(partition, 0)
             self._changed.notify_all()
-        for other in before:
-            other.leave()
-        one.say(next=following, on_disk=on_disk)
-        one.telling = threading.Thread(target=self._tell, args=(one,), daemon=True)
-        one.telling.start()
+        for predecessor in before:
+            predecessor.leave()
+        sender.say(next=following, on_disk=on_disk)
+        sender.telling = threading.Thread(target=self._tell, args=(sender,), daemon=True)
+        sender.telling.start()
         return None
 
-    def _tell(self, one: Sender) -> None:
+    def _tell(self, sender: Sender) -> None:
         """Tell a sender what is on disk. One that does not listen holds up nobody else."""
         while True:
             with self._changed:
-                while one.is_current and not self._is_owed(one):
+                while sender.is_current and not self._is_owed(sender):
                     self._changed.wait()
-                if not one.is_current:
+                if not sender.is_current:
                     return
-                number, failure = self._on_disk.get(one.partition, 0), self._failure
-            if number > one.told:
-                one.say(next=number)
+                number, failure = self._on_disk.get(sender.partition, 0), self._failure
+            if number > sender.told_row:
+                sender.say(next=number)
             if failure is not None:
-                one.say(error=failure)
+                sender.say(error=failure)
             with self._changed:
-                one.told, one.knows_why = max(number, one.told), failure is not None
+                sender.told_row = max(number, sender.told_row)
+                sender.knows_why = failure is not None
                 self._changed.notify_all()
 
-    def _end_sending(self, one: Sender) -> None:
+    def _end_sending(self, sender: Sender) -> None:
         with self._changed:
-            one.is_current = False
-            self._senders.discard(one)
+            sender.is_current = False
+            self._senders.discard(sender)
             self._changed.notify_all()
 
-    def _wait_until_told(self, one: Sender) -> None:
+    def _wait_until_told(self, sender: Sender) -> None:
         """Wait until a sender has heard that all it has sent is on disk."""
         with self._changed:
-            while one.is_current and one.told < one.end_row:
+            while sender.is_current and sender.told_row < sender.end_row:
                 self._changed.wait()
 
-    def _put(self, one: Sender, batch: Any, first: int | None = None) -> bool:
+    def _put(self, sender: Sender, batch: Any, first: int | None = None) -> bool:
         """Hand a batch over; return False if the sender is not the current one any more.
 
         Args:
-            one: the sender.
+            sender: the sender of the batch.
             batch: record batch.
             first: number of its first row; None: that which follows the one before.
 
@@ -279,12 +282,12 @@ class PushedSource(SchemaSource):
             raise LimitError(_too_large(batch.nbytes, self.max_message))
         columns = arrow_columns(batch, self.schema.fields)
         with self._changed:
-            waiting = self._waiting.setdefault(one.partition, deque())
-            while one.is_current and len(waiting) >= _WAITING:
+            waiting = self._waiting.setdefault(sender.partition, deque())
+            while sender.is_current and len(waiting) >= _WAITING:
                 self._changed.wait()
-            if not one.is_current or not self._is_open:
+            if not sender.is_current or not self._is_open:
                 return False
-            begin = self._next[one.partition]
+            begin = self._next[sender.partition]
             end = begin + batch.num_rows
             if first is not None:
                 if first > begin:
@@ -298,9 +301,9 @@ class PushedSource(SchemaSource):
                     columns = {name: values[skipped:] for name, values in columns.items()}
             if batch.num_rows:
                 # First what can fail: a sender must not be told to go on behind rows that are lost.
-                waiting.append(self._records(batch, columns, one.partition, begin, end))
-                self._next[one.partition] = one.end_row = end
-            one.end_row = max(one.end_row, end)
+                waiting.append(self._records(batch, columns, sender.partition, begin, end))
+                self._next[sender.partition] = sender.end_row = end
+            sender.end_row = max(sender.end_row, end)
             self._changed.notify_all()
             return True
 
@@ -313,9 +316,9 @@ class PushedSource(SchemaSource):
         )
 
 
-def _too_large(size: int, most: int) -> str:
+def _too_large(size: int, limit: int) -> str:
     return (
-        f"a message of {size} bytes, where {most} are allowed: send smaller batches, or give the "
+        f"a message of {size} bytes, where {limit} are allowed: send smaller batches, or give the "
         "source a larger max_message="
     )
 
@@ -325,8 +328,8 @@ class LimitedFile:
 
     closed = False
 
-    def __init__(self, file: Any, most: int) -> None:
-        self._file, self._most = file, most
+    def __init__(self, file: Any, limit: int) -> None:
+        self._file, self._limit = file, limit
 
     def read(self, size: int = -1) -> bytes:
         """Read so many bytes.
@@ -334,7 +337,7 @@ class LimitedFile:
         Raises:
             LimitError: more than a message may have.
         """
-        if not 0 <= size <= self._most:
-            raise LimitError(_too_large(size, self._most))
-        found: bytes = self._file.read(size)
-        return found
+        if not 0 <= size <= self._limit:
+            raise LimitError(_too_large(size, self._limit))
+        content: bytes = self._file.read(size)
+        return content

@@ -116,10 +116,10 @@ def one_value_each(column: NDArray[Any]) -> NDArray[Any]:
     """Return a column as a vector: where records have lists of numbers, each is one value."""
     if column.ndim == 1:
         return column
-    found = np.empty(len(column), object)
+    vector = np.empty(len(column), object)
     for place, item in enumerate(column.tolist()):
-        found[place] = item
-    return found
+        vector[place] = item
+    return vector
 
 
 def _as_column(values: Any, name: str) -> NDArray[Any]:
@@ -155,10 +155,10 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
             return array
     except (ValueError, OverflowError):
         pass
-    found = np.empty(len(items), object)
+    column = np.empty(len(items), object)
     for place, item in enumerate(items):
-        found[place] = item
-    return found
+        column[place] = item
+    return column
 
 
 @runtime_checkable

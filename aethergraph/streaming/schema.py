@@ -158,9 +158,9 @@ class Schema:
             fields: the attributes above.
         """
         decoder = AvroDecoder(schema, registry)
-        made = _make("avro", decoder, fields)
-        decoder.expect(made.fields)
-        return made
+        record_schema = _make("avro", decoder, fields)
+        decoder.expect(record_schema.fields)
+        return record_schema
 
     @classmethod
     def struct(cls, dtype: Any, **fields: Any) -> Schema:
@@ -171,9 +171,9 @@ class Schema:
             fields: the attributes above.
         """
         decoder = StructDecoder(dtype)
-        made = _make("struct", decoder, fields)
-        decoder.columns(b"", made.fields)  # names a field that is not there
-        return made
+        record_schema = _make("struct", decoder, fields)
+        decoder.columns(b"", record_schema.fields)  # names a field that is not there
+        return record_schema
 
     @classmethod
     def arrow(cls, **fields: Any) -> Schema:
@@ -229,17 +229,17 @@ class Schema:
         """Return the schema of the options that a file has: ``format``, and its arguments."""
         if not isinstance(options, Mapping):
             raise InvalidArgumentError("a schema is a table of options")
-        rest = dict(options)
-        kind = as_choice(rest.pop("format", None), (*_FORMATS, "parquet"), "format")
+        arguments = dict(options)
+        kind = as_choice(arguments.pop("format", None), (*_FORMATS, "parquet"), "format")
         make: Any = getattr(cls, "arrow" if kind == "parquet" else kind)
         try:
             if kind == "struct":
-                found: Schema = make(rest.pop("dtype", None), **rest)
+                schema: Schema = make(arguments.pop("dtype", None), **arguments)
             else:
-                found = make(**rest)
+                schema = make(**arguments)
         except TypeError as error:
             raise InvalidArgumentError(f"schema of {kind}: {error}") from None
-        return found
+        return schema
 
     # ---- reading -----------------------------------------------------------------------------
 
@@ -247,8 +247,8 @@ class Schema:
     def fields(self) -> list[str]:
         """Fields that are read."""
         names = [name for role in _ENDS if (name := getattr(self, role)) is not None]
-        for own in self.attrs.values():
-            names += [own] if isinstance(own, str) else list(own)
+        for source in self.attrs.values():
+            names += [source] if isinstance(source, str) else list(source)
         return list(dict.fromkeys(names))
 
     @property
@@ -296,22 +296,24 @@ class Schema:
         payload: Callable[[int], bytes | None] | None = None,
     ) -> Records:
         """Return records of columns by field."""
-        columns, given = {}, {}
+        columns, originals = {}, {}
         for role in self.roles:
             values = one_value_each(table.columns[getattr(self, role)])
             if role == "time":
-                given[role], values = values, self._as_times(values)
+                originals[role], values = values, self._as_times(values)
             elif role == "delete" and self.delete_values is not None:
                 values = self._are_deletes(values)
             columns[role] = values
         attrs = {}
-        for name, own in self.attrs.items():
-            if isinstance(own, str):
-                attrs[name] = table.columns[own]
+        for name, source in self.attrs.items():
+            if isinstance(source, str):
+                attrs[name] = table.columns[source]
             else:
-                attrs[name] = _side_by_side([table.columns[one] for one in own])
+                attrs[name] = _side_by_side([table.columns[field] for field in source])
         names = {role: getattr(self, role) for role in self.roles}
-        names.update({n: own if isinstance(own, str) else n for n, own in self.attrs.items()})
+        names.update(
+            {n: source if isinstance(source, str) else n for n, source in self.attrs.items()}
+        )
         return Records(
             partition,
             following,
@@ -322,7 +324,7 @@ class Schema:
             bad,
             payload,
             names,
-            given,
+            originals,
             self.time_unit,
         )
 
@@ -341,25 +343,25 @@ class Schema:
         What a value becomes does not depend on the others.
         """
         if values.dtype.kind in "iu" and self.time_unit is not None:
-            whole = values.astype(np.int64)
+            integers = values.astype(np.int64)
             if values.dtype.kind == "u":
-                whole[whole < 0] = _NAT  # 2^63 and above
-            return whole.view(f"datetime64[{self.time_unit}]")
+                integers[integers < 0] = _NAT  # 2^63 and above
+            return integers.view(f"datetime64[{self.time_unit}]")
         if values.dtype != object:
             return values
         items = values.tolist()
         unit = self.time_unit
-        if unit is not None and not any(isinstance(one, str | _Moment) for one in items):
-            counts = [one if _is_count(one) else _NAT for one in items]
+        if unit is not None and not any(isinstance(value, str | _Moment) for value in items):
+            counts = [value if _is_count(value) else _NAT for value in items]
             return np.array(counts, np.int64).view(f"datetime64[{unit}]")
-        found = values.copy()
+        times = values.copy()
         for at, value in enumerate(items):
             if isinstance(value, str):
-                found[at] = of_iso(value)
+                times[at] = of_iso(value)
             elif unit is not None and not isinstance(value, _Moment):
                 count = np.array(value if _is_count(value) else _NAT, np.int64)
-                found[at] = count.view(f"datetime64[{unit}]")[()]
-        return found
+                times[at] = count.view(f"datetime64[{unit}]")[()]
+        return times
 
 
 class SchemaSource:
@@ -428,56 +430,62 @@ def _make(kind: str, decoder: Decoder, options: Mapping[str, Any]) -> Schema:
             raise InvalidArgumentError(
                 f"schema: there is no option {name!r}; there are {', '.join(known)}"
             )
-    given = {name: value for name, value in options.items() if value is not None}
+    arguments = {name: value for name, value in options.items() if value is not None}
     for role in _ENDS:
-        if role in given and not is_name(given[role]):
-            raise InvalidArgumentError(f"schema: {role} = {shown(given[role])} is no field's name")
-    if "node" in given:
+        if role in arguments and not is_name(arguments[role]):
+            raise InvalidArgumentError(
+                f"schema: {role} = {shown(arguments[role])} is no field's name"
+            )
+    if "node" in arguments:
         for name in ("src", "dst", "weight", "delete", "relation", "edge_type"):
-            if name in given:
+            if name in arguments:
                 raise InvalidArgumentError(
                     f"schema: records with node= bring rows of nodes; leave {name}= out"
                 )
-        if not given.get("attrs"):
+        if not arguments.get("attrs"):
             raise InvalidArgumentError("schema: node= needs attrs=, the rows that nodes get")
-    elif "src" not in given or "dst" not in given:
+    elif "src" not in arguments or "dst" not in arguments:
         raise InvalidArgumentError("schema: give src= and dst=, or node=")
-    if "relation" in given and "edge_type" in given:
+    if "relation" in arguments and "edge_type" in arguments:
         raise InvalidArgumentError("schema: give relation= or edge_type=, not both")
-    if "watermark_only" in given:
-        given["watermark_only"] = as_flag(given["watermark_only"], "schema: watermark_only")
-        if given["watermark_only"] and "time" not in given:
+    if "watermark_only" in arguments:
+        arguments["watermark_only"] = as_flag(arguments["watermark_only"], "schema: watermark_only")
+        if arguments["watermark_only"] and "time" not in arguments:
             raise InvalidArgumentError("schema: watermark_only= needs time=, the field")
-    if "time_unit" in given:
-        given["time_unit"] = check_unit(given["time_unit"])
-    if "delete_values" in given:
-        given["delete_values"] = _read_delete_values(given["delete_values"])
-        if "delete" not in given:
+    if "time_unit" in arguments:
+        arguments["time_unit"] = check_unit(arguments["time_unit"])
+    if "delete_values" in arguments:
+        arguments["delete_values"] = _read_delete_values(arguments["delete_values"])
+        if "delete" not in arguments:
             raise InvalidArgumentError("schema: delete_values= needs delete=, the field")
-    if "edge_type" in given:
-        kinds = given["edge_type"]
+    if "edge_type" in arguments:
+        kinds = arguments["edge_type"]
         if not isinstance(kinds, tuple | list) or len(kinds) != 3 or not all(map(is_name, kinds)):
             raise InvalidArgumentError(
                 f"schema: edge_type = {shown(kinds)} is not (source type, relation, destination "
                 "type)"
             )
-        given["edge_type"] = tuple(kinds)
-    if "node_type" in given and not is_name(given["node_type"]):
-        raise InvalidArgumentError(f"schema: node_type = {shown(given['node_type'])} is no name")
-    given["attrs"] = _read_attrs(given.get("attrs", {}))
-    roles = [role for role in _KEYED if role in given]
-    given["ids"] = ids = read_key_types(given.get("ids", {}), roles, "field of the schema")
-    decoder.texts = frozenset(given[role] for role, own in ids.items() if own in _TEXTS)
-    if kind == "csv" and given.get("delete_values"):
-        texts = [isinstance(value, str) for value in given["delete_values"]]
+        arguments["edge_type"] = tuple(kinds)
+    if "node_type" in arguments and not is_name(arguments["node_type"]):
+        raise InvalidArgumentError(
+            f"schema: node_type = {shown(arguments['node_type'])} is no name"
+        )
+    arguments["attrs"] = _read_attrs(arguments.get("attrs", {}))
+    roles = [role for role in _KEYED if role in arguments]
+    arguments["ids"] = ids = read_key_types(arguments.get("ids", {}), roles, "field of the schema")
+    decoder.texts = frozenset(
+        arguments[role] for role, key_type in ids.items() if key_type in _TEXTS
+    )
+    if kind == "csv" and arguments.get("delete_values"):
+        texts = [isinstance(value, str) for value in arguments["delete_values"]]
         if all(texts):
-            decoder.texts |= {given["delete"]}
+            decoder.texts |= {arguments["delete"]}
         elif any(texts):
             raise InvalidArgumentError(
-                f"schema: delete_values = {shown(list(given['delete_values']))} has texts and "
+                f"schema: delete_values = {shown(list(arguments['delete_values']))} has texts and "
                 "others: give all as texts, as they are written"
             )
-    return Schema(kind, decoder, **given)
+    return Schema(kind, decoder, **arguments)
 
 
 def _read_delete_values(values: Any) -> tuple[Any, ...]:
@@ -501,10 +509,10 @@ def _read_delete_values(values: Any) -> tuple[Any, ...]:
 def _read_attrs(attrs: Any) -> dict[str, str | tuple[str, ...]]:
     if not isinstance(attrs, Mapping):
         raise InvalidArgumentError(f"schema: attrs = {shown(attrs)} is not {{attribute: field}}")
-    found: dict[str, str | tuple[str, ...]] = {}
-    for name, own in attrs.items():
-        names = [own] if isinstance(own, str) else own
+    sources: dict[str, str | tuple[str, ...]] = {}
+    for name, source in attrs.items():
+        names = [source] if isinstance(source, str) else source
         if not isinstance(names, Sequence) or not names or not all(map(is_name, names)):
-            raise InvalidArgumentError(f"schema: attrs[{name!r}] = {shown(own)} is no field")
-        found[name] = own if isinstance(own, str) else tuple(own)
-    return found
+            raise InvalidArgumentError(f"schema: attrs[{name!r}] = {shown(source)} is no field")
+        sources[name] = source if isinstance(source, str) else tuple(source)
+    return sources

@@ -207,8 +207,8 @@ class SocketSource(PushedSource):
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
         server.close()
-        for one in (*ended, *strangers):
-            one.leave()
+        for connection in (*ended, *strangers):
+            connection.leave()
         for thread in list(self._threads):
             thread.join(_GREETING)
 
@@ -217,93 +217,95 @@ class SocketSource(PushedSource):
     def _begin(self, call: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=call, args=args, daemon=True, name=f"socket {self.name}")
         thread.start()  # before it is known: close() joins it
-        self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+        self._threads = {worker for worker in self._threads if worker.is_alive()} | {thread}
 
     def _accept(self, server: socket.socket) -> None:
         while (client := accept(server)) is not None:
-            one = _Connection(socket=client)
+            connection = _Connection(socket=client)
             with self._changed:
                 if self._server is not server:
                     client.close()
                     return
-                self._strangers.append(one)
+                self._strangers.append(connection)
                 # Whoever has the token gets in, even if many without it knock.
                 oldest = self._strangers.pop(0) if len(self._strangers) > _STRANGERS else None
             if oldest is not None:
                 oldest.leave()
             try:
-                self._begin(self._serve, one)
+                self._begin(self._serve, connection)
             except RuntimeError:  # no further thread
-                self._forget(one)
+                self._forget(connection)
                 client.close()
 
-    def _serve(self, one: _Connection) -> None:
+    def _serve(self, connection: _Connection) -> None:
         try:
             until = time.monotonic() + _GREETING
-            keep_alive(one.socket)
+            keep_alive(connection.socket)
             if self._tls is not None:
-                self._shake_hands(one, self._tls)
-            wire = one.wire = _Wire(one.socket, until)
+                self._shake_hands(connection, self._tls)
+            wire = connection.wire = _Wire(connection.socket, until)
             file = io.BufferedReader(wire, _BUFFER)
-            refusal = self._greet(one, file.readline(_LINE))
+            refusal = self._greet(connection, file.readline(_LINE))
             if refusal is not None:
-                one.say(error=refusal)
+                connection.say(error=refusal)
                 return
             wire.until = None
-            self._receive(one, file)
+            self._receive(connection, file)
         except (OSError, ValueError):  # it is gone; what came whole stays
             pass
         finally:
-            self._forget(one)
-            self._end_sending(one)
-            one.leave()
-            if one.telling is not None:
-                one.telling.join()
-            one.socket.close()
+            self._forget(connection)
+            self._end_sending(connection)
+            connection.leave()
+            if connection.telling is not None:
+                connection.telling.join()
+            connection.socket.close()
 
-    def _shake_hands(self, one: _Connection, tls: ssl.SSLContext) -> None:
+    def _shake_hands(self, connection: _Connection, tls: ssl.SSLContext) -> None:
         with self._changed:  # close() finds one socket or the other
-            if one not in self._strangers:
+            if connection not in self._strangers:
                 raise ConnectionAbortedError
-            wrapped = tls.wrap_socket(one.socket, server_side=True, do_handshake_on_connect=False)
-            one.socket = wrapped
+            wrapped = tls.wrap_socket(
+                connection.socket, server_side=True, do_handshake_on_connect=False
+            )
+            connection.socket = wrapped
         wrapped.settimeout(_GREETING)
         wrapped.do_handshake()
 
-    def _forget(self, one: _Connection) -> None:
+    def _forget(self, connection: _Connection) -> None:
         with self._changed:
-            if one in self._strangers:
-                self._strangers.remove(one)
+            if connection in self._strangers:
+                self._strangers.remove(connection)
 
-    def _greet(self, one: _Connection, line: bytes) -> str | None:
+    def _greet(self, connection: _Connection, line: bytes) -> str | None:
         """Begin a connection; return why that is not possible."""
         try:
-            found = json.loads(line)
-            token, partition = found.get("token"), found["partition"]
+            greeting = json.loads(line)
+            token, partition = greeting.get("token"), greeting["partition"]
             as_integer(partition, "partition", bools=False)
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return 'the first line must be {"partition": number, "token": text}'
-        given = token.strip() if isinstance(token, str) else ""  # as the source's own is
+        credential = token.strip() if isinstance(token, str) else ""  # as the source's own is
         if self._token is not None and not hmac.compare_digest(
-            given.encode(), self._token.encode()
+            credential.encode(), self._token.encode()
         ):
             return "the token is wrong"
-        self._forget(one)
-        return self._begin_sending(one, partition)
+        self._forget(connection)
+        return self._begin_sending(connection, partition)
 
-    def _receive(self, one: _Connection, file: Any) -> None:
+    def _receive(self, connection: _Connection, file: Any) -> None:
         import pyarrow as pa
 
         limited = LimitedFile(file, self.max_message)
         try:
             while file.peek(1):  # one stream after the other, until the client has ended
                 for batch in pa.ipc.open_stream(limited):
-                    if batch.num_rows and not self._put(one, batch):
+                    if batch.num_rows and not self._put(connection, batch):
                         return
         except AetherError as error:
-            one.say(error=str(error))
+            connection.say(error=str(error))
             return
         except (pa.ArrowException, OSError, ValueError) as error:
-            one.say(error=f"no Arrow IPC stream: {error}")
+            connection.say(error=f"no Arrow IPC stream: {error}")
             return
-        self._wait_until_told(one)
+        self._wait_until_told(connection)

@@ -139,20 +139,20 @@ class UdpSource(SchemaSource):
     def open(self, offsets: Mapping[int, int]) -> None:
         """Listen. Datagrams below these numbers are dropped."""
         self.close()
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(self._buffer, 2**31 - 1))
-            made.bind((self._host, self.port))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(self._buffer, 2**31 - 1))
+            listener.bind((self._host, self.port))
         except (OSError, OverflowError) as error:
-            made.close()
+            listener.close()
             raise SourceError(None, f"{self._host}:{self.port}: {error}") from None
-        self.port = made.getsockname()[1]
-        self._socket = made
+        self.port = listener.getsockname()[1]
+        self._socket = listener
         _listening.add(self)
         self._next, self._paused, self._kept = dict(offsets), frozenset(), {}
         self._refused = 0
         try:
-            self._receiver = datagrams.Receiver(made.fileno(), self._dtype.itemsize)
+            self._receiver = datagrams.Receiver(listener.fileno(), self._dtype.itemsize)
             if self._wanted is not None:
                 self._attach(self._receiver, self._wanted)
         except BaseException:
@@ -164,17 +164,17 @@ class UdpSource(SchemaSource):
         receiver = self._receiver
         if receiver is None:
             raise ClosedError(f"the source {self.name!r} is not open")
-        found: list[Records] = []
-        for stream in [one for one in self._kept if one not in self._paused]:
-            found += [one for _, one in self._kept.pop(stream)]
-        if found or receiver.wait(max(0, round(1000 * timeout))):
+        records: list[Records] = []
+        for stream in [number for number in self._kept if number not in self._paused]:
+            records += [part for _, part in self._kept.pop(stream)]
+        if records or receiver.wait(max(0, round(1000 * timeout))):
             heads, content = receiver.take()
             refused = receiver.stats().refused
             self.dropped += refused - self._refused
             self._refused = refused
             for stream in np.unique(heads["stream"]):
-                self._sort(int(stream), heads[heads["stream"] == stream], content, found)
-        return found
+                self._sort(int(stream), heads[heads["stream"] == stream], content, records)
+        return records
 
     def pause(self, partitions: Iterable[int]) -> None:
         """Keep back the rows of these streams, and drop them where they become too many."""
@@ -224,7 +224,9 @@ class UdpSource(SchemaSource):
         else:
             self.af_xdp = interface
 
-    def _sort(self, stream: int, heads: NDArray[Any], content: bytes, found: list[Records]) -> None:
+    def _sort(
+        self, stream: int, heads: NDArray[Any], content: bytes, records: list[Records]
+    ) -> None:
         """Add the rows of the datagrams of one stream, but for those that are late or doubled."""
         following = self._next.get(stream, 0)
         # What is out of int64 becomes negative, so late.
@@ -238,13 +240,13 @@ class UdpSource(SchemaSource):
         self._next[stream] = last = int(numbers[-1]) + 1
         if lost := last - following - len(heads):
             self.lost[stream] = self.lost.get(stream, 0) + lost
-        one = self._records(stream, last, heads, numbers, content)
+        part = self._records(stream, last, heads, numbers, content)
         if stream not in self._paused:
-            found.append(one)
+            records.append(part)
             return
         kept = self._kept.setdefault(stream, deque())
         if sum(count for count, _ in kept) + len(heads) <= _KEPT:
-            kept.append((len(heads), one))
+            kept.append((len(heads), part))
         else:
             self.dropped += len(heads)
 
@@ -282,8 +284,8 @@ _listening: weakref.WeakSet[UdpSource] = weakref.WeakSet()
 
 def _leave_to_parent() -> None:
     """Close what a forked child has copies of: port and queues would stay taken as long as it."""
-    for one in list(_listening):
-        one.close()
+    for source in list(_listening):
+        source.close()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
