@@ -118,9 +118,9 @@ class Base:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Base:
+    def from_json(cls, description: Mapping[str, Any]) -> Base:
         """Open the base that :meth:`to_json` described."""
-        return cls(**found)
+        return cls(**description)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Base.from_json, (self.to_json(),)
@@ -183,10 +183,10 @@ class BaseEdges:
         self._sums: dict[str, native.NativeSums] = {}
 
     def _find_ids(self) -> NDArray[Any] | None:
-        found = self._parts.edge_attrs.get(EDGE_ID)
-        if found is None:
+        rows = self._parts.edge_attrs.get(EDGE_ID)
+        if rows is None:
             return self._parts.edge_order
-        return found.read(0, self.num_edges) if found.array is None else found.array
+        return rows.read(0, self.num_edges) if rows.array is None else rows.array
 
     def form(self, order: str) -> EdgeForm:
         """Return the form of a live graph's edges that has all that the file has of them.
@@ -301,12 +301,12 @@ class BaseEdges:
     def rows(self, name: str) -> RowSource:
         """Return weights, times or an attribute by edge id of the live graph, one row for each."""
         values = self._graph[self._graph.edge_types[self.number]].edge_values
-        found: RowSource = values[name] if name in values else self._parts.edge_attrs[name]
+        rows: RowSource = values[name] if name in values else self._parts.edge_attrs[name]
         if self.edge_ids is None and self.num_edges == self.end:
-            return found
+            return rows
         if self._places is None:
             path = f"{self._path}.places-{self.number}.aef"
             self._places = find_places(
                 path, self.edge_ids, self.num_edges, self.end, keep=self._keep_places
             )
-        return PlacedRows(found, self._places, self.end)
+        return PlacedRows(rows, self._places, self.end)

@@ -133,10 +133,10 @@ _locked: weakref.WeakSet[LiveDirectory] = weakref.WeakSet()
 def _version_of(path: str) -> tuple[int, int] | None:
     """Return what differs after each time that a file was written in place of another; or None."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _forget_locks() -> None:
@@ -177,15 +177,15 @@ class LiveDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise InvalidArgumentError(f"{self.path} is a file: a live graph needs a directory")
         if self.path.is_dir():
-            others = sorted(p.name for p in self.path.iterdir() if p.name not in _LEFT)
-            if any(_OURS.fullmatch(name) or name.startswith(("wal", "NEWEST")) for name in others):
+            names = sorted(p.name for p in self.path.iterdir() if p.name not in _LEFT)
+            if any(_OURS.fullmatch(name) or name.startswith(("wal", "NEWEST")) for name in names):
                 raise CorruptFileError(
-                    f"{self.path} holds {others[0]!r}, of a live graph, but not graph.json, which "
+                    f"{self.path} holds {names[0]!r}, of a live graph, but not graph.json, which "
                     "says what the graph is: put it back; nothing was changed"
                 )
-            if others:
+            if names:
                 raise InvalidArgumentError(
-                    f"{self.path} holds {others[0]!r} and no live graph: give an empty directory"
+                    f"{self.path} holds {names[0]!r} and no live graph: give an empty directory"
                 )
 
     # ---- what the graph is -----------------------------------------------------------------
@@ -207,10 +207,10 @@ class LiveDirectory:
             base: what ``CURRENT`` says of its base, if it has one.
         """
         version = _VERSION if "ids" in description else 1
-        found = {"version": version, "uuid": uuid.uuid4().hex, **description}
+        full_description = {"version": version, "uuid": uuid.uuid4().hex, **description}
         self.write_json("CURRENT", {"lsn": 0, "base": None, **base})
-        self.write_json("graph.json", found)
-        return found
+        self.write_json("graph.json", full_description)
+        return full_description
 
     def description(self) -> dict[str, Any]:
         """Read what the graph is.
@@ -294,12 +294,12 @@ class LiveDirectory:
     @_named
     def info(self) -> dict[str, Any]:
         """Describe the directory without opening the graph: numbers are those of its base."""
-        found, current = self.description(), self.current()
+        description, current = self.description(), self.current()
         logs = [path for path in self.path.glob("wal-*.log") if _SEGMENT.fullmatch(path.name)]
         return {
             "path": str(self.path),
-            "num_nodes": current.get("nodes", found["num_nodes"]),
-            "edge_types": [{"name": name, **form} for name, form in found["edge_types"]],
+            "num_nodes": current.get("nodes", description["num_nodes"]),
+            "edge_types": [{"name": name, **form} for name, form in description["edge_types"]],
             "base": current["base"],
             "base_lsn": current["lsn"],
             "log_files": len(logs),
@@ -451,11 +451,11 @@ class LiveDirectory:
         """
         path = self.path / "LIVE"
         try:
-            found = path.stat()
+            status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            what = "nobody has it open" if self.exists else "there is no live graph"
-            raise ClosedError(f"{self.path}: {what}") from None
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            why = "nobody has it open" if self.exists else "there is no live graph"
+            raise ClosedError(f"{self.path}: {why}") from None
+        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise UnsupportedError(
                 f"{path} belongs to another user, or others may write to it: a live graph is "
                 "attached by its own user"
@@ -550,10 +550,10 @@ class LiveDirectory:
         for path in paths:
             if not _OURS.fullmatch(path.name) or path.name in kept or not self._is_part(path):
                 continue
-            for other in paths:
-                places = _PLACES.fullmatch(other.name)
-                if places and places[1] == path.name and other.is_file():
-                    other.unlink(missing_ok=True)
+            for candidate in paths:
+                places = _PLACES.fullmatch(candidate.name)
+                if places and places[1] == path.name and candidate.is_file():
+                    candidate.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
 
     def _is_part(self, path: Path) -> bool:

@@ -78,9 +78,9 @@ class EndsById:
         It may have edges that were deleted before anybody asked.
         """
         if self._before is None or self._before[0] != commit:
-            own = EndsById()
-            own._read(topology)
-            self._before = commit, own._table[:, : own._count]
+            ends = EndsById()
+            ends._read(topology)
+            self._before = commit, ends._table[:, : ends._count]
         ids, major, minor = self._before[1]
         return ids, major, minor
 

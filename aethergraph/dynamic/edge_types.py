@@ -83,7 +83,7 @@ def set_bases(
     live.base_file = base
 
 
-def rows_room(row_shape: tuple[int, ...], dtype_name: str, most: int) -> int:
-    """Return the rows of an attribute that there is address space for, at most ``most``."""
+def rows_room(row_shape: tuple[int, ...], dtype_name: str, limit: int) -> int:
+    """Return the rows of an attribute that there is address space for, at most ``limit``."""
     size = native.ARRAY_DTYPES[native.DTYPE_CODES[dtype_name]].itemsize
-    return min(most, _MOST_BYTES // max(1, size * int(np.prod(row_shape))))
+    return min(limit, _MOST_BYTES // max(1, size * int(np.prod(row_shape))))

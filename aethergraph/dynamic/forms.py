@@ -95,18 +95,19 @@ class EdgeForm:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> EdgeForm:
+    def from_json(cls, description: Mapping[str, Any]) -> EdgeForm:
         """Return the form that :meth:`to_json` described.
 
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
         form = cls(
-            found["layout"], found["order"], found["has_time"], found["time_unit"],
-            found["has_weight"], _read_forms(found["attrs"]), found.get("edge_id_bytes", 8),
+            description["layout"], description["order"],
+            description["has_time"], description["time_unit"], description["has_weight"],
+            _read_forms(description["attrs"]), description.get("edge_id_bytes", 8),
         )  # fmt: skip
         if cls.read(**form._options(), edge_id_bytes=form.edge_id_bytes) != form:
-            raise ValueError(f"edges have the form {shown(dict(found))}")
+            raise ValueError(f"edges have the form {shown(dict(description))}")
         return form
 
     def check_given(
@@ -117,7 +118,7 @@ class EdgeForm:
         Raises:
             InvalidArgumentError: one differs; names it.
         """
-        wanted = EdgeForm.read(
+        requested = EdgeForm.read(
             self.layout if layout is None else layout,
             self.order if order is None else order,
             edge_time if edge_time is not None else self._time_dtype,
@@ -125,11 +126,12 @@ class EdgeForm:
             edge_attrs if edge_attrs is not None else self.attrs,
             self.edge_id_bytes,
         )  # fmt: skip
-        own, given = self._options(), wanted._options()
-        for name, value in own.items():
-            if given[name] != value:
+        options, requested_options = self._options(), requested._options()
+        for name, value in options.items():
+            if requested_options[name] != value:
                 raise InvalidArgumentError(
-                    f"the graph was made with {name} = {value!r}, not {given[name]!r}: leave it out"
+                    f"the graph was made with {name} = {value!r}, not "
+                    f"{requested_options[name]!r}: leave it out"
                 )
 
     def _options(self) -> dict[str, Any]:
@@ -140,9 +142,9 @@ class EdgeForm:
             "edge_attrs": {name: tuple(form) for name, form in self.attrs.items()},
         }  # fmt: skip
 
-    def with_edge_id_bytes(self, given: Any) -> EdgeForm:
+    def with_edge_id_bytes(self, edge_id_bytes: Any) -> EdgeForm:
         """Return the form with edge ids of another size."""
-        return replace(self, edge_id_bytes=_read_id_bytes(given))
+        return replace(self, edge_id_bytes=_read_id_bytes(edge_id_bytes))
 
     @property
     def _time_dtype(self) -> str | None:
@@ -163,23 +165,23 @@ def _is_dtype(value: Any, dtype: Any) -> bool:
         return False
 
 
-def _read_id_bytes(given: Any) -> int:
-    if as_count(given, "edge_id_bytes") not in (4, 8):
-        raise InvalidArgumentError(f"edge_id_bytes = {given}: an edge id has 4 bytes or 8")
-    return int(given)
+def _read_id_bytes(edge_id_bytes: Any) -> int:
+    if as_count(edge_id_bytes, "edge_id_bytes") not in (4, 8):
+        raise InvalidArgumentError(f"edge_id_bytes = {edge_id_bytes}: an edge id has 4 bytes or 8")
+    return int(edge_id_bytes)
 
 
-def _read_time(given: Any) -> str | None:
+def _read_time(edge_time: Any) -> str | None:
     """Return the unit of the times that ``edge_time`` asks for; None for plain numbers."""
     try:
-        dtype = np.dtype(given)
+        dtype = np.dtype(edge_time)
     except Exception:  # numpy raises many kinds
         dtype = np.dtype(object)
     unit = unit_of(dtype)
     if dtype != np.int64 and unit is None:
         raise InvalidArgumentError(
-            f"edge_time = {shown(given)} is neither 'int64' nor a datetime64 with a unit, such as "
-            "'datetime64[us]'"
+            f"edge_time = {shown(edge_time)} is neither 'int64' nor a datetime64 with a unit, such "
+            "as 'datetime64[us]'"
         )
     return unit
 

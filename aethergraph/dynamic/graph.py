@@ -216,12 +216,12 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """
 
         def make(
-            found: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
+            description: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
         ) -> tuple[LiveStore, dict[str, Any]]:
-            given = (layout, order, edge_time, edge_weight, edge_attrs)
-            if found is None and below is not None:
+            options = (layout, order, edge_time, edge_weight, edge_attrs)
+            if description is None and below is not None:
                 form = _form_over(below, order, progress)
-                form.check_given(*given)
+                form.check_given(*options)
                 if edge_id_bytes is not None:
                     form = form.with_edge_id_bytes(edge_id_bytes)
                 (nodes,) = below.num_nodes
@@ -230,8 +230,8 @@ class DynamicGraph(LiveGraph, StoredGraph):
                         f"num_vertices = {num_vertices}, but {below.path} has {nodes} nodes: leave "
                         "it out; add_nodes() adds more"
                     )
-                found = describe({"node": nodes}, {_KIND: form}, max_nodes)
-            elif found is None:
+                description = describe({"node": nodes}, {_KIND: form}, max_nodes)
+            elif description is None:
                 nodes = 0 if num_vertices is None else as_count(num_vertices, "num_vertices")
                 if num_vertices is None and ids is None:
                     raise InvalidArgumentError(
@@ -240,28 +240,28 @@ class DynamicGraph(LiveGraph, StoredGraph):
                     )
                 form = EdgeForm.read(
                     "both" if layout is None else layout, "id" if order is None else order,
-                    *given[2:],
+                    *options[2:],
                     8 if edge_id_bytes is None else edge_id_bytes,
                 )  # fmt: skip
-                found = describe({"node": nodes}, {_KIND: form}, max_nodes)
+                description = describe({"node": nodes}, {_KIND: form}, max_nodes)
             else:
-                if list(found["num_nodes"]) != ["node"]:
+                if list(description["num_nodes"]) != ["node"]:
                     raise InvalidArgumentError(
                         f"{LiveDirectory(path).path} holds a graph of many types: open it with "
                         "DynamicHeteroGraph.open(path)"
                     )
-                form = EdgeForm.from_json(found["edge_types"][0][1])
-                check_same_count(num_vertices, found["num_nodes"]["node"], "num_vertices")
-                check_same_count(max_nodes, found["max_nodes"], "max_nodes")
-                if any(value is not None for value in given):
-                    form.check_given(*given)
+                form = EdgeForm.from_json(description["edge_types"][0][1])
+                check_same_count(num_vertices, description["num_nodes"]["node"], "num_vertices")
+                check_same_count(max_nodes, description["max_nodes"], "max_nodes")
+                if any(value is not None for value in options):
+                    form.check_given(*options)
                 if edge_id_bytes is not None:
                     form = form.with_edge_id_bytes(edge_id_bytes)
-            nodes = (counts or found["num_nodes"])["node"]
+            nodes = (counts or description["num_nodes"])["node"]
             return _make_store(
-                nodes, arena_mb, form, max_snapshot_age, found["max_nodes"], huge_pages, mlock,
-                below, arena_memory,
-            ), found  # fmt: skip
+                nodes, arena_mb, form, max_snapshot_age, description["max_nodes"], huge_pages,
+                mlock, below, arena_memory,
+            ), description  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
         graph: DynamicGraph = open_store(path, how, make, _wrap)
@@ -571,10 +571,10 @@ class DynamicGraph(LiveGraph, StoredGraph):
         """Return the lists as of the last commit whenever a sampler uses them."""
         layout = as_choice(layout, ("csc", "csr"), "layout")
         if self._kind.form.layout not in (layout, "both"):
-            what = "in-neighbours" if layout == "csc" else "out-neighbours"
+            label = "in-neighbours" if layout == "csc" else "out-neighbours"
             raise LayoutError(
-                f"{what} are not stored: this graph has layout={self._kind.form.layout!r}; make it "
-                f"with layout={layout!r} or layout='both'"
+                f"{label} are not stored: this graph has layout={self._kind.form.layout!r}; make "
+                f"it with layout={layout!r} or layout='both'"
             )
         return native.LiveTopology(self._store.live, self._kind.number, layout)
 

@@ -221,17 +221,17 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
         }  # fmt: skip
 
         def make(
-            found: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
+            description: dict[str, Any] | None, counts: dict[str, int] | None, below: Base | None
         ) -> tuple[LiveStore, dict[str, Any]]:
-            if found is None and below is not None:
+            if description is None and below is not None:
                 if num_nodes is not None or edge_types is not None:
                     raise InvalidArgumentError(
                         "num_nodes and edge_types are those of the base: leave them out"
                     )
-                found = _describe_over(
+                description = _describe_over(
                     below, "time" if order is None else order, max_nodes, progress
                 )
-            elif found is None:
+            elif description is None:
                 if num_nodes is None or edge_types is None:
                     raise InvalidArgumentError(
                         f"there is no live graph in {LiveDirectory(path).path}: give num_nodes= "
@@ -245,18 +245,18 @@ class DynamicHeteroGraph(LiveGraph, HeteroGraph):
                 nodes, forms = _read_types(
                     num_nodes, edge_types, **options, edge_id_bytes=edge_id_bytes
                 )
-                found = describe(nodes, forms, max_nodes)
+                description = describe(nodes, forms, max_nodes)
             else:
-                _check_same(found, num_nodes, edge_types, max_nodes, every)
+                _check_same(description, num_nodes, edge_types, max_nodes, every)
             forms = {
                 (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
-                for kind, form in found["edge_types"]
+                for kind, form in description["edge_types"]
             }
             return LiveStore.make(
-                counts or found["num_nodes"], forms, arena_mb=arena_mb,
-                max_snapshot_age=max_snapshot_age, max_nodes=found["max_nodes"],
+                counts or description["num_nodes"], forms, arena_mb=arena_mb,
+                max_snapshot_age=max_snapshot_age, max_nodes=description["max_nodes"],
                 huge_pages=huge_pages, mlock=mlock, arena_memory=arena_memory, base=below,
-            ), found  # fmt: skip
+            ), description  # fmt: skip
 
         how = Opening(durability, interval_ms, base, storage, memory_budget, progress, ids)
         graph: DynamicHeteroGraph = open_store(path, how, make, _wrap)
@@ -409,8 +409,8 @@ def _read_types(
             raise InvalidArgumentError(f"num_nodes: {shown(name)} is no name of a node type")
         nodes[name] = as_count(count, f"num_nodes[{name!r}]")
     forms = {}
-    own = edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
-    for kind, differing in own.items():
+    differences = edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
+    for kind, differing in differences.items():
         if not (isinstance(kind, tuple) and len(kind) == 3 and all(map(is_name, kind))):
             raise InvalidArgumentError(
                 f"edge_types: {shown(kind)} is not (source type, relation, destination type)"
@@ -433,7 +433,11 @@ def _read_types(
 
 
 def _check_same(
-    found: Mapping[str, Any], num_nodes: Any, edge_types: Any, max_nodes: Any, every: dict[str, Any]
+    description: Mapping[str, Any],
+    num_nodes: Any,
+    edge_types: Any,
+    max_nodes: Any,
+    every: dict[str, Any],
 ) -> None:
     """Raise unless arguments that are not None are those that a graph was made with.
 
@@ -441,24 +445,26 @@ def _check_same(
         InvalidArgumentError: one differs; names it.
     """
     if num_nodes is not None:
-        given = dict(as_items(num_nodes, "num_nodes", "counts"))
-        if given != found["num_nodes"]:
+        counts = dict(as_items(num_nodes, "num_nodes", "counts"))
+        if counts != description["num_nodes"]:
             raise InvalidArgumentError(
-                f"the graph was made with num_nodes = {found['num_nodes']}, not {shown(given)}: "
-                "leave it out"
+                f"the graph was made with num_nodes = {description['num_nodes']}, not "
+                f"{shown(counts)}: leave it out"
             )
-    check_same_count(max_nodes, found["max_nodes"], "max_nodes")
-    forms = {tuple(kind): EdgeForm.from_json(form) for kind, form in found["edge_types"]}
-    own: Mapping[Any, Any] = {kind: {} for kind in forms}
+    check_same_count(max_nodes, description["max_nodes"], "max_nodes")
+    forms = {tuple(kind): EdgeForm.from_json(form) for kind, form in description["edge_types"]}
+    differences: Mapping[Any, Any] = {kind: {} for kind in forms}
     if edge_types is not None:
-        own = edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
-        if list(own) != list(forms):
+        differences = (
+            edge_types if isinstance(edge_types, Mapping) else _without_options(edge_types)
+        )
+        if list(differences) != list(forms):
             raise InvalidArgumentError(
-                f"the graph was made with edge_types = {list(forms)}, not {shown(list(own))}: "
-                "leave them out"
+                f"the graph was made with edge_types = {list(forms)}, not "
+                f"{shown(list(differences))}: leave them out"
             )
     for kind, form in forms.items():
-        differing = own[kind] if isinstance(own[kind], Mapping) else {}
+        differing = differences[kind] if isinstance(differences[kind], Mapping) else {}
         options = {**every, **differing}
         options.pop("edge_id_bytes", None)  # which may change from time to time
         if len(options) != len(every):

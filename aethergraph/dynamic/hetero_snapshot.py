@@ -40,17 +40,19 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
     """A live typed graph as it was at one commit of all its types; see :class:`Snapshot`."""
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        store, taken, self._watermark = take_commit(store, snapshot)
-        self._store, self._taken = store, taken
-        self._commit = taken.commit
-        nodes = {name: NodeParts(store.count_nodes(name, taken)) for name in store.node_rows}
+        store, native_snapshot, self._watermark = take_commit(store, snapshot)
+        self._store, self._taken = store, native_snapshot
+        self._commit = native_snapshot.commit
+        nodes = {
+            name: NodeParts(store.count_nodes(name, native_snapshot)) for name in store.node_rows
+        }
         for name, part in nodes.items():
-            fill_nodes(part, store, name, taken)
+            fill_nodes(part, store, name, native_snapshot)
         edges = {}
         for kind in store.kinds.values():
-            numbers = taken.describe(kind.number)
-            own = EdgeParts(numbers.num_src, numbers.num_dst, numbers.num_edges)
-            edges[kind.name] = fill_edges(own, kind, taken)
+            numbers = native_snapshot.describe(kind.number)
+            parts = EdgeParts(numbers.num_src, numbers.num_dst, numbers.num_edges)
+            edges[kind.name] = fill_edges(parts, kind, native_snapshot)
         self._nodes, self._edges, self._reader, self._closed = nodes, edges, None, False
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
@@ -97,8 +99,8 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
 
     def __getitem__(self, name: Any) -> Any:
         """Return the view of a node type (a string) or an edge type (three strings)."""
-        found = super().__getitem__(name)
-        return found if isinstance(name, str) else SnapshotEdges(self, name)
+        view = super().__getitem__(name)
+        return view if isinstance(name, str) else SnapshotEdges(self, name)
 
     def prepare_weights(self, name: EdgeType, layout: Literal["csc", "csr"]) -> None:
         """Sum up the weights of long lists of an edge type in the base, for draws by weight."""
@@ -141,17 +143,17 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         front = dict.fromkeys(self._nodes, none)
         for kind, view in zip(followed, views, strict=True):
             view.topology("csc")  # LayoutError
-            own = snapshot.changed(self._store.kinds[kind].number, "csc", number)
-            front[kind[2]] = np.union1d(front[kind[2]], own)
-        found = dict(front)
+            changed_ids = snapshot.changed(self._store.kinds[kind].number, "csc", number)
+            front[kind[2]] = np.union1d(front[kind[2]], changed_ids)
+        changed = dict(front)
         for _ in range(1, count):
             reached = dict.fromkeys(self._nodes, none)
             for kind, view in zip(followed, views, strict=True):
                 out = view.topology("csr").neighbors(front[kind[0]])[0]
                 reached[kind[2]] = np.union1d(reached[kind[2]], out)
-            front = {name: np.setdiff1d(ids, found[name]) for name, ids in reached.items()}
-            found = {name: np.union1d(ids, front[name]) for name, ids in found.items()}
-        return found if count else dict.fromkeys(self._nodes, none)
+            front = {name: np.setdiff1d(ids, changed[name]) for name, ids in reached.items()}
+            changed = {name: np.union1d(ids, front[name]) for name, ids in changed.items()}
+        return changed if count else dict.fromkeys(self._nodes, none)
 
     def to_graph(
         self, *, path: native.Path | None = None, memory: int | str = MEMORY
@@ -168,12 +170,12 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
         times: dict[EdgeType, Any] = {}
         for kind, (_, _, ids) in lists.items():
             for name, rows in self[kind].edge_values.items():
-                found: NDArray[Any] = rows.gather(ids)
+                values: NDArray[Any] = rows.gather(ids)
                 unit = self._edges[kind].time_unit
                 if name == "edge_weight":
-                    weights[kind] = found
+                    weights[kind] = values
                 else:
-                    times[kind] = found if unit is None else found.view(f"datetime64[{unit}]")
+                    times[kind] = values if unit is None else values.view(f"datetime64[{unit}]")
         if len(orders) > 1 or len(layouts) > 1:
             raise UnsupportedError(
                 f"a static graph has lists of one kind, this one has {sorted(orders)} and "
@@ -181,15 +183,15 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
             )
         order, layout = orders.pop(), layouts.pop()
         graph = HeteroGraph.from_edges(
-            {kind: found[:2] for kind, found in lists.items()},
+            {kind: edge_list[:2] for kind, edge_list in lists.items()},
             self.num_nodes,
             edge_weight=weights,
             edge_time=times,
             edge_attrs={
                 kind: edge_rows(
-                    self._edges[kind], found[2], self._end_edge_ids(kind), self.renumbers_edges
+                    self._edges[kind], edge_list[2], self._end_edge_ids(kind), self.renumbers_edges
                 )
-                for kind, found in lists.items()
+                for kind, edge_list in lists.items()
             },
             layout=layout,
             keep_order=not self.renumbers_edges,
@@ -202,9 +204,11 @@ class HeteroSnapshot(OneCommit, HeteroGraph):
 
     def stored_parts(self) -> SnapshotParts:
         """Return what :meth:`save` writes."""
-        taken = self.native_snapshot
+        native_snapshot = self.native_snapshot
         edges = [(self._store.kinds[name], part) for name, part in self._edges.items()]
-        return SnapshotParts(self._nodes, edges, taken, self.time_zone, self.renumbers_edges)
+        return SnapshotParts(
+            self._nodes, edges, native_snapshot, self.time_zone, self.renumbers_edges
+        )
 
     def __repr__(self) -> str:
         if self._closed:

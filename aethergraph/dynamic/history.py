@@ -97,23 +97,23 @@ class History:
             OutOfRangeError: there is no commit of this number, or it was given up by a merge.
             CorruptFileError: the log is damaged before it.
         """
-        wanted = as_count(lsn, "lsn")
+        number = as_count(lsn, "lsn")
         self._check_open()
-        if wanted < self._last or self._store is None:
+        if number < self._last or self._store is None:
             self._begin()
-        if wanted < self._first:
+        if number < self._first:
             raise OutOfRangeError(
-                f"lsn = {wanted}: the base of {self._directory.path} is of commit {self._first}, "
+                f"lsn = {number}: the base of {self._directory.path} is of commit {self._first}, "
                 "and merging gave up those before it; replay them before, or save(path) a snapshot",
-                value=wanted,
+                value=number,
             )
-        self._go_on(wanted)
-        if self._last != wanted:
+        self._go_on(number)
+        if self._last != number:
             before, self._store = self._last, None
             raise OutOfRangeError(
-                f"lsn = {wanted} is no commit of {self._directory.path}: the last one "
+                f"lsn = {number} is no commit of {self._directory.path}: the last one "
                 f"up to it is {before}",
-                value=wanted,
+                value=number,
             )
         return self._now()
 
@@ -161,18 +161,18 @@ class History:
 
     def _begin_from(self, current: dict[str, Any]) -> None:
         directory = self._directory
-        found = directory.description()
+        description = directory.description()
         forms = {
             (kind[0], kind[1], kind[2]): EdgeForm.from_json(form)
-            for kind, form in found["edge_types"]
+            for kind, form in description["edge_types"]
         }
         store = LiveStore.make(
-            current.get("nodes") or found["num_nodes"], forms, arena_mb=self._arena_mb,
-            max_snapshot_age=None, max_nodes=found["max_nodes"], huge_pages=True, mlock=False,
+            current.get("nodes") or description["num_nodes"], forms, arena_mb=self._arena_mb,
+            max_snapshot_age=None, max_nodes=description["max_nodes"], huge_pages=True, mlock=False,
             base=open_base_of(directory, current, self._how),
         )  # fmt: skip
         store.uuid = directory.uuid.hex()
-        restore_keys(store, directory, current, found.get("ids", {}), None)
+        restore_keys(store, directory, current, description.get("ids", {}), None)
         self._store, self._reader = store, LogReader(store, directory)
         store.watermark.show(store.offsets)
 

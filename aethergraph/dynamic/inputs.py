@@ -55,22 +55,22 @@ def read_times(kind: EdgeKind, time: ArrayLike | None, count: int) -> Ids | None
         return np.empty(0, np.int64)
     if times.dtype != np.int64:
         raise InvalidArgumentError("time must hold integers or datetimes: live graphs keep int64")
-    own = kind.form.time_unit
-    if own is not None and unit is None:
+    graph_unit = kind.form.time_unit
+    if graph_unit is not None and unit is None:
         reject_first(
             lambda some: some == np.iinfo(np.int64).min, times, "time",
             "among datetimes this number is NaT, and every time must be known",
         )  # fmt: skip
-    if unit is not None and own is None:
+    if unit is not None and graph_unit is None:
         raise InvalidArgumentError(
             f"time is in {unit!r}, but the graph's times are plain numbers: create it with "
             f"edge_time='datetime64[{unit}]'"
         )
-    if unit is not None and own is not None and unit != own:
-        times, wrong = convert_times(times, unit, own)
+    if unit is not None and graph_unit is not None and unit != graph_unit:
+        times, wrong = convert_times(times, unit, graph_unit)
         if wrong is not None:
             raise InvalidArgumentError(
-                f"time[{wrong}] cannot be told exactly in {own!r}", position=wrong
+                f"time[{wrong}] cannot be told exactly in {graph_unit!r}", position=wrong
             )
     return np.ascontiguousarray(times)
 
@@ -125,22 +125,23 @@ def as_rows(values: ArrayLike, table: GrowingRows | None, name: str, count: int)
     shape = (count, *table.row_shape)
     if array.shape != shape:
         raise InvalidArgumentError(f"{name} has shape {array.shape}, but {shape} is needed")
-    whole = array.dtype.kind in "iu" and table.dtype.kind in "iu"  # values are compared below
-    if count and not whole and not np.can_cast(array.dtype, table.dtype, "same_kind"):
+    # Values are compared below.
+    are_integers = array.dtype.kind in "iu" and table.dtype.kind in "iu"
+    if count and not are_integers and not np.can_cast(array.dtype, table.dtype, "same_kind"):
         raise InvalidArgumentError(
             f"{name} has dtype {array.dtype}, but its rows are {table.dtype}"
         )
     if array.dtype == table.dtype:
         return array
     with np.errstate(over="ignore", invalid="ignore"):
-        found = array.astype(table.dtype)
+        converted = array.astype(table.dtype)
     if table.dtype.kind == "f":
         changed = first_changed(array.reshape(-1), table.dtype.name)
     else:
-        changed = int((found != array).argmax()) if (found != array).any() else None
+        changed = int((converted != array).argmax()) if (converted != array).any() else None
     if changed is not None:
         at = changed // (array.size // count)
         raise OutOfRangeError(
             f"{name}[{at}] has a value that {table.dtype} does not hold", position=at
         )
-    return found
+    return converted

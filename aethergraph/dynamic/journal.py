@@ -243,20 +243,25 @@ class Journal(LogReader):
         rows = {
             kind: {
                 name: [
-                    list(one.row_shape), one.dtype_name, one.room,
-                    None if one.base is None else one.origin, one.file,
+                    list(attr.row_shape), attr.dtype_name, attr.room,
+                    None if attr.base is None else attr.origin, attr.file,
                 ]
-                for name, one in table.items()
+                for name, attr in table.items()
             }
             for kind, table in store.node_rows.items()
         }  # fmt: skip
         edges = [
-            [list(name), kind.form.to_json(), {key: one.file for key, one in kind.rows.items()}]
+            [list(name), kind.form.to_json(), {key: attr.file for key, attr in kind.rows.items()}]
             for name, kind in store.kinds.items()
         ]
         ids = {
-            name: [one.type, one.room, None if one.base is None else one.base.path, one.file]
-            for name, one in store.keys.items()
+            name: [
+                node_keys.type,
+                node_keys.room,
+                None if node_keys.base is None else node_keys.base.path,
+                node_keys.file,
+            ]
+            for name, node_keys in store.keys.items()
         }
         self.directory.publish(
             {
@@ -384,10 +389,10 @@ class Journal(LogReader):
         with self._alone():
             return self._checkpoint(progress, memory)
 
-    def check_not_merging(self, what: str) -> None:
+    def check_not_merging(self, call: str) -> None:
         """Raise InvalidArgumentError if this thread is merging, and would wait for itself."""
         if self._merger == threading.get_ident():
-            raise InvalidArgumentError(f"{what} inside the progress= of merge(): call it after it")
+            raise InvalidArgumentError(f"{call} inside the progress= of merge(): call it after it")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -405,13 +410,17 @@ class Journal(LogReader):
 
         store = self._store
         with store.writing():
-            taken, lsn = store.live.take_last(), store.live.written_lsn
+            native_snapshot, lsn = store.live.take_last(), store.live.written_lsn
             offsets = [[list(place), number] for place, number in store.offsets.items()]
             # Here: attributes that begin or end from now on are in the log.
             is_one = list(store.kinds) == [("node", "to", "node")]
-            snapshot = Snapshot(store, taken) if is_one else HeteroSnapshot(store, taken)
-        counts = {name: store.count_nodes(name, taken) for name in store.node_rows}
-        ends = [taken.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
+            snapshot = (
+                Snapshot(store, native_snapshot)
+                if is_one
+                else HeteroSnapshot(store, native_snapshot)
+            )
+        counts = {name: store.count_nodes(name, native_snapshot) for name in store.node_rows}
+        ends = [native_snapshot.describe(kind.number).end_edge_ids for kind in store.kinds.values()]
         renumbers = snapshot.renumbers_edges
         base = self.directory.next_base()
         path = self.directory.path / base
@@ -440,7 +449,7 @@ class Journal(LogReader):
         store.sum_weights(below)  # which reads them: not while others wait
         with store.writing():
             store.live.release_journal(lsn + 1)
-            self._go_on_over(below, counts, lsn, taken.commit)
+            self._go_on_over(below, counts, lsn, native_snapshot.commit)
         return str(path)
 
     def _replace_base(self, base: str) -> None:
@@ -515,11 +524,11 @@ class Journal(LogReader):
             fresh = self._store.make_lists(base, counts, first)
             try:
                 fresh.open_journal(*self._log, lsn + 1, _leave_note)
-                found = fresh.take_last().commit
-                if found >= last:
+                reached = fresh.take_last().commit
+                if reached >= last:
                     fresh.release_journal(lsn + 1)  # the segment of what the base has is used again
                     return fresh
-                first += last - found
+                first += last - reached
                 fresh.close_journal()
             except BaseException:
                 with suppress(AetherError):  # whoever handles this has the lists in its frames
@@ -655,8 +664,8 @@ def _rows_in(content: bytes, at: int, table: GrowingRows, count: int | None = No
     size = int(np.prod(table.row_shape)) * table.dtype.itemsize
     if count is None:
         count = (len(content) - at) // size if size else 0  # rows without values
-    found = np.frombuffer(content, table.dtype, count * size // table.dtype.itemsize, at)
-    return found.reshape(count, *table.row_shape)
+    values = np.frombuffer(content, table.dtype, count * size // table.dtype.itemsize, at)
+    return values.reshape(count, *table.row_shape)
 
 
 def collect_values(store: LiveStore, kind: EdgeKind, since: int = 1) -> None:

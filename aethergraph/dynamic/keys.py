@@ -81,9 +81,9 @@ class GrowingKeys:
         self.num_base = 0 if base is None else len(base)
         self._width = self.columns.width
         added = max(0, room - self.num_base)
-        most = min(added * self._width if self._width else _KEY_BYTES * (added + 1024), _MOST_BYTES)
+        size = min(added * self._width if self._width else _KEY_BYTES * (added + 1024), _MOST_BYTES)
         offsets = 0 if self._width else added + 1
-        self._shared = SharedArrays([Region((offsets,), _U64), Region((most,), _U8)], fd)
+        self._shared = SharedArrays([Region((offsets,), _U64), Region((size,), _U8)], fd)
         self._offsets, self._bytes = self._shared.arrays
         #: Id behind the last key that was written.
         self.end = self.num_base
@@ -175,14 +175,14 @@ class GrowingKeys:
         unknown = np.flatnonzero(ids < 0)
         if not len(unknown):
             return AddedKeys(ids, block.rows(0, 0), unknown)
-        some, own = block.take(unknown.astype(np.uint64)), hashes[unknown]
-        first = first_of_each(some, own)
+        some, unknown_hashes = block.take(unknown.astype(np.uint64)), hashes[unknown]
+        first = first_of_each(some, unknown_hashes)
         is_first = first == np.arange(len(first))
         (new,) = np.nonzero(is_first)
         ids[unknown] = count + (np.cumsum(is_first) - 1)[first]
         keys = some.take(new.astype(np.uint64))
         self.put(count, keys)
-        self.tiers = self._index(count).appended(keys, own[new])
+        self.tiers = self._index(count).appended(keys, unknown_hashes[new])
         return AddedKeys(ids, keys, unknown[new])
 
     def put(self, begin: int, block: native.KeyBlock) -> None:
@@ -251,8 +251,8 @@ def saving_keys(
         check_made_with(path, name, IdFiles.suffix)
     written = {ids_path(path, name): f"{ids_path(path, name)}.new" for name in keys}
     try:
-        for (name, own), file in zip(keys.items(), written.values(), strict=True):
-            own.save(file, counts[name], memory, of_graph=True)
+        for (name, node_keys), file in zip(keys.items(), written.values(), strict=True):
+            node_keys.save(file, counts[name], memory, of_graph=True)
         files = zip(keys, written.values(), strict=True)
         yield {f"{name}.ids": fingerprint_of(file) for name, file in files}
         for final, file in written.items():
@@ -302,8 +302,8 @@ class NodeIds:
 
     def find(self, block: native.KeyBlock) -> Ids:
         """Return the id of the node of each key that was encoded before; -1 where none has it."""
-        own, count = self._keys()
-        return own.find(block, native.hash_keys(block), count)
+        keys, count = self._keys()
+        return keys.find(block, native.hash_keys(block), count)
 
     def lookup(self, keys: Any, *, missing: Literal["raise", "mark"] = "raise") -> Ids:
         """Return the id of the node of each key, int64.
@@ -324,16 +324,16 @@ class NodeIds:
         Raises:
             OutOfRangeError: there is no such node; names it and its position.
         """
-        own, count = self._keys()
-        wanted = as_ids(ids, "ids")
-        wrong = (wanted < 0) | (wanted >= count)
+        keys, count = self._keys()
+        nodes = as_ids(ids, "ids")
+        wrong = (nodes < 0) | (nodes >= count)
         if wrong.any():
             at = int(wrong.argmax())
             raise OutOfRangeError(
-                f"ids[{at}] = {wanted[at]} is {describe_range(count)}",
-                position=at, value=int(wanted[at]),
+                f"ids[{at}] = {nodes[at]} is {describe_range(count)}",
+                position=at, value=int(nodes[at]),
             )  # fmt: skip
-        return own.columns.decode(own.block(wanted))
+        return keys.columns.decode(keys.block(nodes))
 
     def __repr__(self) -> str:
         keys, count = self._keys()

@@ -241,8 +241,8 @@ class LiveGraph:
         self._store.check_open()
         if not self._store.is_writer:
             raise UnsupportedError("offsets are known to the process that writes the graph")
-        own, kept = _stream_name(source), self._store.offsets.items()
-        return {partition: number for (name, partition), number in kept if name == own}
+        stream, kept = _stream_name(source), self._store.offsets.items()
+        return {partition: number for (name, partition), number in kept if name == stream}
 
     # ---- event time --------------------------------------------------------------------------
 
@@ -320,14 +320,14 @@ class _Reading(AbstractContextManager[Any]):
                 "this block of reading() has begun before: call reading() again for another one"
             )
         now = self._graph.snapshot() if self._snapshot is None else self._snapshot
-        taken = getattr(now, "native_snapshot", None)
+        native_snapshot = getattr(now, "native_snapshot", None)
         live = self._graph._store.live
-        if taken is None or taken.live is not live:
-            what = "a snapshot of another graph" if taken is not None else shown(now)
+        if native_snapshot is None or native_snapshot.live is not live:
+            label = "a snapshot of another graph" if native_snapshot is not None else shown(now)
             raise InvalidArgumentError(
-                f"snapshot is {what}: give one of this graph, such as graph.snapshot()"
+                f"snapshot is {label}: give one of this graph, such as graph.snapshot()"
             )
-        self._block = block = live.reading(taken)
+        self._block = block = live.reading(native_snapshot)
         try:
             block.__enter__()
         except BaseException:  # Ctrl-C

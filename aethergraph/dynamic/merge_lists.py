@@ -119,13 +119,13 @@ class Numbers:
         #: Bytes left for places.
         self.left = room.tables
         if self.has_gaps:
-            taken = native.Ranks.bytes_for(self._end)
-            self.left -= taken
+            rank_bytes = native.Ranks.bytes_for(self._end)
+            self.left -= rank_bytes
             if self.left < room.tables // 4:
-                least = _least_to_renumber(taken)
+                needed = _least_to_renumber(rank_bytes)
                 raise InvalidArgumentError(
                     f"{room.budget} is too small: {name} has had {self._end} edges, some of which "
-                    f"were deleted; renumbering the others takes at least {-(-least >> 20)}M"
+                    f"were deleted; renumbering the others takes at least {-(-needed >> 20)}M"
                 )
 
     @property
@@ -152,9 +152,9 @@ class Numbers:
         """Return the ranks of ids."""
         if self._ranks is None:
             return ids
-        found = ids.copy()
-        self._ranks.replace(found)
-        return found
+        ranks = ids.copy()
+        self._ranks.replace(ranks)
+        return ranks
 
     def close(self) -> None:
         """Forget the ids."""
@@ -217,8 +217,8 @@ class _PlacesOnDisk:
     def _finish(self) -> None:
         self.turn()
         by_rank, others_by_rank, by_place = self._arrays
-        for own, other in zip(by_rank.pieces(), others_by_rank.pieces(), strict=True):
-            by_place.put(other.astype(np.int64), own.astype(np.int64))
+        for places, entries in zip(by_rank.pieces(), others_by_rank.pieces(), strict=True):
+            by_place.put(entries.astype(np.int64), places.astype(np.int64))
         for piece in by_place.pieces():
             self._put(piece)
 
@@ -271,6 +271,6 @@ class EdgeWork:
                 self._places.close()
 
 
-def _least_to_renumber(taken: int) -> int:
+def _least_to_renumber(rank_bytes: int) -> int:
     """Return the least budget, three quarters of three quarters of which are for ranks."""
-    return max(LEAST, 16 * taken // 9 + 16)
+    return max(LEAST, 16 * rank_bytes // 9 + 16)

@@ -83,27 +83,27 @@ def open_store(
         wrap: makes the graph of a store.
     """
     directory = LiveDirectory(path)
-    made = None
+    opened = None
     if not directory.exists:
         directory.check_empty()
         base = None if how.base is None else _open_base(how, how.base, own_ids=True)
-        made = make(None, None, base)  # arguments are checked before anything is written
-        _begin_keys(made[0], made[1], how.ids)
+        opened = make(None, None, base)  # arguments are checked before anything is written
+        _begin_keys(opened[0], opened[1], how.ids)
     elif how.base is not None:
         raise InvalidArgumentError(
             f"{directory.path} holds a live graph already: base= is for one that is made"
         )
     directory.lock()
     try:
-        found = directory.description() if directory.exists else None
-        if found is not None:
+        existing = directory.description() if directory.exists else None
+        if existing is not None:
             current = directory.current()
             below = open_base_of(directory, current, how, is_writer=True)
-            made = make(found, current.get("nodes"), below)
-            restore_keys(made[0], directory, current, found.get("ids", {}), how.ids)
-        assert made is not None
-        store, description = made
-        if found is None:
+            opened = make(existing, current.get("nodes"), below)
+            restore_keys(opened[0], directory, current, existing.get("ids", {}), how.ids)
+        assert opened is not None
+        store, description = opened
+        if existing is None:
             directory.create(description, _describe_base(store))
         Journal(
             store, directory, how.durability, operator.index(how.interval_ms), how.storage,
@@ -111,11 +111,11 @@ def open_store(
         )  # fmt: skip
         return wrap(store)
     except BaseException:
-        if made is not None:
+        if opened is not None:
             # Whoever keeps the exception, such as a notebook, has the store in its frames, and
             # the log would stay locked.
             with suppress(AetherError):
-                made[0].live.close_journal()
+                opened[0].live.close_journal()
         directory.unlock()
         raise
 
@@ -131,21 +131,21 @@ def describe(
     }
 
 
-def check_same_count(given: Any, own: int | None, name: str) -> None:
+def check_same_count(argument: Any, count: int | None, name: str) -> None:
     """Raise unless an argument is None, or the count that a graph was made with.
 
     Raises:
         InvalidArgumentError: it is another, or no count; names it.
     """
-    if given is not None and as_count(given, name) != own:
+    if argument is not None and as_count(argument, name) != count:
         raise InvalidArgumentError(
-            f"the graph was made with {name} = {own}, not {given}: leave it out"
+            f"the graph was made with {name} = {count}, not {argument}: leave it out"
         )
 
 
-def _begin_keys(store: LiveStore, description: dict[str, Any], given: Any) -> None:
+def _begin_keys(store: LiveStore, description: dict[str, Any], ids: Any) -> None:
     """Let the nodes of a new graph have keys, those of its base to begin with."""
-    kinds = {} if given is None else read_key_types(given, store.node_rows, "node type")
+    kinds = {} if ids is None else read_key_types(ids, store.node_rows, "node type")
     if kinds:
         description["ids"] = kinds
     for name, kind in kinds.items():
@@ -162,12 +162,12 @@ def _begin_keys(store: LiveStore, description: dict[str, Any], given: Any) -> No
 
 
 def restore_keys(
-    store: LiveStore, directory: LiveDirectory, current: Mapping[str, Any], kinds: Any, given: Any
+    store: LiveStore, directory: LiveDirectory, current: Mapping[str, Any], kinds: Any, ids: Any
 ) -> None:
     """Give the nodes of a graph the keys that its base has."""
-    if given is not None and read_key_types(given, store.node_rows, "node type") != kinds:
+    if ids is not None and read_key_types(ids, store.node_rows, "node type") != kinds:
         was = f"with ids = {shown(kinds)}" if kinds else "without ids"
-        raise InvalidArgumentError(f"the graph was made {was}, not {shown(given)}: leave it out")
+        raise InvalidArgumentError(f"the graph was made {was}, not {shown(ids)}: leave it out")
     for name, kind in kinds.items():
         file = current.get("ids", {}).get(name)
         base = None
@@ -236,7 +236,11 @@ def _describe_base(store: LiveStore) -> dict[str, Any]:
     base = store.base
     if base is None:
         return {}
-    ids = {name: one.base.path for name, one in store.keys.items() if one.base is not None}
+    ids = {
+        name: node_keys.base.path
+        for name, node_keys in store.keys.items()
+        if node_keys.base is not None
+    }
     return {
         "base": base.path, "own_ids": True, "fingerprint": base.fingerprint,
         "nodes": store.first_nodes, "edge_ids": [edges.end for edges in base.edges],

@@ -46,9 +46,9 @@ def find_places(
         DiskFullError, StorageError: it cannot be written.
     """
     dtype = np.dtype(np.uint32 if num_edges < 2**32 - 1 else np.int64)
-    found = _load(path, dtype, end)
-    if found is not None:
-        return found
+    table = _load(path, dtype, end)
+    if table is not None:
+        return table
     if not keep:
         return FeatureTable.from_array(_places(edge_ids, num_edges, 0, end, dtype))
     part = max(_IDS_AT_ONCE, available_memory() // 4 // dtype.itemsize)
@@ -68,22 +68,22 @@ def find_places(
 def _load(path: str, dtype: np.dtype[Any], end: int) -> FeatureTable | None:
     """Open the file; None if it is missing, cannot be opened, or is of another base."""
     try:
-        found = FeatureTable.load(path)
+        table = FeatureTable.load(path)
     except AetherError:
         return None
-    return found if found.dtype_name == dtype.name and found.shape == (end,) else None
+    return table if table.dtype_name == dtype.name and table.shape == (end,) else None
 
 
 def _places(
     edge_ids: NDArray[Any] | None, num_edges: int, begin: int, end: int, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
     """Return the places of the ids ``begin .. end - 1``."""
-    found = empty(end - begin, dtype, f"places of {end - begin} edges")
-    found[...] = np.iinfo(dtype).max
+    places = empty(end - begin, dtype, f"places of {end - begin} edges")
+    places[...] = np.iinfo(dtype).max
     for at, ids in _ids_in_parts(edge_ids, num_edges):
         inside = np.flatnonzero((ids >= begin) & (ids < end))
-        found[ids[inside] - begin] = at + inside
-    return found
+        places[ids[inside] - begin] = at + inside
+    return places
 
 
 def _ids_in_parts(

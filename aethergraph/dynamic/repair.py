@@ -31,7 +31,7 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
     """
     directory = LiveDirectory(path)
     directory.description()
-    current, found = directory.current(), list[str]()
+    current, names = directory.current(), list[str]()
     directory.lock_to_read()
     try:
         base = current["base"]
@@ -39,20 +39,20 @@ def verify_directory(path: native.Path, progress: native.Progress | None = None)
             with HeteroGraph.load(directory.path / base) as graph:
                 check_fingerprint(graph, current.get("fingerprint"))
                 graph.verify(progress)
-            found.append(base)
+            names.append(base)
         for file in current.get("ids", {}).values():
             with IdMap.load(directory.path / file) as ids:
                 ids.verify(progress)
-            found.append(file)
+            names.append(file)
         for file in directory.tables(base):
             with FeatureTable.load(directory.path / file) as rows:
                 rows.verify(progress)
-            found.append(file)
+            names.append(file)
         last = _verify_log(directory, current)
     finally:
         directory.unlock()
-    found.append(f"the log up to commit {last}")
-    return ", ".join(found)
+    names.append(f"the log up to commit {last}")
+    return ", ".join(names)
 
 
 def _verify_log(directory: LiveDirectory, current: dict[str, Any]) -> int:

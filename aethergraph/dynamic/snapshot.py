@@ -51,7 +51,7 @@ def fill_nodes(
     tables = dict(store.node_rows[name])  # in one step: another thread may begin an attribute
     count = parts.num_nodes
     rows: dict[str, RowSource] = {
-        key: SnapshotRows(one, count, snapshot) for key, one in tables.items()
+        key: SnapshotRows(attr, count, snapshot) for key, attr in tables.items()
     }
     for key, source in tuple(store.node_sources[name].items()):  # these know no commits
         rows[key] = NodesOfSource(source, lambda: count)
@@ -61,14 +61,14 @@ def fill_nodes(
 def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
     """Give ``parts`` the lists and attributes of an edge type as of the commit of a snapshot."""
     end = snapshot.describe(kind.number).end_edge_ids
-    rows = {name: SnapshotRows(one, end, snapshot) for name, one in kind.attrs.items()}
+    rows = {name: SnapshotRows(attr, end, snapshot) for name, attr in kind.attrs.items()}
     parts.edge_attrs = AttributeTable("edge", end, rows)
     layout, number = kind.form.layout, kind.number
     if layout != "csr":
         parts.csc = Lists.adopted(snapshot.topology(number, "csc"), kind.ends)
     if layout != "csc":
-        own = None if layout == "both" else kind.ends
-        parts.csr = Lists.adopted(snapshot.topology(number, "csr"), own)
+        ends = None if layout == "both" else kind.ends
+        parts.csr = Lists.adopted(snapshot.topology(number, "csr"), ends)
     parts.time_unit = kind.form.time_unit
     if kind.form.has_time:
         parts.sorted_by.update(BY_EDGE_TIME)
@@ -78,7 +78,7 @@ def fill_edges(parts: P, kind: EdgeKind, snapshot: native.NativeSnapshot) -> P:
 def snapshot_values(kind: EdgeKind, snapshot: native.NativeSnapshot) -> dict[str, RowSource]:
     """Return the weights and times by edge id, as of the commit of a snapshot."""
     end = snapshot.describe(kind.number).end_edge_ids
-    return {name: SnapshotRows(one, end, snapshot) for name, one in kind.values.items()}
+    return {name: SnapshotRows(attr, end, snapshot) for name, attr in kind.values.items()}
 
 
 def edge_rows(parts: EdgeParts, ids: Ids, end: int, renumbers: bool) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def edge_rows(parts: EdgeParts, ids: Ids, end: int, renumbers: bool) -> dict[str
         end: number that the ids are below.
         renumbers: the order of the ids is not that of an input.
     """
-    rows: dict[str, Any] = {name: as_store(one, ids) for name, one in parts.edge_attrs.items()}
+    rows: dict[str, Any] = {name: as_store(attr, ids) for name, attr in parts.edge_attrs.items()}
     if renumbers or len(ids) != end:
         rows[EDGE_ID] = ids
     return rows
@@ -108,17 +108,17 @@ def commit_before(since: Any, now: native.NativeSnapshot) -> int:
     Raises:
         InvalidArgumentError: neither a count nor a snapshot of the graph of ``now``.
     """
-    taken = getattr(since, "native_snapshot", None)
-    if taken is None:
+    native_snapshot = getattr(since, "native_snapshot", None)
+    if native_snapshot is None:
         return as_count(since, "since")
-    if taken.live is not now.live:
+    if native_snapshot.live is not now.live:
         raise InvalidArgumentError("since is a snapshot of another graph")
-    if taken.store.memory_name != now.store.memory_name:
+    if native_snapshot.store.memory_name != now.store.memory_name:
         raise InvalidArgumentError(
             "since is a snapshot of what another process wrote before; the one that writes now "
             "counts its commits anew: take all nodes for changed"
         )
-    return int(taken.commit)
+    return int(native_snapshot.commit)
 
 
 def take_commit(
@@ -130,14 +130,15 @@ def take_commit(
     """
     while True:
         now = store.watermark.time  # before the commit, which has what it speaks of
-        taken = store.live.take() if snapshot is None else snapshot
-        if taken.store is store or snapshot is not None:
+        native_snapshot = store.live.take() if snapshot is None else snapshot
+        if native_snapshot.store is store or snapshot is not None:
             break
-        store = taken.store  # a reader went on with the next writer, or is in a block from before
-    if taken.watermark is None:
-        taken.watermark = (now,)
-    store.warn_of_end(taken.commit)
-    return taken.store, taken, taken.watermark[0]
+        # A reader went on with the next writer, or is in a block from before.
+        store = native_snapshot.store
+    if native_snapshot.watermark is None:
+        native_snapshot.watermark = (now,)
+    store.warn_of_end(native_snapshot.commit)
+    return native_snapshot.store, native_snapshot, native_snapshot.watermark[0]
 
 
 class OneCommit:
@@ -235,9 +236,9 @@ class OneCommit:
         parts, keys = self.stored_parts(), self._store.keys
         counts = {name: parts.nodes[name].num_nodes for name in keys}
         graph = self._store.uuid
-        with saving_keys(native.encode_path(path)[0], keys, counts, memory) as beside:
+        with saving_keys(native.encode_path(path)[0], keys, counts, memory) as fingerprints:
             write_base(
-                parts, path, memory=memory, compress=compress, attrs=attrs, beside=beside,
+                parts, path, memory=memory, compress=compress, attrs=attrs, beside=fingerprints,
                 commit=None if graph is None else (graph, self.lsn), progress=progress,
             )  # fmt: skip
 
@@ -266,16 +267,16 @@ class Snapshot(OneCommit, StoredGraph):
     _ATTACH = ".node_attrs[{0!r}] = ... or .edge_attrs[{0!r}] = ..."
 
     def __init__(self, store: LiveStore, snapshot: native.NativeSnapshot | None = None) -> None:
-        store, taken, self._watermark = take_commit(store, snapshot)
+        store, native_snapshot, self._watermark = take_commit(store, snapshot)
         (kind,) = store.kinds.values()
-        numbers = taken.describe(kind.number)
+        numbers = native_snapshot.describe(kind.number)
         self._store, self._kind = store, kind
-        self._taken: native.NativeSnapshot | None = taken
+        self._taken: native.NativeSnapshot | None = native_snapshot
         parts = GraphParts(numbers.num_src, numbers.num_edges)
-        fill_nodes(parts, store, kind.name[0], taken)
-        self._parts = fill_edges(parts, kind, taken)
+        fill_nodes(parts, store, kind.name[0], native_snapshot)
+        self._parts = fill_edges(parts, kind, native_snapshot)
         self._num_nodes, self._num_edges = numbers.num_src, numbers.num_edges
-        self._commit, self._end_edge_ids = taken.commit, numbers.end_edge_ids
+        self._commit, self._end_edge_ids = native_snapshot.commit, numbers.end_edge_ids
         self._path, self._storage = None, "live"
         self._paging = None if store.base is None else store.base.paging
 
@@ -332,8 +333,8 @@ class Snapshot(OneCommit, StoredGraph):
     def degree(self, node: int) -> int:
         """Return the number of edges that start at ``node`` (layout "csc": that end there)."""
         into = self._kind.form.layout == "csc"
-        found = self.in_degrees([node]) if into else self.out_degrees([node])
-        return int(found[0])
+        degrees = self.in_degrees([node]) if into else self.out_degrees([node])
+        return int(degrees[0])
 
     def has_edge(self, u: int, v: int) -> bool:
         """Return whether there is an edge from ``u`` to ``v``."""
@@ -376,15 +377,15 @@ class Snapshot(OneCommit, StoredGraph):
         number = commit_before(since, self.native_snapshot)
         parts = self._live()
         self._in_lists(parts)
-        found = self.native_snapshot.changed(self._kind.number, "csc", number)
-        front = found
+        changed = self.native_snapshot.changed(self._kind.number, "csc", number)
+        front = changed
         for _ in range(1, as_count(hops, "hops")):
             if not len(front):
                 break
             out = self._out_lists(parts).topology.neighbors(front)[0]
-            front = np.setdiff1d(out, found)
-            found = np.union1d(found, front)
-        return found if hops else found[:0]
+            front = np.setdiff1d(out, changed)
+            changed = np.union1d(changed, front)
+        return changed if hops else changed[:0]
 
     def to_graph(
         self, layout: Any = None, *, path: native.Path | None = None, memory: int | str = MEMORY

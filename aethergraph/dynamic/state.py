@@ -67,11 +67,11 @@ def _attach_lists(owner: Owner, files: Sequence[OpenFile], base: Mapping[str, An
     Raises:
         ClosedError, MissingFileError: they are gone, after a merge say.
     """
-    own = open_descriptors(owner, files)
+    descriptors = open_descriptors(owner, files)
     try:
-        return native.NativeLive.attach(own), None if base is None else Base.from_json(base)
+        return native.NativeLive.attach(descriptors), None if base is None else Base.from_json(base)
     finally:
-        for descriptor in own:
+        for descriptor in descriptors:
             os.close(descriptor)
 
 
@@ -100,8 +100,8 @@ def _follower(store: LiveState) -> Callable[[], native.NativeLive | None]:
     kept = weakref.ref(store)
 
     def follow() -> native.NativeLive | None:
-        found = kept()
-        return None if found is None else found.follow()
+        state = kept()
+        return None if state is None else state.follow()
 
     return follow
 
@@ -159,8 +159,8 @@ class LiveState:
         self.kinds = make_kinds(edges, base)
         age = 0 if max_snapshot_age is None else max(1, int(max_snapshot_age * 1e9))
         self._memory = (arena_bytes, age, flags, memory)
-        made = self.make_lists(base, num_nodes)
-        self._set(made, is_writer=True)
+        lists = self.make_lists(base, num_nodes)
+        self._set(lists, is_writer=True)
 
     def make_lists(
         self, base: Base | None, num_nodes: Mapping[str, int], first_commit: int = 1
@@ -179,12 +179,12 @@ class LiveState:
             for (name, kind), below in zip(self.kinds.items(), edges, strict=True)
         ]  # fmt: skip
         arena_bytes, age, flags, memory = self._memory
-        made = native.NativeLive.create(
+        lists = native.NativeLive.create(
             relations, arena_bytes, age, flags, first_commit,
             None if memory is None else memory.live_memory, memory,
         )  # fmt: skip
-        set_bases(made, self.kinds, base)
-        return made
+        set_bases(lists, self.kinds, base)
+        return lists
 
     @classmethod
     def make(
@@ -208,13 +208,13 @@ class LiveState:
         megabytes = as_integer(arena_mb, "arena_mb", bools=False)
         if not 0 < megabytes <= 32 << 10:
             raise InvalidArgumentError(f"arena_mb = {megabytes} is not in 1..32768 (32 GiB)")
-        most = max(num_nodes.values(), default=0)
-        if most > _MOST_NODES:
-            raise InvalidArgumentError(f"{most} nodes are more than 2^32 - 1")
+        largest = max(num_nodes.values(), default=0)
+        if largest > _MOST_NODES:
+            raise InvalidArgumentError(f"{largest} nodes are more than 2^32 - 1")
         if max_nodes is not None:
-            if as_count(max_nodes, "max_nodes") < max(1, most):
+            if as_count(max_nodes, "max_nodes") < max(1, largest):
                 raise InvalidArgumentError(
-                    f"max_nodes = {max_nodes} is below num_vertices = {most}"
+                    f"max_nodes = {max_nodes} is below num_vertices = {largest}"
                 )
             if max_nodes > _MOST_NODES:
                 raise InvalidArgumentError(f"max_nodes = {max_nodes} is not in 1..{_MOST_NODES}")
@@ -293,23 +293,26 @@ class LiveState:
             )
         rows = {
             kind: {
-                name: (one.row_shape, one.dtype_name, one.room, one.base, one.file)
-                for name, one in table.items()
+                name: (attr.row_shape, attr.dtype_name, attr.room, attr.base, attr.file)
+                for name, attr in table.items()
             }
             for kind, table in self.node_rows.items()
         }
         edges = {
-            name: (kind.form, {key: one.file for key, one in kind.rows.items()})
+            name: (kind.form, {key: attr.file for key, attr in kind.rows.items()})
             for name, kind in self.kinds.items()
         }
         self.live.check_shared()
         files, base = self.live.describe_memory(OpenFile.of)
         where = (Owner.here(), files, self.first_nodes)
-        keys = {name: (one.type, one.room, one.base, one.file) for name, one in self.keys.items()}
+        keys = {
+            name: (node_keys.type, node_keys.room, node_keys.base, node_keys.file)
+            for name, node_keys in self.keys.items()
+        }
         bases = (self.rows_base, None if base is None else base.to_json())
         sources = {kind: dict(table) for kind, table in self.node_sources.items()}
-        rest = (self.path, keys, sources, self.watermark.file, self.memory_name, self.uuid)
-        return _attach, (type(self), *where, rows, edges, *bases, *rest, self.writer)
+        details = (self.path, keys, sources, self.watermark.file, self.memory_name, self.uuid)
+        return _attach, (type(self), *where, rows, edges, *bases, *details, self.writer)
 
     @classmethod
     def attached(
@@ -561,11 +564,11 @@ class LiveState:
         self, node_type: str, snapshot: native.NativeSnapshot | native.NativeLive
     ) -> int:
         """Return the number of nodes of a type at the commit of a snapshot, or now."""
-        found = self.relation_of(node_type)
-        if found is None:
+        relation = self.relation_of(node_type)
+        if relation is None:
             return self.first_nodes[node_type]
-        numbers = snapshot.describe(found[0])
-        return numbers.num_dst if found[1] else numbers.num_src
+        numbers = snapshot.describe(relation[0])
+        return numbers.num_dst if relation[1] else numbers.num_src
 
     def take_nodes(self, node_type: str) -> tuple[native.NativeSnapshot, int]:
         """Take a snapshot; return it with the number of nodes of a type."""

@@ -219,9 +219,9 @@ class LiveStore(LiveState):
             lock.acquire()  # a with statement takes twice as long, a tenth of the whole call
             try:
                 live = self._native or self.live
-                own = live.plain
-                if self._open is None and own is not None:
-                    edge = _insert_plain(own[0], kind.number, src, dst, own[1])
+                handles = live.plain
+                if self._open is None and handles is not None:
+                    edge = _insert_plain(handles[0], kind.number, src, dst, handles[1])
                     if edge < 0:
                         live.fail(edge)
                     return edge
@@ -272,13 +272,13 @@ class LiveStore(LiveState):
         self, kind: EdgeKind, src: Any, dst: Any, time: Any, weight: Any, attrs: Any
     ) -> int:
         """Insert an edge as an array of one."""
-        one = attrs
+        rows = attrs
         if isinstance(attrs, Mapping):
-            one = {name: [value] for name, value in attrs.items()}
+            rows = {name: [value] for name, value in attrs.items()}
         return int(
             self.insert(
                 kind, [one_id(src, "src")], [one_id(dst, "dst")],
-                None if time is None else [time], None if weight is None else [weight], one,
+                None if time is None else [time], None if weight is None else [weight], rows,
             )[0]
         )  # fmt: skip
 
@@ -419,10 +419,10 @@ class LiveStore(LiveState):
         """
         if node_type not in self.keys:
             is_typed = list(self.node_rows) != ["node"]
-            wanted = {node_type: "str"} if is_typed else "str"
+            ids = {node_type: "str"} if is_typed else "str"
             raise AbsentError(
                 f"nodes of type {node_type!r} have no keys: a graph has them from its beginning, "
-                f"make another one by open(path, ids={wanted!r})"
+                f"make another one by open(path, ids={ids!r})"
             )
         return self.keys[node_type]
 
@@ -455,8 +455,8 @@ class LiveStore(LiveState):
             count = len(added.new)
             if count:
                 first = {name: values[added.first] for name, values in rows.items()}
-                for name, one in tables.items():
-                    first.setdefault(name, np.zeros((count, *one.row_shape), one.dtype))
+                for name, table in tables.items():
+                    first.setdefault(name, np.zeros((count, *table.row_shape), table.dtype))
                 self._add_nodes(node_type, count, first)
                 if self.journal is not None:
                     self.journal.log_keys(node_type, begin, added.new)
@@ -491,8 +491,10 @@ class LiveStore(LiveState):
         """
         nodes = as_ids(ids, "ids")
         tables, sources = self.node_rows[node_type], self.node_sources[node_type]
-        given = {n: values for n, values in attrs.items() if n not in sources}
-        rows = {n: as_rows(values, tables.get(n), n, len(nodes)) for n, values in given.items()}
+        kept_attrs = {n: values for n, values in attrs.items() if n not in sources}
+        rows = {
+            n: as_rows(values, tables.get(n), n, len(nodes)) for n, values in kept_attrs.items()
+        }
         last = (
             len(nodes) - 1 - np.unique(nodes[::-1], return_index=True)[1]
         )  # of equal ids the last
@@ -505,7 +507,7 @@ class LiveStore(LiveState):
                     f"ids[{at}] = {nodes[at]} is {describe_range(count)}",
                     position=at, value=int(nodes[at]),
                 )  # fmt: skip
-            for name in attrs.keys() - given.keys():
+            for name in attrs.keys() - kept_attrs.keys():
                 sources[name].put_many(nodes, attrs[name], versions)
             commit = self.live.take_last().commit + 1
             for name, values in rows.items():
@@ -561,10 +563,10 @@ class LiveStore(LiveState):
                 )
             shape, dtype_name = tuple(base.row_shape), base.dtype_name
             room = rows_room(shape, dtype_name, self.max_nodes)
-            given = base.read(0, count) if base.path is None and base.is_in_memory else None
-            rows = GrowingRows(shape, dtype_name, room, base if given is None else None)
-            if given is not None:  # in shared memory other processes have it, too
-                rows.put(0, given)
+            values = base.read(0, count) if base.path is None and base.is_in_memory else None
+            rows = GrowingRows(shape, dtype_name, room, base if values is None else None)
+            if values is not None:  # in shared memory other processes have it, too
+                rows.put(0, values)
             with self._logging(lambda: self.node_rows[node_type].update({name: rows})):
                 if self.journal is not None:
                     self.journal.log_rows_begin(node_type, name, base, rows)

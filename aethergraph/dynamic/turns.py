@@ -25,8 +25,8 @@ _turns: ContextVar[tuple[weakref.ref[Turn], ...]] = ContextVar("aethergraph turn
 
 
 def _open_turns() -> tuple[weakref.ref[Turn], ...]:
-    turns = ((one, one()) for one in _turns.get())
-    return tuple(one for one, turn in turns if turn is not None and not turn.is_over)
+    turns = ((reference, reference()) for reference in _turns.get())
+    return tuple(reference for reference, turn in turns if turn is not None and not turn.is_over)
 
 
 class Turn:
@@ -51,7 +51,7 @@ class Turn:
         """
         if self._thread is not _thread.token or self.is_over:
             return False
-        if any(one() is self for one in _turns.get()):
+        if any(reference() is self for reference in _turns.get()):
             return True
         raise InvalidArgumentError(
             "another coroutine of this thread is inside of a transaction, which waiting for it "

@@ -71,8 +71,8 @@ class SharedWatermark:
     @property
     def time(self) -> int | None:
         """The watermark; None: no stream has one."""
-        found = int(self._place[0])
-        return None if found == _NONE else found
+        value = int(self._place[0])
+        return None if value == _NONE else value
 
     def show(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Let readers see the least watermark among the offsets of all streams."""
@@ -98,18 +98,18 @@ def cap_times(times: ArrayLike, watermark: int | None, unit: str | None) -> NDAr
     """
     if watermark is None:
         raise InvalidArgumentError("there is no watermark yet: no record with a time was read")
-    given = to_array(times, "times")
-    if given.dtype.kind not in "iufM":
-        raise InvalidArgumentError(f"times must hold numbers or datetime64, got {given.dtype}")
-    most: Any = np.int64(watermark)
-    if given.dtype.kind == "M":
-        found = _watermark_in(given.dtype, watermark, unit)
-        if found is None:
-            return given
-        most = found
-    elif given.dtype.kind == "u":  # beside int64 numpy would make them float64
-        given = np.minimum(given, np.uint64(_LAST)).astype(np.int64)
-    capped: NDArray[Any] = np.minimum(given, most)
+    array = to_array(times, "times")
+    if array.dtype.kind not in "iufM":
+        raise InvalidArgumentError(f"times must hold numbers or datetime64, got {array.dtype}")
+    limit: Any = np.int64(watermark)
+    if array.dtype.kind == "M":
+        moment = _watermark_in(array.dtype, watermark, unit)
+        if moment is None:
+            return array
+        limit = moment
+    elif array.dtype.kind == "u":  # beside int64 numpy would make them float64
+        array = np.minimum(array, np.uint64(_LAST)).astype(np.int64)
+    capped: NDArray[Any] = np.minimum(array, limit)
     return capped
 
 
@@ -122,10 +122,10 @@ def _watermark_in(dtype: np.dtype[Any], watermark: int, unit: str | None) -> Any
             if unit is None
             else "times are datetimes without a unit: give datetime64[us], or another"
         )
-    own = np.array([watermark]).view(f"datetime64[{unit}]")
-    if not np.can_cast(own.dtype, dtype, "safe"):  # a coarser unit: the watermark is rounded down
-        return own.astype(dtype)[0]
-    counts, wrong = convert_times(own.view(np.int64), unit, to)
+    moment = np.array([watermark]).view(f"datetime64[{unit}]")
+    if not np.can_cast(moment.dtype, dtype, "safe"):  # coarser: the watermark is rounded down
+        return moment.astype(dtype)[0]
+    counts, wrong = convert_times(moment.view(np.int64), unit, to)
     if wrong is None:
         return counts.view(dtype.newbyteorder("="))[0]  # int64 are in the order of this machine
     if watermark > 0:
