@@ -76,28 +76,30 @@ class HiddenColumn:
             some = slice(begin, min(begin + step, len(all_codes)))
             known = all_codes[some] >= 0
             codes = all_codes[some][known]
-            found = read(some)[known]
-            if found.dtype.kind != "f":
-                found = found.astype(np.float64)
+            block = read(some)[known]
+            if block.dtype.kind != "f":
+                block = block.astype(np.float64)
             for number, form in enumerate(self._forms):
                 if len(same[number]):
-                    equal = _are_equal(found[:, same[number]], form(codes))
+                    equal = _are_equal(block[:, same[number]], form(codes))
                     same[number] = same[number][equal]
-            found = np.where(np.isnan(found), np.finfo(found.dtype).min, found)[:, coded]
+            block = np.where(np.isnan(block), np.finfo(block.dtype).min, block)[:, coded]
             codes, first, back = np.unique(codes, return_index=True, return_inverse=True)
-            left = (found[first][back] == found).all(axis=0)
+            left = (block[first][back] == block).all(axis=0)
             if values is not None:
                 before = seen[codes]
-                left &= (found[first][before] == values[codes[before]]).all(axis=0)
+                left &= (block[first][before] == values[codes[before]]).all(axis=0)
                 values = values[:, left]
             else:
-                values = np.zeros((count, int(left.sum())), found.dtype)
+                values = np.zeros((count, int(left.sum())), block.dtype)
             coded = coded[left]
-            values[codes] = found[first][:, left]
+            values[codes] = block[first][:, left]
             seen[codes] = True
         if values is not None:
             columns = zip(coded.tolist(), values[seen].T, strict=True)
-            coded = np.array([at for at, own in columns if len(np.unique(own)) == len(own)], int)
+            coded = np.array(
+                [at for at, column in columns if len(np.unique(column)) == len(column)], int
+            )
         for number, form in enumerate(self._forms):
             if len(same[number]) and _log_orders(form(all_known)) <= _MILLION:
                 same[number] = same[number][:0]
@@ -129,12 +131,12 @@ def _log_divisions(codes: Array) -> float:
     return _log_orders(codes) - sum(map(lgamma, (times + 1).tolist()))
 
 
-def _are_equal(found: Array, values: Array) -> NDArray[np.bool_]:
+def _are_equal(block: Array, values: Array) -> NDArray[np.bool_]:
     """Return which columns equal some values, but for the last digits of their type."""
-    near = 4 * np.finfo(found.dtype).eps
+    near = 4 * np.finfo(block.dtype).eps
     with np.errstate(over="ignore", invalid="ignore"):
-        part = values.astype(found.dtype)[:, None]
-        equal = (np.abs(found - part) <= near * np.abs(part)) | (found == part)
+        part = values.astype(block.dtype)[:, None]
+        equal = (np.abs(block - part) <= near * np.abs(part)) | (block == part)
     columns: NDArray[np.bool_] = equal.all(axis=0)
     return columns
 
@@ -169,10 +171,10 @@ def _forms_of(values: Any) -> list[Callable[[Array], Array]]:
 def _times_as_numbers(counts: Array, unit: int) -> list[Callable[[Array], Array]]:
     """Return functions that give times as numbers of each unit, with fractions and without."""
     forms: list[Callable[[Array], Array]] = []
-    for other in _UNITS.values():
-        forms.append(partial(_in_units, counts, unit / other))
-        if other > unit:
-            forms.append(partial(_in_whole_units, counts, other // unit))
+    for form_unit in _UNITS.values():
+        forms.append(partial(_in_units, counts, unit / form_unit))
+        if form_unit > unit:
+            forms.append(partial(_in_whole_units, counts, form_unit // unit))
     return forms
 
 
@@ -230,31 +232,31 @@ def _stores(graph: Any, table: str, num_rows: int) -> Iterator[_Store]:
             read = partial(_gather_column, kept[table], name)
             yield partial("the column {0!r} beside the graph".format, name), 1, read, None
     for kind in graph.edge_types:
-        for ends, others, edges in _edges_of_rows(graph, table, kind):
-            yield from _edge_stores(graph[kind], kind[1], num_rows, ends, others, edges)
+        for ends, far_ends, edges in _edges_of_rows(graph, table, kind):
+            yield from _edge_stores(graph[kind], kind[1], num_rows, ends, far_ends, edges)
 
 
 def _edges_of_rows(graph: Any, table: str, kind: Any) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield (rows, others, edges) of an end of which each row of a table has one edge at most."""
+    """Yield (rows, far ends, edges) of an end of which each row of a table has one edge at most."""
     ends = [end for end in (0, 2) if kind[end] == table]
     if not ends or not 0 < graph[kind].num_edges <= graph.num_nodes[table]:
         return
     src, dst, edges = graph[kind].edge_list()
     for end in ends:
-        rows, others = (src, dst) if end == 0 else (dst, src)
+        rows, far_ends = (src, dst) if end == 0 else (dst, src)
         if np.bincount(rows).max() == 1:
-            yield rows, others, edges
+            yield rows, far_ends, edges
 
 
 def _edge_stores(
-    view: Any, relation: str, num_rows: int, rows: Array, others: Array, edges: Array
+    view: Any, relation: str, num_rows: int, rows: Array, far_ends: Array, edges: Array
 ) -> Iterator[_Store]:
     """Yield what edges tell of rows: where they go, which rows have one, and their values."""
-    there = np.zeros((num_rows, 1), np.bool_)
-    there[rows] = True
+    has_edge = np.zeros((num_rows, 1), np.bool_)
+    has_edge[rows] = True
     name = f"edges {relation!r}"
-    yield (lambda _: name), 1, (lambda some: others[some, None]), rows
-    yield (lambda _: name), 1, there.__getitem__, None
+    yield (lambda _: name), 1, (lambda some: far_ends[some, None]), rows
+    yield (lambda _: name), 1, has_edge.__getitem__, None
     for attr, values in {**view.edge_attrs, **view.edge_values}.items():
         yield from _store_of(attr, name, values, rows, edges)
 
@@ -270,8 +272,8 @@ def _store_of(
         return
 
     def read(some: slice) -> Array:
-        own = np.arange(some.start, some.stop) if ids is None else ids[some]
-        return np.asarray(values.gather(own, None, wider)).reshape(-1, width)
+        row_ids = np.arange(some.start, some.stop) if ids is None else ids[some]
+        return np.asarray(values.gather(row_ids, None, wider)).reshape(-1, width)
 
     def describe(at: int) -> str:
         return f"{name!r} of {of}" if values.row_shape == () else f"{name}[:, {at}] of {of}"
@@ -280,5 +282,5 @@ def _store_of(
 
 
 def _gather_column(store: Any, name: str, some: slice) -> Array:
-    found = np.asarray(store.gather(np.arange(some.start, some.stop))[name])
-    return (found.astype(np.int64) if found.dtype.kind == "M" else found)[:, None]
+    column = np.asarray(store.gather(np.arange(some.start, some.stop))[name])
+    return (column.astype(np.int64) if column.dtype.kind == "M" else column)[:, None]

@@ -79,11 +79,11 @@ class LinkTask(TaskRows):
         labels = () if target_col is None else as_columns(target_col, "target_col")
         if not is_name(relation):
             raise InvalidArgumentError(f"relation = {shown(relation)} is no text")
-        found = self._read(graph, table, Source(ends, time_col, labels, entity_is, unknown))
+        rows = self._read(graph, table, Source(ends, time_col, labels, entity_is, unknown))
         self.edge_type = None
         if src_entity_table is not None and dst_entity_table is not None:
             self.edge_type = (src_entity_table, relation, dst_entity_table)
-        self.links: NDArray[np.int64] = np.stack(found.ids)
+        self.links: NDArray[np.int64] = np.stack(rows.ids)
 
     def _only(self, chosen: NDArray[Any]) -> LinkTask:
         new = super()._only(chosen)
@@ -99,10 +99,10 @@ class LinkTask(TaskRows):
         Raises:
             UnsupportedError: torch is not installed.
         """
-        found = {"edge_label_index": (self.edge_type, torch_tensor(self.links))}
+        tensors = {"edge_label_index": (self.edge_type, torch_tensor(self.links))}
         if self.time is not None:
-            found["edge_label_time"] = torch_tensor(self.time)
-        return found
+            tensors["edge_label_time"] = torch_tensor(self.time)
+        return tensors
 
     @property
     def _seed_type(self) -> Any:

@@ -39,10 +39,10 @@ def as_columns(value: Any, name: str) -> tuple[str, ...]:
     Raises:
         InvalidArgumentError: something else, or none.
     """
-    given = (value,) if isinstance(value, str) else value
-    if not isinstance(given, Sequence) or not given or not all(isinstance(c, str) for c in given):
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not names or not all(isinstance(c, str) for c in names):
         raise InvalidArgumentError(f"{name} is a column, or a list of columns, got {shown(value)}")
-    return tuple(given)
+    return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Source:
     def columns(self) -> list[str]:
         """All columns that are read."""
         named = [*(c for end in self.ends for c in end.columns), self.time, *self.labels]
-        return list(dict.fromkeys(one for one in named if one is not None))
+        return list(dict.fromkeys(column for column in named if column is not None))
 
 
 @dataclass
@@ -110,13 +110,15 @@ def read_rows(graph: AnyGraph, table: Any, source: Source) -> Rows:
         InputError: a column is missing or of another type, a key is missing or unknown, a time
             cannot be given in the unit of the graph; names file and row.
     """
-    given = table if isinstance(table, NamedTable) else NamedTable(table)
-    if not needs_spool(given.source):
-        return _Reading(graph, open_table(given.source, given.name, None), source).read()
+    named_table = table if isinstance(table, NamedTable) else NamedTable(table)
+    if not needs_spool(named_table.source):
+        return _Reading(
+            graph, open_table(named_table.source, named_table.name, None), source
+        ).read()
     with tempfile.TemporaryDirectory(prefix="aethergraph-") as folder:
         spooled = os.path.join(folder, "table.parquet")
-        spool(given.source, given.name, None, spooled, source.columns)
-        table = open_table(given.source, given.name, None, spooled)
+        spool(named_table.source, named_table.name, None, spooled, source.columns)
+        table = open_table(named_table.source, named_table.name, None, spooled)
         return _Reading(graph, table, source).read()
 
 
@@ -144,8 +146,8 @@ class _Reading:
         if source.time is not None and form.unit is None and self._unit is not None:
             self._first_time = _first_time(graph)
         self._kinds = [
-            "int64" if reader.number_type(one, "label") == "int64" else "float32"
-            for one in source.labels
+            "int64" if reader.number_type(column, "label") == "int64" else "float32"
+            for column in source.labels
         ]
         self._dropped, self._first = 0, ""
 
@@ -156,9 +158,9 @@ class _Reading:
         first = 0
         for batch in self._table.batches(self._source.columns):
             count = batch.rows.num_rows
-            found, places, kept = self._seeds(batch)
-            for own, some in zip(ids, found, strict=True):
-                own.append(some[kept])
+            seeds, places, kept = self._seeds(batch)
+            for parts, some in zip(ids, seeds, strict=True):
+                parts.append(some[kept])
             rows.append(first + places[kept])
             if self._source.time is not None:
                 times.append(self._times(batch)[places[kept]])
@@ -168,9 +170,9 @@ class _Reading:
         if not first:
             raise InputError(self._table.files[0], "holds no rows")
         if times and self._first_time is not None:
-            self._check_numbers(max((int(one.max()) for one in times if len(one)), default=None))
+            self._check_numbers(max((int(part.max()) for part in times if len(part)), default=None))
         return Rows(
-            [np.concatenate(own) for own in ids], np.concatenate(rows),
+            [np.concatenate(parts) for parts in ids], np.concatenate(rows),
             np.concatenate(times) if times else None, np.concatenate(labels) if labels else None,
             self._dropped, self._first,
         )  # fmt: skip
@@ -181,11 +183,11 @@ class _Reading:
         if any(end.is_list for end in self._source.ends):
             batch, places = _flat(batch, [c for e in self._source.ends for c in e.columns])
         kept = np.ones(len(places), np.bool_)
-        found = []
+        seeds = []
         for number, end in enumerate(self._source.ends):
             look = self._by_id if self._maps[number] is None else self._by_key
-            found.append(look(batch, number, end, kept))
-        return found, places, kept
+            seeds.append(look(batch, number, end, kept))
+        return seeds, places, kept
 
     def _by_key(self, batch: Batch, number: int, end: End, kept: NDArray[np.bool_]) -> Ids:
         ids = self._maps[number]
@@ -193,30 +195,30 @@ class _Reading:
         block, known, impossible = self._reader.keys(batch, end.columns, ids.columns)
         if not known.all():
             raise batch.bad("the key is missing (null)", int(known.argmin()), end.columns[0])
-        found: Ids = ids.find(block)
+        seeds: Ids = ids.find(block)
         if impossible is not None:
-            found[impossible] = -1
-        lost = kept & (found < 0)
+            seeds[impossible] = -1
+        lost = kept & (seeds < 0)
         if lost.any():
             row = int(lost.argmax())
-            what = "node" if end.name is None else repr(end.name)
+            noun = "node" if end.name is None else repr(end.name)
             key = ids.columns.show(block, row, impossible is None or not impossible[row])
-            self._lose(batch, lost, f"there is no {what} with the key {key}", end)
+            self._lose(batch, lost, f"there is no {noun} with the key {key}", end)
             kept &= ~lost
-        return found
+        return seeds
 
     def _by_id(self, batch: Batch, number: int, end: End, kept: NDArray[np.bool_]) -> Ids:
         column = end.columns[0]
         if len(batch.rows) and str(batch.rows.column(column).type) == "bool":
             raise batch.bad("a boolean is no id of a node", 0, column)
-        found = self._reader.numbers(batch, column, "int64", "id of a node")
+        seeds = self._reader.numbers(batch, column, "int64", "id of a node")
         count = self._counts[number]
-        lost = kept & ((found < 0) | (found >= count))
+        lost = kept & ((seeds < 0) | (seeds >= count))
         if lost.any():
-            value = found[int(lost.argmax())]
+            value = seeds[int(lost.argmax())]
             self._lose(batch, lost, f"the node {value} is not in 0..{count - 1}", end)
             kept &= ~lost
-        return np.asarray(found, np.int64)
+        return np.asarray(seeds, np.int64)
 
     def _lose(self, batch: Batch, lost: NDArray[np.bool_], problem: str, end: End) -> None:
         advice = "" if self._source.unknown == "drop" else '; unknown="drop" leaves such rows out'
@@ -230,8 +232,8 @@ class _Reading:
         assert self._source.time is not None
         form = self._reader.time_form(self._source.time)
         unit = None if form.is_float else self._unit
-        found = self._reader.times(batch, self._source.time, unit)
-        return found.view(np.int64) if found.dtype.kind == "M" else found
+        times = self._reader.times(batch, self._source.time, unit)
+        return times.view(np.int64) if times.dtype.kind == "M" else times
 
     def _check_numbers(self, last: int | None) -> None:
         """Refuse numbers of which none is as late as the graph begins: they count another unit."""
@@ -245,11 +247,11 @@ class _Reading:
             )
 
     def _labels(self, batch: Batch) -> NDArray[Any]:
-        found = [
-            self._reader.numbers(batch, one, kind, "label", -1 if kind == "int64" else np.nan)
-            for one, kind in zip(self._source.labels, self._kinds, strict=True)
+        labels = [
+            self._reader.numbers(batch, column, kind, "label", -1 if kind == "int64" else np.nan)
+            for column, kind in zip(self._source.labels, self._kinds, strict=True)
         ]
-        return found[0] if len(found) == 1 else np.stack(found, axis=1)
+        return labels[0] if len(labels) == 1 else np.stack(labels, axis=1)
 
 
 def _check_zone(form: TimeForm, graph: AnyGraph) -> None:
@@ -325,11 +327,11 @@ def _flat(batch: Batch, columns: Sequence[str]) -> tuple[Batch, Ids]:
         return batch, places
     sizes: NDArray[np.int64] | None = None
     for name, column in lists.items():
-        own = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-        if sizes is not None and not np.array_equal(own, sizes):
-            row = int((own != sizes).argmax())
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        if sizes is not None and not np.array_equal(lengths, sizes):
+            row = int((lengths != sizes).argmax())
             raise batch.bad("the lists of a row differ in length", row, name)
-        sizes = own
+        sizes = lengths
     assert sizes is not None
     places = np.repeat(places, sizes)
     index = pa.array(places)

@@ -58,10 +58,10 @@ def relbench_task(
             hides.
     """
     names = _LINK if hasattr(task, "src_entity_table") else _ENTITY
-    missing = [one for one in ("get_table", *names) if not hasattr(task, one)]
+    missing = [name for name in ("get_table", *names) if not hasattr(task, name)]
     if missing:
         raise InvalidArgumentError(f"task has no {', '.join(missing)}: {shown(task)}")
-    named = {one: getattr(task, one) for one in names}
+    named = {name: getattr(task, name) for name in names}
     hidden = _hidden_columns(task)
     _refuse_hidden(graph, task, hidden)
     tables = []
@@ -71,19 +71,19 @@ def relbench_task(
             raise InvalidArgumentError("task.get_table returns no table with a df")
         tables.append(NamedTable(frame, f"the {split} table of the task"))
     if names is _LINK:
-        return Splits(*(LinkTask(graph, one, **named, unknown=unknown) for one in tables))
+        return Splits(*(LinkTask(graph, table, **named, unknown=unknown) for table in tables))
     target = getattr(task, "target_col", None)
     try:
         return Splits(
             *(
                 TableTask(
                     graph,
-                    one,
+                    table,
                     **named,
-                    target_col=target if target in one.source.columns else None,
+                    target_col=target if target in table.source.columns else None,
                     unknown=unknown,
                 )
-                for one in tables
+                for table in tables
             )
         )
     except InputError as error:
@@ -153,11 +153,15 @@ class _Views:
                 assert self._get_db is not None
                 self._views[is_early] = self._get_db(upto_test_timestamp=is_early).table_dict
             tables = self._views[is_early]
-            found = tables.get(table)
-            if found is None or column not in found.df.columns or len(found.df) != num_rows:
+            view_table = tables.get(table)
+            if (
+                view_table is None
+                or column not in view_table.df.columns
+                or len(view_table.df) != num_rows
+            ):
                 continue
-            series = found.df[column]
-            target = tables.get(getattr(found, "fkey_col_to_pkey_table", {}).get(column))
+            series = view_table.df[column]
+            target = tables.get(getattr(view_table, "fkey_col_to_pkey_table", {}).get(column))
             keys = None if target is None else target.df[target.pkey_col]
             return HiddenColumn(series, keys if keys is not None and keys.is_unique else None)
         return None

@@ -74,11 +74,11 @@ class TaskRows:
             raise InvalidArgumentError(
                 f"graph is a graph of one type or of many, loaded or live, got {shown(graph)}"
             )
-        found = read_rows(graph, table, source)
-        self.rows, self.time, self.labels = found.rows, found.time, found.labels
+        rows = read_rows(graph, table, source)
+        self.rows, self.time, self.labels = rows.rows, rows.time, rows.labels
         self.time_unit, self.time_zone = graph.time_unit, graph.time_zone
-        self.num_dropped, self.first_dropped = found.num_dropped, found.first_dropped
-        return found
+        self.num_dropped, self.first_dropped = rows.num_dropped, rows.first_dropped
+        return rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -137,46 +137,46 @@ class TaskRows:
         if self.time is None:
             raise InvalidArgumentError("the task has no times to split by: give time_col")
         cuts = {"train": train, "val": val, "test": test}
-        counts = {name: self._count(name, one) for name, one in cuts.items() if one is not None}
+        counts = {name: self._count(name, cut) for name, cut in cuts.items() if cut is not None}
         if len({"val", "test"} & counts.keys()) < 2:
             raise InvalidArgumentError("split needs the times at which val and test begin")
         if sorted(counts.values()) != list(counts.values()):
-            given = ", ".join(f"{name} = {cuts[name]}" for name in counts)
-            raise InvalidArgumentError(f"the parts begin one after the other, not at {given}")
+            moments = ", ".join(f"{name} = {cuts[name]}" for name in counts)
+            raise InvalidArgumentError(f"the parts begin one after the other, not at {moments}")
         time = self.time
         is_late, is_test = time >= counts["val"], time >= counts["test"]
         is_early = ~is_late & (time >= counts.get("train", time.min() if len(time) else 0))
         return Splits(self.take(is_early), self.take(is_late & ~is_test), self.take(is_test))
 
-    def _count(self, name: str, given: Any) -> Any:
+    def _count(self, name: str, cut: Any) -> Any:
         assert self.time is not None
-        if isinstance(given, str) and _ZONED.search(given):
+        if isinstance(cut, str) and _ZONED.search(cut):
             try:
-                given = dt.datetime.fromisoformat(given.replace("Z", "+00:00"))
+                cut = dt.datetime.fromisoformat(cut.replace("Z", "+00:00"))
             except ValueError:
-                raise InvalidArgumentError(f"{name} = {shown(given)} is no time") from None
-        if isinstance(given, dt.datetime):
-            given = self._in_zone(name, given)
-        if isinstance(given, (str, dt.date)):
+                raise InvalidArgumentError(f"{name} = {shown(cut)} is no time") from None
+        if isinstance(cut, dt.datetime):
+            cut = self._in_zone(name, cut)
+        if isinstance(cut, (str, dt.date)):
             try:
-                given = np.datetime64(given)
+                cut = np.datetime64(cut)
             except ValueError:
-                raise InvalidArgumentError(f"{name} = {shown(given)} is no time") from None
-        if isinstance(given, np.datetime64) and np.datetime_data(given.dtype)[0] in ("Y", "M"):
-            given = given.astype("datetime64[D]")
-        return as_seed_times([given], 1, name, self.time_unit, self.time.dtype)[0]
+                raise InvalidArgumentError(f"{name} = {shown(cut)} is no time") from None
+        if isinstance(cut, np.datetime64) and np.datetime_data(cut.dtype)[0] in ("Y", "M"):
+            cut = cut.astype("datetime64[D]")
+        return as_seed_times([cut], 1, name, self.time_unit, self.time.dtype)[0]
 
-    def _in_zone(self, name: str, given: dt.datetime) -> dt.datetime:
+    def _in_zone(self, name: str, cut: dt.datetime) -> dt.datetime:
         """Return a time without its zone, as UTC, if the times of the graph are of a zone too."""
-        if (given.tzinfo is None) != (self.time_zone is None):
-            one, other = ("no", "one") if given.tzinfo is None else ("a", "none")
+        if (cut.tzinfo is None) != (self.time_zone is None):
+            cut_zone, graph_zone = ("no", "one") if cut.tzinfo is None else ("a", "none")
             raise InvalidArgumentError(
-                f"{name} = {shown(given)} has {one} time zone, but the times of the graph have "
-                f"{other}: give it {'with' if other == 'one' else 'without'} one"
+                f"{name} = {shown(cut)} has {cut_zone} time zone, but the times of the graph have "
+                f"{graph_zone}: give it {'with' if graph_zone == 'one' else 'without'} one"
             )
-        if given.tzinfo is None:
-            return given
-        return given.astimezone(dt.timezone.utc).replace(tzinfo=None)
+        if cut.tzinfo is None:
+            return cut
+        return cut.astimezone(dt.timezone.utc).replace(tzinfo=None)
 
     def gather_labels(self, ids: Any) -> NDArray[Any]:
         """Return the labels of the seeds of a batch.
@@ -190,13 +190,13 @@ class TaskRows:
         """
         if self.labels is None:
             raise InvalidArgumentError("the task has no labels: give target_col")
-        found = self.take(as_ids(ids, "ids")).labels
-        assert found is not None
-        return found
+        labels = self.take(as_ids(ids, "ids")).labels
+        assert labels is not None
+        return labels
 
     def __repr__(self) -> str:
         values = {"time": self.time, "labels": self.labels}
-        has = "".join(f", {name}" for name, one in values.items() if one is not None)
+        has = "".join(f", {name}" for name, value in values.items() if value is not None)
         seeds = self._kind if self._seed_type is None else repr(self._seed_type)
         return f"{type(self).__name__}({seeds}, {len(self):,} seeds{has})"
 
@@ -233,9 +233,9 @@ def torch_tensor(array: NDArray[Any]) -> Any:
 
 def _field_of(batch: Any, name: str) -> Any:
     """Return a field of a batch; raise InvalidArgumentError where it has none."""
-    found = getattr(batch, name, None)
-    if found is None:
+    value = getattr(batch, name, None)
+    if value is None:
         raise InvalidArgumentError(
             f"the batch has no {name}: it is not of a loader around these seeds"
         )
-    return found
+    return value

@@ -75,9 +75,9 @@ class TableTask(TaskRows):
         end = End(entity_table, as_columns(entity_col, "entity_col"))
         labels = () if target_col is None else as_columns(target_col, "target_col")
         source = Source((end,), time_col, labels, entity_is, unknown)
-        found = self._read(graph, table, source)
+        rows = self._read(graph, table, source)
         self.entity_table = entity_table
-        self.nodes: NDArray[np.int64] = found.ids[0]
+        self.nodes: NDArray[np.int64] = rows.ids[0]
 
     def _only(self, chosen: NDArray[Any]) -> TableTask:
         new = super()._only(chosen)
@@ -91,10 +91,12 @@ class TableTask(TaskRows):
             UnsupportedError: torch is not installed.
         """
         nodes = torch_tensor(self.nodes)
-        found = {"input_nodes": nodes if self.entity_table is None else (self.entity_table, nodes)}
+        tensors = {
+            "input_nodes": nodes if self.entity_table is None else (self.entity_table, nodes)
+        }
         if self.time is not None:
-            found["input_time"] = torch_tensor(self.time)
-        return found
+            tensors["input_time"] = torch_tensor(self.time)
+        return tensors
 
     @property
     def _seed_type(self) -> Any:
