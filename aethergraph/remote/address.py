@@ -173,40 +173,40 @@ def parse_address(url: Any) -> Address:
     except ValueError as error:
         raise InvalidArgumentError(f"url = {shown(url)}: {error}") from None
     if parts.scheme not in _SCHEMES:
-        known = ", ".join(f"{one}://" for one in _SCHEMES)
+        known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
         raise InvalidArgumentError(f"url = {shown(url)} does not begin with one of {known}")
-    given = dict(pairs)
-    for option in given:
+    options = dict(pairs)
+    for option in options:
         if [name for name, _ in pairs].count(option) > 1:
             raise InvalidArgumentError(f"url = {shown(url)} has the option {option!r} twice")
         if option not in _OPTIONS:
             raise InvalidArgumentError(
                 f"url = {shown(url)} has the option {option!r}; there are {', '.join(_OPTIONS)}"
             )
-    timeout = as_number(given.get("timeout", 30), f"timeout in {shown(url)}")
+    timeout = as_number(options.get("timeout", 30), f"timeout in {shown(url)}")
     if not 0 < timeout <= 86400:
         raise InvalidArgumentError(f"timeout = {timeout} in {shown(url)} is not in (0, 86400]")
     max_age = None
-    if "max_age" in given:
-        max_age = as_number(given["max_age"], f"max_age in {shown(url)}")
+    if "max_age" in options:
+        max_age = as_number(options["max_age"], f"max_age in {shown(url)}")
         if not 0 <= max_age <= 1e9:
             raise InvalidArgumentError(f"max_age = {max_age} in {shown(url)} is not in [0, 1e9]")
-    missing = as_choice(given.get("missing", "error"), ["error", "zero", "nan"], "missing")
-    if "missing" in given and parts.scheme != "shm":
+    missing = as_choice(options.get("missing", "error"), ["error", "zero", "nan"], "missing")
+    if "missing" in options and parts.scheme != "shm":
         raise InvalidArgumentError(
             f"url = {shown(url)}: what missing rows are, the server says: aethergraph serve "
             f"--missing {missing}"
         )
-    for option in given:
+    for option in options:
         if parts.scheme not in _OPTIONS[option]:
-            known = ", ".join(one for one, of in _OPTIONS.items() if parts.scheme in of)
+            known = ", ".join(name for name, of in _OPTIONS.items() if parts.scheme in of)
             raise InvalidArgumentError(
                 f"url = {shown(url)}: the option {option!r} means nothing for "
                 f"{parts.scheme}://, which has {known}: leave it out"
             )
-    name = given.get("name", "")
+    name = options.get("name", "")
     if parts.scheme in ("tcp", "rdma"):
-        locations = tuple(_location(one, url) for one in parts.netloc.split(","))
+        locations = tuple(_location(host_port, url) for host_port in parts.netloc.split(","))
         name = name or unquote(parts.path).strip("/")
     else:
         path = unquote(parts.path, errors="surrogateescape")  # bytes, which need be no text
@@ -216,9 +216,9 @@ def parse_address(url: Any) -> Address:
             )
         locations = (Location(path, None),)
     return Address(
-        url, parts.scheme, locations, name, given.get("token_file"), given.get("ca"), timeout,
-        given.get("memory_budget"), max_age,
-        as_choice(given.get("map", "yes"), ["yes", "no"], "map") == "yes", missing,
+        url, parts.scheme, locations, name, options.get("token_file"), options.get("ca"), timeout,
+        options.get("memory_budget"), max_age,
+        as_choice(options.get("map", "yes"), ["yes", "no"], "map") == "yes", missing,
     )  # fmt: skip
 
 
@@ -245,13 +245,13 @@ def split_unix(path: str, name: str) -> tuple[str, str]:
     """Return the path of the socket and the name behind it; all is the path if there is none."""
     if name or is_socket(path):
         return path, name
-    socket_path, rest = path.rstrip("/"), ""
+    socket_path, tail = path.rstrip("/"), ""
     while socket_path not in ("", "/"):
         if is_socket(socket_path):
-            name = rest.encode(errors="replace").decode()  # names of tables are texts
+            name = tail.encode(errors="replace").decode()  # names of tables are texts
             return socket_path, name
         socket_path, last = os.path.split(socket_path)
-        rest = f"{last}/{rest}" if rest else last
+        tail = f"{last}/{tail}" if tail else last
     return path, name
 
 

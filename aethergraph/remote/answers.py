@@ -62,7 +62,7 @@ class Answers:
         self.leases.close()
         self.desk.close()
 
-    def answer(self, one: Peer, frame: wire.Frame) -> None:
+    def answer(self, peer: Peer, frame: wire.Frame) -> None:
         """Answer a request of a client, if only by an error.
 
         Raises:
@@ -72,30 +72,30 @@ class Answers:
         parts: tuple[bytes | memoryview, ...]
         try:
             if frame.op == wire.ATTACH:
-                self._attach(one, frame)
+                self._attach(peer, frame)
                 return
             if frame.op == wire.LEAVE and not frame.flags and not frame.body:
-                self.leases.leave(one, orderly=True)
+                self.leases.leave(peer, orderly=True)
                 return
-            parts, flags = self._reply(one, frame), 0
+            parts, flags = self._reply(peer, frame), 0
         except wire.WireError:
             raise
         except Exception as error:  # a source may raise anything: its client is told
             parts, flags = (wire.pack_error(error),), wire.ERROR
-        one.send(frame.op, frame.request, *parts, flags=flags)
+        peer.send(frame.op, frame.request, *parts, flags=flags)
 
-    def _reply(self, one: Peer, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
+    def _reply(self, peer: Peer, frame: wire.Frame) -> tuple[bytes | memoryview, ...]:
         if frame.op == wire.GATHER:
             number, ids = wire.unpack_gather(frame.body)
-            return (self._gather(one, self._table(number), ids),)
+            return (self._gather(peer, self._table(number), ids),)
         if frame.op == wire.SAMPLE:
-            found = self.desk.answer(frame.body, one.room)
-            one.requests += 1
-            one.samples += 1
-            return (wire.bytes_of(found),)
+            sample = self.desk.answer(frame.body, peer.room)
+            peer.requests += 1
+            peer.samples += 1
+            return (wire.bytes_of(sample),)
         if frame.op == wire.LEASE:
-            told = self.leases.answer(wire.unpack_facts(frame.body), one)
-            return (wire.pack_facts(told),)
+            facts = self.leases.answer(wire.unpack_facts(frame.body), peer)
+            return (wire.pack_facts(facts),)
         if frame.op != wire.PLAN:
             expect(frame, wire.META)
         try:
@@ -113,10 +113,10 @@ class Answers:
 
     def _no_table(self, name: str) -> str:
         """Say what there is in the place of a table."""
-        there = ", ".join(self.tables)
-        text = f"there is no table {shown(name)}; there are: {there or 'none'}"
+        known = ", ".join(self.tables)
+        text = f"there is no table {shown(name)}; there are: {known or 'none'}"
         if not name:
-            text = f"give the name of a table, as /NAME or ?name=: {there}"
+            text = f"give the name of a table, as /NAME or ?name=: {known}"
             if not self.tables:
                 text = "there are no tables of rows"
         if self.leases.names:
@@ -126,17 +126,17 @@ class Answers:
             text += f"; open_sampler asks for samples from: {', '.join(self.desk.names)}"
         return text
 
-    def _attach(self, one: Peer, frame: wire.Frame) -> None:
+    def _attach(self, peer: Peer, frame: wire.Frame) -> None:
         """Tell a client how to read a table itself, if it can."""
         number, how = wire.unpack_attach(frame.body)
         table = self._table(number)
-        if how == FILE and one.socket.family == socket.AF_UNIX and table.is_whole:
-            send_file(one.socket, frame.request, table.rows)
+        if how == FILE and peer.socket.family == socket.AF_UNIX and table.is_whole:
+            send_file(peer.socket, frame.request, table.rows)
             return
         slots = self._slots if how == RDMA else None
         is_leased = number >= len(self._numbered)
         facts = {} if slots is None or is_leased else slots.answer(number)
-        one.send(wire.ATTACH, frame.request, wire.pack_facts(facts))
+        peer.send(wire.ATTACH, frame.request, wire.pack_facts(facts))
 
     def _table(self, number: int) -> ServedRows:
         if number < len(self._numbered):
@@ -146,7 +146,7 @@ class Answers:
             raise wire.WireError(f"there is no table {number}")
         return leased
 
-    def _gather(self, one: Peer, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
+    def _gather(self, peer: Peer, table: ServedRows, ids: NDArray[np.int64]) -> memoryview:
         size = len(ids) * table.row_bytes
         if size > wire.MAX_BODY:
             raise wire.WireError(f"{len(ids)} rows are {size} bytes, more than a frame holds")
@@ -163,12 +163,12 @@ class Answers:
                 )  # fmt: skip
         rows = table.rows
         shape = (len(ids), *rows.row_shape)
-        memory = one.room(size)
+        memory = peer.room(size)
         out = memory.view(rows.array_dtype).reshape(shape)
         gather_rows(rows, ids, out)
-        one.requests += 1
-        one.rows += len(ids)
-        one.row_bytes += size
+        peer.requests += 1
+        peer.rows += len(ids)
+        peer.row_bytes += size
         return wire.bytes_of(memory)
 
 

@@ -135,14 +135,14 @@ class _Kept:
 
     def last_of(self, graph: Any) -> Taken | None:
         """Return what is kept, if it is the last commit of a graph; else None."""
-        taken, watcher = self._taken, self._watcher
+        commit, watcher = self._taken, self._watcher
         if watcher is None or not watcher.is_alive():  # in a forked child nobody gives it up
             return None
-        if taken is None or taken.graph is not graph or not taken.now.is_last:
+        if commit is None or commit.graph is not graph or not commit.now.is_last:
             return None
-        return taken if time.monotonic() - self._since < _KEPT_SECONDS else None
+        return commit if time.monotonic() - self._since < _KEPT_SECONDS else None
 
-    def put(self, taken: Taken) -> Taken:
+    def put(self, commit: Taken) -> Taken:
         """Keep a commit, in the place of the one before; return it."""
         with self._lock:
             if self._watcher is None or not self._watcher.is_alive():  # forked children have none
@@ -152,10 +152,10 @@ class _Kept:
                 try:
                     watcher.start()
                 except RuntimeError:  # no further thread: nobody would give the commit up
-                    return taken
+                    return commit
                 self._watcher = watcher
-            self._taken, self._since = taken, time.monotonic()
-        return taken
+            self._taken, self._since = commit, time.monotonic()
+        return commit
 
     def _watch(self) -> None:
         while True:
@@ -191,14 +191,14 @@ class _Directory:
                 self._look()
             finally:
                 self._lock.release()
-        held = self._held
-        if isinstance(held, Taken):
-            return held
-        kept = None if anew else self._kept.last_of(held)
+        source = self._held
+        if isinstance(source, Taken):
+            return source
+        kept = None if anew else self._kept.last_of(source)
         if kept is not None:
             return kept
-        now = held.snapshot()
-        return self._kept.put(Taken(held, now, now.lsn, {}))
+        now = source.snapshot()
+        return self._kept.put(Taken(source, now, now.lsn, {}))
 
     def _state(self) -> tuple[int, int] | None:
         """Return what differs for each process that writes, and after it."""
@@ -209,10 +209,10 @@ class _Directory:
         seen = self._state()
         if self._held is not None and seen in (self._seen, None):  # None: it is being moved
             return
-        found = self._directory.uuid.hex()
-        if found != self.identity:
+        identity = self._directory.uuid.hex()
+        if identity != self.identity:
             raise FileChangedError(
-                f"{self._directory.path} holds another live graph ({found}) than when the "
+                f"{self._directory.path} holds another live graph ({identity}) than when the "
                 f"server was started ({self.identity}): start it again, or put that one back"
             )
         if not self._attach() and not self._has_last():
@@ -238,10 +238,10 @@ class _Directory:
 
     def _has_last(self) -> bool:
         """Return whether what is held is of the last commit, as far as whoever closed it said."""
-        held = self._held.now if isinstance(self._held, Taken) else self._held
-        if held is None or self._directory.published() is not None:  # one that did not close it
+        graph = self._held.now if isinstance(self._held, Taken) else self._held
+        if graph is None or self._directory.published() is not None:  # one that did not close it
             return False
-        return bool(held.lsn == self._directory.current().get("closed"))
+        return bool(graph.lsn == self._directory.current().get("closed"))
 
 
 def commit_number(graph: Any) -> int | None:
@@ -252,8 +252,8 @@ def commit_number(graph: Any) -> int | None:
     """
     if isinstance(graph, OneCommit):
         return graph.commit if graph._store.uuid is None else graph.lsn
-    found: int | None = getattr(getattr(graph, "source", None), "lsn", None)  # a server has it
-    return found
+    lsn: int | None = getattr(getattr(graph, "source", None), "lsn", None)  # a server has it
+    return lsn
 
 
 def commits_of(graph: Any) -> Commits:

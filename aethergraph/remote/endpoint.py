@@ -120,7 +120,7 @@ class Table(NamedTuple):
 
     def is_as(self, before: Table) -> bool:
         """Return whether its rows are those of ``before``; of live ones there may be more."""
-        mine, its = (one._replace(number=0, names=()) for one in (self, before))
+        mine, its = (table._replace(number=0, names=()) for table in (self, before))
         if self.live and mine.shape[0] >= its.shape[0]:
             mine = mine._replace(shape=its.shape, begin=its.begin, end=its.end)
         return mine == its
@@ -218,7 +218,7 @@ class Connection:
     def _greet(self, token: bytes | None, address: Address, location: Location) -> None:
         nonce = secrets.token_bytes(wire.NONCE_BYTES)
         try:
-            body = self.ask(wire.HELLO, wire.pack_hello(nonce), most=1 << 16)
+            body = self.ask(wire.HELLO, wire.pack_hello(nonce), max_bytes=1 << 16)
         except wire.BusyError:
             raise
         except ConnectionError as error:
@@ -240,19 +240,21 @@ class Connection:
                 f"{self._where} asks for no token, so it cannot prove that it is the right server: "
                 "start it with a token, or leave token_file= out"
             )
-        body = self.ask(wire.AUTH, wire.prove(token, b"client", nonce, server_nonce), most=1 << 16)
+        body = self.ask(
+            wire.AUTH, wire.prove(token, b"client", nonce, server_nonce), max_bytes=1 << 16
+        )
         if not hmac.compare_digest(body, wire.prove(token, b"server", nonce, server_nonce)):
             raise AccessDeniedError(f"{self._where} does not know the token")
 
     def _describe(self, name: str) -> Table:
-        body = self.ask(wire.META, name.encode(), most=_DESCRIPTION)
+        body = self.ask(wire.META, name.encode(), max_bytes=_DESCRIPTION)
         try:
-            found = json.loads(body)
-            shape, shard = tuple(map(int, found["shape"])), tuple(map(int, found["shard"]))
+            facts = json.loads(body)
+            shape, shard = tuple(map(int, facts["shape"])), tuple(map(int, facts["shard"]))
             table = Table(
-                int(found["table"]), shape, str(found["dtype"]), str(found["generation"]),
-                bool(found["live"]), int(found["begin"]), int(found["end"]), (shard[0], shard[1]),
-                tuple(map(str, found["names"])), str(found.get("content", "")),
+                int(facts["table"]), shape, str(facts["dtype"]), str(facts["generation"]),
+                bool(facts["live"]), int(facts["begin"]), int(facts["end"]), (shard[0], shard[1]),
+                tuple(map(str, facts["names"])), str(facts.get("content", "")),
             )  # fmt: skip
             size = table.shape[0]
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
@@ -276,7 +278,7 @@ class Connection:
         return until
 
     def end(
-        self, op: int, request: int, out: memoryview | None, most: int = 0, begin: int = 0,
+        self, op: int, request: int, out: memoryview | None, max_bytes: int = 0, begin: int = 0,
         have: bytes = b"",
     ) -> bytearray:  # fmt: skip
         """Receive the reply to a request, into ``out`` if it is given, else return it.
@@ -285,34 +287,34 @@ class Connection:
             op: operation of the request.
             request: its number.
             out: memory that the body must fill exactly, or None.
-            most: most bytes of a body that is returned.
+            max_bytes: most bytes of a body that is returned.
             begin: place of the request's ids among those of the gather, for messages.
             have: first bytes of the reply, if they were received before.
         """
         until = time.monotonic() + self.patience
         self._head[: len(have)] = have
         self._fill(memoryview(self._head)[len(have) :], until)
-        size, found_op, flags, zero, found = wire.HEADER.unpack(self._head)
+        size, found_op, flags, zero, found_request = wire.HEADER.unpack(self._head)
         if flags == wire.ERROR and not zero and size <= 1 << 16:
             body = bytearray(size)
             self._fill(memoryview(body), until)
             wire.raise_error(memoryview(body), self._where, begin)
-        if flags or zero or (found_op, found) != (op, request):
+        if flags or zero or (found_op, found_request) != (op, request):
             raise wire.WireError("a reply that was not asked for")
         if out is not None:
             if size != len(out):
                 raise wire.WireError(f"{size} bytes of rows instead of {len(out)}")
             self._fill(out, until)
             return bytearray()
-        if size > most:
-            raise wire.WireError(f"a reply of {size} bytes, where {most} are the most")
+        if size > max_bytes:
+            raise wire.WireError(f"a reply of {size} bytes, where {max_bytes} are the most")
         body = bytearray(size)
         self._fill(memoryview(body), until)
         return body
 
-    def ask(self, op: int, *parts: bytes | memoryview, most: int) -> bytearray:
-        """Return the reply to a request, of ``most`` bytes at most."""
-        return self.end(op, self.begin(op, *parts), None, most)
+    def ask(self, op: int, *parts: bytes | memoryview, max_bytes: int) -> bytearray:
+        """Return the reply to a request, of ``max_bytes`` bytes at most."""
+        return self.end(op, self.begin(op, *parts), None, max_bytes)
 
     def attach(self, how: int) -> tuple[dict[str, Any], int | None]:
         """Ask how to read the rows oneself; return what is told, and the descriptor of a file.
@@ -478,7 +480,7 @@ class Endpoint:
             if self._idle:
                 return self._idle.pop()
         try:
-            made = Connection(self._address, self._location, self._describe)
+            connection = Connection(self._address, self._location, self._describe)
         except wire.BusyError:
             with self._lock:
                 holder, self._holder = self._holder, None
@@ -486,19 +488,19 @@ class Endpoint:
             if holder is None:
                 raise
             return holder
-        known = getattr(self, "table", made.table)
-        if not made.table.is_as(known):
-            made.close()
+        known = getattr(self, "table", connection.table)
+        if not connection.table.is_as(known):
+            connection.close()
             raise FileChangedError(
                 f"{self._location} has other {known.called} than when they were opened "
-                f"({made.table.difference(known)}): open them again"
+                f"({connection.table.difference(known)}): open them again"
             )
         with self._lock:
             self.connections += 1
             inherited, self._inherited = self._inherited, None
         if inherited is not None:
             inherited.close()
-        return made
+        return connection
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for its next use."""
@@ -577,8 +579,8 @@ class Endpoint:
             if self._inherited is not None and not self._inherited.is_open():
                 broken.append(self._inherited)
                 self._inherited = None
-        for one in broken:
-            one.close()
+        for connection in broken:
+            connection.close()
 
     def _give_up(self) -> list[Connection]:
         """Return the connections that are not in use, which are no longer kept."""
@@ -586,14 +588,17 @@ class Endpoint:
             holder, self._holder = self._holder, None
             inherited, self._inherited = self._inherited, None
             before, self._idle = self._idle, []
-        return [*before, *(one for one in (holder, inherited) if one is not None)]
+        return [
+            *before,
+            *(connection for connection in (holder, inherited) if connection is not None),
+        ]
 
     def _make_room(self) -> None:
         """Give idle connections of this process back, where the server has no place for another."""
         with suppress(RuntimeError):  # another thread opens one: the next try comes soon
-            for one in list(_endpoints):
-                if one._location == self._location:
-                    one._forget_spare()
+            for endpoint in list(_endpoints):
+                if endpoint._location == self._location:
+                    endpoint._forget_spare()
 
     def _forget_spare(self) -> None:
         """Close the idle connections that hold no lease."""
@@ -601,8 +606,8 @@ class Endpoint:
             if self._is_lease and self._holder is None:
                 return
             spare, self._idle = self._idle, []
-        for one in spare:
-            one.close()
+        for connection in spare:
+            connection.close()
 
     def _end(self, connection: Connection) -> None:
         """End a connection that has not broken."""
@@ -613,19 +618,19 @@ class Endpoint:
 
     def __del__(self) -> None:
         if hasattr(self, "_idle"):
-            for one in self._give_up():
-                self._end(one)
+            for connection in self._give_up():
+                self._end(connection)
 
     def close(self) -> None:
         """Close the connections, those in use when their gathers end."""
         self._closed = True
-        for one in self._give_up():
-            self._end(one)
+        for connection in self._give_up():
+            self._end(connection)
 
 
 def _leave_to_parent() -> None:
-    for one in list(_endpoints):
-        one.leave_to_parent()
+    for endpoint in list(_endpoints):
+        endpoint.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

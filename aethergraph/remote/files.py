@@ -67,20 +67,20 @@ def open_tables(
         return {name or Path(os.fsdecode(path)).stem: open_rows(path, writable, missing)}
     graph = HeteroGraph.load(path)
     types = GraphTypes.of(graph)
-    found = graph_tables(graph, graph.fingerprint) if lists else {}
+    tables = graph_tables(graph, graph.fingerprint) if lists else {}
     attrs = [(graph[kind].attrs, names) for kind, names in types.node_attrs.items()]
     attrs += [(graph[kind].attrs, names) for kind, names in types.edge_attrs.items()]
     for rows, names in attrs:
         for attr, table in names.items():
-            if table in found:
+            if table in tables:
                 raise InvalidArgumentError(
                     f"{os.fsdecode(path)}: two tables are called {table!r}, as the names of types "
                     "are joined: rename a type or an attribute"
                 )
-            found[table] = rows[attr]
-    if not found:
+            tables[table] = rows[attr]
+    if not tables:
         raise InvalidArgumentError(
             f"{os.fsdecode(path)} is a graph without attributes to serve; its lists are served if "
             "you say so: --graph (open_tables(lists=True))"
         )
-    return {f"{name}/{key}": rows for key, rows in found.items()} if name else found
+    return {f"{name}/{key}": rows for key, rows in tables.items()} if name else tables

@@ -167,18 +167,18 @@ def _open_tables(url: str, layout: str) -> _Tables:
     try:
         lists = RemoteRows(address.named(f"{place}/lists"))
     except InvalidArgumentError as error:
-        called = f" {shown(address.name)}" if address.name else ""
+        label = f" {shown(address.name)}" if address.name else ""
         raise InvalidArgumentError(
-            f"{url}: no graph{called} with the lists {layout!r} could be opened: {error}"
+            f"{url}: no graph{label} with the lists {layout!r} could be opened: {error}"
         ) from None
 
     def table(name: str) -> RemoteRows | None:
         return RemoteRows(address.named(name)) if name in lists.names else None
 
-    told, types = table(f"{PREFIX}types"), None
-    if told is not None:
-        types = GraphTypes.unpack(told.array, url)
-        told.close()
+    types_table, types = table(f"{PREFIX}types"), None
+    if types_table is not None:
+        types = GraphTypes.unpack(types_table.array, url)
+        types_table.close()
     return _Tables(
         address, lists.names, types, lists, RemoteRows(address.named(f"{place}/ids")),
         table(f"{place}/edges"), table(f"{PREFIX}edge_weight"), table(f"{PREFIX}edge_time"),
@@ -232,21 +232,21 @@ def _ask(tables: _Tables, begin: _Range) -> Answer:
         tables.lists, tables.ids, tables.edges, tables.weights, tables.times
     )  # fmt: skip
 
-    def answer(what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
-        if what == AskedLists.LISTS:
+    def answer(question: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
+        if question == AskedLists.LISTS:
             lists.gather(numbers + begin.lists, out)
-        elif what == AskedLists.IDS:
+        elif question == AskedLists.IDS:
             out[:] = ids.gather(numbers + begin.ids)
         else:
-            own = numbers if edges is None else edges.gather(numbers + begin.ids)
-            if what == AskedLists.EDGES:
-                out[:] = own
-            elif what == AskedLists.WEIGHTS:
+            edge_ids = numbers if edges is None else edges.gather(numbers + begin.ids)
+            if question == AskedLists.EDGES:
+                out[:] = edge_ids
+            elif question == AskedLists.WEIGHTS:
                 assert weights is not None and begin.weights is not None
-                out[:] = weights.gather(own + begin.weights)
+                out[:] = weights.gather(edge_ids + begin.weights)
             else:
                 assert times is not None and begin.times is not None
-                out[:] = times.gather(own + begin.times)
+                out[:] = times.gather(edge_ids + begin.times)
 
     return answer
 
@@ -259,20 +259,20 @@ class _RemoteLists:
 
     def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
         self._url, self._layout = url, layout
-        found = _open_tables(url, layout) if tables is None else tables
-        count = found.lists.num_rows
+        tables = _open_tables(url, layout) if tables is None else tables
+        count = tables.lists.num_rows
         self._asked = AskedLists(
-            count, count, found.ids.num_rows, _ask(found, _Range()),
-            edge_ids_are_positions=found.edges is None,
-            weights=found.weights is not None, times=_draws_by(found.times),
+            count, count, tables.ids.num_rows, _ask(tables, _Range()),
+            edge_ids_are_positions=tables.edges is None,
+            weights=tables.weights is not None, times=_draws_by(tables.times),
         )  # fmt: skip
         self.topology = self._asked.handle
-        self.other_lists = other_lists(url, layout, _layouts(found))
-        values = {"edge_weight": found.weights, "edge_time": found.times}
+        self.other_lists = other_lists(url, layout, _layouts(tables))
+        values = {"edge_weight": tables.weights, "edge_time": tables.times}
         self.edge_values = {name: rows for name, rows in values.items() if rows is not None}
-        self.node_attrs, self.edge_attrs = _attributes(found.address, found.names)
-        if found.node_times is not None:
-            self.node_time = found.node_times.array
+        self.node_attrs, self.edge_attrs = _attributes(tables.address, tables.names)
+        if tables.node_times is not None:
+            self.node_time = tables.node_times.array
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _RemoteLists, (self._url, self._layout)
@@ -284,7 +284,7 @@ class _RemoteLists:
 class _RemoteEdges(NamedTuple):
     """Lists of one edge type of a server's typed graph; see ``fill_edges`` for the members."""
 
-    asked: AskedLists
+    lists: AskedLists
     other_lists: str
     edge_values: dict[str, RowSource]
     edge_attrs: dict[str, RowSource]
@@ -292,7 +292,7 @@ class _RemoteEdges(NamedTuple):
     @property
     def topology(self) -> Any:
         """Address of the topology."""
-        return self.asked.handle
+        return self.lists.handle
 
 
 class _RemoteTypes:
@@ -303,13 +303,13 @@ class _RemoteTypes:
 
     def __init__(self, url: str, layout: str, tables: _Tables | None = None) -> None:
         self._url, self._layout = url, layout
-        found = _open_tables(url, layout) if tables is None else tables
-        types = found.types
+        tables = _open_tables(url, layout) if tables is None else tables
+        types = tables.types
         if types is None:
             raise InvalidArgumentError(
                 f"{url}: the server does not tell the types of its graph: open_graph opens it"
             )
-        self._check(found, types)
+        self._check(tables, types)
         self.num_nodes = types.nodes
         self.time_unit, self.time_zone, self.time_attr = types[-3:]
         near = [kind[2] if layout == "csc" else kind[0] for kind in types.edges]
@@ -319,50 +319,54 @@ class _RemoteTypes:
         times = _begins(types.timed, [types.edges[kind] for kind in types.timed])
         values: dict[EdgeType, dict[str, RowSource]] = {kind: {} for kind in types.edges}
         for name, rows, begins in (
-            ("edge_weight", found.weights, weights), ("edge_time", found.times, times)
+            ("edge_weight", tables.weights, weights), ("edge_time", tables.times, times)
         ):  # fmt: skip
             for kind, at in begins.items() if rows is not None else ():
                 assert rows is not None
                 values[kind][name] = _Stretch(rows, at, types.edges[kind])
-        if not _draws_by(found.times):
+        if not _draws_by(tables.times):
             times = {}
-        asked = {
+        asked_lists = {
             kind: AskedLists(
                 types.nodes[to], types.nodes[kind[0] if layout == "csc" else kind[2]], count,
-                _ask(found, _Range(lists[kind], ids[kind], weights.get(kind), times.get(kind))),
-                edge_ids_are_positions=found.edges is None,
+                _ask(tables, _Range(lists[kind], ids[kind], weights.get(kind), times.get(kind))),
+                edge_ids_are_positions=tables.edges is None,
                 weights=kind in weights, times=kind in times,
             )
             for (kind, count), to in zip(types.edges.items(), near, strict=True)
         }  # fmt: skip
-        advice = other_lists(url, layout, _layouts(found))
-        attrs = _open_all(found, types.edge_attrs)
+        advice = other_lists(url, layout, _layouts(tables))
+        attrs = _open_all(tables, types.edge_attrs)
         self.edges = {
             kind: _RemoteEdges(lists, advice, values[kind], attrs.get(kind, {}))
-            for kind, lists in asked.items()
+            for kind, lists in asked_lists.items()
         }
         self.node_time = {}
-        if found.node_times is not None:
-            all_times, timed = found.node_times.array, types.timed_nodes
-            for name, at in _begins(timed, [types.nodes[one] for one in timed]).items():
+        if tables.node_times is not None:
+            all_times, timed = tables.node_times.array, types.timed_nodes
+            for name, at in _begins(timed, [types.nodes[node_type] for node_type in timed]).items():
                 self.node_time[name] = all_times[at : at + types.nodes[name]]
-        self.node_attrs = _open_all(found, types.node_attrs)
+        self.node_attrs = _open_all(tables, types.node_attrs)
 
-    def _check(self, found: _Tables, types: GraphTypes) -> None:
+    def _check(self, tables: _Tables, types: GraphTypes) -> None:
         """Raise InvalidArgumentError unless the tables have the rows that the types tell of."""
         ends = [kind[2] if self._layout == "csc" else kind[0] for kind in types.edges]
-        for name, table, told in (
-            ("lists", found.lists, [types.nodes[end] for end in ends]),
-            ("ids", found.ids, list(types.edges.values())),
-            ("edges", found.edges, list(types.edges.values())),
-            ("weights", found.weights, [types.edges[kind] for kind in types.weighted]),
-            ("times", found.times, [types.edges[kind] for kind in types.timed]),
-            ("times of nodes", found.node_times, [types.nodes[one] for one in types.timed_nodes]),
+        for name, table, counts in (
+            ("lists", tables.lists, [types.nodes[end] for end in ends]),
+            ("ids", tables.ids, list(types.edges.values())),
+            ("edges", tables.edges, list(types.edges.values())),
+            ("weights", tables.weights, [types.edges[kind] for kind in types.weighted]),
+            ("times", tables.times, [types.edges[kind] for kind in types.timed]),
+            (
+                "times of nodes",
+                tables.node_times,
+                [types.nodes[name] for name in types.timed_nodes],
+            ),
         ):
-            if table is not None and table.num_rows != sum(told):
+            if table is not None and table.num_rows != sum(counts):
                 raise InvalidArgumentError(
                     f"{self._url}: the table of {name} has {table.num_rows} rows, but the types of "
-                    f"the graph have {sum(told)}"
+                    f"the graph have {sum(counts)}"
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -102,11 +102,11 @@ class GraphTypes(NamedTuple):
 
     def pack(self) -> NDArray[np.uint8]:
         """Return the table of it."""
-        told = {
+        facts = {
             name: list(value.items()) if isinstance(value, dict) else value
             for name, value in self._asdict().items()
         }
-        return np.frombuffer(json.dumps(told).encode(), np.uint8)
+        return np.frombuffer(json.dumps(facts).encode(), np.uint8)
 
     @classmethod
     def unpack(cls, table: NDArray[np.uint8], label: str) -> GraphTypes:
@@ -116,29 +116,29 @@ class GraphTypes(NamedTuple):
             FormatError: it tells of none; names ``label``.
         """
         try:
-            told = json.loads(table.tobytes())
-            edges = {_edge_type(kind): int(count) for kind, count in told["edges"]}
-            found = cls(
-                {str(name): int(count) for name, count in told["nodes"]},
+            facts = json.loads(table.tobytes())
+            edges = {_edge_type(kind): int(count) for kind, count in facts["edges"]}
+            types = cls(
+                {str(name): int(count) for name, count in facts["nodes"]},
                 edges,
-                {str(name): dict(attrs) for name, attrs in told["node_attrs"]},
-                {_edge_type(kind): dict(attrs) for kind, attrs in told["edge_attrs"]},
-                [_edge_type(kind) for kind in told["weighted"]],
-                [_edge_type(kind) for kind in told["timed"]],
-                [str(name) for name in told["timed_nodes"]],
-                told["time_unit"],
-                told["time_zone"],
-                told["time_attr"],
+                {str(name): dict(attrs) for name, attrs in facts["node_attrs"]},
+                {_edge_type(kind): dict(attrs) for kind, attrs in facts["edge_attrs"]},
+                [_edge_type(kind) for kind in facts["weighted"]],
+                [_edge_type(kind) for kind in facts["timed"]],
+                [str(name) for name in facts["timed_nodes"]],
+                facts["time_unit"],
+                facts["time_zone"],
+                facts["time_attr"],
             )
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise FormatError(f"{label}: types of a graph that cannot be read") from None
         ends = {name for kind in edges for name in (kind[0], kind[2])}
-        known = set(found.weighted) | set(found.timed) | set(found.edge_attrs)
-        nodes = ends | set(found.timed_nodes) | set(found.node_attrs)
-        counts = (*found.nodes.values(), *edges.values())
-        if not known <= set(edges) or not nodes <= set(found.nodes) or min(counts, default=0) < 0:
+        known = set(types.weighted) | set(types.timed) | set(types.edge_attrs)
+        nodes = ends | set(types.timed_nodes) | set(types.node_attrs)
+        counts = (*types.nodes.values(), *edges.values())
+        if not known <= set(edges) or not nodes <= set(types.nodes) or min(counts, default=0) < 0:
             raise FormatError(f"{label}: types of a graph that contradict each other")
-        return found
+        return types
 
 
 def _edge_type(kind: Sequence[Any]) -> EdgeType:
@@ -195,12 +195,14 @@ def graph_tables(graph: AnyGraph, fingerprint: str | None = None) -> dict[str, R
         fingerprint: identity of its file; clients of a server that is started again with the same
             file go on. None: they open the graph anew.
     """
-    found: dict[str, RowSource] = {}
+    tables: dict[str, RowSource] = {}
 
     def add(name: str, parts: list[_Part], width: tuple[int, ...], dtype: str) -> None:
-        own = None if fingerprint is None else f"{fingerprint}/{name}"
+        table_fingerprint = None if fingerprint is None else f"{fingerprint}/{name}"
         shape = (sum(part.size for part in parts), *width)
-        found[PREFIX + name] = IdTable(shape, dtype, own, _joined(parts, width, dtype))
+        tables[PREFIX + name] = IdTable(
+            shape, dtype, table_fingerprint, _joined(parts, width, dtype)
+        )
 
     def add_values(name: str, stores: list[RowSource]) -> None:
         """Add the values of all types that have them, if there is one dtype for them."""
@@ -214,28 +216,28 @@ def graph_tables(graph: AnyGraph, fingerprint: str | None = None) -> dict[str, R
     of_nodes = [typed[name].node_values for name in typed.node_types]
     of_edges = [edges.edge_values for edges in relations]
     if graph.is_typed:
-        found[f"{PREFIX}types"] = _told(GraphTypes.of(graph), fingerprint)
+        tables[f"{PREFIX}types"] = _told(GraphTypes.of(graph), fingerprint)
     layouts: tuple[Literal["csc", "csr"], ...] = ("csc", "csr")
     for layout in layouts:
-        if any(one.layout not in (layout, "both") for one in relations):
+        if any(relation.layout not in (layout, "both") for relation in relations):
             continue
-        lists = [one.topology(layout) for one in relations]
+        lists = [relation.topology(layout) for relation in relations]
         add(f"{layout}/lists", [_Part(t.num_major, _lists_of(t)) for t in lists], (2,), "uint64")
         add(f"{layout}/ids", [_Part(t.num_edges, t.ids_at) for t in lists], (), "int64")
         if not all(t.edge_ids_are_positions for t in lists):
             edges = [_Part(t.num_edges, t.edge_ids_at) for t in lists]
             add(f"{layout}/edges", edges, (), "int64")
-    add_values("node_time", [one["node_time"] for one in of_nodes if "node_time" in one])
+    add_values("node_time", [values["node_time"] for values in of_nodes if "node_time" in values])
     for name in ("edge_weight", "edge_time"):
-        add_values(name, [one[name] for one in of_edges if name in one])
-    return found
+        add_values(name, [values[name] for values in of_edges if name in values])
+    return tables
 
 
 def _told(types: GraphTypes, fingerprint: str | None) -> RowSource:
     """Return the table of the types."""
     table = types.pack()
-    own = None if fingerprint is None else f"{fingerprint}/types"
-    return IdTable(table.shape, "uint8", own, lambda ids: table[ids])
+    table_fingerprint = None if fingerprint is None else f"{fingerprint}/types"
+    return IdTable(table.shape, "uint8", table_fingerprint, lambda ids: table[ids])
 
 
 def _joined(parts: list[_Part], width: tuple[int, ...], dtype: str) -> Get:
@@ -251,9 +253,9 @@ def _joined(parts: list[_Part], width: tuple[int, ...], dtype: str) -> Get:
             first = int(types[0])
             return parts[first].get(ids - begins[first]).astype(dtype, copy=False)
         rows = np.empty((len(ids), *width), dtype)
-        for one in np.unique(types).tolist():
-            own = types == one
-            rows[own] = parts[one].get(ids[own] - begins[one])
+        for number in np.unique(types).tolist():
+            mask = types == number
+            rows[mask] = parts[number].get(ids[mask] - begins[number])
         return rows
 
     return get

@@ -58,12 +58,12 @@ class _Attr(NamedTuple):
     is_live: bool
 
     @classmethod
-    def of(cls, told: Any) -> _Attr:
-        name, number, shape, dtype, is_live = told
-        found = cls(str(name), int(number), tuple(map(int, shape)), str(dtype), bool(is_live))
-        if found.dtype not in native.DTYPE_CODES or min(found.shape, default=-1) < 0:
+    def of(cls, facts: Any) -> _Attr:
+        name, number, shape, dtype, is_live = facts
+        attr = cls(str(name), int(number), tuple(map(int, shape)), str(dtype), bool(is_live))
+        if attr.dtype not in native.DTYPE_CODES or min(attr.shape, default=-1) < 0:
             raise ValueError("an attribute that is none")
-        return found
+        return attr
 
 
 class _Relation(NamedTuple):
@@ -80,26 +80,26 @@ class _Relation(NamedTuple):
     lists: dict[str, dict[int, int]]
 
     @classmethod
-    def of(cls, told: Any) -> _Relation:
-        source, relation, target = map(str, told["type"])
+    def of(cls, facts: Any) -> _Relation:
+        source, relation, target = map(str, facts["type"])
         lists = {
-            str(layout): {_QUESTIONS[what]: int(number) for what, number in tables.items()}
-            for layout, tables in told["lists"].items()
+            str(layout): {_QUESTIONS[question]: int(number) for question, number in tables.items()}
+            for layout, tables in facts["lists"].items()
         }
-        found = cls(
-            (source, relation, target), int(told["edges"]), int(told["end"]),
-            tuple(map(str, told["sorted"])), tuple(map(_Attr.of, told["attrs"])),
-            tuple(map(_Attr.of, told["values"])), lists,
+        edge_type = cls(
+            (source, relation, target), int(facts["edges"]), int(facts["end"]),
+            tuple(map(str, facts["sorted"])), tuple(map(_Attr.of, facts["attrs"])),
+            tuple(map(_Attr.of, facts["values"])), lists,
         )  # fmt: skip
         need = {AskedLists.LISTS, AskedLists.IDS, AskedLists.EDGES}
         if not all(need <= set(tables) for tables in lists.values()):
             raise ValueError("lists that nobody can ask for")
-        if not 0 <= found.num_edges <= found.end_edge_ids < 2**63:
+        if not 0 <= edge_type.num_edges <= edge_type.end_edge_ids < 2**63:
             raise ValueError("edges that contradict each other")
-        for one in found.values:
-            if one.name not in _VALUES or one.shape != (found.end_edge_ids,):
+        for attr in edge_type.values:
+            if attr.name not in _VALUES or attr.shape != (edge_type.end_edge_ids,):
                 raise ValueError("values that are none of edges")
-        return found
+        return edge_type
 
 
 class _Told(NamedTuple):
@@ -123,22 +123,26 @@ class _Told(NamedTuple):
         return "lists"
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> _Told:
-        found = cls(
-            str(told["lease"]), str(told["graph"]), int(told["commit"]), float(told["seconds"]),
-            bool(told["typed"]),
-            {str(kind): int(count) for kind, count, _ in told["nodes"]},
-            {str(kind): tuple(map(_Attr.of, attrs)) for kind, _, attrs in told["nodes"]},
-            tuple(map(_Relation.of, told["edges"])), told["time_unit"], told["time_zone"],
-            told["time_attr"],
+    def of(cls, facts: Mapping[str, Any]) -> _Told:
+        description = cls(
+            str(facts["lease"]), str(facts["graph"]), int(facts["commit"]), float(facts["seconds"]),
+            bool(facts["typed"]),
+            {str(kind): int(count) for kind, count, _ in facts["nodes"]},
+            {str(kind): tuple(map(_Attr.of, attrs)) for kind, _, attrs in facts["nodes"]},
+            tuple(map(_Relation.of, facts["edges"])), facts["time_unit"], facts["time_zone"],
+            facts["time_attr"],
         )  # fmt: skip
-        ends = {end for one in found.relations for end in (one.kind[0], one.kind[2])}
-        counts = found.nodes.values()
-        if not ends <= set(found.nodes) or not all(0 <= count < 2**63 for count in counts):
+        ends = {
+            end
+            for relation in description.relations
+            for end in (relation.kind[0], relation.kind[2])
+        }
+        counts = description.nodes.values()
+        if not ends <= set(description.nodes) or not all(0 <= count < 2**63 for count in counts):
             raise ValueError("nodes that contradict each other")
-        if not found.typed and (len(found.nodes), len(found.relations)) != (1, 1):
+        if not description.typed and (len(description.nodes), len(description.relations)) != (1, 1):
             raise ValueError("one type with several")
-        return found
+        return description
 
     def is_as(self, before: _Told) -> bool:
         """Return whether it is the same lease."""
@@ -159,19 +163,19 @@ class _Asking:
         self._at, self._token = at, token
 
     def __call__(self, connection: Connection, name: str) -> _Told:
-        asked: dict[str, Any] = {"graph": name, "at": self._at}
+        request: dict[str, Any] = {"graph": name, "at": self._at}
         if self._token is not None:
-            asked = {"lease": self._token}
-        body = connection.ask(wire.LEASE, wire.pack_facts(asked), most=_DESCRIPTION)
+            request = {"lease": self._token}
+        body = connection.ask(wire.LEASE, wire.pack_facts(request), max_bytes=_DESCRIPTION)
         facts = wire.unpack_facts(body)
         if not facts:
             return _NOTHING
         try:
-            told = _Told.of(facts)
+            description = _Told.of(facts)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise wire.WireError("a description that cannot be read") from None
-        self._token = told.lease
-        return told
+        self._token = description.lease
+        return description
 
 
 class Lease:
@@ -205,7 +209,9 @@ class Lease:
         """Set ``out[i]`` to row ``ids[i]`` of a table."""
         if len(ids):
             with native.working_for(task):  # which ends waits, too
-                self.endpoint.run(lambda one: one.gather(ids, out, task, number).finish(), task)
+                self.endpoint.run(
+                    lambda connection: connection.gather(ids, out, task, number).finish(), task
+                )
 
     def close(self) -> None:
         """Close the connections; the server then holds the commit no longer.
@@ -293,13 +299,13 @@ def open_lease(address: Address, at: int | None = None, token: str | None = None
 
 
 def _tables(relation: _Relation, layout: str, url: str) -> dict[int, int]:
-    found = relation.lists.get(layout)
-    if found is None:
+    tables = relation.lists.get(layout)
+    if tables is None:
         raise InvalidArgumentError(
             f"{url}: the edges {shown(relation.kind)} have no lists {layout!r}; there are: "
             f"{', '.join(relation.lists)}"
         )
-    return found
+    return tables
 
 
 def _ask(
@@ -310,8 +316,8 @@ def _ask(
     ends = relation.kind[2], relation.kind[0]
     major, minor = ends if layout == "csc" else ends[::-1]
 
-    def answer(what: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
-        lease.gather(tables[what], numbers, out)
+    def answer(question: int, numbers: NDArray[np.int64], out: NDArray[Any]) -> None:
+        lease.gather(tables[question], numbers, out)
 
     return AskedLists(
         nodes[major], nodes[minor], relation.num_edges, answer, edge_ids_are_positions=False,
@@ -322,14 +328,14 @@ def _ask(
 
 def other_lists(url: str, layout: str, names: Collection[str]) -> str:
     """Say how to come to the lists of the other layout; ``names``: layouts of the server."""
-    other = "csr" if layout == "csc" else "csc"
-    if other in names:
-        return f"open_graph({url!r}, layout={other!r}) opens it with these"
+    other_layout = "csr" if layout == "csc" else "csc"
+    if other_layout in names:
+        return f"open_graph({url!r}, layout={other_layout!r}) opens it with these"
     return "and the server has no others: build the graph there with layout='both'"
 
 
 def _rows(lease: Lease, attrs: tuple[_Attr, ...]) -> dict[str, RowSource]:
-    return {one.name: LeasedRows(lease, one) for one in attrs}
+    return {attr.name: LeasedRows(lease, attr) for attr in attrs}
 
 
 class _LeasedEdges:
@@ -348,14 +354,14 @@ class LeasedLists(_LeasedEdges):
     """Lists of a live graph of one type, as a :class:`aethergraph.protocols.TopologySource`."""
 
     def __init__(self, url: str, layout: str, lease: Lease) -> None:
-        told = lease.told
-        [relation], [(kind, _)] = told.relations, told.nodes.items()
+        description = lease.told
+        [relation], [(kind, _)] = description.relations, description.nodes.items()
         super().__init__(url, layout, lease, relation)
         self._url, self._layout, self._lease = url, layout, lease
-        self.node_attrs = _rows(lease, told.node_attrs[kind])
+        self.node_attrs = _rows(lease, description.node_attrs[kind])
         #: Number of the commit in the log of the graph.
-        self.lsn = told.commit
-        self.time_unit = told.time_unit
+        self.lsn = description.commit
+        self.time_unit = description.time_unit
 
     def close(self) -> None:
         """Let go of the commit."""
@@ -372,15 +378,18 @@ class LeasedTypes:
     """Lists of a live graph by edge type, as a :class:`aethergraph.protocols.TypedGraphSource`."""
 
     def __init__(self, url: str, layout: str, lease: Lease) -> None:
-        told = lease.told
+        description = lease.told
         self._url, self._layout, self._lease = url, layout, lease
-        self.num_nodes, self.lsn = told.nodes, told.commit
-        self.time_unit, self.time_zone = told.time_unit, told.time_zone
-        self.time_attr = told.time_attr
+        self.num_nodes, self.lsn = description.nodes, description.commit
+        self.time_unit, self.time_zone = description.time_unit, description.time_zone
+        self.time_attr = description.time_attr
         self.edges = {
-            relation.kind: _LeasedEdges(url, layout, lease, relation) for relation in told.relations
+            relation.kind: _LeasedEdges(url, layout, lease, relation)
+            for relation in description.relations
         }
-        self.node_attrs = {kind: _rows(lease, attrs) for kind, attrs in told.node_attrs.items()}
+        self.node_attrs = {
+            kind: _rows(lease, attrs) for kind, attrs in description.node_attrs.items()
+        }
 
     def close(self) -> None:
         """Let go of the commit."""

@@ -72,12 +72,12 @@ _QUESTIONS = (
 class _Held:
     """Commit that is held: its tables by number, and what clients are told of it."""
 
-    def __init__(self, name: str, taken: Taken, first: int) -> None:
-        self.name, self.commit = name, taken.number
+    def __init__(self, name: str, commit: Taken, first: int) -> None:
+        self.name, self.commit = name, commit.number
         self.tables: dict[int, ServedRows] = {}
         self._first = first
         self._lists: list[Any] = []
-        self.told = self._describe(taken.now)
+        self.told = self._describe(commit.now)
         self.leases = 0
 
     @property
@@ -104,8 +104,8 @@ class _Held:
 
     def _add(self, rows: RowSource) -> int:
         number = self.end
-        whole = (0, 1)
-        self.tables[number] = ServedRows(rows, row_bytes_of(rows), 0, rows.num_rows, "", whole)
+        shard = (0, 1)
+        self.tables[number] = ServedRows(rows, row_bytes_of(rows), 0, rows.num_rows, "", shard)
         return number
 
     def _describe(self, now: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class _Held:
             "nodes": [
                 [kind, counts[kind], self._add_rows(attrs)] for kind, attrs in nodes.items()
             ],
-            "edges": [self._add_relation(kind, one) for kind, one in relations],
+            "edges": [self._add_relation(kind, relation) for kind, relation in relations],
             "time_unit": now.time_unit, "time_zone": getattr(now, "time_zone", None),
             "time_attr": getattr(now, "time_attr", None),
         }  # fmt: skip
@@ -132,29 +132,31 @@ class _Held:
             for name, rows in attrs.items()
         ]
 
-    def _add_relation(self, kind: tuple[str, str, str], one: Any) -> dict[str, Any]:
-        layouts: tuple[Any, ...] = ("csc", "csr") if one.layout == "both" else (one.layout,)
-        lists = {layout: one.topology(layout) for layout in layouts}
+    def _add_relation(self, kind: tuple[str, str, str], relation: Any) -> dict[str, Any]:
+        layouts: tuple[Any, ...] = (
+            ("csc", "csr") if relation.layout == "both" else (relation.layout,)
+        )
+        lists = {layout: relation.topology(layout) for layout in layouts}
         end = max(topology.end_edge_ids for topology in lists.values())
         return {
-            "type": list(kind), "edges": one.num_edges, "end": end,
-            "sorted": ["edge_time"] if one.sorted_by >= BY_EDGE_TIME else [],
-            "attrs": self._add_rows(one.edge_attrs),
-            "values": self._add_rows(one.edge_values),
+            "type": list(kind), "edges": relation.num_edges, "end": end,
+            "sorted": ["edge_time"] if relation.sorted_by >= BY_EDGE_TIME else [],
+            "attrs": self._add_rows(relation.edge_attrs),
+            "values": self._add_rows(relation.edge_values),
             "lists": {layout: self._add_lists(lists[layout]) for layout in layouts},
         }  # fmt: skip
 
     def _add_lists(self, topology: Any) -> dict[str, int]:
         if topology.num_major and not self._lists:  # all lists of a commit expire together
             self._lists.append(topology)
-        own = {"weights": topology.has_own_weights, "times": topology.has_own_times}
-        found = {}
-        for name, what, dtype, width in _QUESTIONS:
-            if own.get(name, True):
+        has_own = {"weights": topology.has_own_weights, "times": topology.has_own_times}
+        numbers = {}
+        for name, question, dtype, width in _QUESTIONS:
+            if has_own.get(name, True):
                 end = topology.num_major if name == "lists" else topology.end_positions
-                ask = _Question(topology, what)
-                found[name] = self._add(IdTable((end, *width), dtype, None, ask))
-        return found
+                ask = _Question(topology, question)
+                numbers[name] = self._add(IdTable((end, *width), dtype, None, ask))
+        return numbers
 
 
 def _node_attrs(now: Any) -> dict[str, Mapping[str, RowSource]]:
@@ -185,19 +187,19 @@ def _number_of(rows: RowSource) -> int:
 class _Question:
     """Question to lists, which is answered by numbers."""
 
-    def __init__(self, topology: Any, what: int) -> None:
-        self._topology, self._what = topology, what
+    def __init__(self, topology: Any, question: int) -> None:
+        self._topology, self._what = topology, question
 
     def __call__(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = self._topology.answer(self._what, numbers)
-        return found
+        answers: np.ndarray[Any, Any] = self._topology.answer(self._what, numbers)
+        return answers
 
 
 class _Lease:
     """Lease of a client."""
 
-    def __init__(self, held: _Held, until: float) -> None:
-        self.held, self.until = held, until
+    def __init__(self, holding: _Held, until: float) -> None:
+        self.held, self.until = holding, until
         self.connections: set[Hashable] = set()
         #: When a connection broke last; its client may be about to make another one.
         self.broken = -math.inf
@@ -210,7 +212,7 @@ class Leases:
         graphs: live graphs, or paths of their directories, by name; None: there are none.
         first: number of the first table.
         seconds: time that a lease lasts; ``inf``: as long as its client has connections.
-        most: commits at once.
+        max_leases: commits at once.
         linger: seconds that a lease lasts without a connection.
 
     Raises:
@@ -222,21 +224,21 @@ class Leases:
         graphs: Mapping[str, Any] | None,
         first: int,
         seconds: float = LEASE_SECONDS,
-        most: int = MOST_LEASES,
+        max_leases: int = MOST_LEASES,
         linger: float = _LINGER,
     ) -> None:
         self._graphs: dict[str, Commits] = {}
         for name, graph in () if graphs is None else as_items(graphs, "graphs", "live graphs"):
             if not is_name(name) or len(name.encode()) > 1000:
                 raise InvalidArgumentError(f"graphs: {shown(name)} is no name of a graph")
-            found = commits_of(graph)
-            if not found.is_live:
+            commits = commits_of(graph)
+            if not commits.is_live:
                 raise InvalidArgumentError(
                     f"graphs[{name!r}] does not change: its lists are tables, open_tables(path, "
                     "lists=True)"
                 )
-            self._graphs[name] = found
-        self._seconds, self._most = as_number(seconds, "lease"), as_count(most, "max_leases")
+            self._graphs[name] = commits
+        self._seconds, self._most = as_number(seconds, "lease"), as_count(max_leases, "max_leases")
         if not 1 <= self._most <= _MOST_SNAPSHOTS:
             raise InvalidArgumentError(
                 f"max_leases = {self._most} is not in 1..{_MOST_SNAPSHOTS}: a live graph has "
@@ -267,11 +269,11 @@ class Leases:
 
     # ---- what clients ask for ----------------------------------------------------------------
 
-    def answer(self, asked: Mapping[str, Any], connection: Hashable) -> dict[str, Any]:
+    def answer(self, request: Mapping[str, Any], connection: Hashable) -> dict[str, Any]:
         """Return what a client is told that wants a lease, or to take part in one.
 
         Args:
-            asked: ``{"graph": name, "at": commit or None}``, or ``{"lease": token}``.
+            request: ``{"graph": name, "at": commit or None}``, or ``{"lease": token}``.
             connection: the connection that asks, which takes part in the lease until it ends.
 
         Returns:
@@ -283,7 +285,7 @@ class Leases:
             LimitError: there are too many commits.
             SnapshotExpiredError: the lease has ended.
         """
-        token, name, at = asked.get("lease"), asked.get("graph", ""), asked.get("at")
+        token, name, at = request.get("lease"), request.get("graph", ""), request.get("at")
         if token is not None:
             return self._join(str(token), connection)
         if at is not None and type(at) is not int:
@@ -300,41 +302,41 @@ class Leases:
         return self._take(name, at, connection)
 
     def _take(self, name: str, at: int | None, connection: Hashable) -> dict[str, Any]:
-        taken = None
+        commit = None
         with self._changed:
             self._take_out(connection)
             self._end_expired()
-            held = None if at is None else self._held.get((name, at))
-        if held is None:
-            taken = self._graphs[name].take(anew=True)
-            if at is not None and taken.number != at:
+            holding_at = None if at is None else self._held.get((name, at))
+        if holding_at is None:
+            commit = self._graphs[name].take(anew=True)
+            if at is not None and commit.number != at:
                 with self._changed:
-                    others = sorted(commit for graph, commit in self._held if graph == name)
-                known = f", and {', '.join(map(str, others))} for other clients" if others else ""
+                    numbers = sorted(number for graph, number in self._held if graph == name)
+                known = f", and {', '.join(map(str, numbers))} for other clients" if numbers else ""
                 raise OutOfRangeError(
-                    f"at = {at}: the server has the last commit, {taken.number}{known}; load that, "
-                    "or replay the log (aethergraph.dynamic.History)",
+                    f"at = {at}: the server has the last commit, {commit.number}{known}; load "
+                    "that, or replay the log (aethergraph.dynamic.History)",
                     value=at,
                 )
         with self._changed:
-            if taken is None:
-                found = self._held.get((name, at)) or held  # type: ignore[arg-type]
+            if commit is None:
+                holding = self._held.get((name, at)) or holding_at  # type: ignore[arg-type]
             else:
-                found = self._found(name, taken)
-            if found is None:
-                assert taken is not None
-                self._check_room(partial(self._found, name, taken))
-                found = self._found(name, taken)
-            if found is None:
-                assert taken is not None
-                found = _Held(name, taken, self._next)
-                self._next = found.end
-            if found.leases == 0:
-                self._held[name, found.commit] = found
-                self._tables.update(found.tables)
-            found.leases += 1
+                holding = self._found(name, commit)
+            if holding is None:
+                assert commit is not None
+                self._check_room(partial(self._found, name, commit))
+                holding = self._found(name, commit)
+            if holding is None:
+                assert commit is not None
+                holding = _Held(name, commit, self._next)
+                self._next = holding.end
+            if holding.leases == 0:
+                self._held[name, holding.commit] = holding
+                self._tables.update(holding.tables)
+            holding.leases += 1
             token = secrets.token_hex(16)
-            lease = self._leases[token] = _Lease(found, time.monotonic() + self._seconds)
+            lease = self._leases[token] = _Lease(holding, time.monotonic() + self._seconds)
             lease.connections.add(connection)
             if self._sweeper is None:
                 self._sweeper = threading.Thread(
@@ -342,12 +344,12 @@ class Leases:
                 )
                 self._sweeper.start()
             self._changed.notify_all()
-        return {**found.told, "lease": token, "seconds": self._seconds}
+        return {**holding.told, "lease": token, "seconds": self._seconds}
 
-    def _found(self, name: str, taken: Taken) -> _Held | None:
+    def _found(self, name: str, commit: Taken) -> _Held | None:
         """Return what is held already of a commit that was taken. The lock is held."""
-        found = self._held.get((name, taken.number))
-        return found if found is not None and found.is_as(taken.now) else None
+        holding = self._held.get((name, commit.number))
+        return holding if holding is not None and holding.is_as(commit.now) else None
 
     def _check_room(self, or_held: Callable[[], object]) -> None:
         """Raise LimitError if there are as many commits as there may be, or ``or_held()`` is one.
@@ -368,10 +370,10 @@ class Leases:
     def _all_held(self) -> list[_Held]:
         return list({id(lease.held): lease.held for lease in self._leases.values()}.values())
 
-    def _take_out(self, connection: Hashable, beside: _Lease | None = None) -> None:
+    def _take_out(self, connection: Hashable, kept_lease: _Lease | None = None) -> None:
         """Let a connection take part in no lease but one. The lock is held."""
         for lease in self._leases.values():
-            if lease is not beside:
+            if lease is not kept_lease:
                 lease.connections.discard(connection)
 
     def _join(self, token: str, connection: Hashable) -> dict[str, Any]:
@@ -410,10 +412,10 @@ class Leases:
         Raises:
             SnapshotExpiredError: the lease of its commit has ended.
         """
-        found = self._tables.get(number)
-        if found is None and self._first <= number < self._next:
+        table = self._tables.get(number)
+        if table is None and self._first <= number < self._next:
             raise self._ended()
-        return found
+        return table
 
     def _ended(self) -> SnapshotExpiredError:
         return SnapshotExpiredError(
@@ -436,18 +438,19 @@ class Leases:
                 soonest = until - now if soonest is None else min(soonest, until - now)
                 continue
             del self._leases[token]
-            held = lease.held
-            held.leases -= 1
-            if held.leases == 0:
-                if self._held.get((held.name, held.commit)) is held:  # it has none in its place
-                    del self._held[held.name, held.commit]
-                for number in held.tables:
+            holding = lease.held
+            holding.leases -= 1
+            if holding.leases == 0:
+                # Unless there is another one in its place.
+                if self._held.get((holding.name, holding.commit)) is holding:
+                    del self._held[holding.name, holding.commit]
+                for number in holding.tables:
                     del self._tables[number]
         return soonest
 
     def _end_expired(self) -> None:
         """End what has run out, and leases of commits that are gone. The lock is held."""
-        gone = {id(held) for held in self._all_held() if held.is_expired()}
+        gone = {id(holding) for holding in self._all_held() if holding.is_expired()}
         for lease in self._leases.values():
             if id(lease.held) in gone:
                 lease.until = 0.0

@@ -119,11 +119,11 @@ def _slots_of(table: ServedRows) -> native.LiveSlots:
 
 
 def _copied(rows: RowSource, begin: int, end: int) -> LiveFeatureTable:
-    made = LiveFeatureTable.create(None, rows.num_rows, rows.row_shape, rows.dtype_name)
+    table = LiveFeatureTable.create(None, rows.num_rows, rows.row_shape, rows.dtype_name)
     for start in range(begin, end, _COPIED):
         ids = np.arange(start, min(start + _COPIED, end))
-        made.put_many(ids, rows.read(start, int(ids[-1]) + 1), version=0)
-    return made
+        table.put_many(ids, rows.read(start, int(ids[-1]) + 1), version=0)
+    return table
 
 
 class SlotReader:
@@ -142,7 +142,7 @@ class SlotReader:
         if not facts:
             raise UnsupportedError("the server has no memory to read: start it with rdma")
         try:
-            own, its = rdma.rdma_version(), int(facts["ucx"])
+            version, server_version = rdma.rdma_version(), int(facts["ucx"])
             table = connection.table
             layout = native.SlotLayout(
                 table.shape[0], tuple(map(int, facts["shape"])), int(facts["code"]),
@@ -154,9 +154,10 @@ class SlotReader:
             address = bytes.fromhex(facts["address"])
         except (KeyError, TypeError, ValueError, OverflowError):
             raise wire.WireError("a description of memory that cannot be read") from None
-        if own != its:
+        if version != server_version:
             raise UnsupportedError(
-                f"UCX is {own >> 16}.{own & 0xFFFF} here and {its >> 16}.{its & 0xFFFF} there: "
+                f"UCX is {version >> 16}.{version & 0xFFFF} here and "
+                f"{server_version >> 16}.{server_version & 0xFFFF} there: "
                 "install the same version on both"
             )
         self._check(layout)
@@ -208,10 +209,10 @@ class SlotReader:
             rows = out[start : start + len(some)] if whole_out else np.empty(
                 (len(some), *out.shape[1:]), out.dtype
             )  # fmt: skip
-            whole = rdma.take_rows(self.layout, numbers, self._land, self._stride, rows)
+            is_whole = rdma.take_rows(self.layout, numbers, self._land, self._stride, rows)
             if not whole_out:
-                out[some[whole]] = rows[whole]
-            missed.append(some[~whole])
+                out[some[is_whole]] = rows[is_whole]
+            missed.append(some[~is_whole])
         return np.concatenate(missed) if missed else which
 
     def read_slots(self, offsets: NDArray[np.uint64], task: native.Task | None = None) -> None:

@@ -111,7 +111,8 @@ class _Reader:
         self.url = address.url
         self.endpoints = [Endpoint(address, location) for location in address.locations]
         try:
-            self.endpoints.sort(key=lambda one: one.table.shard)  # empty ones begin where others do
+            # Empty ones begin where others do.
+            self.endpoints.sort(key=lambda endpoint: endpoint.table.shard)
             _check_shards(self.endpoints, address.url)
         except BaseException:
             self.close()
@@ -119,7 +120,7 @@ class _Reader:
         last = self.endpoints[-1].table  # its shard has the rows that were added
         self.shape, self.code = last.shape, native.dtype_code(last.dtype)
         self.live = bool(last.live)
-        self._ends = np.array([one.table.end for one in self.endpoints], np.int64)
+        self._ends = np.array([endpoint.table.end for endpoint in self.endpoints], np.int64)
         self.gathers = self.rows = 0
         can_map = address.scheme == "unix" and address.mapped and len(self.endpoints) == 1
         self.mapped = Mapped(self.endpoints[0]) if can_map else None
@@ -143,7 +144,7 @@ class _Reader:
         if not len(ids):
             return
         if len(self.endpoints) == 1:
-            self.endpoints[0].run(lambda one: self._read(one, ids, out, task), task)
+            self.endpoints[0].run(lambda connection: self._read(connection, ids, out, task), task)
         elif self.rdma:
             for number, places in self._shards(ids):
                 rows = empty((len(places), *out.shape[1:]), out.dtype, f"{len(places)} rows")
@@ -157,25 +158,29 @@ class _Reader:
         self.rows += len(ids)
 
     def _read(
-        self, one: Connection, ids: NDArray[np.int64], out: NDArray[Any], task: native.Task | None
+        self,
+        connection: Connection,
+        ids: NDArray[np.int64],
+        out: NDArray[Any],
+        task: native.Task | None,
     ) -> None:
         """Read rows of one server, out of its memory if that is possible."""
-        slots = self._slots_of(one) if self.rdma else None
+        slots = self._slots_of(connection) if self.rdma else None
         if slots is None:
-            one.gather(ids, out, task).finish()
+            connection.gather(ids, out, task).finish()
         else:
             slots.gather(ids, out, task)
 
-    def _slots_of(self, one: Connection) -> SlotReader | None:
+    def _slots_of(self, connection: Connection) -> SlotReader | None:
         """Return what reads the memory of a connection's server; None: rows go over TCP now."""
-        if one.reader is None:
+        if connection.reader is None:
             try:
-                one.reader = SlotReader(one)
+                connection.reader = SlotReader(connection)
             except (UnsupportedError, StorageError) as error:
                 if self.rdma:
                     log.warning("%s: rows come over TCP: %s", self.url, error)
                 self.rdma = False
-        reader: SlotReader | None = one.reader
+        reader: SlotReader | None = connection.reader
         return reader
 
     def _shards(self, ids: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -209,8 +214,8 @@ class _Reader:
     def close(self) -> None:
         if self.mapped is not None:
             self.mapped.close()
-        for one in self.endpoints:
-            one.close()
+        for endpoint in self.endpoints:
+            endpoint.close()
 
 
 class _Part:
@@ -258,7 +263,8 @@ class _Part:
             return self._rows
         with at_places(self.places):
             self._endpoint.run(
-                lambda one: one.gather(self._ids, self._rows, self._task).finish(), self._task
+                lambda connection: connection.gather(self._ids, self._rows, self._task).finish(),
+                self._task,
             )
         return self._rows
 
@@ -272,8 +278,8 @@ class _Part:
 def _check_shards(endpoints: list[Endpoint], url: str) -> None:
     """Raise InvalidArgumentError unless the servers have all rows of one table, each once."""
     first, last, end, is_whole = endpoints[0].table, endpoints[-1].table, 0, True
-    for one in endpoints:
-        table = one.table
+    for endpoint in endpoints:
+        table = endpoint.table
         shape = first.shape
         if table.live and table.begin == end:  # rows may have been added between two answers
             shape = (table.shape[0], *shape[1:])
@@ -291,7 +297,9 @@ def _check_shards(endpoints: list[Endpoint], url: str) -> None:
         is_whole = is_whole and table.begin == end
         end = table.end
     if not is_whole or end != last.shape[0] or len(endpoints) != first.shard[1]:
-        have = ", ".join(f"{one.table.shard[0]}/{one.table.shard[1]}" for one in endpoints)
+        have = ", ".join(
+            f"{endpoint.table.shard[0]}/{endpoint.table.shard[1]}" for endpoint in endpoints
+        )
         raise InvalidArgumentError(
             f"{url}: the servers have the shards {have}: give the addresses of all, each once"
         )
@@ -375,15 +383,17 @@ class RemoteRows(RowTable):
         """
         self.check_open()
         # Copies: the plan looks at them again, when the caller may have changed its own.
-        found = [as_ids(ids, "lists").copy() for ids in as_list(lists, "lists", "row numbers")]
-        for number, ids in enumerate(found):
+        vectors = [as_ids(ids, "lists").copy() for ids in as_list(lists, "lists", "row numbers")]
+        for number, ids in enumerate(vectors):
             try:
                 check_rows(ids, self._num_rows)
             except OutOfRangeError as error:
                 raise OutOfRangeError(
                     f"lists[{number}]: {error}", position=error.position, value=error.value
                 ) from None
-        return RowsAhead(self._reader.endpoints[0], found, self._row_shape, self._code, self.gather)
+        return RowsAhead(
+            self._reader.endpoints[0], vectors, self._row_shape, self._code, self.gather
+        )
 
     @property
     def transport(self) -> str:
@@ -400,21 +410,21 @@ class RemoteRows(RowTable):
         """Identity of the content, as the servers tell it; None if it changes."""
         if self.is_live:
             return None
-        return "+".join(one.table.generation for one in self._reader.endpoints)
+        return "+".join(endpoint.table.generation for endpoint in self._reader.endpoints)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the tables of the server."""
-        found: tuple[str, ...] = self._reader.endpoints[0].table.names
-        return found
+        names: tuple[str, ...] = self._reader.endpoints[0].table.names
+        return names
 
     def stats(self) -> RemoteStats:
         """Return the counts so far in this process."""
         self.check_open()
         ends = self._reader.endpoints
         return RemoteStats(
-            self._reader.gathers, self._reader.rows, sum(one.connections for one in ends),
-            sum(one.waits for one in ends),
+            self._reader.gathers, self._reader.rows, sum(endpoint.connections for endpoint in ends),
+            sum(endpoint.waits for endpoint in ends),
         )  # fmt: skip
 
     @property

@@ -218,28 +218,28 @@ class FeatureServer:
         with self._lock:
             if self._listeners:
                 raise InvalidArgumentError(f"{self!r} listens already")
-        found = []
+        listeners = []
         try:
             self._answers.desk.open()
             if self.port is not None:
-                found.append(listen(self._host, self.port))
-                self.port = found[0].getsockname()[1]
+                listeners.append(listen(self._host, self.port))
+                self.port = listeners[0].getsockname()[1]
             if self._unix is not None:
-                found.append(listen_unix(self._unix))
+                listeners.append(listen_unix(self._unix))
             if self._rdma:
                 self._answers.open_slots()
             with self._lock:
-                self._listeners = found
+                self._listeners = listeners
                 self._ended.clear()
-            for one in found:
-                self._begin(self._accept, one)
+            for listener in listeners:
+                self._begin(self._accept, listener)
             self._unwatched = threading.Event()
             threading.Thread(
                 target=self._watch, args=(self._unwatched,), daemon=True, name="aethergraph watch"
             ).start()
         except BaseException:  # also Ctrl-C: nobody would answer those who connect
             with self._lock:
-                self._listeners = found
+                self._listeners = listeners
             self.close(0)
             raise
         return self
@@ -257,38 +257,40 @@ class FeatureServer:
         until = time.monotonic() + check_seconds(grace)
         with self._lock:
             listeners, self._listeners = self._listeners, []
-            open_ones = [*self._strangers, *self._connections]
-        if self._unix is not None and any(one.family == socket.AF_UNIX for one in listeners):
+            peers = [*self._strangers, *self._connections]
+        if self._unix is not None and any(
+            listener.family == socket.AF_UNIX for listener in listeners
+        ):
             with suppress(OSError):  # while it is listened at: nobody else takes it until then
                 os.unlink(self._unix)
-        for one in listeners:
+        for listener in listeners:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
         try:
-            for connection in open_ones:
-                connection.stop(socket.SHUT_RD)  # what has come before can still be read
+            for peer in peers:
+                peer.stop(socket.SHUT_RD)  # what has come before can still be read
             for thread in list(self._threads - {threading.current_thread()}):  # of a source's own
                 thread.join(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
         finally:
             with self._lock:
-                open_ones = [*self._strangers, *self._connections]
-            for connection in open_ones:
-                connection.stop(socket.SHUT_RDWR)
+                peers = [*self._strangers, *self._connections]
+            for peer in peers:
+                peer.stop(socket.SHUT_RDWR)
             self._answers.close()
             self._unwatched.set()
             self._ended.set()
 
     def leave_to_parent(self) -> None:
         """Close a forked child's copies of the sockets, which would outlive the server."""
-        open_ones = [
+        sockets = [
             *self._listeners,
-            *(one.socket for one in (*self._strangers, *self._connections)),
+            *(peer.socket for peer in (*self._strangers, *self._connections)),
         ]
         self._lock = threading.Lock()
         self._listeners, self._strangers, self._connections = [], deque(), set()
-        for one in open_ones:
-            one.close()
+        for sock in sockets:
+            sock.close()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server is closed, by another thread; return whether it is."""
@@ -319,12 +321,12 @@ class FeatureServer:
     @property
     def addresses(self) -> list[str]:
         """URLs for :func:`open_source`, that of TCP first; the name of a table may follow."""
-        found = []
+        urls = []
         if self.port is not None:
-            found.append(str(Location(self._host, self.port)))
+            urls.append(str(Location(self._host, self.port)))
         if self._unix is not None:
-            found.append(str(Location(os.path.abspath(self._unix), None)))
-        return found
+            urls.append(str(Location(os.path.abspath(self._unix), None)))
+        return urls
 
     @property
     def address(self) -> str:
@@ -334,15 +336,15 @@ class FeatureServer:
     def stats(self) -> ServerStats:
         """Return the counts so far."""
         with self._lock:
-            rest = [*self._strangers, *self._connections]
+            peers = [*self._strangers, *self._connections]
             counts = list(self._counts)
             accepted, refused = self._accepted, self._refused
-            for one in rest:  # their counts are moved to those above as they end
-                for i, number in enumerate(one.counts):
+            for peer in peers:  # their counts are moved to those above as they end
+                for i, number in enumerate(peer.counts):
                     counts[i] += number
         requests, rows, row_bytes, samples = counts
         return ServerStats(
-            len(rest),
+            len(peers),
             accepted,
             refused,
             requests,
@@ -358,73 +360,73 @@ class FeatureServer:
         thread = threading.Thread(target=call, args=args, daemon=True, name="aethergraph serve")
         with self._lock:  # a close() that finds it serving finds it among the threads, too
             thread.start()
-            self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+            self._threads = {worker for worker in self._threads if worker.is_alive()} | {thread}
 
     def _accept(self, listener: socket.socket) -> None:
         while (client := accept(listener)) is not None:
-            one = Peer(client)
+            peer = Peer(client)
             with self._lock:
                 if listener not in self._listeners:
                     client.close()
                     return
                 self._accepted += 1
-                self._strangers.append(one)
+                self._strangers.append(peer)
                 # Whoever says nothing holds no place that another could have.
                 oldest = self._strangers.popleft() if len(self._strangers) > _STRANGERS else None
             if oldest is not None:
                 oldest.stop(socket.SHUT_RDWR)
             try:
-                self._begin(self._serve, one, listener.family == socket.AF_UNIX)
+                self._begin(self._serve, peer, listener.family == socket.AF_UNIX)
             except RuntimeError:  # no further thread
-                self._end(one, refused=True)
+                self._end(peer, refused=True)
 
     def _watch(self, ended: threading.Event) -> None:
         """End connections whose replies nobody reads, until the server has ended."""
         while not ended.wait(_LOOK):
             with self._lock:
-                late = [one for one in (*self._strangers, *self._connections) if one.is_late]
-            for one in late:
-                one.stop(socket.SHUT_RDWR)
+                late = [peer for peer in (*self._strangers, *self._connections) if peer.is_late]
+            for peer in late:
+                peer.stop(socket.SHUT_RDWR)
 
-    def _serve(self, one: Peer, local: bool) -> None:
+    def _serve(self, peer: Peer, local: bool) -> None:
         refused = True
         try:
             until = time.monotonic() + _GREETING
-            set_options(one.socket, local)
+            set_options(peer.socket, local)
             if self._tls is not None and not local:
-                one.begin_tls(self._tls, _GREETING)
-            inbox = wire.Inbox(one.socket, patience=_REQUEST)
-            refused = not self._greet(one, inbox, until)
+                peer.begin_tls(self._tls, _GREETING)
+            inbox = wire.Inbox(peer.socket, patience=_REQUEST)
+            refused = not self._greet(peer, inbox, until)
             if not refused:
-                self._answer(one, inbox)
+                self._answer(peer, inbox)
         except (wire.WireError, wire.BusyError, AetherError, TimeoutError) as error:
             refused = True
-            if one.is_late:  # it would have to read that, too
+            if peer.is_late:  # it would have to read that, too
                 return
             is_told = isinstance(error, (AetherError, wire.BusyError))
-            said = wire.pack_error(error if is_told else InvalidArgumentError(str(error)))
+            body = wire.pack_error(error if is_told else InvalidArgumentError(str(error)))
             with suppress(OSError, ValueError):
-                one.send(0, 0, said, flags=wire.ERROR)
+                peer.send(0, 0, body, flags=wire.ERROR)
         except (OSError, ValueError):  # it is gone, or was cut off
-            refused = refused or one.is_late
+            refused = refused or peer.is_late
         finally:
-            self._end(one, refused)
+            self._end(peer, refused)
 
-    def _end(self, one: Peer, refused: bool) -> None:
-        self._answers.leases.leave(one)
+    def _end(self, peer: Peer, refused: bool) -> None:
+        self._answers.leases.leave(peer)
         with self._lock:
             with suppress(ValueError):
-                self._strangers.remove(one)
-            self._connections.discard(one)
+                self._strangers.remove(peer)
+            self._connections.discard(peer)
             self._refused += refused
-            for i, number in enumerate(one.counts):
+            for i, number in enumerate(peer.counts):
                 self._counts[i] += number
-            one.requests = one.rows = one.row_bytes = one.samples = 0
+            peer.requests = peer.rows = peer.row_bytes = peer.samples = 0
         with suppress(OSError):
-            one.stop(socket.SHUT_WR)
-            one.socket.close()
+            peer.stop(socket.SHUT_WR)
+            peer.socket.close()
 
-    def _greet(self, one: Peer, inbox: wire.Inbox, until: float) -> bool:
+    def _greet(self, peer: Peer, inbox: wire.Inbox, until: float) -> bool:
         """Find out who a client is; return False if it has ended instead."""
         frame = inbox.frame(until)
         if frame is None:
@@ -435,8 +437,8 @@ class FeatureServer:
         hello = wire.pack_hello(nonce, self._token is not None)
         # A client that gets the last answer has its place.
         if self._token is None:
-            self._admit(one)
-        one.send(wire.HELLO, frame.request, hello)
+            self._admit(peer)
+        peer.send(wire.HELLO, frame.request, hello)
         if self._token is not None:
             frame = inbox.frame(until)
             if frame is None:
@@ -445,39 +447,39 @@ class FeatureServer:
             expected = wire.prove(self._token, b"client", client_nonce, nonce)
             if not hmac.compare_digest(bytes(frame.body), expected):
                 error = AccessDeniedError("the token is wrong")
-                one.send(wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR)
+                peer.send(wire.AUTH, frame.request, wire.pack_error(error), flags=wire.ERROR)
                 return False
-            self._admit(one)
+            self._admit(peer)
             proof = wire.prove(self._token, b"server", client_nonce, nonce)
-            one.send(wire.AUTH, frame.request, proof)
+            peer.send(wire.AUTH, frame.request, proof)
         return True
 
-    def _admit(self, one: Peer) -> None:
+    def _admit(self, peer: Peer) -> None:
         """Give a stranger a place.
 
         Raises:
             BusyError: there is none.
         """
         with self._lock:
-            if one not in self._strangers:
+            if peer not in self._strangers:
                 raise wire.BusyError("there are too many connections")
             if len(self._connections) >= self._most:
                 raise wire.BusyError(f"there are {self._most} connections already")
-            self._strangers.remove(one)
-            self._connections.add(one)
+            self._strangers.remove(peer)
+            self._connections.add(peer)
 
-    def _answer(self, one: Peer, inbox: wire.Inbox) -> None:
+    def _answer(self, peer: Peer, inbox: wire.Inbox) -> None:
         """Answer the requests of a client until it ends."""
         while True:
             frame = inbox.frame()
             if frame is None:
                 return
-            self._answers.answer(one, frame)
+            self._answers.answer(peer, frame)
 
 
 def _leave_to_parent() -> None:
-    for one in list(_servers):
-        one.leave_to_parent()
+    for server in list(_servers):
+        server.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

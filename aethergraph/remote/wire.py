@@ -209,10 +209,10 @@ def send_descriptor(
 
 def receive_descriptor(sock: socket.socket, size: int) -> tuple[bytes, int | None]:
     """Return ``size`` bytes, fewer at the end, and the descriptor that came with the first."""
-    data, found, _, _ = sock.recvmsg(
+    data, ancillary, _, _ = sock.recvmsg(
         size, socket.CMSG_LEN(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
     )
-    for level, kind, content in found:
+    for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             numbers = array.array("i")
             numbers.frombytes(content[: len(content) // numbers.itemsize * numbers.itemsize])
@@ -229,13 +229,15 @@ class Inbox:
 
     Args:
         sock: the socket; it blocks, and gets time-outs in the middle of frames.
-        most: bytes of a body at most.
+        max_bytes: bytes of a body at most.
         patience: seconds that the rest of a frame may take once it has begun.
     """
 
-    def __init__(self, sock: socket.socket, most: int = _MAX_REQUEST, patience: float = 10) -> None:
-        self._sock, self._most, self._patience = sock, most, patience
-        self._buffer = memoryview(bytearray(2 * (most + HEADER.size)))
+    def __init__(
+        self, sock: socket.socket, max_bytes: int = _MAX_REQUEST, patience: float = 10
+    ) -> None:
+        self._sock, self._most, self._patience = sock, max_bytes, patience
+        self._buffer = memoryview(bytearray(2 * (max_bytes + HEADER.size)))
         self._begin = self._end = 0
 
     def frame(self, until: float | None = None) -> Frame | None:
@@ -295,8 +297,8 @@ class Inbox:
 
 def pack_seconds(seconds: float) -> bytes:
     """Return a ``struct timeval``, as options of sockets take it."""
-    whole = int(seconds)
-    return struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+    whole_seconds = int(seconds)
+    return struct.pack("@ll", whole_seconds, int((seconds - whole_seconds) * 1e6))
 
 
 def pack_hello(nonce: bytes, needs_token: bool = False) -> bytes:
@@ -447,9 +449,9 @@ def raise_error(body: memoryview, address: str, begin: int = 0) -> None:
         begin: place of the request's ids among those of the gather.
     """
     try:
-        found = json.loads(bytes(body))
-        name, message = str(found["error"]), str(found["message"])
-        position, value = found.get("position"), found.get("value")
+        facts = json.loads(bytes(body))
+        name, message = str(facts["error"]), str(facts["message"])
+        position, value = facts.get("position"), facts.get("value")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WireError("an error that cannot be read") from None
     if name == "BusyError":

@@ -60,10 +60,10 @@ class ServedSample:
         Raises:
             FormatError: they are not of this form.
         """
-        found = form.unpack(content)
+        reply = form.unpack(content)
         seeds = request.arguments(form)[0]
         return cls(
-            found.subgraph, seeds, found.key, found.commit, found.node_attrs, found.edge_attrs,
+            reply.subgraph, seeds, reply.key, reply.commit, reply.node_attrs, reply.edge_attrs,
             content,
         )  # fmt: skip
 
@@ -91,7 +91,7 @@ class _Service(NamedTuple):
     """Service as a server describes it."""
 
     number: int
-    told: dict[str, Any]
+    facts: dict[str, Any]
     form: Form
     generation: str
 
@@ -106,26 +106,26 @@ class _Service(NamedTuple):
 
     def difference(self, before: _Service) -> str:
         """Say how it differs."""
-        found = []
-        if self.told["graph"] != before.told["graph"]:
-            found.append("it samples from another graph")
-        mine, its = self.told["plan"], before.told["plan"]
+        differences = []
+        if self.facts["graph"] != before.facts["graph"]:
+            differences.append("it samples from another graph")
+        mine, its = self.facts["plan"], before.facts["plan"]
         for name in dict.fromkeys([*mine, *its]):
-            one, other = mine.get(name), its.get(name)
-            if one != other:
-                found.append(f"{name} = {shown(one)}, before {shown(other)}")
-        if not found and self.form != before.form:
-            found.append("the graph has other attributes, or other types")
-        return "; ".join(found) or f"generation {self.generation}, before {before.generation}"
+            now, then = mine.get(name), its.get(name)
+            if now != then:
+                differences.append(f"{name} = {shown(now)}, before {shown(then)}")
+        if not differences and self.form != before.form:
+            differences.append("the graph has other attributes, or other types")
+        return "; ".join(differences) or f"generation {self.generation}, before {before.generation}"
 
 
 def _describe(connection: Connection, name: str) -> _Service:
-    body = connection.ask(wire.PLAN, name.encode(), most=_DESCRIPTION)
+    body = connection.ask(wire.PLAN, name.encode(), max_bytes=_DESCRIPTION)
     try:
-        found = json.loads(body)
-        form = Form.of(found["form"])
-        SamplePlan.of(found["plan"])
-        return _Service(int(found["service"]), found, form, str(found["generation"]))
+        facts = json.loads(body)
+        form = Form.of(facts["form"])
+        SamplePlan.of(facts["plan"])
+        return _Service(int(facts["service"]), facts, form, str(facts["generation"]))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise wire.WireError("a description that cannot be read") from None
 
@@ -146,11 +146,11 @@ class RemoteSampler:
             )
         self.url = url
         self._endpoint = Endpoint(address, address.locations[0], _describe)
-        told = self._endpoint.table.told
+        facts = self._endpoint.table.facts
         self._form: Form = self._endpoint.table.form
-        self.plan = SamplePlan.of(told["plan"])
+        self.plan = SamplePlan.of(facts["plan"])
         self._path = log
-        self._log = None if log is None else AnswerLog(log, told)
+        self._log = None if log is None else AnswerLog(log, facts)
         self._closed = False
 
     @property
@@ -184,19 +184,19 @@ class RemoteSampler:
         log = self._log  # before the check: close() lets go of it after
         if self._closed:
             raise ClosedError(f"the sampler of {self.url} was closed: open_sampler() anew")
-        own = secrets.randbits(63) if key is None else key
-        request = make_request(self._form, seeds, time, own)
+        draw_key = secrets.randbits(63) if key is None else key
+        request = make_request(self._form, seeds, time, draw_key)
         body = request.pack()
 
         def ask(connection: Connection) -> bytearray:
             head = wire.pack_number(connection.table.number)
-            return connection.ask(wire.SAMPLE, head, body, most=wire.MAX_BODY)
+            return connection.ask(wire.SAMPLE, head, body, max_bytes=wire.MAX_BODY)
 
         content = self._endpoint.run(ask)
-        found = ServedSample.of(self._form, request, content)
+        sample = ServedSample.of(self._form, request, content)
         if log is not None:
-            log.add(request, found.commit, content)
-        return found
+            log.add(request, sample.commit, content)
+        return sample
 
     def close(self) -> None:
         """Close the connections, and the log; requests that are under way end before."""

@@ -35,14 +35,14 @@ class SampleDesk:
         self, services: Mapping[str, SampleService] | None, log: native.Path | None = None
     ) -> None:
         self._services: dict[str, SampleService] = {}
-        for name, one in () if services is None else as_items(services, "samples", "services"):
+        for name, service in () if services is None else as_items(services, "samples", "services"):
             if not is_name(name) or len(name.encode()) > 1000:
                 raise InvalidArgumentError(f"samples: {shown(name)} is no name of a graph")
-            if not isinstance(one, SampleService):
+            if not isinstance(service, SampleService):
                 raise InvalidArgumentError(
-                    f"samples[{name!r}] is a {type(one).__name__}: give a SampleService"
+                    f"samples[{name!r}] is a {type(service).__name__}: give a SampleService"
                 )
-            self._services[name] = one
+            self._services[name] = service
         self._numbered = list(self._services.values())
         self._path = log
         self._log: AnswerLog | None = None
@@ -83,8 +83,8 @@ class SampleDesk:
             raise InvalidArgumentError(
                 f"no samples are drawn from a graph {shown(name)}; there are: {known}"
             )
-        one = self._services[name]
-        return json.dumps({"service": self._numbered.index(one), **one.told()}).encode()
+        service = self._services[name]
+        return json.dumps({"service": self._numbered.index(service), **service.told()}).encode()
 
     def answer(self, body: memoryview, room: Callable[[int], NDArray[np.uint8]]) -> NDArray[Any]:
         """Return the answer to a request.
@@ -93,13 +93,13 @@ class SampleDesk:
             WireError: it is none.
             AetherError: as :meth:`SampleService.answer`.
         """
-        number, rest = wire.unpack_number(body)
+        number, content = wire.unpack_number(body)
         if number >= len(self._numbered):
             raise wire.WireError(f"there is no service {number}")
         service = self._numbered[number]
-        request = Request.unpack(rest, service.form)
+        request = Request.unpack(content, service.form)
         log = self._log
-        found = service.answer(request, room)
+        answer = service.answer(request, room)
         if log is not None:
-            log.add(request, int(found[8:16].view("<u8")[0]), found)
-        return found
+            log.add(request, int(answer[8:16].view("<u8")[0]), answer)
+        return answer

@@ -126,11 +126,11 @@ class Form:
         """Facts of each array, worked out once and not for each reply."""
         return tuple(
             _Packing(
-                self.type_of(one), one.name, one.of_edges, one.is_attr,
-                one.name in ("node", "edge"), one.name.startswith("num_"),
-                one.item_bytes, one.array_dtype, one.shape,
+                self.type_of(field), field.name, field.of_edges, field.is_attr,
+                field.name in ("node", "edge"), field.name.startswith("num_"),
+                field.item_bytes, field.array_dtype, field.shape,
             )
-            for one in self.fields
+            for field in self.fields
         )  # fmt: skip
 
     # ---- as JSON -------------------------------------------------------------------------------
@@ -140,41 +140,41 @@ class Form:
         return {
             "typed": self.typed, "node_types": list(self.node_types),
             "edge_types": [list(kind) for kind in self.edge_types],
-            "fields": [[*one[:4], list(one.shape), one.is_attr] for one in self.fields],
+            "fields": [[*field[:4], list(field.shape), field.is_attr] for field in self.fields],
             "times": self.times, "time_unit": self.time_unit,
         }  # fmt: skip
 
     @classmethod
-    def of(cls, found: Any) -> Form:
+    def of(cls, facts: Any) -> Form:
         """Return the form that :meth:`told` describes.
 
         Raises:
             ValueError, KeyError, TypeError, IndexError: it describes none.
         """
-        made = cls(
-            bool(found["typed"]), tuple(map(str, found["node_types"])),
-            tuple((str(a), str(b), str(c)) for a, b, c in found["edge_types"]),
+        form = cls(
+            bool(facts["typed"]), tuple(map(str, facts["node_types"])),
+            tuple((str(a), str(b), str(c)) for a, b, c in facts["edge_types"]),
             tuple(
                 Field(
                     bool(of), int(number), str(name), str(dtype), tuple(map(int, shape)), bool(at)
                 )
-                for of, number, name, dtype, shape, at in found["fields"]
+                for of, number, name, dtype, shape, at in facts["fields"]
             ),
-            None if found["times"] is None else str(found["times"]),
-            None if found["time_unit"] is None else str(found["time_unit"]),
+            None if facts["times"] is None else str(facts["times"]),
+            None if facts["time_unit"] is None else str(facts["time_unit"]),
         )  # fmt: skip
-        if len(made.fields) > _MOST_FIELDS or made.times not in (None, "int64", "float64"):
+        if len(form.fields) > _MOST_FIELDS or form.times not in (None, "int64", "float64"):
             raise ValueError("a form that is none")
-        for one in made.fields:
-            types = made.edge_types if one.of_edges else made.node_types
-            if one.dtype not in native.DTYPE_CODES or min(one.shape, default=0) < 0:
+        for field in form.fields:
+            types = form.edge_types if field.of_edges else form.node_types
+            if field.dtype not in native.DTYPE_CODES or min(field.shape, default=0) < 0:
                 raise ValueError("a form with an array that is none")
-            if not 0 <= one.type < len(types):
+            if not 0 <= field.type < len(types):
                 raise ValueError("a form with an array of no type")
-        made._check_structure()
-        if not made.typed and (len(made.node_types), len(made.edge_types)) != (1, 1):
+        form._check_structure()
+        if not form.typed and (len(form.node_types), len(form.edge_types)) != (1, 1):
             raise ValueError("a form of one type with several")
-        return made
+        return form
 
     def _check_structure(self) -> None:
         """Raise ValueError unless each type has the arrays of a sample, once."""
@@ -183,16 +183,16 @@ class Form:
             for of_edges, types in ((False, self.node_types), (True, self.edge_types))
             for number in range(len(types))
         }
-        for one in self.fields:
-            if not one.is_attr:
-                names[one.of_edges, one.type].append(one.name)
-                if (one.dtype, one.shape) != ("int64", ()):
-                    raise ValueError(f"a form whose {one.name} has other values than int64")
-        for (of_edges, _), own in names.items():
+        for field in self.fields:
+            if not field.is_attr:
+                names[field.of_edges, field.type].append(field.name)
+                if (field.dtype, field.shape) != ("int64", ()):
+                    raise ValueError(f"a form whose {field.name} has other values than int64")
+        for (of_edges, _), arrays in names.items():
             needed = {"row", "col", "edge"} if of_edges else {"node"}
             known = set(_EDGE_ARRAYS if of_edges else _NODE_ARRAYS)
-            if len(set(own)) != len(own) or not needed <= set(own) <= known:
-                raise ValueError(f"a form of a sample with the arrays {own[:9]}")
+            if len(set(arrays)) != len(arrays) or not needed <= set(arrays) <= known:
+                raise ValueError(f"a form of a sample with the arrays {arrays[:9]}")
 
     def type_of(self, field: Field) -> Any:
         """Return the node type or edge type that an array is of."""
@@ -225,18 +225,18 @@ class Form:
         lengths: list[int] = []
         at = _HEAD.size + 8 * count
         ids: Any = ()
-        for one in self._packing:
-            found = ids
-            if not one.is_attr:
-                found = getattr(subgraph, one.name)
+        for packing in self._packing:
+            values = ids
+            if not packing.is_attr:
+                values = getattr(subgraph, packing.name)
                 if self.typed:
-                    found = found[one.kind]
-                if one.is_ids:
-                    ids = found
-            length = len(found)
-            arrays.append(found)
+                    values = values[packing.kind]
+                if packing.is_ids:
+                    ids = values
+            length = len(values)
+            arrays.append(values)
             lengths.append(length)
-            at += (length * one.item_bytes + 7) & -8
+            at += (length * packing.item_bytes + 7) & -8
         if at > wire.MAX_BODY:
             raise LimitError(
                 f"the sample is {at} bytes, and a reply holds {wire.MAX_BODY}: give fewer seeds, "
@@ -246,11 +246,11 @@ class Form:
         _HEAD.pack_into(memory.data, 0, key, commit, count, 0)
         struct.pack_into(f"<{count}Q", memory.data, _HEAD.size, *lengths)
         begin = _HEAD.size + 8 * count
-        for one, array, length in zip(self._packing, arrays, lengths, strict=True):
-            end = begin + length * one.item_bytes
-            if one.is_attr:
-                out = memory[begin:end].view(one.array_dtype).reshape(length, *one.shape)
-                rows(one.kind, one.name, array, out)
+        for packing, array, length in zip(self._packing, arrays, lengths, strict=True):
+            end = begin + length * packing.item_bytes
+            if packing.is_attr:
+                out = memory[begin:end].view(packing.array_dtype).reshape(length, *packing.shape)
+                rows(packing.kind, packing.name, array, out)
             else:
                 memory[begin:end].view(np.int64)[:] = array
             begin = (end + 7) & -8
@@ -270,21 +270,23 @@ class Form:
         at = _HEAD.size + 8 * count
         if end < at:
             raise FormatError(f"a reply of {end} bytes, where {at} are the least")
-        key, commit, found, zero = _HEAD.unpack_from(body)
-        if found != count or zero:
-            raise FormatError(f"a reply of {found} arrays, where {count} are due")
+        key, commit, num_arrays, zero = _HEAD.unpack_from(body)
+        if num_arrays != count or zero:
+            raise FormatError(f"a reply of {num_arrays} arrays, where {count} are due")
         arrays = []
-        for one, length in zip(
+        for packing, length in zip(
             self._packing, struct.unpack_from(f"<{count}Q", body, _HEAD.size), strict=True
         ):
-            size = length * one.item_bytes
+            size = length * packing.item_bytes
             if size > end - at or length > wire.MAX_BODY:
-                raise FormatError(f"a reply whose array {one.name!r} ends behind it")
+                raise FormatError(f"a reply whose array {packing.name!r} ends behind it")
             if size:
-                part = np.frombuffer(body, one.array_dtype, size // one.array_dtype.itemsize, at)
+                part = np.frombuffer(
+                    body, packing.array_dtype, size // packing.array_dtype.itemsize, at
+                )
             else:
-                part = np.empty(0, one.array_dtype)
-            arrays.append(part.reshape(length, *one.shape) if one.shape else part)
+                part = np.empty(0, packing.array_dtype)
+            arrays.append(part.reshape(length, *packing.shape) if packing.shape else part)
             at += (size + 7) & -8
         if at != end:
             raise FormatError(f"a reply of {end} bytes, where {at} are due")
@@ -316,18 +318,18 @@ class Form:
     def _content(self, key: int, commit: int, arrays: Sequence[NDArray[Any]]) -> Content:
         attrs: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         if not self.typed:
-            own: dict[str, Any] = {}
-            for one, array in zip(self._packing, arrays, strict=True):
-                target = attrs[one.of_edges] if one.is_attr else own
-                target[one.name] = array.tolist() if one.is_hops else array
-            return Content(key, commit, Subgraph(**own), *attrs)
+            members: dict[str, Any] = {}
+            for packing, array in zip(self._packing, arrays, strict=True):
+                target = attrs[packing.of_edges] if packing.is_attr else members
+                target[packing.name] = array.tolist() if packing.is_hops else array
+            return Content(key, commit, Subgraph(**members), *attrs)
         parts: dict[str, dict[Any, Any]] = {}
-        for one, array in zip(self._packing, arrays, strict=True):
-            if one.is_attr:
-                attrs[one.of_edges].setdefault(one.kind, {})[one.name] = array
+        for packing, array in zip(self._packing, arrays, strict=True):
+            if packing.is_attr:
+                attrs[packing.of_edges].setdefault(packing.kind, {})[packing.name] = array
             else:
-                values = array.tolist() if one.is_hops else array
-                parts.setdefault(one.name, {})[one.kind] = values
+                values = array.tolist() if packing.is_hops else array
+                parts.setdefault(packing.name, {})[packing.kind] = values
         return Content(key, commit, HeteroSubgraph(**parts), *attrs)
 
 
@@ -338,9 +340,9 @@ def _check_range(ids: NDArray[np.int64], count: int, name: str) -> None:
         raise FormatError(f"a reply whose {name}[{at}] = {ids[at]} is not in 0..{count - 1}")
 
 
-def _check_hops(counts: Sequence[int] | None, total: int, what: str) -> None:
+def _check_hops(counts: Sequence[int] | None, total: int, noun: str) -> None:
     if counts is not None and (min(counts, default=0) < 0 or sum(counts) > total):
-        raise FormatError(f"a reply of {total} {what} that counts {list(counts)} by hop")
+        raise FormatError(f"a reply of {total} {noun} that counts {list(counts)} by hop")
 
 
 def structure(number: int, of_edges: bool, disjoint: bool, hops: bool) -> list[Field]:

@@ -102,7 +102,7 @@ class AnswerLog:
 
     Args:
         path: the file; lines are appended.
-        told: what :meth:`SampleService.told` says of the service that answers.
+        facts: what :meth:`SampleService.told` says of the service that answers.
 
     Raises:
         FormatError: the file has something else in it, which stays as it is.
@@ -113,10 +113,10 @@ class AnswerLog:
 
     _file = -1
 
-    def __init__(self, path: native.Path, told: dict[str, Any]) -> None:
+    def __init__(self, path: native.Path, facts: dict[str, Any]) -> None:
         self._path = native.encode_path(path)[0]
-        self._form = Form.of(told["form"])
-        self._head = {"graph": told["graph"], "process": os.getpid(), **told}
+        self._form = Form.of(facts["form"])
+        self._head = {"graph": facts["graph"], "process": os.getpid(), **facts}
         self._lock = threading.Lock()
         renew_lock_in_forks(self)
         self._open()
@@ -125,9 +125,9 @@ class AnswerLog:
         """Open the file at the path, and begin it."""
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            found = os.fstat(self._file)
+            status = os.fstat(self._file)
             #: Where the file is, to see that another one is at the path; None: it is no file.
-            self._place = _place_of(found) if stat.S_ISREG(found.st_mode) else None
+            self._place = _place_of(status) if stat.S_ISREG(status.st_mode) else None
             self._begin()
             #: Bytes of it that were seen: it only grows.
             self._size = os.fstat(self._file).st_size
@@ -169,7 +169,7 @@ class AnswerLog:
     def _check_heads(self, begin: int) -> None:
         """Raise unless the last plan from a byte on is of the same answers."""
         last = _last_head(self._file, begin)
-        if last is not None and any(last.get(one) != self._head[one] for one in _SAME):
+        if last is not None and any(last.get(key) != self._head[key] for key in _SAME):
             raise UnsupportedError(
                 f"{self._path} is being written by process {shown(last.get('process'))}, which "
                 "answers by another plan or from another graph: give each its own log"
@@ -194,17 +194,17 @@ class AnswerLog:
 
     def _follow(self) -> None:
         """Go on in the file that is at the path now, if this one was moved, removed or cut."""
-        found: os.stat_result | None = None
+        status: os.stat_result | None = None
         with suppress(FileNotFoundError):
-            found = os.stat(self._path)
-        if self._file < 0 or found is None or _place_of(found) != self._place:
+            status = os.stat(self._path)
+        if self._file < 0 or status is None or _place_of(status) != self._place:
             self.close()
             self._open()
-        elif found.st_size < self._size:
+        elif status.st_size < self._size:
             self._write(self._head)
             self._size = os.fstat(self._file).st_size
         else:
-            self._size = found.st_size
+            self._size = status.st_size
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
@@ -228,22 +228,24 @@ class AnswerLog:
         self.close()
 
 
-def _place_of(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _place_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _is_log(file: int) -> bool:
     """Return whether a file is empty, or begins as a log does; True of pipes."""
     if os.fstat(file).st_size == 0:
         return True
-    line, end, rest = os.pread(file, _FIRST, 0).partition(b"\n")
-    if not end or rest.startswith(_TORN):  # all that there was of a first line
-        return any(line.startswith(one) or one.startswith(line) for one in _BEGINS)
+    line, end, remaining = os.pread(file, _FIRST, 0).partition(b"\n")
+    if not end or remaining.startswith(_TORN):  # all that there was of a first line
+        return any(
+            line.startswith(beginning) or beginning.startswith(line) for beginning in _BEGINS
+        )
     try:
-        found = json.loads(line)
+        head = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and {"graph", "plan", "form"} <= found.keys()
+    return isinstance(head, dict) and {"graph", "plan", "form"} <= head.keys()
 
 
 def _lock(file: int, how: int) -> bool:
@@ -271,8 +273,8 @@ def _last_head(file: int, begin: int) -> dict[str, Any] | None:
             if at == 0 or content[at - 1 : at] == b"\n":
                 stop = content.find(b"\n", at)
                 with suppress(ValueError, RecursionError):
-                    found = json.loads(content[at : size if stop < 0 else stop])
-                    return found if isinstance(found, dict) else None
+                    head = json.loads(content[at : size if stop < 0 else stop])
+                    return head if isinstance(head, dict) else None
             end = at
     return None
 
@@ -310,15 +312,15 @@ def read_answers(path: native.Path) -> Iterator[Answered]:
                 if wrong is not None:
                     raise wrong
                 try:
-                    found = json.loads(line.decode())
-                    if not isinstance(found, dict):
+                    facts = json.loads(line.decode())
+                    if not isinstance(facts, dict):
                         raise ValueError("it is no object of JSON")
-                    if "plan" in found:
-                        head = _head(found)
+                    if "plan" in facts:
+                        head = _head(facts)
                         continue
                     if head is None:
                         raise ValueError("it is before the first plan")
-                    answered = _answered(number, head, found)
+                    answered = _answered(number, head, facts)
                 except (
                     ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError,
                     RecursionError,
@@ -358,32 +360,32 @@ def _why(error: Exception) -> str:
     return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
 
 
-def _head(found: dict[str, Any]) -> _Head:
-    graph = found["graph"]
+def _head(facts: dict[str, Any]) -> _Head:
+    graph = facts["graph"]
     if not (graph is None or isinstance(graph, str)):
         raise ValueError(f"graph = {shown(graph)} is no text")
-    return graph, SamplePlan.of(found["plan"]), Form.of(found["form"])
+    return graph, SamplePlan.of(facts["plan"]), Form.of(facts["form"])
 
 
-def _answered(number: int, head: _Head, found: dict[str, Any]) -> Answered:
+def _answered(number: int, head: _Head, facts: dict[str, Any]) -> Answered:
     form = head[2]
-    commit, total = _whole(found["commit"], "commit", 0, 2**63), found["sum"]
+    commit, total = _whole(facts["commit"], "commit", 0, 2**63), facts["sum"]
     if not isinstance(total, str):
         raise ValueError(f"sum = {shown(total)} is no text")
-    seeds = tuple(_wholes(values, name) for name, values in _lists(form, found["seeds"], "seeds"))
+    seeds = tuple(_wholes(values, name) for name, values in _lists(form, facts["seeds"], "seeds"))
     times: tuple[NDArray[Any], ...] | None = None
-    if found["times"] is not None:
-        given = _lists(form, found["times"], "times")
-        times = tuple(_times(form, name, values) for name, values in given)
+    if facts["times"] is not None:
+        lists = _lists(form, facts["times"], "times")
+        times = tuple(_times(form, name, values) for name, values in lists)
         if list(map(len, times)) != list(map(len, seeds)):
             raise ValueError("it has times of another number than seeds")
-    request = Request(_whole(found["key"], "key", 0, 2**64), seeds, times)
+    request = Request(_whole(facts["key"], "key", 0, 2**64), seeds, times)
     return Answered(number, *head, request, commit, total)
 
 
-def _whole(value: Any, name: str, least: int = -(2**63), end: int = 2**63) -> int:
-    if type(value) is not int or not least <= value < end:
-        raise ValueError(f"{name} = {shown(value)} is no integer of {least}..{end - 1}")
+def _whole(value: Any, name: str, begin: int = -(2**63), end: int = 2**63) -> int:
+    if type(value) is not int or not begin <= value < end:
+        raise ValueError(f"{name} = {shown(value)} is no integer of {begin}..{end - 1}")
     return value
 
 
@@ -391,27 +393,27 @@ def _wholes(values: list[Any], name: str) -> NDArray[np.int64]:
     if set(map(type, values)) <= {int}:
         with suppress(OverflowError):
             return np.array(values, np.int64)
-    return np.array([_whole(one, f"{name}[{at}]") for at, one in enumerate(values)], np.int64)
+    return np.array([_whole(value, f"{name}[{at}]") for at, value in enumerate(values)], np.int64)
 
 
 def _times(form: Form, name: str, values: list[Any]) -> NDArray[Any]:
     if form.times != "float64":
         return _wholes(values, name)
-    for at, one in enumerate(values):
-        if type(one) not in (int, float) or one != one:
-            raise ValueError(f"{name}[{at}] = {shown(one)} is no time")
+    for at, value in enumerate(values):
+        if type(value) not in (int, float) or value != value:
+            raise ValueError(f"{name}[{at}] = {shown(value)} is no time")
     return np.array(values, np.float64)
 
 
 def _lists(form: Form, values: Any, name: str) -> list[tuple[str, list[Any]]]:
     """Return the list of each node type, and its name in messages."""
     if not form.typed:
-        found = [(name, values)]
+        lists = [(name, values)]
     else:
         if not isinstance(values, dict) or not values.keys() <= set(form.node_types):
             raise ValueError(f"{name} = {shown(values)} are not by node type")
-        found = [(f"{name}[{kind!r}]", values.get(kind, [])) for kind in form.node_types]
-    for label, some in found:
+        lists = [(f"{name}[{kind!r}]", values.get(kind, [])) for kind in form.node_types]
+    for label, some in lists:
         if not isinstance(some, list):
             raise ValueError(f"{label} = {shown(some)} is no list")
-    return found
+    return lists

@@ -44,14 +44,14 @@ class PackedAnswers:
     """
 
     def __init__(
-        self, sampler: AnySampler, taken: Taken, at: native.PinnedLists | None,
+        self, sampler: AnySampler, commit: Taken, at: native.PinnedLists | None,
         packing: native.NativePacking, rows: list[tuple[Any, str, RowSource]], tables: Tables,
         is_changed: bool,
     ) -> None:  # fmt: skip
         self._sampler, self._engine, self._taken_now, self._at = (
-            sampler, _engine_of(sampler), taken.now, at,
+            sampler, _engine_of(sampler), commit.now, at,
         )  # fmt: skip
-        self._graph, self._is_live = taken.graph, taken.now is not taken.graph
+        self._graph, self._is_live = commit.graph, commit.now is not commit.graph
         self._packing, self._rows, self._tables = packing, rows, tables
         self._is_changed = is_changed
         self._timed = sampler.time_attr is not None
@@ -62,7 +62,7 @@ class PackedAnswers:
 
     @classmethod
     def of(
-        cls, form: Form, sampler: AnySampler, taken: Taken, at: native.PinnedLists | None,
+        cls, form: Form, sampler: AnySampler, commit: Taken, at: native.PinnedLists | None,
         tables: Tables,
     ) -> PackedAnswers | None:  # fmt: skip
         """Return the answers from a commit; None: a native call cannot give them.
@@ -70,7 +70,7 @@ class PackedAnswers:
         Args:
             form: form of the answers.
             sampler: draws the samples.
-            taken: the commit.
+            commit: the commit.
             at: the lists of the commit, if the graph changes.
             tables: returns the rows of a node type or an edge type, by name.
         """
@@ -84,22 +84,22 @@ class PackedAnswers:
         parts: list[tuple[str, int] | native.VersionedRows] = []
         rows: list[tuple[Any, str, RowSource]] = []
         is_changed = False
-        for one in form.fields:
-            if not one.is_attr:
-                parts.append((one.name, one.type))
+        for field in form.fields:
+            if not field.is_attr:
+                parts.append((field.name, field.type))
                 continue
-            kind = form.type_of(one)
-            found = tables(kind).get(one.name)
-            if found is None or not one.fits(found):
+            kind = form.type_of(field)
+            source = tables(kind).get(field.name)
+            if source is None or not field.fits(source):
                 return None
-            versioned = _versioned(found)
+            versioned = _versioned(source)
             if versioned is None:
                 return None
             is_changed = is_changed or versioned.is_changed
             parts.append(versioned)
-            rows.append((kind, one.name, found))
-        packing = native.NativePacking(parts, sampler.num_hops, taken.number)
-        return cls(sampler, taken, at, packing, rows, tables, is_changed)
+            rows.append((kind, field.name, source))
+        packing = native.NativePacking(parts, sampler.num_hops, commit.number)
+        return cls(sampler, commit, at, packing, rows, tables, is_changed)
 
     def answer(
         self, request: Request, form: Form, room: Callable[[int], NDArray[np.uint8]] | None
@@ -111,7 +111,7 @@ class PackedAnswers:
             AetherError: as the ``prepare`` of samplers.
         """
         if not self._is_live and any(
-            self._tables(kind).get(name) is not own for kind, name, own in self._rows
+            self._tables(kind).get(name) is not rows for kind, name, rows in self._rows
         ):
             return None  # attributes were exchanged
         if self._timed:

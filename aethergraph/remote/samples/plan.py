@@ -64,15 +64,15 @@ class SamplePlan:
                 )
         self._check_hops()
         for name in ("node_attrs", "edge_attrs"):
-            given = getattr(self, name)
-            if given is None:
+            value = getattr(self, name)
+            if value is None:
                 continue
-            names = tuple(as_list(given, name, "names"))
-            for one in names:
-                if not is_name(one):
-                    raise InvalidArgumentError(f"{name}: {shown(one)} is no name of an attribute")
-                if names.count(one) > 1:
-                    raise InvalidArgumentError(f"{name}: {shown(one)} is there twice")
+            names = tuple(as_list(value, name, "names"))
+            for attr in names:
+                if not is_name(attr):
+                    raise InvalidArgumentError(f"{name}: {shown(attr)} is no name of an attribute")
+                if names.count(attr) > 1:
+                    raise InvalidArgumentError(f"{name}: {shown(attr)} is there twice")
             object.__setattr__(self, name, names)
 
     def _check_hops(self) -> None:
@@ -81,8 +81,8 @@ class SamplePlan:
         rows = {f"fanouts[{shown(name)}]": row for name, row in by_type.items()}
         for name, row in {"fanouts": self.fanouts, **rows}.items():
             if isinstance(row, Sized) and not len(row):
-                what = "edge types with fanouts" if isinstance(row, Mapping) else "hops: [15, 10]"
-                raise InvalidArgumentError(f"{name} is empty: give {what}")
+                noun = "edge types with fanouts" if isinstance(row, Mapping) else "hops: [15, 10]"
+                raise InvalidArgumentError(f"{name} is empty: give {noun}")
 
     @classmethod
     def read(cls, path: native.Path) -> SamplePlan:
@@ -105,26 +105,26 @@ class SamplePlan:
         except UnicodeDecodeError as error:
             raise FormatError(f"{name}: {error}") from None
         try:
-            found = json.loads(text) if Path(name).suffix == ".json" else load_toml().loads(text)
+            facts = json.loads(text) if Path(name).suffix == ".json" else load_toml().loads(text)
         except (ValueError, RecursionError) as error:
             raise FormatError(f"{name}: {error}") from None
-        return cls.of(found, name)
+        return cls.of(facts, name)
 
     @classmethod
-    def of(cls, found: Any, name: str = "the plan") -> SamplePlan:
+    def of(cls, facts: Any, name: str = "the plan") -> SamplePlan:
         """Return the plan that :meth:`told` describes, or the content of a file.
 
         Raises:
             InvalidArgumentError: it describes none; ``name`` begins the message.
         """
-        if not isinstance(found, Mapping) or "fanouts" not in found:
-            has = ", ".join(map(str, found)) if isinstance(found, Mapping) else ""
+        if not isinstance(facts, Mapping) or "fanouts" not in facts:
+            has = ", ".join(map(str, facts)) if isinstance(facts, Mapping) else ""
             raise InvalidArgumentError(
                 f"{name}: fanouts are missing: fanouts = [15, 10]" + (f"; it has {has}" * bool(has))
             )
-        own = {key: value for key, value in found.items() if key in _FIELDS}
+        values = {key: value for key, value in facts.items() if key in _FIELDS}
         try:
-            return cls(**own, options={k: v for k, v in found.items() if k not in own})
+            return cls(**values, options={k: v for k, v in facts.items() if k not in values})
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{name}: {error}") from None
 
@@ -133,13 +133,13 @@ class SamplePlan:
 
         def plain(value: Any) -> Any:
             if isinstance(value, Mapping):
-                return {str(key): plain(one) for key, one in value.items()}
+                return {str(key): plain(entry) for key, entry in value.items()}
             if isinstance(value, str) or not isinstance(value, Sequence):
                 return value
-            return [plain(one) for one in value]
+            return [plain(entry) for entry in value]
 
-        own = {name: plain(getattr(self, name)) for name in _FIELDS}
-        return {**own, **{name: plain(value) for name, value in self.options.items()}}
+        values = {name: plain(getattr(self, name)) for name in _FIELDS}
+        return {**values, **{name: plain(value) for name, value in self.options.items()}}
 
     def sampler(self, graph: AnyGraph) -> AnySampler:
         """Return the sampler of a graph.
@@ -168,7 +168,9 @@ class SamplePlan:
         return {known[name]: row for name, row in self.fanouts.items()}
 
 
-_FIELDS = tuple(one.name for one in fields(SamplePlan) if one.name != "options")
+_FIELDS = tuple(
+    plan_field.name for plan_field in fields(SamplePlan) if plan_field.name != "options"
+)
 _OPTIONS = (
     "replace", "disjoint", "subgraph_type", "weight_attr", "time_attr", "temporal_strategy",
     "strict", "window", "layered", "sample_direction",

@@ -79,22 +79,22 @@ def replay(
     name = native.encode_path(log)[0]
     first: _Made | None = None
     is_empty, untold = True, list[_Made]()
-    for made in _replay(log, graph, arena_mb, check):
-        if untold and not _is_missing_alike(made, untold[0]):
+    for answer in _replay(log, graph, arena_mb, check):
+        if untold and not _is_missing_alike(answer, untold[0]):
             warnings.warn(_warning(name, untold), stacklevel=2)
             untold = []
-        answered = made.answered
-        if made.missing is not None:
-            first = first or made
+        answered = answer.answered
+        if answer.missing is not None:
+            first = first or answer
             if missing is not None:
-                missing(answered.line, made.missing)
+                missing(answered.line, answer.missing)
             else:
-                untold.append(made)
+                untold.append(answer)
             continue
-        if made.difference is not None:
-            raise FileChangedError(f"{name}, {made.difference}")
+        if answer.difference is not None:
+            raise FileChangedError(f"{name}, {answer.difference}")
         is_empty = False
-        yield ServedSample.of(answered.form, answered.request, made.content)
+        yield ServedSample.of(answered.form, answered.request, answer.content)
     if untold:
         warnings.warn(_warning(name, untold), stacklevel=2)
     if is_empty and first is not None and first.missing is not None:
@@ -106,14 +106,16 @@ def _named(error: AetherError, where: str) -> AetherError:
     return type(error)(f"{where}: {error}", position=error.position, value=error.value)
 
 
-def _is_missing_alike(made: _Made, other: _Made) -> bool:
+def _is_missing_alike(answer: _Made, earlier: _Made) -> bool:
     """Return whether two answers of one commit cannot be made for the same reason."""
-    return made.answered.commit == other.answered.commit and str(made.missing) == str(other.missing)
+    return answer.answered.commit == earlier.answered.commit and str(answer.missing) == str(
+        earlier.missing
+    )
 
 
 def _warning(name: str, untold: list[_Made]) -> str:
     """Say which answers cannot be made again, all for the same reason."""
-    lines = [str(one.answered.line) for one in untold[:_LINES]]
+    lines = [str(answer.answered.line) for answer in untold[:_LINES]]
     text = ("line " if len(untold) == 1 else "lines ") + ", ".join(lines)
     if len(untold) > _LINES:
         text += f" and {len(untold) - _LINES} more"
@@ -127,16 +129,16 @@ def check_replay(log: native.Path, graph: Any, *, arena_mb: int = 1024) -> Repla
         FileChangedError: the graph is another one.
         FormatError: the log is none.
     """
-    found = Replayed(0, 0, [], [])
+    replayed = Replayed(0, 0, [], [])
     commits = set[int]()
-    for made in _replay(log, graph, arena_mb, check=True):
-        found = found._replace(answers=found.answers + 1)
-        commits.add(made.answered.commit)
-        if made.missing is not None:
-            found.missing.append(f"line {made.answered.line}: {made.missing}")
-        elif made.difference is not None:
-            found.differences.append(made.difference)
-    return found._replace(commits=len(commits))
+    for answer in _replay(log, graph, arena_mb, check=True):
+        replayed = replayed._replace(answers=replayed.answers + 1)
+        commits.add(answer.answered.commit)
+        if answer.missing is not None:
+            replayed.missing.append(f"line {answer.answered.line}: {answer.missing}")
+        elif answer.difference is not None:
+            replayed.differences.append(answer.difference)
+    return replayed._replace(commits=len(commits))
 
 
 class _Made(NamedTuple):
@@ -157,12 +159,12 @@ class _Made(NamedTuple):
 
 def _replay(log: native.Path, graph: Any, arena_mb: int, check: bool) -> Iterator[_Made]:
     """Yield each answer of the log as it is now."""
-    answers = sorted(read_answers(log), key=lambda one: one.commit)
+    answers = sorted(read_answers(log), key=lambda answered: answered.commit)
     if isinstance(graph, AnyGraph):
         yield from _from_one(answers, graph, check, "the graph")
     elif isinstance(graph, str) and "://" in graph:
-        with closing(open_graph(graph)) as found:
-            yield from _from_one(answers, found, check, graph)
+        with closing(open_graph(graph)) as remote_graph:
+            yield from _from_one(answers, remote_graph, check, graph)
     elif is_live_directory(graph):
         yield from _from_history(answers, graph, arena_mb, check)
     else:
@@ -184,25 +186,25 @@ def _from_one(
     services: dict[str, SampleService] = {}
     now: Any = graph.pinned()
     number = commit_number(now)
-    for one in answers:
-        of = one.commit
+    for answered in answers:
+        of = answered.commit
         if number is not None:
             of = number
-        elif commit is not None and one.is_of_live:  # else the file itself was served
+        elif commit is not None and answered.is_of_live:  # else the file itself was served
             of = commit[1]
-        if check and one.commit != of:
-            text = f"it was drawn from commit {one.commit}, and {name} is of commit {of}"
-            yield _Made(one, missing=OutOfRangeError(text, value=one.commit))
+        if check and answered.commit != of:
+            text = f"it was drawn from commit {answered.commit}, and {name} is of commit {of}"
+            yield _Made(answered, missing=OutOfRangeError(text, value=answered.commit))
             continue
-        saved = number is None and one.is_of_live
-        made = _make(one, services, now, check, saved)
-        if saved and made.difference is not None and commit is None:
+        saved = number is None and answered.is_of_live
+        answer = _make(answered, services, now, check, saved)
+        if saved and answer.difference is not None and commit is None:
             text = (
-                f"it was drawn from commit {one.commit} of a live graph, and {name} gives another "
-                "answer: it was saved from another commit, or has other rows now"
+                f"it was drawn from commit {answered.commit} of a live graph, and {name} gives "
+                "another answer: it was saved from another commit, or has other rows now"
             )
-            made = _Made(one, missing=OutOfRangeError(text, value=one.commit))
-        yield made
+            answer = _Made(answered, missing=OutOfRangeError(text, value=answered.commit))
+        yield answer
 
 
 def _from_history(
@@ -211,16 +213,16 @@ def _from_history(
     directory = LiveDirectory(path)
     _check_identity(answers, str(directory.path), directory.uuid.hex(), or_saved=False)
     with History(path, arena_mb) as history:
-        for commit, some in groupby(answers, lambda one: one.commit):
+        for commit, some in groupby(answers, lambda answered: answered.commit):
             try:
                 now = history.at(commit)
             except AetherError as error:
-                for one in some:
-                    yield _Made(one, missing=error)
+                for answered in some:
+                    yield _Made(answered, missing=error)
                 continue
             services: dict[str, SampleService] = {}
-            for one in some:
-                yield _make(one, services, now, check, saved=False)
+            for answered in some:
+                yield _make(answered, services, now, check, saved=False)
 
 
 def _check_identity(
@@ -236,33 +238,39 @@ def _check_identity(
     ``or_saved``: it may be a file that a snapshot of a live graph was saved to; ``saved``: of which
     one and of which commit, if it says so.
     """
-    for one in answers:
-        if one.graph in (None, identity) or (or_saved and one.is_of_live and saved is None):
+    for answered in answers:
+        if answered.graph in (None, identity) or (
+            or_saved and answered.is_of_live and saved is None
+        ):
             continue
-        if saved is not None and one.graph == saved[0]:
+        if saved is not None and answered.graph == saved[0]:
             continue
-        was = f"another live graph ({one.graph})" if one.is_of_live else "another graph file"
+        was = (
+            f"another live graph ({answered.graph})"
+            if answered.is_of_live
+            else "another graph file"
+        )
         raise FileChangedError(
-            f"line {one.line}: the answer is from {was} than {name}: give replay the graph that "
-            "was served"
+            f"line {answered.line}: the answer is from {was} than {name}: give replay the graph "
+            "that was served"
         )
 
 
 def _make(
-    one: Answered, services: dict[str, SampleService], graph: Any, check: bool, saved: bool
+    answered: Answered, services: dict[str, SampleService], graph: Any, check: bool, saved: bool
 ) -> _Made:
     """Make an answer from a graph; ``saved``: a file that a snapshot was saved to."""
-    told = repr(one.plan.told())
+    plan_text = repr(answered.plan.told())
     try:
-        if told not in services:
-            services[told] = SampleService(graph, one.plan, saved=saved)
-        content = services[told].answer(one.request, commit=one.commit)
+        if plan_text not in services:
+            services[plan_text] = SampleService(graph, answered.plan, saved=saved)
+        content = services[plan_text].answer(answered.request, commit=answered.commit)
     except AetherError as error:
-        return _Made(one, missing=error)
+        return _Made(answered, missing=error)
     difference = None
-    if check and sum_of(content) != one.sum:
+    if check and sum_of(content) != answered.sum:
         difference = (
-            f"line {one.line}: the answer to key {one.request.key} from commit {one.commit} is "
-            "another one now"
+            f"line {answered.line}: the answer to key {answered.request.key} from commit "
+            f"{answered.commit} is another one now"
         )
-    return _Made(one, content, None, difference)
+    return _Made(answered, content, None, difference)

@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the bytes."""
-        counts = np.array([len(one) for one in self.seeds], "<u8")
+        counts = np.array([len(ids) for ids in self.seeds], "<u8")
         kind = 0 if self.times is None else _TIMES[self.times[0].dtype.name]
         head = _HEAD.pack(self.key, kind, len(self.seeds))
         return b"".join((head, counts.tobytes(), *(a.tobytes() for a in self._arrays())))
@@ -66,8 +66,8 @@ class Request(NamedTuple):
         begin = _HEAD.size + 8 * types
         if len(body) < begin:
             raise wire.WireError("a request for a sample of another length")
-        key, kind, found = _HEAD.unpack_from(body)
-        if found != types or kind not in (0, _TIMES[form.times]):
+        key, kind, num_types = _HEAD.unpack_from(body)
+        if num_types != types or kind not in (0, _TIMES[form.times]):
             raise wire.WireError("a request for a sample of another graph")
         counts = np.frombuffer(body, "<u8", types, _HEAD.size).tolist()
         total = sum(counts)
@@ -78,8 +78,8 @@ class Request(NamedTuple):
         seeds = np.frombuffer(body, "<i8", total, begin).astype(np.int64)
         times: tuple[NDArray[Any], ...] | None = None
         if kind:
-            own = np.frombuffer(body, _DTYPES[kind], total, begin + 8 * total)
-            times = _by_count(own.astype(own.dtype.newbyteorder("=")), counts)
+            packed_times = np.frombuffer(body, _DTYPES[kind], total, begin + 8 * total)
+            times = _by_count(packed_times.astype(packed_times.dtype.newbyteorder("=")), counts)
         return cls(key, _by_count(seeds, counts), times)
 
     def arguments(self, form: Form) -> tuple[Any, int, Any]:
@@ -109,7 +109,7 @@ def make_request(
         InvalidArgumentError: seeds or times are of a wrong kind, type or length.
         LimitError: too many seeds.
     """
-    ids = [as_ids(one, name) for one, name in _by_type(form, seeds, "seeds")]
+    ids = [as_ids(values, name) for values, name in _by_type(form, seeds, "seeds")]
     total = sum(map(len, ids))
     if total > MAX_SEEDS:
         raise LimitError(f"seeds: {total} are more than a request has, {MAX_SEEDS}: split them")
@@ -118,10 +118,10 @@ def make_request(
         if form.times is None:
             raise InvalidArgumentError("time needs a server whose plan has time_attr")
         dtype = np.dtype(form.times)
-        given = _by_type(form, time, "time")
+        vectors = _by_type(form, time, "time")
         times = tuple(
-            as_seed_times(values, len(own), name, form.time_unit, dtype)
-            for (values, name), own in zip(given, ids, strict=True)
+            as_seed_times(values, len(type_seeds), name, form.time_unit, dtype)
+            for (values, name), type_seeds in zip(vectors, ids, strict=True)
         )
     return Request(as_integer(key, "key") & (1 << 64) - 1, tuple(ids), times)
 

@@ -71,11 +71,13 @@ class SampleService:
         self._source = commits_of(graph)
         self._saved = as_flag(saved, "saved")
         self.identity = self._source.identity
-        taken = self._source.take()
-        self._made: tuple[Any, AnySampler] = taken.graph, self.plan.sampler(taken.graph)
-        self.form = _form_of(self.plan, taken.now, self._made[1])
+        commit = self._source.take()
+        self._made: tuple[Any, AnySampler] = commit.graph, self.plan.sampler(commit.graph)
+        self.form = _form_of(self.plan, commit.now, self._made[1])
         self._attrs = {
-            (self.form.type_of(one), one.name): one for one in self.form.fields if one.is_attr
+            (self.form.type_of(field), field.name): field
+            for field in self.form.fields
+            if field.is_attr
         }
         facts = json.dumps(
             [self.identity or secrets.token_hex(16), self.plan.told(), self.form.told()],
@@ -112,43 +114,44 @@ class SampleService:
             return self._answer(self._source.take(anew=True), request, room, commit)
 
     def _answer(
-        self, taken: Taken, request: Request, room: Room | None, commit: int | None
+        self, commit: Taken, request: Request, room: Room | None, known_number: int | None
     ) -> NDArray[np.uint8]:
         """Return the bytes of the answer to a request, from a commit."""
-        sampler = self._sampler_of(taken.graph)
-        if commit is None and not self._saved:
-            packed = self._packed(taken, sampler)
+        sampler = self._sampler_of(commit.graph)
+        if known_number is None and not self._saved:
+            packed = self._packed(commit, sampler)
             answer = None if packed is None else packed.answer(request, self.form, room)
             if answer is not None:
                 return answer
         seeds, key, times = request.arguments(self.form)
-        tables: dict[Any, Mapping[str, RowSource]] = taken.shared
-        own: dict[Any, NDArray[np.int64]] = {}  # ids in the file, where edges are called otherwise
+        tables: dict[Any, Mapping[str, RowSource]] = commit.shared
+        # Ids in the file, where edges are called otherwise.
+        file_ids: dict[Any, NDArray[np.int64]] = {}
 
         def rows(kind: Any, name: str, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
             table = tables.get(kind)
             if table is None:
-                table = tables[kind] = _table(taken.now, kind, self.form.typed)
-            gather_rows(self._attr(table, kind, name), own.get(kind, ids), out)
+                table = tables[kind] = _table(commit.now, kind, self.form.typed)
+            gather_rows(self._attr(table, kind, name), file_ids.get(kind, ids), out)
 
-        live = taken.now is not taken.graph
-        with taken.graph.reading(taken.now) if live else nullcontext():
+        live = commit.now is not commit.graph
+        with commit.graph.reading(commit.now) if live else nullcontext():
             batch = sampler.prepare(seeds, key, times)
             if live:
-                batch = batch._replace(at=_pinned(taken, sampler))
-            found: Any = sampler.finish(sampler.engine.draw(batch))
+                batch = batch._replace(at=_pinned(commit, sampler))
+            sample: Any = sampler.finish(sampler.engine.draw(batch))
             if self._saved:
-                found = self._numbered(taken.graph, found, own)
-            number = taken.number if commit is None else commit
-            return self.form.pack(key, number, found, rows, room or _own_room)
+                sample = self._numbered(commit.graph, sample, file_ids)
+            number = commit.number if known_number is None else known_number
+            return self.form.pack(key, number, sample, rows, room or _own_room)
 
-    def _packed(self, taken: Taken, sampler: AnySampler) -> PackedAnswers | None:
+    def _packed(self, commit: Taken, sampler: AnySampler) -> PackedAnswers | None:
         """Return what answers from a commit by native calls; None: nothing does."""
         key = "packed", id(sampler)
         try:
-            found: PackedAnswers | None = taken.shared[key]
+            answers: PackedAnswers | None = commit.shared[key]
         except KeyError:
-            now, typed = taken.now, self.form.typed  # not taken: it would be in a cycle
+            now, typed = commit.now, self.form.typed  # not the commit: it would be in a cycle
             tables = dict[Any, Mapping[str, RowSource]]()
 
             def table(kind: Any) -> Mapping[str, RowSource]:
@@ -156,24 +159,24 @@ class SampleService:
                     tables[kind] = _table(now, kind, typed)
                 return tables[kind]
 
-            pinned = None if taken.now is taken.graph else _pinned(taken, sampler)
-            found = PackedAnswers.of(self.form, sampler, taken, pinned, table)
-            taken.shared[key] = found
-        return found
+            pinned = None if commit.now is commit.graph else _pinned(commit, sampler)
+            answers = PackedAnswers.of(self.form, sampler, commit, pinned, table)
+            commit.shared[key] = answers
+        return answers
 
-    def _numbered(self, graph: Any, found: Any, own: dict[Any, NDArray[np.int64]]) -> Any:
-        """Return a sample with the numbers of edges in the live graph; ``own`` gets their ids."""
+    def _numbered(self, graph: Any, sample: Any, file_ids: dict[Any, NDArray[np.int64]]) -> Any:
+        """Return a sample with the numbers of edges in the live graph, and ids in ``file_ids``."""
         edges = {}
         for kind in self.form.edge_types:
             lists = graph[kind] if self.form.typed else graph
-            ids = found.edge[kind] if self.form.typed else found.edge
-            own[kind], numbers = ids, lists.edge_attrs.get(EDGE_ID)
+            ids = sample.edge[kind] if self.form.typed else sample.edge
+            file_ids[kind], numbers = ids, lists.edge_attrs.get(EDGE_ID)
             if numbers is not None:
                 ids = numbers.gather(ids)
             elif lists.edge_order is not None:
                 ids = lists.edge_order[ids]
             edges[kind] = ids.astype(np.int64, copy=False)
-        return replace(found, edge=edges if self.form.typed else edges[self.form.edge_types[0]])
+        return replace(sample, edge=edges if self.form.typed else edges[self.form.edge_types[0]])
 
     def _sampler_of(self, graph: Any) -> AnySampler:
         of, sampler = self._made
@@ -192,22 +195,22 @@ class SampleService:
         Raises:
             FileChangedError: it is not of the form any more, changes by itself, or is not there.
         """
-        found = table.get(name)
-        if found is None or found.is_live or not self._attrs[kind, name].fits(found):
+        rows = table.get(name)
+        if rows is None or rows.is_live or not self._attrs[kind, name].fits(rows):
             raise FileChangedError(
                 f"the attribute {name!r} of the graph is not what it was when the server was "
                 "started: start it again"
             )
-        return found
+        return rows
 
 
-def _pinned(taken: Taken, sampler: AnySampler) -> native.PinnedLists | None:
+def _pinned(commit: Taken, sampler: AnySampler) -> native.PinnedLists | None:
     """Return the lists of a commit as a sampler draws from them."""
     key = id(sampler)
-    if key not in taken.shared:
-        taken.shared[key] = sampler.engine.pin(taken.now)
-    found: native.PinnedLists | None = taken.shared[key]
-    return found
+    if key not in commit.shared:
+        commit.shared[key] = sampler.engine.pin(commit.now)
+    lists: native.PinnedLists | None = commit.shared[key]
+    return lists
 
 
 def _own_room(size: int) -> NDArray[np.uint8]:
@@ -233,10 +236,10 @@ def _form_of(plan: SamplePlan, graph: Any, sampler: AnySampler) -> Form:
     edge_types = graph.edge_types if typed else [("node", "to", "node")]
     directional = sampler.subgraph_type == "directional"
     fields: list[Field] = []
-    for of_edges, types, wanted in (
+    for of_edges, types, attrs in (
         (False, node_types, plan.node_attrs), (True, edge_types, plan.edge_attrs),
     ):  # fmt: skip
-        names = None if wanted is None else as_list(wanted, "names", "names")
+        names = None if attrs is None else as_list(attrs, "names", "names")
         seen = set[str]()
         for number, kind in enumerate(types):
             hops = directional or (sampler.subgraph_type == "induced" and not of_edges)
@@ -248,8 +251,8 @@ def _form_of(plan: SamplePlan, graph: Any, sampler: AnySampler) -> Form:
                 fields.append(Field(of_edges, number, name, rows.dtype_name, shape, True))
         for name in names or ():
             if name not in seen:
-                what = "edge_attrs" if of_edges else "node_attrs"
-                raise InvalidArgumentError(f"the plan: {what}: no type has {shown(name)}")
+                option = "edge_attrs" if of_edges else "node_attrs"
+                raise InvalidArgumentError(f"the plan: {option}: no type has {shown(name)}")
     times = sampler.times_dtype
     return Form(
         typed, tuple(node_types), tuple(edge_types), tuple(fields),
@@ -265,11 +268,11 @@ def _chosen(
         part = graph[kind] if typed else graph
         attrs = part.node_attrs if isinstance(kind, str) else part.edge_attrs
         return [(name, rows) for name, rows in attrs.items() if not rows.is_live]
-    found = [(name, table[name]) for name in names if name in table]
-    for name, rows in found:
+    pairs = [(name, table[name]) for name in names if name in table]
+    for name, rows in pairs:
         if rows.is_live:
             raise UnsupportedError(
                 f"the plan: rows of {name!r} change by themselves and are in no commit, so that no "
                 "replay could give them again: leave them out, and take them by feature_source="
             )
-    return found
+    return pairs
