@@ -56,8 +56,8 @@ class AdjacencyContract(CoreGraphLoadingRules):
     def _each(self) -> Iterator[tuple[GraphCase, Any]]:
         for case in cases.graphs():
             with given(case.name, **case.inputs):
-                made = self.make(case.num_nodes, case.src.copy(), case.dst.copy())
-                topology = made if hasattr(made, "in_neighbors") else as_graph(made)
+                graph = self.make(case.num_nodes, case.src.copy(), case.dst.copy())
+                topology = graph if hasattr(graph, "in_neighbors") else as_graph(graph)
             yield case, topology
 
     def _largest(self) -> tuple[GraphCase, Any]:
@@ -70,11 +70,11 @@ class AdjacencyContract(CoreGraphLoadingRules):
         """``num_nodes`` and ``num_edges`` count what was given, duplicates and loops too."""
         for case, topology in self._each():
             with given(case.name, **case.inputs):
-                found = self.num_nodes(topology), topology.num_edges
+                counts = self.num_nodes(topology), topology.num_edges
                 expected = case.num_nodes, len(case.src)
                 require(
-                    found == expected,
-                    f"(num_nodes, num_edges) must be {expected}, found {found}",
+                    counts == expected,
+                    f"(num_nodes, num_edges) must be {expected}, found {counts}",
                 )
 
     def test_degrees(self) -> None:
@@ -102,10 +102,10 @@ class AdjacencyContract(CoreGraphLoadingRules):
         for case, topology in self._each():
             for node in range(case.num_nodes):
                 with given(case.name, **case.inputs, node=node):
-                    found = topology.in_neighbors(node)
+                    neighbors = topology.in_neighbors(node)
                     expected = np.sort(case.src[case.dst == node])
-                    require(isinstance(found, np.ndarray), f"no array: {type(found)}")
-                    equal(np.sort(found), expected, "in_neighbors(node), sorted,", np.int64)
+                    require(isinstance(neighbors, np.ndarray), f"no array: {type(neighbors)}")
+                    equal(np.sort(neighbors), expected, "in_neighbors(node), sorted,", np.int64)
 
     def test_answers_are_the_same_again(self) -> None:
         """A list keeps its order, whatever the caller does with what it was given."""
@@ -144,7 +144,9 @@ class AdjacencyContract(CoreGraphLoadingRules):
                 src, dst = graph.edge_ends(np.concatenate([*ids, _NONE]))
                 expected = [graph.in_neighbors(node) for node in nodes]
                 equal(src, np.concatenate([*expected, _NONE]), "the sources of edge_ends()")
-                equal(dst, np.repeat(nodes, [len(own) for own in ids]), "the destinations")
+                equal(
+                    dst, np.repeat(nodes, [len(edge_ids) for edge_ids in ids]), "the destinations"
+                )
 
     # ---- samples ---------------------------------------------------------------------------
 
@@ -154,14 +156,14 @@ class AdjacencyContract(CoreGraphLoadingRules):
             sampler = NeighborSampler(graph, [3, -1])
             for key, seeds in enumerate(cases.seed_vectors(case.num_nodes)):
                 with given(case.name, **case.inputs, seeds=seeds, key=key):
-                    found = sampler.sample(seeds, key)
+                    sample = sampler.sample(seeds, key)
                     expected = oracle.sample(*_lists(graph), seeds, [3, -1], key=key)
                     for part in ("node", "row", "col"):
-                        equal(getattr(found, part), getattr(expected, part), part, np.int64)
+                        equal(getattr(sample, part), getattr(expected, part), part, np.int64)
                     if "edge_ids" in self.supports:
                         ids = [graph.in_edges(node) for node in range(case.num_nodes)]
-                        own = np.concatenate([*ids, _NONE])[expected.edge]
-                        equal(found.edge, own, "edge", np.int64)
+                        edge_ids = np.concatenate([*ids, _NONE])[expected.edge]
+                        equal(sample.edge, edge_ids, "edge", np.int64)
 
     def test_samples_leave_edges_out(self) -> None:
         """Edges that are excluded by id are not drawn, and all others are."""
@@ -172,16 +174,16 @@ class AdjacencyContract(CoreGraphLoadingRules):
             everything = sampler.sample(nodes, 0).edge
             excluded = np.unique(everything[::3])
             with given(case.name, **case.inputs, exclude=excluded):
-                found = sampler.sample(nodes, 0, exclude=excluded).edge
+                edges = sampler.sample(nodes, 0, exclude=excluded).edge
                 left = everything[~np.isin(everything, excluded)]
-                equal(np.sort(found), np.sort(left), "the edges that are left, sorted,")
+                equal(np.sort(edges), np.sort(left), "the edges that are left, sorted,")
 
     def _graphs(self) -> Iterator[tuple[GraphCase, HomogeneousGraph]]:
         """Yield the graphs to sample from; nothing for other objects, such as an edge type."""
-        for case, made in self._each():
-            if isinstance(made, Adjacency) and not isinstance(made, HomogeneousGraph):
+        for case, topology in self._each():
+            if isinstance(topology, Adjacency) and not isinstance(topology, HomogeneousGraph):
                 raise unittest.SkipTest("one edge type of many is not sampled by itself")
-            yield case, as_graph(made)
+            yield case, as_graph(topology)
 
     # ---- refusals --------------------------------------------------------------------------
 
@@ -208,8 +210,8 @@ class AdjacencyContract(CoreGraphLoadingRules):
         case, topology = self._largest()
         expected = _answers(topology, case.num_nodes)
         for results in in_threads([lambda: _answers(topology, case.num_nodes)] * 4, rounds=3):
-            for found in results:
-                equal(found, expected, "the neighbours that a thread got")
+            for answers in results:
+                equal(answers, expected, "the neighbours that a thread got")
 
     def test_it_pickles(self) -> None:
         """A pickled copy gives the same answers."""
@@ -220,14 +222,14 @@ class AdjacencyContract(CoreGraphLoadingRules):
     def test_a_forked_child_uses_it(self) -> None:
         """A forked child gets the same answers."""
         case, topology = self._largest()
-        found = in_child(lambda: _answers(topology, case.num_nodes))
-        equal(found, _answers(topology, case.num_nodes), "the neighbours that the child got")
+        answers = in_child(lambda: _answers(topology, case.num_nodes))
+        equal(answers, _answers(topology, case.num_nodes), "the neighbours that the child got")
 
 
 def _lists(graph: HomogeneousGraph) -> tuple[Ids, Ids]:
     """Return ``(indptr, indices)`` of the lists that the graph answers."""
     lists = [graph.in_neighbors(node) for node in range(graph.num_nodes)]
-    indptr = np.append(0, np.cumsum([len(own) for own in lists], dtype=np.int64))
+    indptr = np.append(0, np.cumsum([len(neighbors) for neighbors in lists], dtype=np.int64))
     return indptr.astype(np.int64), np.concatenate([*lists, _NONE])
 
 

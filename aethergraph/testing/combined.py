@@ -40,7 +40,7 @@ def choices(words: Collection[str], most: int = 3) -> list[Choice]:
 
     ``last``, ``strict`` and ``window`` go by the times of edges, or of nodes beside ``node_time``.
     """
-    found: dict[str, Choice] = {}
+    choice_by_text: dict[str, Choice] = {}
     for count in range(1, most + 1):
         for chosen in itertools.combinations([word for word in WORDS if word in words], count):
             if any(pair <= set(chosen) for pair in _APART):
@@ -51,8 +51,8 @@ def choices(words: Collection[str], most: int = 3) -> list[Choice]:
             if "node_time" in chosen:
                 options |= OPTIONS["node_time"]
             choice = Choice(options, "exclude" in chosen)
-            found.setdefault(repr((sorted(options.items()), choice.exclude)), choice)
-    return list(found.values())
+            choice_by_text.setdefault(repr((sorted(options.items()), choice.exclude)), choice)
+    return list(choice_by_text.values())
 
 
 class CombinedRules(DrawRules):
@@ -104,15 +104,15 @@ class CombinedRules(DrawRules):
             subgraphs.check_sample(walk, choice.subgraph_type)
             if not certain and not self.exact:
                 return
-            wanted = self.expected(
+            expected = self.expected(
                 graph, seeds, fanouts, key, **choice.options, since=walk.since, until=walk.until,
                 exclude=arguments["exclude"],
             )  # fmt: skip
-            found = structure.typed(sample, graph)
+            typed_sample = structure.typed(sample, graph)
             if certain:
-                subgraphs.check_contents(found, wanted, choice.subgraph_type)
+                subgraphs.check_contents(typed_sample, expected, choice.subgraph_type)
             if self.exact:
-                equal_samples(found, wanted)
+                equal_samples(typed_sample, expected)
 
     def test_options_hold_together(self) -> None:
         """Any two or three declared options hold together: a sample has what each asks for."""
@@ -129,8 +129,8 @@ class CombinedRules(DrawRules):
         instance = self.mixture(repeated=False)
         for choice in choices(self.supports):
             for fanouts in certain_fanouts(choice):
-                wanted = self.mixture_fanouts(instance.graph, *fanouts)
-                self._compare(instance, wanted, choice, certain=True)
+                mixture_fanouts = self.mixture_fanouts(instance.graph, *fanouts)
+                self._compare(instance, mixture_fanouts, choice, certain=True)
 
     def test_replacement_holds_with_every_option(self) -> None:
         """With replacement some sample of two draws out of two neighbours has only one of them."""
@@ -139,8 +139,8 @@ class CombinedRules(DrawRules):
         seeds = {name: np.empty(0, np.int64) for name in self.counts(graph)}
         seeds[kind[2]] = np.array([3])
         fanouts = self.fanouts_of_star(graph, kind, 2)
-        others = set(self.supports) - {"replace", "exclude"}
-        for choice in choices(others):
+        words = set(self.supports) - {"replace", "exclude"}
+        for choice in choices(words):
             options = {**choice.options, **OPTIONS["replace"]}
             times = None
             if "time_attr" in options:

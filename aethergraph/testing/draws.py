@@ -71,36 +71,36 @@ class DrawRules(PurityRules):
         """Without replacement: over nodes, and over keys, each neighbour in fanout/degree draws."""
         for fanout in (1, 4, 11):
             for count, keys in ((_HUBS, 1), (1, _KEYS)):
-                found = self.drawn(_DEGREE, fanout, count=count, keys=keys)
+                draws = self.drawn(_DEGREE, fanout, count=count, keys=keys)
                 share = fanout / _DEGREE
                 # Draws of one node exclude each other: their spread is less than that of
                 # independent draws.
                 spread = (1 - share) * _DEGREE / (_DEGREE - 1)
-                counts = np.bincount(found.ravel(), minlength=_DEGREE)
-                _fits(counts, np.full(_DEGREE, len(found) * share), f"fanout {fanout}", spread)
+                counts = np.bincount(draws.ravel(), minlength=_DEGREE)
+                _fits(counts, np.full(_DEGREE, len(draws) * share), f"fanout {fanout}", spread)
 
     def test_every_subset_is_as_likely(self) -> None:
         """Without replacement every pair of neighbours comes equally often."""
         for count, keys in ((_HUBS, 1), (1, _KEYS)):
-            found = np.sort(self.drawn(7, 2, count=count, keys=keys), axis=1)
-            counts = np.bincount(found[:, 0] * 7 + found[:, 1], minlength=49)
+            draws = np.sort(self.drawn(7, 2, count=count, keys=keys), axis=1)
+            counts = np.bincount(draws[:, 0] * 7 + draws[:, 1], minlength=49)
             pairs = [a * 7 + b for a, b in itertools.combinations(range(7), 2)]
-            _fits(counts[pairs], np.full(21, len(found) / 21), "pairs out of 7")
+            _fits(counts[pairs], np.full(21, len(draws) / 21), "pairs out of 7")
 
     def test_draws_with_replacement_are_uniform_and_independent(self) -> None:
         """With replacement every sequence of two neighbours comes equally often."""
         self.need("replace")
         for count, keys in ((_HUBS, 1), (1, _KEYS)):
-            found = self.drawn(6, 2, count=count, keys=keys, replace=True)
-            counts = np.bincount(found[:, 0] * 6 + found[:, 1], minlength=36)
-            _fits(counts, np.full(36, len(found) / 36), "sequences of two out of 6")
+            draws = self.drawn(6, 2, count=count, keys=keys, replace=True)
+            counts = np.bincount(draws[:, 0] * 6 + draws[:, 1], minlength=36)
+            _fits(counts, np.full(36, len(draws) / 36), "sequences of two out of 6")
 
     def test_nodes_and_keys_draw_independently(self) -> None:
         """What a node draws says nothing about the next node, nor about the next key."""
         for count, keys in ((_HUBS, 1), (1, _KEYS)):
-            found = self.drawn(6, 1, count=count, keys=keys)[:, 0]
-            pairs = np.bincount(found[:-1] * 6 + found[1:], minlength=36)
-            _fits(pairs, np.full(36, (len(found) - 1) / 36), "draws of neighbours")
+            draws = self.drawn(6, 1, count=count, keys=keys)[:, 0]
+            pairs = np.bincount(draws[:-1] * 6 + draws[1:], minlength=36)
+            _fits(pairs, np.full(36, (len(draws) - 1) / 36), "draws of neighbours")
 
     def test_trees_draw_independently(self) -> None:
         """Disjoint: the same seed in many slots draws anew in each."""
@@ -110,9 +110,9 @@ class DrawRules(PurityRules):
         sampler = self.make(graph, fanouts, disjoint=True)
         seeds = {kind[2]: np.zeros(_HUBS, np.int64)}
         walk = self.as_walk(self.call(sampler, seeds, 3), graph, fanouts, seeds, {"disjoint": True})
-        found = walk.truth[kind].src[walk.edge[kind]]
-        counts = np.bincount(found, minlength=_DEGREE)
-        _fits(counts, np.full(_DEGREE, len(found) / _DEGREE), "draws of one seed in many slots")
+        sources = walk.truth[kind].src[walk.edge[kind]]
+        counts = np.bincount(sources, minlength=_DEGREE)
+        _fits(counts, np.full(_DEGREE, len(sources) / _DEGREE), "draws of one seed in many slots")
 
     # ---- weights -----------------------------------------------------------------------------
 
@@ -130,32 +130,32 @@ class DrawRules(PurityRules):
         for count, keys in ((_HUBS, 1), (1, _KEYS)):
             for options in self.variants("replace"):
                 fanout = 2 if options else 1
-                found = self.drawn(
+                draws = self.drawn(
                     8, fanout, count=count, keys=keys, weight=weight, **OPTIONS["weight"], **options
                 )
-                counts = np.bincount(found.ravel(), minlength=8)
-                _fits(counts, expected * found.size, f"weights {weight.tolist()}, {options}")
+                counts = np.bincount(draws.ravel(), minlength=8)
+                _fits(counts, expected * draws.size, f"weights {weight.tolist()}, {options}")
 
     def test_weighted_draws_without_replacement_are_sequential(self) -> None:
         """As if drawn one after the other, each among what is left (Efraimidis and Spirakis)."""
         self.need("weight")
         weight = np.array([1.0, 2, 3, 6])
-        found = np.sort(self.drawn(4, 2, weight=weight, **OPTIONS["weight"]), axis=1)
+        draws = np.sort(self.drawn(4, 2, weight=weight, **OPTIONS["weight"]), axis=1)
         pairs = list(itertools.combinations(range(4), 2))
         total = weight.sum()
         chance = [
             weight[a] * weight[b] / total * (1 / (total - weight[a]) + 1 / (total - weight[b]))
             for a, b in pairs
         ]
-        counts = np.bincount(found[:, 0] * 4 + found[:, 1], minlength=16)
-        found_pairs = counts[[a * 4 + b for a, b in pairs]]
-        _fits(found_pairs, np.array(chance) * len(found), "pairs, weights 1, 2, 3, 6")
+        counts = np.bincount(draws[:, 0] * 4 + draws[:, 1], minlength=16)
+        pair_counts = counts[[a * 4 + b for a, b in pairs]]
+        _fits(pair_counts, np.array(chance) * len(draws), "pairs, weights 1, 2, 3, 6")
 
     # ---- time --------------------------------------------------------------------------------
 
-    def _each_in_time(self, word: str, *beside: str) -> None:
-        """Check samples with ``word``, alone and with the declared options among ``beside``."""
-        variants = [{**options, **OPTIONS[word]} for options in self.variants(*beside)]
+    def _each_in_time(self, word: str, *further: str) -> None:
+        """Check samples with ``word``, alone and with the declared options among ``further``."""
+        variants = [{**options, **OPTIONS[word]} for options in self.variants(*further)]
         for options, floats in itertools.product(variants, (False, True)):
             for instance in self.instances(floats):
                 graph = instance.graph
@@ -174,11 +174,11 @@ class DrawRules(PurityRules):
                             structure.check_times(walk)
                             structure.check_draws(walk)
                             if self.exact:
-                                wanted = self.expected(
+                                expected = self.expected(
                                     graph, seeds, fanouts, 5,
                                     **options, since=walk.since, until=walk.until,
                                 )  # fmt: skip
-                                equal_samples(structure.typed(sample, graph), wanted)
+                                equal_samples(structure.typed(sample, graph), expected)
 
     def test_no_edge_is_later_than_its_seed(self) -> None:
         """At any hop an edge's time is at most its tree's; ties are in, and so is all before."""
@@ -209,19 +209,19 @@ class DrawRules(PurityRules):
         """Among the edges that are in time each is as likely, and none of the others comes."""
         self.need("time")
         time = np.arange(_DEGREE) - 4
-        found = self.drawn(_DEGREE, 2, time=time, seed_time=3, **OPTIONS["time"])
-        counts = np.bincount(found.ravel(), minlength=_DEGREE)
+        draws = self.drawn(_DEGREE, 2, time=time, seed_time=3, **OPTIONS["time"])
+        counts = np.bincount(draws.ravel(), minlength=_DEGREE)
         require(not counts[8:].any(), f"edges after their seed were drawn: {counts}")
-        _fits(counts[:8], np.full(8, len(found) / 4), "8 of 12 edges in time", 0.75 * 8 / 7)
+        _fits(counts[:8], np.full(8, len(draws) / 4), "8 of 12 edges in time", 0.75 * 8 / 7)
 
     def test_weights_and_times_together(self) -> None:
         """Edges in time are drawn by their weights; late ones and those of weight 0 never."""
         self.need("time", "weight")
         options = {**OPTIONS["time"], **OPTIONS["weight"]}
         weight, time = np.array([1.0, 0, 3, 4, 9, 0]), np.arange(6)
-        found = self.drawn(6, 1, weight=weight, time=time, seed_time=3, **options)
-        counts = np.bincount(found.ravel(), minlength=6)
-        _fits(counts, np.array([1, 0, 3, 4, 0, 0]) / 8 * len(found), "weights, up to time 3")
+        draws = self.drawn(6, 1, weight=weight, time=time, seed_time=3, **options)
+        counts = np.bincount(draws.ravel(), minlength=6)
+        _fits(counts, np.array([1, 0, 3, 4, 0, 0]) / 8 * len(draws), "weights, up to time 3")
 
 
 def _seed_times(seeds: dict[str, Ids], floats: bool, extremes: bool) -> dict[str, NDArray[Any]]:
@@ -247,19 +247,20 @@ def time_bounds(
     return until, None if window is None else at - window
 
 
-def _fits(counts: Any, expected: NDArray[Any], what: str, spread: float = 1.0) -> None:
+def _fits(counts: Any, expected: NDArray[Any], subject: str, spread: float = 1.0) -> None:
     """Require ``counts`` to fit by a chi-square test at five standard deviations.
 
     Counts whose expectation is zero must be zero.
     """
     never = expected == 0
-    require(not counts[never].any(), f"{what}: {counts} were drawn, expected {expected}")
-    own, mean = counts[~never], expected[~never]
-    degrees = len(own) - 1
-    statistic = float(((own - mean) ** 2 / (mean * spread)).sum())
+    require(not counts[never].any(), f"{subject}: {counts} were drawn, expected {expected}")
+    drawn, mean = counts[~never], expected[~never]
+    degrees = len(drawn) - 1
+    statistic = float(((drawn - mean) ** 2 / (mean * spread)).sum())
     off = (statistic - degrees) / np.sqrt(2 * degrees)
     require(
         abs(off) < 5,
-        f"{what}: drawn {own.tolist()} times, expected {np.round(mean, 1).tolist()}; chi-square "
-        f"{statistic:.1f} with {degrees} degrees of freedom is {off:.1f} standard deviations off",
+        f"{subject}: drawn {drawn.tolist()} times, expected {np.round(mean, 1).tolist()}; "
+        f"chi-square {statistic:.1f} with {degrees} degrees of freedom is {off:.1f} standard "
+        "deviations off",
     )

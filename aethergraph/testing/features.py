@@ -113,11 +113,11 @@ class FeatureSourceContract(CoreLoadingRules):
         """``shape`` and ``dtype_name`` say what was stored."""
         for dtype, rows, source in self._each():
             with given("rows", rows=rows):
-                found = tuple(source.shape), source.num_rows, source.dtype_name
+                facts = tuple(source.shape), source.num_rows, source.dtype_name
                 expected = rows.shape, len(rows), dtype
                 require(
-                    found == expected,
-                    f"(shape, num_rows, dtype_name) must be {expected}, found {found}",
+                    facts == expected,
+                    f"(shape, num_rows, dtype_name) must be {expected}, found {facts}",
                 )
 
     def test_rows_come_in_the_order_of_the_ids(self) -> None:
@@ -125,9 +125,9 @@ class FeatureSourceContract(CoreLoadingRules):
         for _, rows, source in self._each():
             for ids in cases.seed_vectors(len(rows)):
                 with given("rows and ids", rows=rows, ids=ids):
-                    found = source.gather(ids)
-                    equal(found, rows[ids], "gather(ids)", rows.dtype)
-                    require(found.tobytes() == rows[ids].tobytes(), "gather(ids): bits differ")
+                    result = source.gather(ids)
+                    equal(result, rows[ids], "gather(ids)", rows.dtype)
+                    require(result.tobytes() == rows[ids].tobytes(), "gather(ids): bits differ")
 
     def test_ids_are_integers_in_any_form(self) -> None:
         """Ids may be lists and arrays of any integer dtype, byte order and stride."""
@@ -149,8 +149,8 @@ class FeatureSourceContract(CoreLoadingRules):
         """Writing to a result changes nothing in the source."""
         rows, source = self._one()
         for ids in (np.arange(50), np.array([3, 4, 5]), np.array([49])):
-            found = source.gather(ids)
-            found[...] = 0
+            result = source.gather(ids)
+            result[...] = 0
             with given("ids", ids=ids):
                 equal(source.gather(ids), rows[ids], "gather(ids), after writing to the first,")
 
@@ -195,21 +195,21 @@ class FeatureSourceContract(CoreLoadingRules):
         for dtype, rows, source in self._each():
             for target in _WIDER.get(dtype, ()):
                 for ids in cases.seed_vectors(len(rows)):
-                    own = rows[ids]
-                    own = bfloat16_to_float32(own) if dtype == "bfloat16" else own
-                    out = np.empty(own.shape, target)
+                    expected = rows[ids]
+                    expected = bfloat16_to_float32(expected) if dtype == "bfloat16" else expected
+                    out = np.empty(expected.shape, target)
                     with given(f"{dtype} as {target}", rows=rows, ids=ids):
-                        equal(source.gather(ids, dtype=target), own.astype(target), "gather",
+                        equal(source.gather(ids, dtype=target), expected.astype(target), "gather",
                               target)  # fmt: skip
                         source.gather(ids, out=out)
-                        equal(out, own.astype(target), "out")
+                        equal(out, expected.astype(target), "out")
 
     def test_other_dtypes_are_refused(self) -> None:
         """A dtype that would lose values is refused."""
         for dtype in self.dtypes:
             if dtype in _NARROWER:
-                source, other = self._made(self._rows((5, 2), dtype), dtype), _NARROWER[dtype]
-                refused(f"{dtype} as {other}", source.gather, [1], dtype=other)
+                source, narrower = self._made(self._rows((5, 2), dtype), dtype), _NARROWER[dtype]
+                refused(f"{dtype} as {narrower}", source.gather, [1], dtype=narrower)
 
     # ---- capabilities ----------------------------------------------------------------------
 
@@ -243,9 +243,9 @@ class FeatureSourceContract(CoreLoadingRules):
             return
         plan = source.plan(lists)
         try:
-            other = np.empty((1, *rows.shape[1:]), rows.dtype)
+            scratch = np.empty((1, *rows.shape[1:]), rows.dtype)
             require(
-                not plan.gather_if_next(np.array([0], np.int64), other),
+                not plan.gather_if_next(np.array([0], np.int64), scratch),
                 "gather_if_next(ids) must be False for ids that are not the next list",
             )
             for number, ids in enumerate(lists):
@@ -283,9 +283,9 @@ class FeatureSourceContract(CoreLoadingRules):
         """Several threads may gather other rows at the same time."""
         rows, source = self._one(3000)
         rng = np.random.default_rng(6)
-        wanted = [rng.integers(0, 3000, 2000) for _ in range(6)]
-        found = in_threads([partial(source.gather, ids) for ids in wanted])
-        for ids, results in zip(wanted, found, strict=True):
+        lists = [rng.integers(0, 3000, 2000) for _ in range(6)]
+        thread_results = in_threads([partial(source.gather, ids) for ids in lists])
+        for ids, results in zip(lists, thread_results, strict=True):
             for result in results:
                 with given("the ids of one of six threads", ids=ids):
                     equal(result, rows[ids], "gather(ids)")

@@ -54,20 +54,20 @@ class GraphLoadingRules(Contract):
         y = rng.permutation(feature)
         dst = np.repeat(np.arange(_NUM_NODES), 6)
         src = rng.integers(0, _NUM_NODES // _CLASSES, len(dst)) + y[dst] * (_NUM_NODES // _CLASSES)
-        made = self.make(_NUM_NODES, src, dst)
-        if isinstance(made, Adjacency) and not isinstance(made, HomogeneousGraph):
+        source = self.make(_NUM_NODES, src, dst)
+        if isinstance(source, Adjacency) and not isinstance(source, HomogeneousGraph):
             raise unittest.SkipTest("one edge type of many is not loaded by itself")
-        graph: Any = as_graph(made)
+        graph: Any = as_graph(source)
         x = np.eye(_CLASSES, dtype=np.float32)[feature]
         graph.node_attrs["x"], graph.node_attrs["y"] = x, y
         graph.edge_attrs["e"] = np.arange(len(src))
         return LabelledGraph(graph, _ends(graph), x, y)
 
-    def check_edges(self, one: LabelledGraph, src: Ids, dst: Ids, edge: Ids) -> None:
+    def check_edges(self, labelled: LabelledGraph, src: Ids, dst: Ids, edge: Ids) -> None:
         """Raise BrokenRule unless the edges of a batch, in ids of the graph, are its edges."""
         require(len(edge) > 0, "the batch has no edges")
-        equal(src, one.ends[0][edge], "the sources of the edges of a batch")
-        equal(dst, one.ends[1][edge], "the destinations of the edges of a batch")
+        equal(src, labelled.ends[0][edge], "the sources of the edges of a batch")
+        equal(dst, labelled.ends[1][edge], "the destinations of the edges of a batch")
 
 
 def _ends(graph: HomogeneousGraph) -> tuple[Ids, Ids]:
@@ -84,15 +84,15 @@ class CoreGraphLoadingRules(GraphLoadingRules):
 
     def test_a_subgraph_loader_follows_its_edges(self) -> None:
         """Batches of SubgraphLoader hold edges of the graph, their rows, and as many as are due."""
-        one = self.labelled()
+        labelled = self.labelled()
         for ahead in (0, Ahead(threads=2), Ahead(plan=2)):
-            loader = SubgraphLoader(one.graph, [4, 3], batch_size=32, ahead=ahead)
+            loader = SubgraphLoader(labelled.graph, [4, 3], batch_size=32, ahead=ahead)
             count = 0
             for batch in loader:
                 sub: Any = batch.subgraph
                 with given("a batch", seeds=batch.seeds):
-                    self.check_edges(one, sub.node[sub.row], sub.node[sub.col], sub.edge)
-                    equal(batch.node_attrs["x"], one.x[sub.node], 'node_attrs["x"]')
+                    self.check_edges(labelled, sub.node[sub.row], sub.node[sub.col], sub.edge)
+                    equal(batch.node_attrs["x"], labelled.x[sub.node], 'node_attrs["x"]')
                     equal(batch.edge_attrs["e"], sub.edge, 'edge_attrs["e"]')
                     drawn = np.bincount(sub.col, minlength=len(sub.node))[: batch.batch_size]
                     equal(drawn, np.full(batch.batch_size, 4), "the edges drawn for each seed")
@@ -101,9 +101,9 @@ class CoreGraphLoadingRules(GraphLoadingRules):
 
     def test_a_model_learns_from_its_batches(self) -> None:
         """Logistic regression on the mean of the neighbours learns labels that only edges tell."""
-        one = self.labelled()
+        labelled = self.labelled()
         weight = np.zeros((_CLASSES, _CLASSES))
-        loader = SubgraphLoader(one.graph, [6], batch_size=40, shuffle=True)
+        loader = SubgraphLoader(labelled.graph, [6], batch_size=40, shuffle=True)
         for _ in range(20):
             right = 0
             for batch in loader:
@@ -114,7 +114,7 @@ class CoreGraphLoadingRules(GraphLoadingRules):
                 mean = mean[: batch.batch_size] / 6
                 scores = np.exp(mean @ weight)
                 scores /= scores.sum(1, keepdims=True)
-                y = one.y[batch.seeds]
+                y = labelled.y[batch.seeds]
                 right += int((scores.argmax(1) == y).sum())
                 weight -= mean.T @ (scores - np.eye(_CLASSES)[y]) / len(y) * 5
         require(right > 0.9 * _NUM_NODES, f"{right} of {_NUM_NODES} labels were learned")

@@ -147,20 +147,22 @@ class CommunityGraph(_Edges):
         _check_range(start, stop, self.num_edges)
         number = np.arange(start, stop, dtype=np.uint64)
         dst = self._destinations(number)
-        own = self.labels[dst]
+        dst_label = self.labels[dst]
         choice = _hash(self.seed, 2, number)
         stranger = _unit(choice) >= self.homophily
-        community = np.where(stranger, _below(_hash(self.seed, 3, number), self.num_classes), own)
+        community = np.where(
+            stranger, _below(_hash(self.seed, 3, number), self.num_classes), dst_label
+        )
         return self._popular(community, _hash(self.seed, 4, number)), dst
 
     def _destinations(self, number: Bits) -> Ids:
         even = self.num_nodes * (self.num_edges // (2 * self.num_nodes))
         dst: Ids = (number % np.uint64(self.num_nodes)).astype(np.int64)
-        rest = number >= np.uint64(even)
-        if rest.any():
-            chosen = number[rest]
+        mask = number >= np.uint64(even)
+        if mask.any():
+            chosen = number[mask]
             community = _below(_hash(self.seed, 5, chosen), self.num_classes)
-            dst[rest] = self._popular(community, _hash(self.seed, 6, chosen))
+            dst[mask] = self._popular(community, _hash(self.seed, 6, chosen))
         return dst
 
     def _popular(self, community: Ids, bits: Bits) -> Ids:

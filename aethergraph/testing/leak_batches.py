@@ -28,7 +28,7 @@ class SampledTrees:
         edges: by edge type (local source, local destination, id).
         num_seeds: by node type, how many of the first nodes are seeds.
         seed_time: times of the seeds by their number.
-        shown: by node or edge type, the fields of the batch with a value for each node or edge;
+        fields: by node or edge type, the fields of the batch with a value for each node or edge;
             None: a sample without rows, for which any may be gathered.
     """
 
@@ -37,7 +37,7 @@ class SampledTrees:
     edges: dict[Any, tuple[Array, Array, Array]]
     num_seeds: dict[Any, int]
     seed_time: Array
-    shown: dict[Any, set[str]] | None = None
+    fields: dict[Any, set[str]] | None = None
 
 
 def trees_of(graph: Any, batch: Any, seed_time: Any) -> SampledTrees:
@@ -66,24 +66,26 @@ def _vector(times: Any) -> Array:
         times = times.cpu() if hasattr(times, "cpu") else times
     except (NotImplementedError, RuntimeError) as error:  # of tensors without memory
         raise InvalidArgumentError(f"seed_time cannot be read: {error}") from None
-    found = to_array(times, "seed_time")
-    if found.ndim != 1 or found.dtype.kind not in "iuf":
+    vector = to_array(times, "seed_time")
+    if vector.ndim != 1 or vector.dtype.kind not in "iuf":
         raise InvalidArgumentError(
             "seed_time is a vector of numbers in the unit of the graph, got shape "
-            f"{found.shape} of {found.dtype}"
+            f"{vector.shape} of {vector.dtype}"
         )
-    return found
+    return vector
 
 
 def _fields(store: Any, count: int) -> set[str]:
     """Return the names of what has a row for each of ``count`` nodes or edges."""
-    own = store.items()
-    return {str(name) for name, value in own if tuple(getattr(value, "shape", ()))[:1] == (count,)}
+    pairs = store.items()
+    return {
+        str(name) for name, value in pairs if tuple(getattr(value, "shape", ()))[:1] == (count,)
+    }
 
 
-def _need(value: Any, what: str) -> Any:
+def _need(value: Any, noun: str) -> Any:
     if value is None:
-        raise InvalidArgumentError(f"the batch has no {what}")
+        raise InvalidArgumentError(f"the batch has no {noun}")
     return value
 
 
@@ -108,8 +110,8 @@ def _of_ours(graph: Any, sub: Any, seed_time: Any) -> SampledTrees:
         times = _times_of_seeds(graph, nodes, trees, first)
     elif isinstance(seed_time, Mapping) and graph.is_typed:
         # Seeds are numbered through the node types in the order of the graph.
-        given = [_vector(seed_time[name]) for name in graph.node_types if name in seed_time]
-        times = np.concatenate(given) if given else np.empty(0, np.int64)
+        vectors = [_vector(seed_time[name]) for name in graph.node_types if name in seed_time]
+        times = np.concatenate(vectors) if vectors else np.empty(0, np.int64)
     else:
         times = _vector(seed_time)
     return _checked(SampledTrees(nodes, trees, edges, first, times))
@@ -122,13 +124,13 @@ def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
     if not graph.is_typed:
         raise InvalidArgumentError("the batches are of many types, and the graph of one")
     nodes, trees, first = {}, {}, {}
-    shown: dict[Any, set[str]] = {}
+    fields: dict[Any, set[str]] = {}
     for name in data.node_types:
         store = data[name]
         if "n_id" not in store:
             continue
         nodes[name] = _array(store.n_id)
-        shown[name] = _fields(store, len(nodes[name]))
+        fields[name] = _fields(store, len(nodes[name]))
         trees[name] = _array(_need(store.get("batch"), f"batch of {name!r}: sample with times"))
         counts = store.get("num_sampled_nodes")
         first[name] = 0 if counts is None else int(counts[0])
@@ -137,13 +139,13 @@ def _of_hetero_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
         store = data[kind]
         if "edge_index" in store:  # types of seed links have none
             row, col = _array(store.edge_index)
-            shown[kind] = _fields(store, len(row))
+            fields[kind] = _fields(store, len(row))
             edges[kind] = (row, col, _array(_need(store.get("e_id"), f"e_id of {kind}")))
-    stores = [data[one] for one in (*data.node_types, *data.edge_types)]
+    stores = [data[kind] for kind in (*data.node_types, *data.edge_types)]
     times = _given_times(stores, seed_time)
     if times is None:
         times = _times_of_seeds(graph, nodes, trees, first)
-    return _checked(SampledTrees(nodes, trees, edges, first, times, shown))
+    return _checked(SampledTrees(nodes, trees, edges, first, times, fields))
 
 
 def _of_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
@@ -156,26 +158,28 @@ def _of_data(graph: Any, data: Any, seed_time: Any) -> SampledTrees:
     times = _given_times([data], seed_time)
     if times is None:
         times = _times_of_seeds(graph, nodes, trees, first)
-    shown = {None: _fields(data, len(nodes[None])) | _fields(data, len(row))}
-    return _checked(SampledTrees(nodes, trees, edges, first, times, shown))
+    fields = {None: _fields(data, len(nodes[None])) | _fields(data, len(row))}
+    return _checked(SampledTrees(nodes, trees, edges, first, times, fields))
 
 
 def _given_times(stores: list[Any], seed_time: Any) -> Array | None:
     """Return the times that the caller or a batch gives; negatives of links come behind them."""
-    ids = next((_array(one.input_id) for one in stores if one.get("input_id") is not None), None)
+    ids = next(
+        (_array(store.input_id) for store in stores if store.get("input_id") is not None), None
+    )
     if seed_time is not None:
-        given = _vector(seed_time)
+        vector = _vector(seed_time)
         chosen: Array = _need(ids, "input_id, so seed_time does not say whose times it has")
-        if len(chosen) and int(chosen.max()) >= len(given):
+        if len(chosen) and int(chosen.max()) >= len(vector):
             raise InvalidArgumentError(
-                f"seed_time has {len(given)} times, but a batch has the seed {int(chosen.max())}"
+                f"seed_time has {len(vector)} times, but a batch has the seed {int(chosen.max())}"
             )
-        return np.asarray(given[chosen])
+        return np.asarray(vector[chosen])
     for store in stores:
         for name in ("seed_time", "edge_label_time"):
-            found = store.get(name)
-            if found is not None:
-                return _array(found)[: None if ids is None else len(ids)]
+            times = store.get(name)
+            if times is not None:
+                return _array(times)[: None if ids is None else len(ids)]
     return None
 
 
@@ -183,7 +187,7 @@ def _times_of_seeds(
     graph: Any, nodes: Mapping[Any, Array], trees: Mapping[Any, Array], first: Mapping[Any, int]
 ) -> Array:
     """Return the times of the seed nodes, which are theirs unless others are given."""
-    found: dict[int, Any] = {}
+    time_by_seed: dict[int, Any] = {}
     for name, count in first.items():
         part = graph[name] if graph.is_typed else graph
         if count and part.node_time is None:
@@ -192,16 +196,16 @@ def _times_of_seeds(
             )
         if count:
             times = np.asarray(part.node_time[nodes[name][:count]])
-            found.update(zip(trees[name][:count].tolist(), times.tolist(), strict=True))
-    if not found:
+            time_by_seed.update(zip(trees[name][:count].tolist(), times.tolist(), strict=True))
+    if not time_by_seed:
         raise InvalidArgumentError("the batch does not say which nodes are seeds: give seed_time")
-    return np.array([found[number] for number in range(len(found))])
+    return np.array([time_by_seed[number] for number in range(len(time_by_seed))])
 
 
 def _checked(sample: SampledTrees) -> SampledTrees:
-    most = max((int(one.max()) for one in sample.trees.values() if len(one)), default=-1)
-    if most >= len(sample.seed_time):
+    last_seed = max((int(trees.max()) for trees in sample.trees.values() if len(trees)), default=-1)
+    if last_seed >= len(sample.seed_time):
         raise InvalidArgumentError(
-            f"there are {len(sample.seed_time)} times of seeds, but a node of seed {most}"
+            f"there are {len(sample.seed_time)} times of seeds, but a node of seed {last_seed}"
         )
     return sample

@@ -30,14 +30,14 @@ class DatedRows:
     """Attribute whose rows have times.
 
     Attributes:
-        what: "node" or "edge".
+        owner: "node" or "edge".
         type: node type or edge type; None of a graph of one type.
         name: name of the attribute.
         unit: unit of the times; None: they are numbers, as those of the graph.
         look_up: returns the times of rows, and which of these are known.
     """
 
-    what: str
+    owner: str
     type: Any
     name: str
     unit: str | None
@@ -49,7 +49,7 @@ class Dates:
 
     Args:
         graph: the graph.
-        given: times of rows that the caller knows, by type and attribute, or by attribute.
+        row_time: times of rows that the caller knows, by type and attribute, or by attribute.
         left_out: attributes that are not compared.
 
     Attributes:
@@ -60,7 +60,7 @@ class Dates:
         InvalidArgumentError: times of an attribute that is not there, or of another number of rows.
     """
 
-    def __init__(self, graph: Any, given: Any, left_out: tuple[str, ...]) -> None:
+    def __init__(self, graph: Any, row_time: Any, left_out: tuple[str, ...]) -> None:
         self.unit = graph.time_unit
         self.dated: list[DatedRows] = []
         self._undated: list[tuple[str, Any, str]] = []
@@ -70,35 +70,35 @@ class Dates:
             tables += [("edge", kind, graph[kind].edge_attrs) for kind in graph.edge_types]
         else:
             tables = [("node", None, graph.node_attrs), ("edge", None, graph.edge_attrs)]
-        times = _read_given(given, graph.is_typed, tables)
-        for what, kind, attrs in tables:
+        times = _read_given(row_time, graph.is_typed, tables)
+        for owner, kind, attrs in tables:
             for name in attrs:
                 if name in left_out:
                     continue
                 rows = attrs[name]
-                own = times.get((kind, name))
-                if own is None:
-                    found = self._known(what, kind, name, rows)
+                attr_times = times.get((kind, name))
+                if attr_times is None:
+                    dated = self._known(owner, kind, name, rows)
                 else:
-                    found = self._given(what, kind, name, rows, own)
-                if found is None:
-                    self._undated.append((what, kind, name))
+                    dated = self._given(owner, kind, name, rows, attr_times)
+                if dated is None:
+                    self._undated.append((owner, kind, name))
                 else:
-                    self.dated.append(found)
+                    self.dated.append(dated)
 
-    def _known(self, what: str, kind: Any, name: str, rows: Any) -> DatedRows | None:
+    def _known(self, owner: str, kind: Any, name: str, rows: Any) -> DatedRows | None:
         """Return an attribute that knows versions which can be compared with the graph's times."""
         unit = rows.version_unit
         if unit is None or self.unit is None or rows.versions(np.empty(0, np.int64)) is None:
             return None
 
         def look_up(ids: Array) -> tuple[Array, NDArray[np.bool_]]:
-            found = np.asarray(rows.versions(ids))
-            return found, found >= 0
+            versions = np.asarray(rows.versions(ids))
+            return versions, versions >= 0
 
-        return DatedRows(what, kind, name, unit, look_up)
+        return DatedRows(owner, kind, name, unit, look_up)
 
-    def _given(self, what: str, kind: Any, name: str, rows: Any, times: Any) -> DatedRows:
+    def _given(self, owner: str, kind: Any, name: str, rows: Any, times: Any) -> DatedRows:
         label = f"row_time of {name!r}{_of(kind)}"
         array, unit = as_times(times, rows.num_rows, label, "the number of rows")
         if unit is not None and self.unit is None:
@@ -109,7 +109,7 @@ class Dates:
         def look_up(ids: Array) -> tuple[Array, NDArray[np.bool_]]:
             return array[ids], np.ones(len(ids), np.bool_)
 
-        return DatedRows(what, kind, name, self.unit if unit is None else unit, look_up)
+        return DatedRows(owner, kind, name, self.unit if unit is None else unit, look_up)
 
     def undated(self, sample: SampledTrees, timed: tuple[Any, Any]) -> set[str]:
         """Return the attributes that a batch shows and of whose rows no time is known.
@@ -120,30 +120,30 @@ class Dates:
         """
         return {
             f"{name!r}{_of(kind)}"
-            for what, kind, name in self._undated
-            if kind not in timed[what == "edge"] and is_shown(sample, kind, name)
+            for owner, kind, name in self._undated
+            if kind not in timed[owner == "edge"] and is_shown(sample, kind, name)
         }
 
 
 def is_shown(sample: SampledTrees, kind: Any, name: str) -> bool:
     """Return whether a batch shows the rows of an attribute."""
-    return sample.shown is None or name in sample.shown.get(kind, ())
+    return sample.fields is None or name in sample.fields.get(kind, ())
 
 
 def compare(
-    times: Array, unit: str | None, limits: Array, own: str | None
+    times: Array, unit: str | None, limits: Array, limits_unit: str | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which times are after the limits, and which equal them, exactly.
 
     Args:
         times: times in ``unit``.
         unit: None: the times are plain numbers.
-        limits: times in ``own``.
-        own: None: the limits are plain numbers.
+        limits: times in ``limits_unit``.
+        limits_unit: None: the limits are plain numbers.
     """
-    if unit is None or own is None or unit == own:
+    if unit is None or limits_unit is None or unit == limits_unit:
         return times > limits, times == limits
-    left, right = times.view(f"datetime64[{unit}]"), limits.view(f"datetime64[{own}]")
+    left, right = times.view(f"datetime64[{unit}]"), limits.view(f"datetime64[{limits_unit}]")
     finer = np.promote_types(left.dtype, right.dtype)
     if finer == right.dtype:  # what is finer is rounded down: no conversion overflows
         down = right.astype(left.dtype)
@@ -164,18 +164,18 @@ def _of(kind: Any) -> str:
 
 
 def _read_given(
-    given: Any, is_typed: bool, tables: list[tuple[str, Any, Mapping[str, Any]]]
+    row_time: Any, is_typed: bool, tables: list[tuple[str, Any, Mapping[str, Any]]]
 ) -> dict[tuple[Any, str], Any]:
     """Return times of rows by (type, attribute).
 
     Raises:
         InvalidArgumentError: there is no such type or attribute.
     """
-    if given is None:
+    if row_time is None:
         return {}
     known = {(kind, name) for _, kind, attrs in tables for name in attrs}
-    found = {}
-    for key, value in as_items(given, "row_time", "times of rows"):
+    times_by_attr = {}
+    for key, value in as_items(row_time, "row_time", "times of rows"):
         pairs = [(key, value)]
         if is_typed:
             pairs = as_items(value, f"row_time[{shown(key)}]", "times of rows")
@@ -186,5 +186,5 @@ def _read_given(
                     f"row_time: the graph has no attribute {shown(name)}"
                     + (f" of {shown(key)}" if is_typed else "")
                 )
-            found[place] = times
-    return found
+            times_by_attr[place] = times
+    return times_by_attr

@@ -96,8 +96,8 @@ class LeakReport:
     def untimed(self) -> list[str]:
         """Return what has no time that was compared, in words, such as "7 nodes of 'user'"."""
         return [
-            f"{count:,} {what}{_of(kind)}"
-            for what, counts in (("nodes", self.untimed_nodes), ("edges", self.untimed_edges))
+            f"{count:,} {noun}{_of(kind)}"
+            for noun, counts in (("nodes", self.untimed_nodes), ("edges", self.untimed_edges))
             for kind, count in counts.items()
         ]
 
@@ -161,7 +161,7 @@ def check_no_leak(
     if not isinstance(getattr(graph, "is_typed", None), bool):
         raise InvalidArgumentError(f"graph is a graph of one type or of many, got {shown(graph)}")
     names = as_list(labels, "labels", "names")
-    if isinstance(labels, str) or not all(isinstance(one, str) for one in names):
+    if isinstance(labels, str) or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(f"labels are names of attributes, got {shown(labels)}")
     dates = Dates(graph, row_time, tuple(names))
     times = _Times(graph, as_text(time_attr, "time_attr"), dates)
@@ -203,16 +203,16 @@ class _Times:
             part = graph[edge] if graph.is_typed else graph
             self._add(self.edges, edge, part.edge_values, "edge_time", part.edge_attrs, name)
         if not self.nodes and not self.edges and (name is not None or not dates.dated):
-            what = "no times" if name is None else f"no times called {name!r}"
-            raise InvalidArgumentError(f"the graph has {what}: there is nothing to compare")
+            noun = "no times" if name is None else f"no times called {name!r}"
+            raise InvalidArgumentError(f"the graph has {noun}: there is nothing to compare")
 
     @staticmethod
     def _add(
-        into: dict[Any, Any], kind: Any, values: Any, own: str, attrs: Any, name: str | None
+        into: dict[Any, Any], kind: Any, values: Any, value_name: str, attrs: Any, name: str | None
     ) -> None:
-        if name is None or name == own:
-            if own in values:
-                into[kind] = values[own]
+        if name is None or name == value_name:
+            if value_name in values:
+                into[kind] = values[value_name]
         elif name in attrs:
             into[kind] = attrs[name]
 
@@ -232,13 +232,13 @@ def _check(
             report.add(LeakReport(untimed_nodes={name: len(ids)}))
             continue
         trees = sample.trees[name]
-        found, limits = _values(known, ids), sample.seed_time[trees]
-        late = found > limits
+        node_times, limits = _values(known, ids), sample.seed_time[trees]
+        late = node_times > limits
         if strict:
-            late |= (found == limits) & ~_is_seed(sample, name, len(ids))
+            late |= (node_times == limits) & ~_is_seed(sample, name, len(ids))
         report.nodes += len(ids)
         if late.any():
-            _complain("node", name, ids, found, trees, limits, int(late.argmax()), unit)
+            _complain("node", name, ids, node_times, trees, limits, int(late.argmax()), unit)
     for kind, (row, col, ids) in sample.edges.items():
         source, target = (None, None) if kind is None else (kind[0], kind[2])
         trees = sample.trees[target][col]
@@ -254,17 +254,17 @@ def _check(
         if kind not in times.edges or not len(ids):
             report.add(LeakReport(untimed_edges={kind: len(ids)}))  # none: no count
             continue
-        found, limits = _values(times.edges[kind], ids), sample.seed_time[trees]
-        late = found >= limits if strict else found > limits
+        edge_times, limits = _values(times.edges[kind], ids), sample.seed_time[trees]
+        late = edge_times >= limits if strict else edge_times > limits
         report.edges += len(ids)
         if late.any():
-            _complain("edge", kind, ids, found, trees, limits, int(late.argmax()), unit)
+            _complain("edge", kind, ids, edge_times, trees, limits, int(late.argmax()), unit)
 
 
 def _check_rows(
     sample: SampledTrees, rows: DatedRows, unit: str | None, strict: bool, report: LeakReport
 ) -> None:
-    if rows.what == "node":
+    if rows.owner == "node":
         ids = sample.nodes.get(rows.type, np.empty(0, np.int64))
         trees = sample.trees.get(rows.type, ids)
         may_equal = _is_seed(sample, rows.type, len(ids)) if len(ids) else np.empty(0, np.bool_)
@@ -272,41 +272,41 @@ def _check_rows(
         _, col, ids = sample.edges.get(rows.type, (np.empty(0, np.int64),) * 3)
         trees = sample.trees[None if rows.type is None else rows.type[2]][col] if len(ids) else ids
         may_equal = np.zeros(len(ids), np.bool_)
-    found, is_known = rows.look_up(ids)
+    versions, is_known = rows.look_up(ids)
     limits = sample.seed_time[trees]
-    after, equal = compare(found, rows.unit, limits, unit)
+    after, equal = compare(versions, rows.unit, limits, unit)
     late = after | (equal & ~may_equal) if strict else after
     late &= is_known
     report.rows += int(is_known.sum())
     if not late.any():
         return
     at = int(late.argmax())
-    time, limit = time_text(found[at], rows.unit), time_text(limits[at], unit)
+    time, limit = time_text(versions[at], rows.unit), time_text(limits[at], unit)
     raise LeakError(
         f"row {ids[at]} of {rows.name!r}{_of(rows.type)} is of version {time}, "
         f"{'after' if after[at] else 'at'} the time {limit} of seed {trees[at]} of the batch, "
         "which shows it",
-        "row", rows.type, int(ids[at]), found[at].item(), int(trees[at]), limits[at].item(),
+        "row", rows.type, int(ids[at]), versions[at].item(), int(trees[at]), limits[at].item(),
         rows.name,
     )  # fmt: skip
 
 
 def _is_seed(sample: SampledTrees, name: Any, count: int) -> NDArray[np.bool_]:
-    found = np.zeros(count, np.bool_)
-    found[: sample.num_seeds[name]] = True
-    return found
+    is_seed = np.zeros(count, np.bool_)
+    is_seed[: sample.num_seeds[name]] = True
+    return is_seed
 
 
 def _complain(
-    what: str, kind: Any, ids: NDArray[Any], found: NDArray[Any], trees: NDArray[Any],
+    noun: str, kind: Any, ids: NDArray[Any], times: NDArray[Any], trees: NDArray[Any],
     limits: NDArray[Any], at: int, unit: str | None,
 ) -> None:  # fmt: skip
-    time, limit = found[at].item(), limits[at].item()
+    time, limit = times[at].item(), limits[at].item()
     order = "at" if time == limit else "after"
     raise LeakError(
-        f"{what} {ids[at]}{_of(kind)} is of time {time_text(found[at], unit)}, {order} the time "
+        f"{noun} {ids[at]}{_of(kind)} is of time {time_text(times[at], unit)}, {order} the time "
         f"{time_text(limits[at], unit)} of seed {trees[at]} of the batch, which holds it",
-        what, kind, int(ids[at]), time, int(trees[at]), limit,
+        noun, kind, int(ids[at]), time, int(trees[at]), limit,
     )  # fmt: skip
 
 

@@ -136,13 +136,13 @@ class Relation:
 
         With ``latest`` only from the first of the ``latest`` last entries that are not excluded.
         """
-        found = [entry for entry in self.entries(node) if self.is_visible(entry, *bounds)]
+        entries = [entry for entry in self.entries(node) if self.is_visible(entry, *bounds)]
         timed = self.time is not None or self.node_time is not None
         if timed and latest is not None and latest >= 0:
-            left = [i for i, entry in enumerate(found) if entry[1] not in exclude]
+            left = [i for i, entry in enumerate(entries) if entry[1] not in exclude]
             if latest < len(left):
-                found = found[left[len(left) - latest] :] if latest else []
-        return found
+                entries = entries[left[len(left) - latest] :] if latest else []
+        return entries
 
     def draw(
         self,
@@ -157,12 +157,12 @@ class Relation:
         if self.weight is None:
             left = [entry for entry in entries if entry[1] not in exclude]
             return [left[i] for i in positions(len(left), fanout, replace, start)]
-        whole = self.entries(node)
-        first = whole.index(entries[0]) if entries else 0
+        all_entries = self.entries(node)
+        first = all_entries.index(entries[0]) if entries else 0
         chosen = weighted_positions(
             [float(self.weight[edge]) for _, edge in entries], fanout, replace, start,
             holes={i for i, (_, edge) in enumerate(entries) if edge in exclude},
-            before=[float(self.weight[edge]) for _, edge in whole[:first]],
+            before=[float(self.weight[edge]) for _, edge in all_entries[:first]],
         )  # fmt: skip
         return [entries[i] for i in chosen]
 
@@ -196,23 +196,23 @@ def weighted_positions(
         return []
     if fanout < 0 or (not replace and fanout >= len(drawable)):
         return drawable
-    found, draws = list[int](), 0
+    picks, draws = list[int](), 0
     if len(weights) >= _LONG and _FEW * fanout <= len(drawable):
-        found, draws = _few_positions(weights, fanout, replace, start, holes, before)
-    rest = fanout - len(found)
+        picks, draws = _few_positions(weights, fanout, replace, start, holes, before)
+    remaining = fanout - len(picks)
     if replace:
         cumulative = list(itertools.accumulate(weights[i] for i in drawable))
-        for i in range(draws, draws + rest):
+        for i in range(draws, draws + remaining):
             at = bisect.bisect_right(cumulative, _unit(start, i) * cumulative[-1])
-            found.append(drawable[min(at, len(drawable) - 1)])
-        return found
+            picks.append(drawable[min(at, len(drawable) - 1)])
+        return picks
 
     def key(i: int) -> float:
         u = ((stream_draw(start, draws + i) >> 11) + 0.5) * 2.0**-53
         return -math.log(u) / weights[i]
 
-    left = [i for i in drawable if i not in found]
-    return sorted(found + sorted(left, key=key)[:rest])
+    left = [i for i in drawable if i not in picks]
+    return sorted(picks + sorted(left, key=key)[:remaining])
 
 
 def _few_positions(
@@ -229,13 +229,13 @@ def _few_positions(
     total = sums[-1] - low
     if not (2.0**-1022 <= total < math.inf and total >= sums[-1] * 2.0**-16):
         return [], 0
-    found, draws = list[int](), 0
-    while len(found) < fanout and draws < 4 * fanout + 16:
+    picks, draws = list[int](), 0
+    while len(picks) < fanout and draws < 4 * fanout + 16:
         i = bisect.bisect_right(sums, low + _unit(start, draws) * total) - len(before)
         draws += 1
-        if 0 <= i < len(weights) and i not in holes and (replace or i not in found):
-            found.append(i)
-    return found, draws
+        if 0 <= i < len(weights) and i not in holes and (replace or i not in picks):
+            picks.append(i)
+    return picks, draws
 
 
 def _unit(start: int, i: int) -> float:
@@ -298,7 +298,7 @@ def sample_typed(
     nodes = [_Nodes([(next(trees) if disjoint else 0, int(v)) for v in ids]) for ids in seeds]
     hop_nodes = [[len(n.names)] for n in nodes]
     hop_edges: list[list[int]] = [[] for _ in relations]
-    found: list[list[tuple[int, int, int]]] = [[] for _ in relations]  # row, col, edge
+    edge_lists: list[list[tuple[int, int, int]]] = [[] for _ in relations]  # row, col, edge
 
     def bounds(tree: int) -> tuple[float, float]:
         low = -math.inf if since is None else since[tree]
@@ -308,35 +308,35 @@ def sample_typed(
         before = [len(n.names) for n in nodes]
         for number, relation in enumerate(relations):
             fanout, far = int(fanouts[number][hop]), nodes[relation.to]
-            count = len(found[number])
+            count = len(edge_lists[number])
             holes = frozenset[int]() if exclude is None else exclude[number]
             for v in nodes[relation.source].frontier:
                 tree, node = nodes[relation.source].names[v]
                 entries = relation.visible(node, bounds(tree), fanout if latest else None, holes)
                 start = stream_start(key, hop, node, tree if disjoint else None, number)
-                for other, edge in relation.draw(node, entries, fanout, replace, start, holes):
-                    found[number].append((far.add((tree, other)), v, edge))
-            hop_edges[number].append(len(found[number]) - count)
-        for counts, one, size in zip(hop_nodes, nodes, before, strict=True):
-            one.frontier = range(0 if layered else size, len(one.names))
-            counts.append(len(one.names) - size)
+                for neighbor, edge in relation.draw(node, entries, fanout, replace, start, holes):
+                    edge_lists[number].append((far.add((tree, neighbor)), v, edge))
+            hop_edges[number].append(len(edge_lists[number]) - count)
+        for counts, type_nodes, size in zip(hop_nodes, nodes, before, strict=True):
+            type_nodes.frontier = range(0 if layered else size, len(type_nodes.names))
+            counts.append(len(type_nodes.names) - size)
     if induced:
-        found = [
+        edge_lists = [
             _among(relation, nodes, bounds, frozenset() if exclude is None else exclude[number])
             for number, relation in enumerate(relations)
         ]
         hop_edges = [[0] * len(counts) for counts in hop_edges]
 
-    return _typed_sample(nodes, found, hop_nodes, hop_edges)
+    return _typed_sample(nodes, edge_lists, hop_nodes, hop_edges)
 
 
 def _typed_sample(
     nodes: list[_Nodes],
-    found: list[list[tuple[int, int, int]]],
+    edge_lists: list[list[tuple[int, int, int]]],
     hop_nodes: list[list[int]],
     hop_edges: list[list[int]],
 ) -> TypedSample:
-    """Make a sample of the nodes and of ``found``, (row, col, edge) by edge type."""
+    """Make a sample of the nodes and of ``edge_lists``, (row, col, edge) by edge type."""
 
     def column(edges: list[tuple[int, int, int]], which: int) -> Ids:
         return np.array([edge[which] for edge in edges], np.int64)
@@ -344,9 +344,9 @@ def _typed_sample(
     return TypedSample(
         [np.array([node for _, node in n.names], np.int64) for n in nodes],
         [np.array([tree for tree, _ in n.names], np.int64) for n in nodes],
-        [column(edges, 0) for edges in found],
-        [column(edges, 1) for edges in found],
-        [column(edges, 2) for edges in found],
+        [column(edges, 0) for edges in edge_lists],
+        [column(edges, 1) for edges in edge_lists],
+        [column(edges, 2) for edges in edge_lists],
         hop_nodes,
         hop_edges,
     )
@@ -361,10 +361,10 @@ def _among(
     """Return every edge between sampled nodes of one tree that the tree may see."""
     local = nodes[relation.to].local
     return [
-        (local[tree, other], v, edge)
+        (local[tree, neighbor], v, edge)
         for v, (tree, node) in enumerate(nodes[relation.source].names)
-        for other, edge in relation.visible(node, bounds(tree), None)
-        if (tree, other) in local and edge not in exclude
+        for neighbor, edge in relation.visible(node, bounds(tree), None)
+        if (tree, neighbor) in local and edge not in exclude
     ]
 
 
@@ -383,26 +383,26 @@ def sample_hgt(
     nodes = [_Nodes([(0, int(v)) for v in ids]) for ids in seeds]
     scores: list[dict[int, float]] = [{} for _ in nodes]
     hop_nodes = [[len(n.names)] for n in nodes]
-    most = -1 if max_neighbors is None else max_neighbors
+    limit = -1 if max_neighbors is None else max_neighbors
     for hop in range(len(num_samples[0]) if num_samples else 0):
         for number, relation in enumerate(relations):
             near, far = nodes[relation.source], nodes[relation.to]
             for _, node in (near.names[v] for v in near.frontier):
                 entries = relation.entries(node)
                 start = stream_start(key, hop + _LONG_LISTS, node, None, number)
-                chosen = positions(len(entries), most, False, start)
-                for other in (entries[i][0] for i in chosen):
-                    if (0, other) not in far.local:
-                        score = scores[relation.to].get(other, 0.0)
-                        scores[relation.to][other] = score + 1 / len(chosen)
-        for number, one in enumerate(nodes):
+                chosen = positions(len(entries), limit, False, start)
+                for neighbor in (entries[i][0] for i in chosen):
+                    if (0, neighbor) not in far.local:
+                        score = scores[relation.to].get(neighbor, 0.0)
+                        scores[relation.to][neighbor] = score + 1 / len(chosen)
+        for number, type_nodes in enumerate(nodes):
             order = _draw_order(scores[number], key, hop, number)
-            before = len(one.names)
+            before = len(type_nodes.names)
             for node in order[: int(num_samples[number][hop])]:
-                one.add((0, node))
+                type_nodes.add((0, node))
                 del scores[number][node]
-            one.frontier = range(before, len(one.names))
-            hop_nodes[number].append(len(one.frontier))
+            type_nodes.frontier = range(before, len(type_nodes.names))
+            hop_nodes[number].append(len(type_nodes.frontier))
     return _typed_sample(nodes, [_among(r, nodes) for r in relations], hop_nodes, [])
 
 
@@ -442,23 +442,23 @@ def sample(
     exclude = values.pop("exclude", None)
     if exclude is not None:
         values["exclude"] = [frozenset(int(edge) for edge in exclude)]
-    found = sample_typed(
+    typed_sample = sample_typed(
         [relation], [seeds], [list(fanouts)], key,
         replace=replace, disjoint=disjoint, induced=induced, **values,
     )  # fmt: skip
-    row, col, edge = found.row[0], found.col[0], found.edge[0]
+    row, col, edge = typed_sample.row[0], typed_sample.col[0], typed_sample.edge[0]
     if subgraph_type == "bidirectional":
         lists = bidirectional(row.tolist(), col.tolist(), edge.tolist())
         row, col, edge = (np.array(values, np.int64) for values in lists)
     directional = subgraph_type == "directional"
     return Subgraph(
-        found.node[0],
+        typed_sample.node[0],
         row,
         col,
         edge,
-        found.batch[0] if disjoint else None,
-        None if subgraph_type == "bidirectional" else found.hop_nodes[0],
-        found.hop_edges[0] if directional else None,
+        typed_sample.batch[0] if disjoint else None,
+        None if subgraph_type == "bidirectional" else typed_sample.hop_nodes[0],
+        typed_sample.hop_edges[0] if directional else None,
     )
 
 
@@ -466,9 +466,9 @@ def bidirectional(
     row: list[int], col: list[int], edge: list[int]
 ) -> tuple[list[int], list[int], list[int]]:  # fmt: skip
     """Add reverses to edges: each pair once, sorted by (col, row), with its first edge id."""
-    own = list(zip(row, col, edge, strict=True))
-    found = _with_reverses(own, own)
-    return [r for r, _, _ in found], [c for _, c, _ in found], [e for _, _, e in found]
+    edges = list(zip(row, col, edge, strict=True))
+    pairs = _with_reverses(edges, edges)
+    return [r for r, _, _ in pairs], [c for _, c, _ in pairs], [e for _, _, e in pairs]
 
 
 def bidirectional_typed(edges: dict[tuple[str, str, str], list[Edge]]) -> dict[Any, list[Edge]]:
@@ -477,18 +477,20 @@ def bidirectional_typed(edges: dict[tuple[str, str, str], list[Edge]]) -> dict[A
     Reverses join their own type within one node type. Else they join the type that leads back and
     has the same name with "rev_" put before it, or taken away; without such a type there are none.
     """
-    found = {}
-    for (source, name, target), own in edges.items():
-        other = name.removeprefix("rev_") if name.startswith("rev_") else "rev_" + name
-        back = (source, name, target) if source == target else (target, other, source)
-        found[source, name, target] = _with_reverses(own, edges[back]) if back in edges else own
-    return found
+    joined = {}
+    for (source, name, target), type_edges in edges.items():
+        reverse_name = name.removeprefix("rev_") if name.startswith("rev_") else "rev_" + name
+        back = (source, name, target) if source == target else (target, reverse_name, source)
+        joined[source, name, target] = (
+            _with_reverses(type_edges, edges[back]) if back in edges else type_edges
+        )
+    return joined
 
 
-def _with_reverses(edges: list[Edge], others: list[Edge]) -> list[Edge]:
+def _with_reverses(edges: list[Edge], back_edges: list[Edge]) -> list[Edge]:
     first: dict[tuple[int, int], int] = {}
     for row, col, edge in edges:
         first.setdefault((col, row), edge)
-    for row, col, edge in others:
+    for row, col, edge in back_edges:
         first.setdefault((row, col), edge)
     return [(row, col, first[col, row]) for col, row in sorted(first)]

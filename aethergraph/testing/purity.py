@@ -39,12 +39,12 @@ class PurityRules(SampleRules):
         """A sample depends on graph, seeds and key: not on calls before, nor on the object."""
         for options in self.variants("replace", "disjoint", "weight"):
             _, _, draw = self.hub(**options)
-            _, _, other = self.hub(**options)
+            _, _, second_draw = self.hub(**options)
             first = {key: draw(key) for key in KEYS}
             for key in reversed(KEYS):
                 with given("the graph of most edges", options=options, key=key):
                     equal(draw(key), first[key], "the sample, drawn again,")
-                    equal(other(key), first[key], "the sample of another such sampler")
+                    equal(second_draw(key), first[key], "the sample of another such sampler")
 
     def test_other_keys_give_other_samples(self) -> None:
         """Every bit of a 64-bit key counts."""
@@ -59,8 +59,8 @@ class PurityRules(SampleRules):
         _, _, draw = self.hub()
         keys = range(6)
         expected = [draw(key) for key in keys]
-        found = in_threads([partial(draw, key) for key in keys])
-        for key, results in enumerate(found):
+        results_by_key = in_threads([partial(draw, key) for key in keys])
+        for key, results in enumerate(results_by_key):
             for result in results:
                 with given("a thread of six", key=key):
                     equal(result, expected[key], "the sample")
@@ -72,15 +72,15 @@ class PurityRules(SampleRules):
             *_, last = self.instances()
             copy = pickle.loads(pickle.dumps(sampler))
             for key in KEYS:
-                found = structure.typed(self.call(copy, seeds, key), last.graph)
+                sample = structure.typed(self.call(copy, seeds, key), last.graph)
                 with given("the graph of most edges", options=options, key=key):
-                    equal(flat(found), draw(key), "the sample of the copy")
+                    equal(flat(sample), draw(key), "the sample of the copy")
 
     def test_a_forked_child_draws_the_same(self) -> None:
         """A forked child draws what its parent draws."""
         _, _, draw = self.hub()
-        found = in_child(lambda: [draw(key) for key in KEYS])
-        for key, sample in zip(KEYS, found, strict=True):
+        samples = in_child(lambda: [draw(key) for key in KEYS])
+        for key, sample in zip(KEYS, samples, strict=True):
             with given("a forked child", key=key):
                 equal(sample, draw(key), "the sample")
 
@@ -92,12 +92,16 @@ class PurityRules(SampleRules):
                     known: dict[Any, list[int]] = {}
                     for seeds in self.seed_sets(instance.graph):
                         halves = {kind: ids[: len(ids) // 2] for kind, ids in seeds.items()}
-                        for own in (seeds, halves, {k: ids[::-1] for k, ids in seeds.items()}):
+                        for chosen_seeds in (
+                            seeds,
+                            halves,
+                            {k: ids[::-1] for k, ids in seeds.items()},
+                        ):
                             with given(
                                 instance.name, **instance.inputs, fanouts=fanouts,
-                                options=options, seeds=own,
+                                options=options, seeds=chosen_seeds,
                             ):  # fmt: skip
-                                walk = self.walk(instance.graph, fanouts, own, **options)
+                                walk = self.walk(instance.graph, fanouts, chosen_seeds, **options)
                                 for at, drawn in structure.draws_by_node(walk).items():
                                     before = known.setdefault(at, drawn)
                                     require(

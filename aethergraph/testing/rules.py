@@ -70,7 +70,7 @@ def broken_rules(contract: type[Contract]) -> dict[str, str]:
 
     Methods that pytest would run before a test (fixtures) are not run.
     """
-    found = {}
+    failures = {}
     for name in sorted(dir(contract)):
         rule = getattr(contract, name)
         if name.startswith("test_") and callable(rule):
@@ -79,8 +79,8 @@ def broken_rules(contract: type[Contract]) -> dict[str, str]:
             except unittest.SkipTest:
                 pass
             except Exception as error:
-                found[name] = f"{type(error).__name__}: {error}"
-    return found
+                failures[name] = f"{type(error).__name__}: {error}"
+    return failures
 
 
 def show(value: Any) -> str:
@@ -93,15 +93,15 @@ def show(value: Any) -> str:
 
 
 @contextmanager
-def given(what: str, **inputs: Any) -> Iterator[None]:
-    """Add ``what`` and the inputs to the message of an error that is raised inside."""
+def given(subject: str, **inputs: Any) -> Iterator[None]:
+    """Add ``subject`` and the inputs to the message of an error that is raised inside."""
     try:
         yield
     except unittest.SkipTest:
         raise
     except Exception as error:
         text = str(error) if isinstance(error, BrokenRule) else f"raised {error!r}"
-        lines = [text, f"  given {what}", *(f"    {k} = {show(v)}" for k, v in inputs.items())]
+        lines = [text, f"  given {subject}", *(f"    {k} = {show(v)}" for k, v in inputs.items())]
         raise BrokenRule("\n".join(lines)) from error
 
 
@@ -111,20 +111,20 @@ def require(holds: Any, message: str) -> None:
         raise BrokenRule(message)
 
 
-def equal(found: Any, expected: NDArray[Any], what: str, dtype: Any = None) -> None:
+def equal(array: Any, expected: NDArray[Any], subject: str, dtype: Any = None) -> None:
     """Require an array of the shape and values of ``expected`` (NaN equals NaN), and ``dtype``."""
-    require(isinstance(found, np.ndarray), f"{what} must be a numpy array, found {type(found)}")
+    require(isinstance(array, np.ndarray), f"{subject} must be a numpy array, found {type(array)}")
     if dtype is not None:
-        require(found.dtype == dtype, f"{what} must have dtype {dtype}, found {found.dtype}")
+        require(array.dtype == dtype, f"{subject} must have dtype {dtype}, found {array.dtype}")
     require(
-        found.shape == expected.shape,
-        f"{what} must have shape {expected.shape}, found {found.shape}",
+        array.shape == expected.shape,
+        f"{subject} must have shape {expected.shape}, found {array.shape}",
     )
-    if not np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc"):
-        raise BrokenRule(f"{what}: expected {show(expected)}\n  found {show(found)}")
+    if not np.array_equal(array, expected, equal_nan=expected.dtype.kind in "fc"):
+        raise BrokenRule(f"{subject}: expected {show(expected)}\n  found {show(array)}")
 
 
-def refused(what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Exception:
+def refused(subject: str, call: Callable[..., Any], *args: Any, **options: Any) -> Exception:
     """Require ``call(*args, **options)`` to raise an error of bad input, and return the error."""
     try:
         result = call(*args, **options)
@@ -132,38 +132,38 @@ def refused(what: str, call: Callable[..., Any], *args: Any, **options: Any) -> 
         return error
     except Exception as error:
         raise BrokenRule(
-            f"{what} must raise an AetherError (or ValueError, TypeError), raised {error!r}"
+            f"{subject} must raise an AetherError (or ValueError, TypeError), raised {error!r}"
         ) from error
-    raise BrokenRule(f"{what} must be refused, found the result {show(result)}")
+    raise BrokenRule(f"{subject} must be refused, found the result {show(result)}")
 
 
 def out_of_range(
     value: int, position: int | None, call: Callable[..., Any], *args: Any, **options: Any
 ) -> None:
     """Require an AetherError that is an IndexError and names value and position."""
-    what = f"a call with {value}" + ("" if position is None else f" at position {position}")
+    subject = f"a call with {value}" + ("" if position is None else f" at position {position}")
     try:
         result = call(*args, **options)
     except IndexError as error:
         require(
             isinstance(error, AetherError),
-            f"{what}: the error must be an AetherError (OutOfRangeError), it is {error!r}",
+            f"{subject}: the error must be an AetherError (OutOfRangeError), it is {error!r}",
         )
         assert isinstance(error, AetherError)
         require(
             error.value == value,
-            f"{what}: the error must carry value = {value}, found {error.value}",
+            f"{subject}: the error must carry value = {value}, found {error.value}",
         )
-        require(str(value) in str(error), f"{what}: the message must name {value}: {error}")
+        require(str(value) in str(error), f"{subject}: the message must name {value}: {error}")
         if position is not None:
             require(
                 error.position == position,
-                f"{what}: the error must carry position = {position}, found {error.position}",
+                f"{subject}: the error must carry position = {position}, found {error.position}",
             )
         return
     except Exception as error:
-        raise BrokenRule(f"{what} must raise an OutOfRangeError, raised {error!r}") from error
-    raise BrokenRule(f"{what} must raise an OutOfRangeError, found the result {show(result)}")
+        raise BrokenRule(f"{subject} must raise an OutOfRangeError, raised {error!r}") from error
+    raise BrokenRule(f"{subject} must raise an OutOfRangeError, found the result {show(result)}")
 
 
 # ---- threads and processes -------------------------------------------------------------------
@@ -196,21 +196,21 @@ def in_threads(calls: Sequence[Callable[[], T]], rounds: int = 10) -> list[list[
 def in_child(call: Callable[[], T]) -> T:
     """Return the result of ``call`` in a forked child, which must send it back in two minutes."""
     context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
+    receiver, sender = context.Pipe(duplex=False)
 
     def work() -> None:
         try:
-            there.send((True, call()))
+            sender.send((True, call()))
         except BaseException:
-            there.send((False, traceback.format_exc()))
+            sender.send((False, traceback.format_exc()))
 
     child = context.Process(target=work)
     child.start()
-    there.close()
+    sender.close()
     try:
-        require(here.poll(_SECONDS), f"the forked child gave no answer in {_SECONDS} s")
+        require(receiver.poll(_SECONDS), f"the forked child gave no answer in {_SECONDS} s")
         try:
-            worked, result = here.recv()
+            worked, result = receiver.recv()
         except EOFError:
             child.join()
             raise BrokenRule(f"the forked child ended with code {child.exitcode}") from None

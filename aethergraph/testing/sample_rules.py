@@ -106,11 +106,11 @@ class SampleRules(Contract):
 
     def variants(self, *words: str) -> list[dict[str, Any]]:
         """Return no options, and every combination of the declared ones among ``words``."""
-        found: list[dict[str, Any]] = [{}]
+        variants: list[dict[str, Any]] = [{}]
         for word in words:
             if word in self.supports:
-                found += [{**one, **OPTIONS[word]} for one in found]
-        return found
+                variants += [{**options, **OPTIONS[word]} for options in variants]
+        return variants
 
     def walk(
         self, graph: Any, fanouts: Any, seeds: dict[str, Ids], key: int = 7, **options: Any
@@ -237,9 +237,9 @@ class SampleRules(Contract):
                 }
             if "time_attr" in options:
                 times = {kind: np.full(len(ids), 2) for kind, ids in seeds.items()}
-            what = f"{word}, with the options {options}, as {word!r} is not declared,"
+            subject = f"{word}, with the options {options}, as {word!r} is not declared,"
             arguments = options, seeds, times, left_out
-            refused(what, self._make_and_call, last.graph, fanouts, *arguments)
+            refused(subject, self._make_and_call, last.graph, fanouts, *arguments)
 
     def _make_and_call(
         self, graph: Any, fanouts: Any, options: Any, seeds: Any, times: Any, exclude: Any
@@ -264,26 +264,27 @@ class SampleRules(Contract):
                 for fanouts in self.fanout_sets(graph):
                     sampler = self.make(graph, fanouts, **options)
                     for seeds in self.seed_sets(graph):
-                        found = structure.typed(self.call(sampler, seeds, key), graph)
-                        wanted = self.expected(graph, seeds, fanouts, key, **options)
+                        sample = structure.typed(self.call(sampler, seeds, key), graph)
+                        expected = self.expected(graph, seeds, fanouts, key, **options)
                         with given(
                             instance.name, **instance.inputs, fanouts=fanouts, options=options,
                             seeds=seeds, key=key,
                         ):  # fmt: skip
-                            equal_samples(found, wanted)
+                            equal_samples(sample, expected)
 
 
-def equal_samples(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def equal_samples(sample: dict[str, Any], expected: dict[str, Any]) -> None:
     """Require two samples by type, in the form of :func:`structure.typed`, to be equal."""
     for name in ("node", "row", "col", "edge", "batch"):
-        if wanted[name] is None:
-            require(found[name] is None, f"{name} must be None")
+        if expected[name] is None:
+            require(sample[name] is None, f"{name} must be None")
             continue
-        for kind, ids in wanted[name].items():
-            equal(found[name][kind], ids, f"{name} of {kind}", np.int64)
+        for kind, ids in expected[name].items():
+            equal(sample[name][kind], ids, f"{name} of {kind}", np.int64)
     for name in ("hop_nodes", "hop_edges"):
         require(
-            found[name] == wanted[name], f"{name}: expected {wanted[name]}, found {found[name]}"
+            sample[name] == expected[name],
+            f"{name}: expected {expected[name]}, found {sample[name]}",
         )
 
 

@@ -104,7 +104,7 @@ class SamplerContract(CombinedRules):
         time = options.get("time_attr")
         if options.get("exclude") is not None:
             values["exclude"] = options["exclude"][KIND]
-        found = oracle.sample(
+        sample = oracle.sample(
             *graph.csc(), seeds[NODE], fanouts, key,
             replace=options.get("replace", False),
             disjoint=options.get("disjoint", False) or time is not None,
@@ -114,7 +114,7 @@ class SamplerContract(CombinedRules):
             node_time=graph.node_time if time == "node_time" else None,
             latest=options.get("temporal_strategy") == "last", **values,
         )  # fmt: skip
-        return structure.typed(found, graph)
+        return structure.typed(sample, graph)
 
     def star(
         self, count: int, degree: int, weight: Any = None, time: Any = None
@@ -265,7 +265,7 @@ class HeteroSamplerContract(CombinedRules):
         left_out = options.get("exclude")
         if left_out is not None:
             left_out = [frozenset(left_out[kind].tolist()) for kind in graph.edge_types]
-        found = oracle.sample_typed(
+        sample = oracle.sample_typed(
             relations, [seeds[name] for name in graph.node_types],
             [fanouts[kind] for kind in graph.edge_types], key,
             replace=options.get("replace", False), disjoint=disjoint, induced=mode == "induced",
@@ -279,7 +279,7 @@ class HeteroSamplerContract(CombinedRules):
         def by_kind(values: Any) -> dict[EdgeType, Any]:
             return dict(zip(graph.edge_types, values, strict=True))
 
-        ends = [by_kind(found.row), by_kind(found.col), by_kind(found.edge)]
+        ends = [by_kind(sample.row), by_kind(sample.col), by_kind(sample.edge)]
         if mode == "bidirectional":
             lists = {
                 kind: list(zip(*(part[kind].tolist() for part in ends), strict=True))
@@ -290,10 +290,10 @@ class HeteroSamplerContract(CombinedRules):
                     part[kind] = np.array([edge[place] for edge in edges], np.int64)
         row, col, edge = ends
         return {
-            "node": by_type(found.node), "row": row, "col": col, "edge": edge,
-            "batch": by_type(found.batch) if disjoint else None,
-            "hop_nodes": None if mode == "bidirectional" else by_type(found.hop_nodes),
-            "hop_edges": by_kind(found.hop_edges) if mode == "directional" else None,
+            "node": by_type(sample.node), "row": row, "col": col, "edge": edge,
+            "batch": by_type(sample.batch) if disjoint else None,
+            "hop_nodes": None if mode == "bidirectional" else by_type(sample.hop_nodes),
+            "hop_edges": by_kind(sample.hop_edges) if mode == "directional" else None,
         }  # fmt: skip
 
     def star(
@@ -301,17 +301,17 @@ class HeteroSamplerContract(CombinedRules):
     ) -> tuple[HeteroGraph, EdgeType]:
         """Return the graph of :meth:`DrawRules.star`, with another edge type before its own."""
         src, dst = np.tile(np.arange(degree), count), np.repeat(np.arange(count), degree)
-        own: EdgeType = ("leaf", "to", "hub")
+        kind: EdgeType = ("leaf", "to", "hub")
         graph = HeteroGraph.from_edges(
-            {("hub", "back", "leaf"): (dst, src), own: (src, dst)},
+            {("hub", "back", "leaf"): (dst, src), kind: (src, dst)},
             {"hub": count, "leaf": degree},
-            edge_weight=None if weight is None else {own: np.tile(weight, count)},
-            edge_time=None if time is None else {own: np.tile(time, count)},
+            edge_weight=None if weight is None else {kind: np.tile(weight, count)},
+            edge_time=None if time is None else {kind: np.tile(time, count)},
             node_time=None
             if time is None
             else {"hub": np.zeros(count, np.int64), "leaf": np.zeros(degree, np.int64)},
         )
-        return graph, own
+        return graph, kind
 
     def mixture(self, repeated: bool) -> Instance:
         """Return a graph as in :class:`SamplerContract`; one type is the reverse of another."""
@@ -345,4 +345,4 @@ class HeteroSamplerContract(CombinedRules):
         self, graph: HeterogeneousGraph, kind: EdgeType, fanout: int
     ) -> dict[EdgeType, list[int]]:
         """Return one hop, along that type alone."""
-        return {other: [fanout if other == kind else 0] for other in graph.edge_types}
+        return {edge_type: [fanout if edge_type == kind else 0] for edge_type in graph.edge_types}

@@ -56,27 +56,27 @@ class SourceContract(Contract):
             polls: polls that give something, at most.
             empty: polls that give nothing, at most.
         """
-        found: list[Records] = []
+        batches: list[Records] = []
         until = time.monotonic() + _PATIENCE
         while most > 0 and time.monotonic() < until and polls != 0 and empty != 0:
             some = source.poll(0.1)
             if some is None:
                 break
-            for one in some:
-                found.append(one)
-                most -= one.count
-                offsets[one.partition] = one.following
+            for batch in some:
+                batches.append(batch)
+                most -= batch.count
+                offsets[batch.partition] = batch.following
             if some:
                 polls = None if polls is None else polls - 1
             else:
                 empty = None if empty is None else empty - 1
-        return found
+        return batches
 
     def edges(self, found: Sequence[Records]) -> dict[int, list[int]]:
         """Return the records by the node that they start at."""
         edges: dict[int, list[int]] = {}
-        for one in found:
-            src, dst = one.columns["src"].tolist(), one.columns["dst"].tolist()
+        for batch in found:
+            src, dst = batch.columns["src"].tolist(), batch.columns["dst"].tolist()
             for u, v in zip(src, dst, strict=True):
                 edges.setdefault(u, []).append(v)
         return edges
@@ -91,10 +91,10 @@ class SourceContract(Contract):
             source.open({})
             try:
                 with given("partitions", counts=counts):
-                    found = self.read(source, sum(counts), {})
-                    found += self.read(source, 1, {}, empty=2)
-                    require(not any(one.bad for one in found), "no record is bad")
-                    edges = self.edges(found)
+                    batches = self.read(source, sum(counts), {})
+                    batches += self.read(source, 1, {}, empty=2)
+                    require(not any(batch.bad for batch in batches), "no record is bad")
+                    edges = self.edges(batches)
                     expected = self._expected(counts)
                     require(edges == expected, f"expected {expected}, found {edges}")
             finally:
@@ -107,18 +107,20 @@ class SourceContract(Contract):
         source.open({})
         last: dict[int, int] = {}
         try:
-            for one in self.read(source, sum(counts), {}):
-                assert one.offsets is not None
-                places = np.asarray(one.offsets)
-                require(len(places) == one.count, "there is an offset for each record")
+            for batch in self.read(source, sum(counts), {}):
+                assert batch.offsets is not None
+                places = np.asarray(batch.offsets)
+                require(len(places) == batch.count, "there is an offset for each record")
                 require((np.diff(places) > 0).all(), f"offsets must ascend: {places}")
                 if len(places):
-                    require(places[-1] < one.following, "following must be behind the last offset")
                     require(
-                        places[0] >= last.get(one.partition, 0),
+                        places[-1] < batch.following, "following must be behind the last offset"
+                    )
+                    require(
+                        places[0] >= last.get(batch.partition, 0),
                         "offsets must not be below the following of the records before",
                     )
-                last[one.partition] = one.following
+                last[batch.partition] = batch.following
         finally:
             source.close()
 
@@ -128,35 +130,35 @@ class SourceContract(Contract):
         for polls in (1, 2):
             source = self.make(counts)
             offsets: dict[int, int] = {}
-            found: list[Records] = []
+            batches: list[Records] = []
             with given("a source that is opened again and again", counts=counts):
-                while left := sum(counts) - sum(one.count for one in found):
+                while left := sum(counts) - sum(batch.count for batch in batches):
                     source.open(dict(offsets))
                     some = self.read(source, left, offsets, polls=polls)
                     source.close()
                     require(some, "records are left, but none came")
-                    found += some
-                require(self.edges(found) == self._expected(counts), "each record comes once")
+                    batches += some
+                require(self.edges(batches) == self._expected(counts), "each record comes once")
 
     def test_it_goes_on_amid_what_a_poll_gave(self) -> None:
         """Opened at the offset of any record, it gives that one and those after it."""
         counts = (100,)
         source = self.make(counts)
         source.open({})
-        found = self.read(source, 100, {})
+        batches = self.read(source, 100, {})
         source.close()
         places = {
-            int(offset): (one.partition, int(record))
-            for one in found
-            for offset, record in zip(one.offsets, one.columns["dst"], strict=True)  # type: ignore[arg-type]
+            int(offset): (batch.partition, int(record))
+            for batch in batches
+            for offset, record in zip(batch.offsets, batch.columns["dst"], strict=True)  # type: ignore[arg-type]
         }
         for offset in list(places)[1::17]:
             partition, record = places[offset]
             source.open({partition: offset})
-            rest = self.edges(self.read(source, 100 - record, {}))
+            edges = self.edges(self.read(source, 100 - record, {}))
             source.close()
             with given("an offset", offset=offset):
-                require(rest == {0: list(range(record, 100))}, f"found {rest}")
+                require(edges == {0: list(range(record, 100))}, f"found {edges}")
 
     def test_at_the_end_there_is_nothing(self) -> None:
         """Opened behind the last record, it gives none."""
@@ -177,8 +179,8 @@ class SourceContract(Contract):
         source = self.make(counts)
         source.open({})
         numbers: dict[int, int] = {}
-        for one in self.read(source, 100, {}):
-            numbers[int(one.columns["src"][0])] = one.partition
+        for batch in self.read(source, 100, {}):
+            numbers[int(batch.columns["src"][0])] = batch.partition
         source.close()
         source.open({})
         try:

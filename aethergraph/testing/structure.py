@@ -59,7 +59,7 @@ def edges_of(
 
     ``weight`` and ``time`` name the values to draw by, if any.
     """
-    found = {}
+    edges = {}
     views: dict[EdgeType, Any] = {KIND: graph}
     if graph.is_typed:
         views = {kind: graph[kind] for kind in graph.edge_types}
@@ -69,10 +69,10 @@ def edges_of(
         if time == "edge_time":
             times = view.edge_time
         elif time == "node_time":
-            own = graph[kind[0]].node_time if graph.is_typed else graph.node_time
-            times = None if own is None else own[src]
-        found[kind] = Edges(src, dst, None if weight is None else view.edge_weight, times)
-    return found
+            node_times = graph[kind[0]].node_time if graph.is_typed else graph.node_time
+            times = None if node_times is None else node_times[src]
+        edges[kind] = Edges(src, dst, None if weight is None else view.edge_weight, times)
+    return edges
 
 
 @dataclass(eq=False)
@@ -126,19 +126,19 @@ class Walk:
 
     def may_see(self, kind: EdgeType, ids: Ids, trees: Any) -> NDArray[np.bool_]:
         """Return whether ``trees`` (one, or one each) may hold the edges: in time, not left out."""
-        found, times = np.ones(len(ids), bool), self.truth[kind].time
+        is_visible, times = np.ones(len(ids), bool), self.truth[kind].time
         if kind in self.exclude:
-            found = ~np.isin(ids, self.exclude[kind])
+            is_visible = ~np.isin(ids, self.exclude[kind])
         if times is not None and self.until is not None:
-            found &= times[ids] <= self.until[trees]
+            is_visible &= times[ids] <= self.until[trees]
         if times is not None and self.since is not None:
-            found &= times[ids] >= self.since[trees]
-        return found
+            is_visible &= times[ids] >= self.since[trees]
+        return is_visible
 
     def may_draw(self, kind: EdgeType, ids: Ids, trees: Any) -> NDArray[np.bool_]:
         """Return whether the edges may be drawn: they may be seen, and have a weight above 0."""
-        found, weight = self.may_see(kind, ids, trees), self.truth[kind].weight
-        return found if weight is None else found & (weight[ids] > 0)
+        is_visible, weight = self.may_see(kind, ids, trees), self.truth[kind].weight
+        return is_visible if weight is None else is_visible & (weight[ids] > 0)
 
     def visible(self, kind: EdgeType, local: int) -> Ids:
         """Return the edges that the node ``local`` may have in its tree."""
@@ -254,11 +254,11 @@ def check_local_ids(walk: Walk) -> None:
         slots = {first[walk.tree(name, i), int(nodes[i])] for i in range(len(nodes))}
         for kind in walk.truth:
             if kind[0] == name:
-                other = sorted(set(walk.row[kind].tolist()) - slots)
+                wrong_rows = sorted(set(walk.row[kind].tolist()) - slots)
                 require(
-                    not other,
+                    not wrong_rows,
                     f"row of {kind}: a seed that is there twice is a source by its first slot, "
-                    f"found {other}",
+                    f"found {wrong_rows}",
                 )
 
 
@@ -295,12 +295,12 @@ def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> 
     weighted = walk.truth[kind].weight is not None
     if latest:
         assert times is not None
-        wanted = np.sort(times[possible])[max(0, len(possible) - k) :]
-        found = np.sort(times[drawn])
-        same = np.array_equal(found, wanted)
+        latest_times = np.sort(times[possible])[max(0, len(possible) - k) :]
+        drawn_times = np.sort(times[drawn])
+        same = np.array_equal(drawn_times, latest_times)
         if walk.replace or weighted:  # any of the k latest
-            same = not len(wanted) or bool((found >= wanted[0]).all())
-        require(same, f"{where}: the latest times are {wanted}, found {found}")
+            same = not len(latest_times) or bool((drawn_times >= latest_times[0]).all())
+        require(same, f"{where}: the latest times are {latest_times}, found {drawn_times}")
     count = len(possible)
     if k >= 0:
         count = k * (count > 0) if walk.replace else min(k, count)
@@ -310,8 +310,8 @@ def _check_drawn(walk: Walk, kind: EdgeType, local: int, k: int, drawn: Ids) -> 
         fits,
         f"{where}: {len(possible)} edges may be drawn, so it has {count}, found {len(drawn)}",
     )
-    others = sorted(set(drawn.tolist()) - set(possible.tolist()))
-    require(not others, f"{where}: the edges {others} may not be drawn")
+    forbidden = sorted(set(drawn.tolist()) - set(possible.tolist()))
+    require(not forbidden, f"{where}: the edges {forbidden} may not be drawn")
     if not walk.replace or k < 0:
         twice = [edge for edge, times in Counter(drawn.tolist()).items() if times > 1]
         require(not twice, f"{where}: without replacement the edges {twice} came twice")
@@ -324,14 +324,14 @@ def check_counts(walk: Walk) -> None:
             starts = [hop.nodes[name][0] for hop in walk.hops] + [len(walk.node[name])]
             if walk.hops:
                 starts.insert(-1, walk.hops[-1].nodes[name][1])
-            found = list(walk.hop_nodes[name])
-            wanted = np.diff(starts).tolist() if walk.hops else [len(seeds)]
-            require(found == wanted, f"num_sampled_nodes of {name}: {wanted}, found {found}")
+            counts = list(walk.hop_nodes[name])
+            expected = np.diff(starts).tolist() if walk.hops else [len(seeds)]
+            require(counts == expected, f"num_sampled_nodes of {name}: {expected}, found {counts}")
     if walk.hop_edges is not None:
         for kind in walk.truth:
-            wanted = [last - first for first, last in (hop.edges[kind] for hop in walk.hops)]
-            found = list(walk.hop_edges[kind])
-            require(found == wanted, f"num_sampled_edges of {kind}: {wanted}, found {found}")
+            expected = [last - first for first, last in (hop.edges[kind] for hop in walk.hops)]
+            counts = list(walk.hop_edges[kind])
+            require(counts == expected, f"num_sampled_edges of {kind}: {expected}, found {counts}")
 
 
 def check_trees(walk: Walk) -> None:
@@ -343,8 +343,8 @@ def check_trees(walk: Walk) -> None:
         trees = walk.batch[name]
         equal(trees, np.asarray(trees).reshape(-1), f"batch of {name}", np.int64)
         require(len(trees) == len(walk.node[name]), f"batch of {name} has {len(trees)} entries")
-        own = np.arange(before, before + len(seeds))
-        equal(trees[: len(seeds)], own, f"batch of the seeds of {name}")
+        expected = np.arange(before, before + len(seeds))
+        equal(trees[: len(seeds)], expected, f"batch of the seeds of {name}")
         before += len(seeds)
     for kind in walk.truth:
         ends = walk.batch[kind[0]][walk.row[kind]], walk.batch[kind[2]][walk.col[kind]]
@@ -375,13 +375,13 @@ def draws_by_node(walk: Walk) -> dict[tuple[EdgeType, int, int], list[int]]:
 
     Slots of one node must agree.
     """
-    found: dict[tuple[EdgeType, int, int], list[int]] = {}
+    draws: dict[tuple[EdgeType, int, int], list[int]] = {}
     for hop in walk.hops:
         for kind, (first, last) in hop.edges.items():
             col, edges = walk.col[kind][first:last], walk.edge[kind][first:last]
             for local in range(*hop.nodes[kind[2]]):
                 drawn = sorted(edges[col == local].tolist())
                 node = int(walk.node[kind[2]][local])
-                known = found.setdefault((kind, hop.number, node), drawn)
+                known = draws.setdefault((kind, hop.number, node), drawn)
                 require(known == drawn, f"node {node} drew {known} and {drawn} in one sample")
-    return found
+    return draws

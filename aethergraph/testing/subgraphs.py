@@ -45,9 +45,9 @@ def check_induced(walk: Walk) -> None:
             tree = walk.tree(kind[2], local)
             ids = np.sort(walk.visible(kind, local))
             inside = [(tree, node) in known for node in edges.src[ids].tolist()]
-            found = np.sort(walk.edge[kind][walk.col[kind] == local])
-            wanted = ids[np.array(inside, bool)]
-            equal(found, wanted, f"edges of {kind} to slot {local}, sorted,")
+            edge_ids = np.sort(walk.edge[kind][walk.col[kind] == local])
+            expected = ids[np.array(inside, bool)]
+            equal(edge_ids, expected, f"edges of {kind} to slot {local}, sorted,")
 
 
 def check_bidirectional(walk: Walk) -> None:
@@ -56,12 +56,12 @@ def check_bidirectional(walk: Walk) -> None:
         kind: list(zip(walk.row[kind].tolist(), walk.col[kind].tolist(), strict=True))
         for kind in walk.truth
     }
-    for kind, own in pairs.items():
+    for kind, type_pairs in pairs.items():
         back = _reverse(kind)
         fits = _joins(walk, kind, walk.row[kind], walk.col[kind], walk.edge[kind])
         if back in pairs:
-            require(len(set(own)) == len(own), f"{kind} has a pair twice")
-            alone = sorted(set(own) - {(col, row) for row, col in pairs[back]})
+            require(len(set(type_pairs)) == len(type_pairs), f"{kind} has a pair twice")
+            alone = sorted(set(type_pairs) - {(col, row) for row, col in pairs[back]})
             require(not alone, f"{kind}: the pairs {alone} have no reverse in {back}")
             fits |= _joins(walk, back, walk.col[kind], walk.row[kind], walk.edge[kind])
         bad = walk.edge[kind][~fits]
@@ -72,54 +72,54 @@ def check_bidirectional(walk: Walk) -> None:
 
 def _reverse(kind: EdgeType) -> EdgeType:
     source, name, target = kind
-    other = name.removeprefix("rev_") if name.startswith("rev_") else f"rev_{name}"
-    return kind if source == target else (target, other, source)
+    reverse_name = name.removeprefix("rev_") if name.startswith("rev_") else f"rev_{name}"
+    return kind if source == target else (target, reverse_name, source)
 
 
 def _joins(walk: Walk, kind: EdgeType, row: Any, col: Any, ids: Any) -> NDArray[np.bool_]:
     """Return whether edges of a type lead from ``row`` to ``col`` and may be drawn in the tree."""
-    edges, found = walk.truth[kind], np.zeros(len(ids), bool)
+    edges, fits = walk.truth[kind], np.zeros(len(ids), bool)
     at = np.flatnonzero((ids >= 0) & (ids < len(edges.src)))
     chosen, row, col = ids[at], row[at], col[at]
-    found[at] = edges.src[chosen] == walk.node[kind[0]][row]
-    found[at] &= edges.dst[chosen] == walk.node[kind[2]][col]
+    fits[at] = edges.src[chosen] == walk.node[kind[0]][row]
+    fits[at] &= edges.dst[chosen] == walk.node[kind[2]][col]
     trees = np.array([walk.tree(kind[2], int(local)) for local in col], np.int64)
-    found[at] &= walk.may_draw(kind, chosen, trees)
-    return found
+    fits[at] &= walk.may_draw(kind, chosen, trees)
+    return fits
 
 
 def check_contents(
-    found: dict[str, Any], wanted: dict[str, Any], subgraph_type: str = "directional"
+    sample: dict[str, Any], expected: dict[str, Any], subgraph_type: str = "directional"
 ) -> None:
     """Require two samples to hold the same nodes and edges by tree, in whatever order.
 
     Both are samples by type, see :func:`structure.typed`. Any edge id may stand for a pair of a
     bidirectional sample.
     """
-    mine, theirs = (_contents(one, subgraph_type) for one in (found, wanted))
-    for what, values in theirs.items():
-        missing, more = values - mine[what], mine[what] - values
+    mine, theirs = (_contents(typed_sample, subgraph_type) for typed_sample in (sample, expected))
+    for noun, values in theirs.items():
+        missing, more = values - mine[noun], mine[noun] - values
         require(
             not missing and not more,
-            f"{what}: {sorted(missing.elements())} are missing, {sorted(more.elements())} should "
+            f"{noun}: {sorted(missing.elements())} are missing, {sorted(more.elements())} should "
             "not be there",
         )
 
 
 def _contents(sample: dict[str, Any], subgraph_type: str) -> dict[str, Counter[Any]]:
-    found: dict[str, Counter[Any]] = {}
+    contents: dict[str, Counter[Any]] = {}
     node, batch = sample["node"], sample["batch"]
     trees = {kind: np.zeros_like(ids) for kind, ids in node.items()} if batch is None else batch
     for kind, ids in node.items():
-        found[f"the (tree, node) of {kind}"] = _count(trees[kind], ids)
+        contents[f"the (tree, node) of {kind}"] = _count(trees[kind], ids)
     for kind, row in sample["row"].items():
         col, ids = sample["col"][kind], sample["edge"][kind]
         ends = trees[kind[2]][col], node[kind[0]][row], node[kind[2]][col]
         if subgraph_type == "bidirectional":
-            found[f"the (tree, source, destination) of {kind}"] = _count(*ends)
+            contents[f"the (tree, source, destination) of {kind}"] = _count(*ends)
         else:
-            found[f"the (tree, source, destination, edge) of {kind}"] = _count(*ends, ids)
-    return found
+            contents[f"the (tree, source, destination, edge) of {kind}"] = _count(*ends, ids)
+    return contents
 
 
 def _count(*columns: Any) -> Counter[Any]:

@@ -84,9 +84,9 @@ class _Step:
         self.neighbors = lists[node]
         self.before = before
         self.near = set() if before is None else set(lists[before])
-        most = max(1 / p, 1.0, 1 / q)
+        largest = max(1 / p, 1.0, 1 / q)
         self.back, self.one, self.far = (
-            math.ceil(share / most / _UNIT) for share in (1 / p, 1.0, 1 / q)
+            math.ceil(share / largest / _UNIT) for share in (1 / p, 1.0, 1 / q)
         )
 
     def share(self, x: int) -> int:
@@ -116,8 +116,8 @@ class _Step:
         parts = [(place, 1) for place in range(len(self.neighbors))]
         if table is not None:
             parts = []
-            for place, (own, other) in enumerate(table):
-                parts += [(place, own), (other, _ONE - 1 - own)]
+            for place, (threshold, alias) in enumerate(table):
+                parts += [(place, threshold), (alias, _ONE - 1 - threshold)]
         masses = [(self.neighbors[at], self.share(self.neighbors[at]) * part) for at, part in parts]
         stop = int(float(sum(m for _, m in masses)) * ((_walk_draw(draw, _EXACT) >> 11) * _UNIT))
         total, chosen = 0, -1
