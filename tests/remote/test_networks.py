@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.network import FAR, Cable, make_certificate, plugged, run_ip
+from support.network import FAR, NEAR, Cable, make_certificate, plugged, run_ip
 from support.serving import served
 from support.threads import comes
 
@@ -110,7 +110,7 @@ def test_a_cable_that_is_cut(cable: Cable, far: tuple[str, Any]) -> None:
 def test_strangers_are_not_reached(cable: Cable) -> None:
     """A server on loopback cannot be connected to over the cable."""
     with FeatureServer(np.arange(3), port=0) as server:
-        script = f"import socket; socket.create_connection(('10.213.7.1', {server.port}), 2)"
+        script = f"import socket; socket.create_connection(('{NEAR}', {server.port}), 2)"
         done = subprocess.run(
             ["ip", "netns", "exec", cable.space, "python3", "-c", script],
             check=False, capture_output=True, text=True,
@@ -124,13 +124,11 @@ def test_a_client_that_vanishes_gives_its_place_up(
     """A half-open connection is found by keep-alives, and its thread ends."""
     soon = (("KEEPIDLE", 1), ("KEEPINTVL", 1), ("KEEPCNT", 1))
     monkeypatch.setattr(listening, "_KEEPALIVE", soon)
-    certificate = make_certificate(tmp_path, "10.213.7.1")
-    with FeatureServer(
-        np.arange(3), host="10.213.7.1", port=0, token="t", tls=certificate
-    ) as server:
+    certificate = make_certificate(tmp_path, NEAR)
+    with FeatureServer(np.arange(3), host=NEAR, port=0, token="t", tls=certificate) as server:
         script = (
             "import socket, sys, time\n"
-            f"sock = socket.create_connection(('10.213.7.1', {server.port}))\n"
+            f"sock = socket.create_connection(('{NEAR}', {server.port}))\n"
             "print('here', flush=True)\ntime.sleep(100)"
         )
         client = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shutil
 import socket
@@ -15,8 +16,10 @@ from typing import TypeVar
 
 import pytest
 
+#: First address of four of this process: other runs of the tests may have cables on this machine.
+_NET = ipaddress.IPv4Address("10.192.0.0") + 4 * (os.getpid() % 2**20)
 #: Addresses of the ends.
-NEAR, FAR = "10.213.7.1", "10.213.7.2"
+NEAR, FAR = str(_NET + 1), str(_NET + 2)
 
 
 def free_port() -> int:
@@ -44,9 +47,9 @@ class Cable:
         run_ip("netns", "add", self.space)
         run_ip("link", "add", self.near, "type", "veth", "peer", "name", far)
         run_ip("link", "set", far, "netns", self.space)
-        run_ip("addr", "add", f"{NEAR}/24", "dev", self.near)
+        run_ip("addr", "add", f"{NEAR}/30", "dev", self.near)
         run_ip("link", "set", self.near, "up")
-        run_ip("-n", self.space, "addr", "add", f"{FAR}/24", "dev", far)
+        run_ip("-n", self.space, "addr", "add", f"{FAR}/30", "dev", far)
         run_ip("-n", self.space, "link", "set", far, "up")
 
     def remove(self) -> None:
