@@ -58,22 +58,22 @@ def choose_names(
         InvalidArgumentError: a name that no tensor has; names the option and the existing tensors.
     """
     keys = tensors_of(store).tensor_keys()
-    found: list[frozenset[str] | None] = []
-    for given, option, of_edges in (
+    chosen: list[frozenset[str] | None] = []
+    for names, option, of_edges in (
         (node_attrs, "node_attrs", False), (edge_attrs, "edge_attrs", True),
     ):  # fmt: skip
         known = {name for group, name in keys if isinstance(group, tuple) == of_edges}
-        found.append(None if given is None else _known_names(given, known, option))
-    return Names(*found)
+        chosen.append(None if names is None else _known_names(names, known, option))
+    return Names(*chosen)
 
 
-def _known_names(given: Any, known: set[str], option: str) -> frozenset[str]:
-    names = [given] if isinstance(given, str) else as_list(given, option, "names")
+def _known_names(value: Any, known: set[str], option: str) -> frozenset[str]:
+    names = [value] if isinstance(value, str) else as_list(value, option, "names")
     for name in names:
         if not isinstance(name, str) or name not in known:
-            there = ", ".join(sorted(known)) or "none"
+            existing = ", ".join(sorted(known)) or "none"
             raise InvalidArgumentError(
-                f"{option}: {shown(name)} does not exist; there are: {there}"
+                f"{option}: {shown(name)} does not exist; there are: {existing}"
             )
     return frozenset(names)
 
@@ -111,11 +111,11 @@ class Planned(NamedTuple):
 
     def plan(self, outs: Sequence[Any]) -> list[GatherPlan]:
         """Plan the gathers of :func:`fetch` for each of these samples, in their order."""
-        found = []
+        plans = []
         for group, column in self.columns:
             lists = [ids.numpy() for out in outs if (ids := _ids_of(out, group)) is not None]
-            found.append(column.plan(lists) if lists else None)
-        return [one for one in found if one is not None]
+            plans.append(column.plan(lists) if lists else None)
+        return [plan for plan in plans if plan is not None]
 
 
 def choose_columns(
@@ -127,10 +127,10 @@ def choose_columns(
     """
     if store is None:
         return Planned([], RowPlans(0, []))
-    found = tensors_of(store).columns()
+    keyed_columns = tensors_of(store).columns()
     columns = [
         (key[0], column)
-        for key, column in found
+        for key, column in keyed_columns
         if names.take(*key) and not isinstance(column, SelectedColumn)
     ]
     rows = choose_plans([c.rows for _, c in columns], depth, groups, num_seeds)
@@ -165,15 +165,15 @@ def check_names(data: Any, store: Any, names: Names, seed_fields: frozenset[str]
         return
     for group, name in tensors_of(store).tensor_keys():
         if group is None or group == EDGE_GROUP:
-            taken = _NODE_FIELDS | _EDGE_FIELDS
+            fields = _NODE_FIELDS | _EDGE_FIELDS
         else:
-            taken = _EDGE_FIELDS if isinstance(group, tuple) else _NODE_FIELDS
-        if name in taken | seed_fields and names.take(group, name):
+            fields = _EDGE_FIELDS if isinstance(group, tuple) else _NODE_FIELDS
+        if name in fields | seed_fields and names.take(group, name):
             of_edges = isinstance(group, tuple)
-            what, option = ("an edge", "edge_attrs") if of_edges else ("a node", "node_attrs")
+            noun, option = ("an edge", "edge_attrs") if of_edges else ("a node", "node_attrs")
             where = "" if group is None or group == EDGE_GROUP else f" of {group!r}"
             raise InvalidArgumentError(
-                f"{name!r} is {what} attribute{where}, and a field of its own in batches: call the "
+                f"{name!r} is {noun} attribute{where}, and a field of its own in batches: call the "
                 f"attribute something else, or name the others by {option}="
             )
 
@@ -242,13 +242,13 @@ def empty_copy(data: Any) -> Any:
     Batches are copies of it, as in PyG. None for all else, and for a ``Batch``, which would take
     along where its graphs begin.
     """
-    own = isinstance(data, (Data, HeteroData)) and type(data) not in (Data, HeteroData)
-    if not own or isinstance(data, Batch):
+    is_custom = isinstance(data, (Data, HeteroData)) and type(data) not in (Data, HeteroData)
+    if not is_custom or isinstance(data, Batch):
         return None
-    made = copy.copy(data)
-    for store in made.stores:
+    empty = copy.copy(data)
+    for store in empty.stores:
         store.clear()
-    return made
+    return empty
 
 
 def as_data(batch: dict[str, Any], custom_cls: Any, like: Any = None) -> Any:
@@ -302,8 +302,8 @@ def make_typed_batch(
             data[group].n_id = node
     for kind, edge in (out.edge or {}).items():
         if edge is not None and "e_id" not in data[kind]:
-            own = None if order is None else order.get(kind)
-            data[kind].e_id = _in_order(edge, own).to(torch.long)
+            kind_order = None if order is None else order.get(kind)
+            data[kind].e_id = _in_order(edge, kind_order).to(torch.long)
     data.set_value_dict("batch", out.batch)
     data.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
     data.set_value_dict("num_sampled_edges", out.num_sampled_edges)

@@ -16,8 +16,8 @@ __all__ = ["own_time_attr", "own_weight_attr"]
 
 def own_weight_attr(weight_attr: str | None, weighted: bool) -> str | None:
     """Return the name of the weights: ``weight_attr``, or the graph's own if ``weighted``."""
-    given = as_text(weight_attr, "weight_attr")
-    return "edge_weight" if as_flag(weighted, "weighted") and given is None else given
+    name = as_text(weight_attr, "weight_attr")
+    return "edge_weight" if as_flag(weighted, "weighted") and name is None else name
 
 
 def own_time_attr(
@@ -39,20 +39,20 @@ def own_time_attr(
     strategy = as_choice(strategy, ("uniform", "last"), "temporal_strategy")
     if time_attr is not None or (seed_time is None and strategy != "last"):
         return time_attr
-    asked = f"{option} is given" if seed_time is not None else 'temporal_strategy="last"'
+    reason = f"{option} is given" if seed_time is not None else 'temporal_strategy="last"'
     graph = _graph_of(stores)
     if graph is not None and getattr(graph, "time_attr", None) is not None:
         return str(graph.time_attr)
-    found = _own_times(stores, graph)
-    if len(found) == 1:
-        return found.pop()
-    if found:
+    names = _own_times(stores, graph)
+    if len(names) == 1:
+        return names.pop()
+    if names:
         raise InvalidArgumentError(
-            f"{asked}, and there are times of edges and of nodes: say which ones are meant, "
+            f"{reason}, and there are times of edges and of nodes: say which ones are meant, "
             'time_attr="edge_time" or time_attr="node_time"'
         )
     raise InvalidArgumentError(
-        f"{asked}, but there is no edge_time and no node_time: name the times with time_attr="
+        f"{reason}, but there is no edge_time and no node_time: name the times with time_attr="
     )
 
 

@@ -115,20 +115,22 @@ def _find_size(pair: Pair, attr: EdgeAttr) -> tuple[int, int]:
         if attr.edge_type is None:
             size = [max(*needs, *(c or 0 for c in counts))] * 2
         return size[0], size[1]  # type: ignore[return-value]
-    given = _as_size(attr.size)
+    attr_size = _as_size(attr.size)
     for side in range(2):
         known = counts[side]
-        if known is not None and known != given[side]:
-            raise InvalidArgumentError(f"size = {given}, but the pointers are for {known} nodes")
-        if needs[side] > given[side]:
+        if known is not None and known != attr_size[side]:
+            raise InvalidArgumentError(
+                f"size = {attr_size}, but the pointers are for {known} nodes"
+            )
+        if needs[side] > attr_size[side]:
             at = int(pair[side].argmax())
             raise OutOfRangeError(
                 f"{('row', 'col')[side]}[{at}] = {needs[side] - 1} is not below size[{side}] = "
-                f"{given[side]}",
+                f"{attr_size[side]}",
                 position=at,
                 value=needs[side] - 1,
             )
-    return given
+    return attr_size
 
 
 def _as_size(size: Any) -> tuple[int, int]:

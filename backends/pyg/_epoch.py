@@ -67,13 +67,18 @@ class EpochIterator:
     """
 
     def __init__(
-        self, loader: Sized, batches: Iterator[Any], epoch: Epoch, current: Current, held: object
+        self,
+        loader: Sized,
+        batches: Iterator[Any],
+        epoch: Epoch,
+        current: Current,
+        snapshots: object,
     ) -> None:
         self._loader = loader
         self._batches: Iterator[Any] | None = batches
         self._epoch: Epoch | None = epoch
         self._current = current
-        self._held: object = held
+        self._held: object = snapshots
 
     def __iter__(self) -> EpochIterator:
         return self

@@ -32,12 +32,12 @@ def check_exclude(exclude: Any, schema: Schema) -> Exclude:
         word: Literal["self", "reverse"] = as_choice(exclude, ("self", "reverse"), "exclude")
         return word
     reverses = {}
-    for name, given in exclude.items():
+    for name, value in exclude.items():
         kind = link_type(name, schema, "exclude: an edge")
         back = _types_back(kind, schema.edge_types)
         # A tuple of texts is a type; any other tuple or list is one of types.
-        is_list = isinstance(given, (tuple, list)) and not any(isinstance(t, str) for t in given)
-        types = list(given) if is_list else [given]
+        is_list = isinstance(value, (tuple, list)) and not any(isinstance(t, str) for t in value)
+        types = list(value) if is_list else [value]
         for backward in types:
             if not isinstance(backward, tuple) or backward not in back:
                 names = ", ".join(map(repr, back))
@@ -73,20 +73,20 @@ def reverse_types(exclude: Exclude, kind: EdgeType, schema: Schema) -> set[EdgeT
     elif exclude == "reverse":
         (by_name,) = backward
         is_there = by_name in kinds
-        others = [
+        alternatives = [
             name
             for name in _types_back(kind, kinds)
             if name not in (kind, by_name)
             # Beside a reverse by name, what has a partner of its own is that one's.
             and not (is_there and _partner(name) in kinds and _partner(name) != kind)
         ]
-        if others:
-            candidates = [by_name, *others] if is_there else others
+        if alternatives:
+            candidates = [by_name, *alternatives] if is_there else alternatives
             has = "beside" if is_there else "the graph has no"
             but = "" if is_there else "but "
             raise InvalidArgumentError(
                 f"exclude = 'reverse': {has} {by_name!r}, the reverse of {kind!r} by its name, "
-                f"{but}{', '.join(map(repr, others))} go back between the same node types: "
+                f"{but}{', '.join(map(repr, alternatives))} go back between the same node types: "
                 f"give exclude={{{kind!r}: {candidates!r}}} with those of them that are its "
                 "reverses, be it none"
             )

@@ -18,14 +18,14 @@ from aethergraph.pyg.stores import Stores
 __all__ = ["with_feature_source"]
 
 
-def with_feature_source(stores: Stores, given: FeatureSources | None) -> Stores:
+def with_feature_source(stores: Stores, sources: FeatureSources | None) -> Stores:
     """Return the stores with rows from elsewhere in place of tensors of their names.
 
     Raises:
         InvalidArgumentError: no sources, or none of this graph's nodes.
         UnsupportedError: a feature store of another make.
     """
-    if given is None:
+    if sources is None:
         return stores
     features, graph_store = stores
     if not isinstance(features, FeatureStore):
@@ -35,9 +35,9 @@ def with_feature_source(stores: Stores, given: FeatureSources | None) -> Stores:
         )
     rows: dict[Key, RowSource]
     if is_typed(stores):
-        rows = {**open_typed_feature_source(given, graph_store.num_typed_nodes())}
+        rows = {**open_typed_feature_source(sources, graph_store.num_typed_nodes())}
     else:  # a store may call the group of all nodes as it likes
         groups = {name: group for group, name in features.tensor_keys() if group != EDGE_GROUP}
-        found = open_feature_source(given, stores.num_nodes)
-        rows = {(groups.get(name), name): one for name, one in found.items()}
+        opened = open_feature_source(sources, stores.num_nodes)
+        rows = {(groups.get(name), name): source for name, source in opened.items()}
     return Stores(features.with_rows(rows), graph_store)

@@ -77,11 +77,11 @@ class FunctionSampler(BaseSampler):  # type: ignore[misc]
         """
         index = NodeSamplerInput.cast(index)
         kind, seeds = index.input_type, index.node
-        made = self.function(seeds if kind is None else {kind: seeds})
-        out = _as_output(made)
+        sample = self.function(seeds if kind is None else {kind: seeds})
+        out = _as_output(sample)
         if isinstance(out, SamplerOutput) != (kind is None):
             raise InvalidArgumentError(
-                f"neighbor_sampler returned a {type(made).__name__} for seeds of "
+                f"neighbor_sampler returned a {type(sample).__name__} for seeds of "
                 + ("a graph of one type" if kind is None else f"type {kind!r}")
             )
         _check(out, kind, seeds)
@@ -108,28 +108,28 @@ class FunctionSampler(BaseSampler):  # type: ignore[misc]
         return f"{type(self).__name__}({self.function!r})"
 
 
-def _as_output(made: Any) -> Any:
+def _as_output(sample: Any) -> Any:
     """Convert the result of a function to a ``SamplerOutput`` or ``HeteroSamplerOutput``."""
-    if isinstance(made, (SamplerOutput, HeteroSamplerOutput)):
-        return made
+    if isinstance(sample, (SamplerOutput, HeteroSamplerOutput)):
+        return sample
     fields = ("node", "row", "col", "edge", "batch")
-    if isinstance(made, Subgraph):
-        vectors: dict[str, Any] = {name: _as_tensor(getattr(made, name)) for name in fields}
+    if isinstance(sample, Subgraph):
+        vectors: dict[str, Any] = {name: _as_tensor(getattr(sample, name)) for name in fields}
         kind: Any = SamplerOutput
-    elif isinstance(made, HeteroSubgraph):
+    elif isinstance(sample, HeteroSubgraph):
         vectors = {
             name: None if value is None else {key: _as_tensor(v) for key, v in value.items()}
-            for name, value in ((name, getattr(made, name)) for name in fields)
+            for name, value in ((name, getattr(sample, name)) for name in fields)
         }
         kind = HeteroSamplerOutput
     else:
         raise InvalidArgumentError(
-            f"neighbor_sampler returned {type(made).__name__}; it must return {_WANTED}"
+            f"neighbor_sampler returned {type(sample).__name__}; it must return {_WANTED}"
         )
     return kind(
         **vectors,
-        num_sampled_nodes=made.num_sampled_nodes,
-        num_sampled_edges=made.num_sampled_edges,
+        num_sampled_nodes=sample.num_sampled_nodes,
+        num_sampled_edges=sample.num_sampled_edges,
     )
 
 

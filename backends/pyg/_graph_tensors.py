@@ -52,10 +52,12 @@ def graph_counts(graph: AnyGraph) -> dict[Any, tuple[str, int]]:
 
 def graph_values(graph: AnyGraph) -> dict[Key, RowSource]:
     """Return the weights and times that a graph itself has, by group and name."""
-    found: dict[Any, Mapping[str, RowSource]]
+    values: dict[Any, Mapping[str, RowSource]]
     if not graph.is_typed:
-        found = {None: graph.node_values, EDGE_GROUP: graph.edge_values}
+        values = {None: graph.node_values, EDGE_GROUP: graph.edge_values}
     else:
-        found = {name: graph[name].node_values for name in graph.node_types}
-        found.update((kind, graph[kind].edge_values) for kind in graph.edge_types)
-    return {(group, name): rows for group, one in found.items() for name, rows in one.items()}
+        values = {name: graph[name].node_values for name in graph.node_types}
+        values.update((kind, graph[kind].edge_values) for kind in graph.edge_types)
+    return {
+        (group, name): rows for group, of_group in values.items() for name, rows in of_group.items()
+    }

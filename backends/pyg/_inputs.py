@@ -138,11 +138,11 @@ def _split_links(links: Any) -> tuple[Any, Any]:
     if _is_kind(links):
         return tuple(links), None
     if isinstance(links, (tuple, list)) and len(links) == 2:
-        kind, own = links
+        kind, ends = links
         if kind is None:
-            return None, own
+            return None, ends
         if _is_kind(kind):
-            return tuple(kind), own
+            return tuple(kind), ends
     return None, links
 
 
@@ -301,15 +301,15 @@ def _check_ids(ids: Tensor, num_nodes: int | None, name: str) -> Tensor:
     return ids
 
 
-def check_count(value: Any, name: str, least: int) -> int:
-    """Return ``value`` as an integer of at least ``least``.
+def check_count(value: Any, name: str, minimum: int) -> int:
+    """Return ``value`` as an integer of at least ``minimum``.
 
     Raises:
-        InvalidArgumentError: not an integer, or below ``least``; names the option.
+        InvalidArgumentError: not an integer, or below ``minimum``; names the option.
     """
     count = as_count(value, name)
-    if count < least:
-        raise InvalidArgumentError(f"{name} = {value} is below {least}")
+    if count < minimum:
+        raise InvalidArgumentError(f"{name} = {value} is below {minimum}")
     return count
 
 

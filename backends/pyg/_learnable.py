@@ -63,5 +63,5 @@ class LearnableColumn(Column):
     @property
     def _source(self) -> Tensor:
         tensor: Any = self.tensor
-        found: Tensor = tensor
-        return found
+        source: Tensor = tensor
+        return source

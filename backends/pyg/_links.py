@@ -46,12 +46,12 @@ def link_type(
         )
     if len(names) == 3:
         return names
-    found = [name for name in graph.edge_types if (name[0], name[2]) == names]
-    if len(found) > 1:
+    matches = [name for name in graph.edge_types if (name[0], name[2]) == names]
+    if len(matches) > 1:
         raise InvalidArgumentError(
-            f"{option} of type {kind!r}: it is one of {', '.join(map(repr, found))}; name one"
+            f"{option} of type {kind!r}: it is one of {', '.join(map(repr, matches))}; name one"
         )
-    return found[0] if found else (names[0], "to", names[1])
+    return matches[0] if matches else (names[0], "to", names[1])
 
 
 class Links:

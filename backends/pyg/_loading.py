@@ -105,9 +105,9 @@ def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     reference = weakref.WeakMethod(method)
 
     def call(value: Any) -> Any:
-        found = reference()
-        assert found is not None
-        return found(value)
+        bound_method = reference()
+        assert bound_method is not None
+        return bound_method(value)
 
     return call
 
@@ -147,7 +147,9 @@ class LoaderMixin(OrderMixin, Profiled):
         self._like = empty_copy(data)
         self._names = names = names or Names()
         check_names(data, store, names, self.seed_fields)
-        self.node_attrs, self.edge_attrs = (None if own is None else sorted(own) for own in names)
+        self.node_attrs, self.edge_attrs = (
+            None if attrs is None else sorted(attrs) for attrs in names
+        )
         self.seed = check_seed(seed)
         self.ahead = ahead
         self._shared_key = SharedCount()
@@ -225,8 +227,8 @@ class LoaderMixin(OrderMixin, Profiled):
             return batches  # its stages know the epoch, and there is no commit to let go of
         # Workers go on reading what this thread read when they began, as long as this process
         # holds it.
-        held = held_snapshots() if self.num_workers else None
-        return EpochIterator(self, batches, epoch, self._current, held)
+        snapshots = held_snapshots() if self.num_workers else None
+        return EpochIterator(self, batches, epoch, self._current, snapshots)
 
     def _epoch_key(self) -> int | None:
         """Return the key of the epoch that this thread makes a batch of.
@@ -261,10 +263,10 @@ class LoaderMixin(OrderMixin, Profiled):
 
     def _can_prefetch(self) -> bool:
         # Samplers and collate functions of users may not be safe to run in a thread.
-        own = "collate_fn" not in self.__dict__ and (
+        is_ours = "collate_fn" not in self.__dict__ and (
             type(self).collate_fn is LoaderMixin.collate_fn
         )
-        return own and self.ahead.batches > 0 and isinstance(self._sampler(), KeyedSampler)
+        return is_ours and self.ahead.batches > 0 and isinstance(self._sampler(), KeyedSampler)
 
     def _filter_and_pin(self, out: Any) -> Any:
         pins = self._pins()
@@ -329,7 +331,7 @@ class LoaderMixin(OrderMixin, Profiled):
     def _sample_staged(self, index: Any, key: int | None) -> Any:
         seeds = self.input_data[as_index(index)]
         with stage("sample"):
-            return call_in_epoch(lambda given: self._sample(given, key), seeds)
+            return call_in_epoch(lambda sampler_input: self._sample(sampler_input, key), seeds)
 
     def _batches_ahead(self, numbers: Iterable[Any]) -> PrefetchIterator[Any, Any]:
         """Return the batches of ``numbers``, sampled and fetched in background threads."""

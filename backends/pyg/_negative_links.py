@@ -105,8 +105,8 @@ class NegativeLinks:
                 drawn[side][left] = self._again(side, left, neg_sampling, generator, bounds)
         left = left[self._is_edge(edges, drawn["src"][left], drawn["dst"][left])]
         for _ in range(_SOURCES if "src" in sides else 1):
-            found = self._draw_left(edges, left, drawn, neg_sampling, generator, bounds)
-            left = left[~found]
+            is_drawn = self._draw_left(edges, left, drawn, neg_sampling, generator, bounds)
+            left = left[~is_drawn]
             if not len(left):
                 return
             if "src" in sides:
@@ -133,8 +133,8 @@ class NegativeLinks:
         generator: torch.Generator,
         bounds: dict[str, Tensor | None],
     ) -> Tensor:
-        own = bounds[side]
-        until = None if own is None else own[left]
+        bound = bounds[side]
+        until = None if bound is None else bound[left]
         return self._nodes[side].draw(neg_sampling, side, len(left), generator, until)
 
     def _draw_left(
@@ -153,23 +153,23 @@ class NegativeLinks:
         """
         nodes = self._nodes["dst"]
         targets = nodes.candidates(neg_sampling, "dst")
-        found = torch.zeros(len(left), dtype=torch.bool)
+        is_drawn = torch.zeros(len(left), dtype=torch.bool)
         step = max(1, _PAIRS // max(1, len(targets)))
         for at in range(0, len(left), step):
             links = left[at : at + step]
-            own = bounds["dst"]
-            until = None if own is None else own[links]
+            bound = bounds["dst"]
+            until = None if bound is None else bound[links]
             chances = nodes.chances(neg_sampling, "dst", targets, until)
             chances = chances.expand(len(links), -1)
             src = drawn["src"][links].repeat_interleave(len(targets))
-            taken = self._is_edge(edges, src, targets.repeat(len(links)))
-            bounds_of = chances.masked_fill(taken.view(len(links), -1), 0.0).cumsum(1)
+            is_edge = self._is_edge(edges, src, targets.repeat(len(links)))
+            bounds_of = chances.masked_fill(is_edge.view(len(links), -1), 0.0).cumsum(1)
             total = bounds_of[:, -1:].contiguous()
             points = torch.rand(len(links), 1, generator=generator, dtype=torch.float64) * total
             # A product may round up to the total: then take the last node with a positive chance.
             last = torch.searchsorted(bounds_of, total)
             chosen = torch.searchsorted(bounds_of, points, right=True).minimum(last)
             free = total[:, 0] > 0
-            found[at : at + step] = free
+            is_drawn[at : at + step] = free
             drawn["dst"][links[free]] = targets[chosen[free, 0]]
-        return found
+        return is_drawn

@@ -224,7 +224,7 @@ class WeightTable:
         if first is not None:
             totals = self._bounds[(first - 1).clamp(min=0)].where(first > 0, totals.new_zeros(()))
         points = torch.rand(count, generator=generator, dtype=torch.float64) * totals
-        found = torch.searchsorted(self._bounds, points, right=True)
+        positions = torch.searchsorted(self._bounds, points, right=True)
         # A product may round up to the total: then take the last position with a positive weight.
-        found = found.minimum(torch.searchsorted(self._bounds, totals.contiguous()))
-        return found if first is None else found.where(totals > 0, found.new_zeros(()))
+        positions = positions.minimum(torch.searchsorted(self._bounds, totals.contiguous()))
+        return positions if first is None else positions.where(totals > 0, positions.new_zeros(()))

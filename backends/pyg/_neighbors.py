@@ -135,8 +135,8 @@ class NeighborSamplerBase(KeyedSampler):
         """Return the sample of a batch: the expected one, or one that is drawn now."""
         expected, self._expected = self._expected, None
         if expected is not None:
-            made, sample = next(expected)
-            if made.is_like(batch):
+            request, sample = next(expected)
+            if request.is_like(batch):
                 return sample
             self.has_missed = True
         return self.engine.draw(batch)

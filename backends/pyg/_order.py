@@ -34,25 +34,32 @@ class Generators:
         given: the loader's generator, None for torch's own, and those of its samplers.
     """
 
-    def __init__(self, *given: Any) -> None:
-        rest = (one for one in given[1:] if isinstance(one, torch.Generator))
+    def __init__(self, *candidates: Any) -> None:
+        extra = (
+            generator for generator in candidates[1:] if isinstance(generator, torch.Generator)
+        )
         # None is torch's own, which not every torch can pickle. It is always among them: samplers
         # without a generator draw from it.
-        named = (None if one is torch.default_generator else one for one in (given[0], None, *rest))
-        self._given = list({id(one): one for one in named}.values())
+        named = (
+            None if generator is torch.default_generator else generator
+            for generator in (candidates[0], None, *extra)
+        )
+        self._given = list({id(generator): generator for generator in named}.values())
 
     @property
     def _all(self) -> list[torch.Generator]:
-        return [torch.default_generator if one is None else one for one in self._given]
+        return [
+            torch.default_generator if generator is None else generator for generator in self._given
+        ]
 
     def states(self) -> list[torch.Tensor]:
         """Return the states of all generators, the loader's first."""
-        return [one.get_state() for one in self._all]
+        return [generator.get_state() for generator in self._all]
 
     def restore(self, states: list[torch.Tensor]) -> None:
         """Set the states of all generators."""
-        for one, state in zip(self._all, states, strict=True):
-            one.set_state(state)
+        for generator, state in zip(self._all, states, strict=True):
+            generator.set_state(state)
 
     def draw_base_seed(self) -> None:
         """Draw what torch's iterators draw from the loader's generator when an epoch begins."""
@@ -80,33 +87,33 @@ class IndexSampler:
     It refers to no loader, since persistent iterators keep it.
 
     Args:
-        given: the loader's sampler of batches, or of single seeds without ``batch_size``.
-        own: batches in an order of ours; None: torch's order.
+        sampler: the loader's sampler of batches, or of single seeds without ``batch_size``.
+        batches: batches in an order of ours; None: torch's order.
         generator: the loader's.
     """
 
     def __init__(
-        self, given: Any, own: Batches | None, generator: torch.Generator | None = None
+        self, sampler: Any, batches: Batches | None, generator: torch.Generator | None = None
     ) -> None:
-        self.given, self.own = given, own
+        self.sampler, self.batches = sampler, batches
         self.generators = Generators(
-            generator, getattr(given, "generator", None),
-            getattr(getattr(given, "sampler", None), "generator", None),
+            generator, getattr(sampler, "generator", None),
+            getattr(getattr(sampler, "sampler", None), "generator", None),
         )  # fmt: skip
         self._position: Position | None = None
         self._key = 0
         self._replayed: list[torch.Tensor] | None = None
 
     def __len__(self) -> int:
-        return len(self.given)
+        return len(self.sampler)
 
     @property
     def total(self) -> int:
         """Number of batches of an epoch; UNKNOWN if a sampler of the user's has no length."""
-        if self.own is not None:
-            return self.own.total
+        if self.batches is not None:
+            return self.batches.total
         try:
-            return len(self.given)
+            return len(self.sampler)
         except TypeError:
             return UNKNOWN
 
@@ -121,12 +128,12 @@ class IndexSampler:
         self._position, self._key, self._replayed = position, key, replayed
 
     def __iter__(self) -> Iterator[Any]:
-        position, own = self._position, self.own
-        if own is not None and position is not None:
-            order = own.order(self._key)
-            return (own.index(order, number) for number in position.numbers())
+        position, batches = self._position, self.batches
+        if batches is not None and position is not None:
+            order = batches.order(self._key)
+            return (batches.index(order, number) for number in position.numbers())
         if self._replayed is None or position is None:
-            return _number_batches(self.given)
+            return _number_batches(self.sampler)
         return self._replay(self._replayed, position.start)
 
     def _replay(self, states: list[torch.Tensor], start: int) -> Iterator[Any]:
@@ -139,7 +146,7 @@ class IndexSampler:
         try:
             self.generators.restore(states)
             self.generators.draw_base_seed()
-            numbers = _number_batches(self.given)
+            numbers = _number_batches(self.sampler)
             # One more than are skipped: samplers draw when the first number is asked for.
             head = list(itertools.islice(numbers, start, start + 1))
         finally:
@@ -152,9 +159,9 @@ def _number_batches(sampler: Any) -> Iterator[Any]:
     if type(sampler) is not BatchSampler:
         yield from sampler
         return
-    numbers, most = iter(sampler.sampler), min(sampler.batch_size, sys.maxsize)
+    numbers, size = iter(sampler.sampler), min(sampler.batch_size, sys.maxsize)
     while True:
-        batch = np.fromiter(itertools.islice(numbers, most), np.int64)
+        batch = np.fromiter(itertools.islice(numbers, size), np.int64)
         if len(batch) < sampler.batch_size and (sampler.drop_last or not len(batch)):
             return
         yield batch

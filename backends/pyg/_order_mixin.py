@@ -61,25 +61,25 @@ class OrderMixin(Resumable):
         self.order = order
         chosen = self._order = as_order(order)
         self._own_share = chosen.share()
-        given = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
+        samplers = [name for name in ("sampler", "batch_sampler") if options.get(name) is not None]
         if options.get("batch_size", 1) is None:
-            given.append("batch_size=None")
-        asked = [
+            samplers.append("batch_size=None")
+        share_options = [
             name for name, is_asked in (
                 ("world_size", self._share.world_size > 1),
                 ("partitions", chosen.partitions is not None),
             ) if is_asked
         ]  # fmt: skip
-        if given and asked:
+        if samplers and share_options:
             raise InvalidArgumentError(
-                f"{asked[0]} goes without {given[0]}, which decides the order of the seeds itself "
-                "(Lightning gives a sampler unless use_distributed_sampler=False)"
+                f"{share_options[0]} goes without {samplers[0]}, which decides the order of "
+                "the seeds itself (Lightning gives a sampler unless use_distributed_sampler=False)"
             )
-        if given:
+        if samplers:
             self._own_share = Order(last_round=chosen.last_round).share()
         self._is_ordered = (
             chosen.world_size is not None or chosen.partitions is not None
-        ) and not given
+        ) and not samplers
         self._has_seed = self.seed is not None
         if self._is_ordered and self.seed is None:
             self.seed = 0  # all ranks must draw the same order, as DistributedSampler
@@ -87,22 +87,22 @@ class OrderMixin(Resumable):
 
     def _order_seeds(self) -> None:
         """Order the seeds, after torch's class has made its samplers."""
-        own = None
+        batches = None
         if self._is_ordered:
-            own = Batches(
+            batches = Batches(
                 len(self.dataset), self.batch_size or 1, self._is_shuffled, self.drop_last,
                 self._order.partitions, self._order.mix,
             )  # fmt: skip
-        given = self.sampler if self.batch_sampler is None else self.batch_sampler
-        self._numbers = IndexSampler(given, own, self.generator)
+        sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
+        self._numbers = IndexSampler(sampler, batches, self.generator)
 
     @property
     def _index_sampler(self) -> IndexSampler:
         return self._numbers  # which torch's iterators take the numbers of batches from
 
     def __len__(self) -> int:
-        own = self._numbers.own is not None
-        return self._share.count(self._numbers.total) if own else len(self._numbers.given)
+        is_ordered = self._numbers.batches is not None
+        return self._share.count(self._numbers.total) if is_ordered else len(self._numbers.sampler)
 
     # ---- states ----------------------------------------------------------------------------
 
@@ -113,19 +113,26 @@ class OrderMixin(Resumable):
     def _tell_arrays(self) -> dict[str, Any]:
         seeds = self.input_data
         names = ("input_type", "node", "row", "col", "time", "label")
-        told = {name: getattr(seeds, name, None) for name in names}
-        own = self._numbers.own
-        return told if own is None else told | own.aligned
+        arrays = {name: getattr(seeds, name, None) for name in names}
+        batches = self._numbers.batches
+        return arrays if batches is None else arrays | batches.aligned
 
     def _tell_options(self) -> Told:
-        told = {name: describe(getattr(self, name)) for name in ("batch_size", "seed", "snapshot")}
-        told["shuffle"], told["drop_last"] = describe(self._is_shuffled), describe(self.drop_last)
-        given = self._numbers.given
-        names = (type(one).__name__ for one in (given, getattr(given, "sampler", None)) if one)
-        told["order"] = "of seed and epoch" if self._is_ordered else " of ".join(names)
+        options = {
+            name: describe(getattr(self, name)) for name in ("batch_size", "seed", "snapshot")
+        }
+        options["shuffle"] = describe(self._is_shuffled)
+        options["drop_last"] = describe(self.drop_last)
+        outer = self._numbers.sampler
+        names = (
+            type(sampler).__name__
+            for sampler in (outer, getattr(outer, "sampler", None))
+            if sampler
+        )
+        options["order"] = "of seed and epoch" if self._is_ordered else " of ".join(names)
         if (seeded := self._seeded_sampler) is not None:
-            told["sampler_seed"] = describe(seeded.seed)
-        return {"loader": type(self).__name__, **told, **describe_sampler(self._sampler())}
+            options["sampler_seed"] = describe(seeded.seed)
+        return {"loader": type(self).__name__, **options, **describe_sampler(self._sampler())}
 
     @property
     def _told_graph(self) -> Any:
@@ -152,9 +159,9 @@ class OrderMixin(Resumable):
 
     def _own_epochs(self) -> Any:
         """Return the user's sampler that counts epochs, such as a DistributedSampler, or None."""
-        given = self._numbers.given
-        inner = getattr(given, "sampler", None)
-        return next((one for one in (given, inner) if hasattr(one, "set_epoch")), None)
+        outer = self._numbers.sampler
+        inner = getattr(outer, "sampler", None)
+        return next((sampler for sampler in (outer, inner) if hasattr(sampler, "set_epoch")), None)
 
     def _set_sampler_epoch(self, epoch: Any) -> None:
         sampler = self._own_epochs()

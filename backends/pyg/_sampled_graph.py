@@ -78,7 +78,7 @@ class SampledGraph(NamedTuple):
             return None
         schema = self.schema
         by_type = as_items(edges, option, "edges") if schema.is_typed else [(EDGE, edges)]
-        own = {}
+        own_ids = {}
         for kind, of_kind in by_type:
             if kind not in schema.edge_types:
                 known = ", ".join(map(repr, schema.edge_types)) or "none"
@@ -93,8 +93,8 @@ class SampledGraph(NamedTuple):
                 place = np.empty(len(order), np.int64)
                 place[order] = np.arange(len(order))
                 ids = place[ids]
-            own[kind] = ids.copy()
-        return own
+            own_ids[kind] = ids.copy()
+        return own_ids
 
     def number_edges(self, sample: NativeSample) -> None:
         """Turn the edge ids of a sample into the data's."""
@@ -232,7 +232,7 @@ def _find_values(
 def _find(
     stores: Stores, kinds: Iterable[Any], option: str, name: str
 ) -> dict[Any, dict[str, RowSource]]:
-    found = {}
+    columns = {}
     for kind in kinds:
         group, of = _GROUPS.get(kind, kind), "" if kind in _GROUPS else f" of {kind!r}"
         column = find_rows(stores, group, name, f"{option} = {name!r}{of}")
@@ -244,8 +244,8 @@ def _find(
                 check_weights(read_weights(column, label).array, label)
             else:
                 check_times(read_times(column, name, label, of_nodes=True).array, label)
-        found[kind] = {name: column}
-    return found
+        columns[kind] = {name: column}
+    return columns
 
 
 #: Groups of PyG's attributes of a graph of one type.
@@ -261,29 +261,29 @@ def _times(rows: Mapping[Any, Mapping[str, RowSource]], name: str | None) -> dic
     }
 
 
-def _check_lengths(columns: Mapping[str, RowSource], count: int, of: str, what: str) -> None:
+def _check_lengths(columns: Mapping[str, RowSource], count: int, of: str, noun: str) -> None:
     for name, column in columns.items():
         if len(column.shape) == 1 and column.num_rows != count:
             raise InvalidArgumentError(
-                f"{name!r}{of} has {column.num_rows} rows, but num_{what} = {count}"
+                f"{name!r}{of} has {column.num_rows} rows, but num_{noun} = {count}"
             )
 
 
-def _drop_own(columns: dict[str, RowSource], own: Mapping[str, RowSource]) -> None:
+def _drop_own(columns: dict[str, RowSource], graph_columns: Mapping[str, RowSource]) -> None:
     """Drop values that the graph itself holds: it knows, for example, whether lists are sorted."""
     for name in list(columns):
-        rows = own.get(name)
+        rows = graph_columns.get(name)
         if rows is not None and _are_same(rows, columns[name]):
             del columns[name]
 
 
-def _are_same(one: RowSource, other: RowSource) -> bool:
+def _are_same(first: RowSource, second: RowSource) -> bool:
     """Return whether two columns have the same memory, or say that they are the same rows."""
-    if one is other or one.is_same_rows(other):
+    if first is second or first.is_same_rows(second):
         return True
-    if any(rows.is_live or not isinstance(rows, FeatureTable) for rows in (one, other)):
+    if any(rows.is_live or not isinstance(rows, FeatureTable) for rows in (first, second)):
         return False
-    return one.shape == other.shape and one.array.ctypes.data == other.array.ctypes.data
+    return first.shape == second.shape and first.array.ctypes.data == second.array.ctypes.data
 
 
 def _count_rows(stores: Stores) -> dict[str, int]:
@@ -319,8 +319,8 @@ def _parts(data: Any) -> tuple[Stores, GraphStore]:
                 "types, the other is not; give two that are alike"
             )
         if isinstance(features, (Data, HeteroData)):  # as a store it does not list edge tensors
-            whole = from_data(features)
-            return (whole[0],), whole[1] if store is features else _parts(store)[1]
+            stores = from_data(features)
+            return (stores[0],), stores[1] if store is features else _parts(store)[1]
         more, graph_store = _parts(store)
         return (features, *more), graph_store
     raise InvalidArgumentError(

@@ -20,12 +20,13 @@ class KeyedSampler(Keyed, BaseSampler):  # type: ignore[misc]
     if not TYPE_CHECKING:  # hidden from type checkers, which would take every name to exist
 
         def __getattr__(self, name: str) -> Any:
-            own = type(self).__name__
-            message = f"{own!r} object has no attribute {name!r}"
+            class_name = type(self).__name__
+            message = f"{class_name!r} object has no attribute {name!r}"
             if name in ("sample", "sample_many"):
                 message += (
-                    f": this is aethergraph.pyg.{own}, which a loader asks for "
-                    f"sample_from_nodes(); take aethergraph.{own} (from aethergraph import {own})"
+                    f": this is aethergraph.pyg.{class_name}, which a loader asks for "
+                    f"sample_from_nodes(); take aethergraph.{class_name} "
+                    f"(from aethergraph import {class_name})"
                 )
             raise AttributeError(message)
 

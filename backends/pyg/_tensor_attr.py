@@ -29,11 +29,11 @@ class Attr(TensorAttr):  # type: ignore[misc]
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorAttr):
             return NotImplemented
-        index, wanted = self.index, other.index
-        if isinstance(index, (Tensor, np.ndarray)) or isinstance(wanted, (Tensor, np.ndarray)):
-            equal = index is wanted
+        index, other_index = self.index, other.index
+        if isinstance(index, (Tensor, np.ndarray)) or isinstance(other_index, (Tensor, np.ndarray)):
+            equal = index is other_index
         else:
-            equal = index == wanted
+            equal = index == other_index
         return equal and (self.group_name, self.attr_name) == (other.group_name, other.attr_name)
 
     def __repr__(self) -> str:

@@ -41,8 +41,8 @@ class Names(NamedTuple):
 
     def take(self, group: Any, name: str) -> bool:
         """Return whether a batch holds the tensor ``name`` of a group of the feature store."""
-        own = self.edges if isinstance(group, tuple) else self.nodes
-        return own is None or name in own
+        names = self.edges if isinstance(group, tuple) else self.nodes
+        return names is None or name in names
 
 
 class TensorSource(ABC):
@@ -130,12 +130,12 @@ class _AnyStore(TensorSource):
                 return None
             group = None if None in of_nodes else of_nodes[0]
         try:
-            found: Tensor | None = self._store.get_tensor(
+            tensor: Tensor | None = self._store.get_tensor(
                 group_name=group, attr_name=name, index=None
             )
         except KeyError:
             return None
-        return found
+        return tensor
 
 
 def tensors_of(store: Any) -> TensorSource:

@@ -63,11 +63,11 @@ class TypedSeeds(NodeSamplerInput):  # type: ignore[misc]
         return TypedSeeds(self._seeds, self._with_ids, places)
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], times: Any, sampler: Any) -> TypedSeeds:
+    def read(cls, nodes_by_type: Mapping[str, Any], times: Any, sampler: Any) -> TypedSeeds:
         """Read ``input_nodes`` and ``input_time`` that go by node type.
 
         Args:
-            given: by node type ids, a mask, a slice, or None for all nodes.
+            nodes_by_type: by node type ids, a mask, a slice, or None for all nodes.
             times: None, or the times of the seeds by node type.
             sampler: the sampler of the loader, one of ours over a typed graph.
 
@@ -85,7 +85,7 @@ class TypedSeeds(NodeSamplerInput):  # type: ignore[misc]
                 for node_type, of_type in times.items()
             }
         ids, with_ids = {}, set()
-        for node_type, nodes in as_items(given, "input_nodes", "ids"):
+        for node_type, nodes in as_items(nodes_by_type, "input_nodes", "ids"):
             is_mask = str(getattr(nodes, "dtype", "")) in ("bool", "torch.bool")
             if nodes is None or isinstance(nodes, slice) or is_mask:
                 with_ids.add(node_type)

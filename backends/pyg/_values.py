@@ -34,9 +34,9 @@ def find_rows(
     Group None stands for the nodes of a homogeneous graph, whatever a store calls their group.
     """
     for store in stores:
-        found = tensors_of(store).find_values(group, name)
-        if found is not None:
-            return found if isinstance(found, RowSource) else _snapshot(found, label)
+        values = tensors_of(store).find_values(group, name)
+        if values is not None:
+            return values if isinstance(values, RowSource) else _snapshot(values, label)
     return None
 
 
@@ -61,18 +61,18 @@ def unknown_values(
             if of_nodes or isinstance(group, tuple)
         )
     known = ", ".join(sorted(map(repr, names))) or "none"
-    what = "node or edge" if of_nodes else "edge"
-    return InvalidArgumentError(f"{option} = {value!r} is no {what} attribute; there are: {known}")
+    noun = "node or edge" if of_nodes else "edge"
+    return InvalidArgumentError(f"{option} = {value!r} is no {noun} attribute; there are: {known}")
 
 
-def convert_seed_times(given: Any, count: int, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+def convert_seed_times(times: Any, count: int, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert times of seeds to the dtype of the graph's times, int64 or float64.
 
     Raises:
         InvalidArgumentError: times of a wrong shape or dtype.
     """
-    refuse_masked(given, name)
-    tensor = torch.as_tensor(given).detach().cpu()
+    refuse_masked(times, name)
+    tensor = torch.as_tensor(times).detach().cpu()
     if tensor.dtype not in (*_INTEGERS, *_FLOATS):
         raise InvalidArgumentError(f"{name} must hold numbers, got {_dtype_name(tensor)}")
     if tuple(tensor.shape) != (count,):
@@ -80,9 +80,9 @@ def convert_seed_times(given: Any, count: int, name: str, dtype: np.dtype[Any]) 
             f"{name} must have one time per seed, shape ({count},), got {tuple(tensor.shape)}"
         )
     if dtype == np.float64:
-        own = tensor.to(torch.float64).numpy()
-        check_times(own, name)
-        return own
+        floats = tensor.to(torch.float64).numpy()
+        check_times(floats, name)
+        return floats
     if tensor.is_floating_point():
         raise InvalidArgumentError(
             f"{name} is {_dtype_name(tensor)}, but the times are int64: give integers"

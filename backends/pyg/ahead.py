@@ -117,9 +117,9 @@ class LookAhead(torch.utils.data.Sampler[Any]):
         if groups is None and not self.plan:
             yield from self.batches
             return
-        rest, sampler = iter(self.batches), self.sampler
+        remaining, sampler = iter(self.batches), self.sampler
         key = sampler.start_key()  # here, since the thread below has no loader among its callers
-        begun: deque[list[Any]] = deque()  # chunks taken from rest, but not yielded yet
+        begun: deque[list[Any]] = deque()  # chunks taken from remaining, but not yielded yet
 
         def size(first: Any) -> int:
             if self.plan or groups is None:
@@ -127,20 +127,26 @@ class LookAhead(torch.utils.data.Sampler[Any]):
             return groups.size(len(first), shares=2)
 
         def chunks() -> Iterator[list[Any]]:
-            for chunk in chunked(rest, size):
+            for chunk in chunked(remaining, size):
                 begun.append(chunk)
                 yield chunk
 
         def sample(chunk: list[Any]) -> tuple[list[Any], Any, list[Ids]]:
-            requests = [next(sampler.node_steps(self._seeds(one), key)) for one in chunk]
+            requests = [
+                next(sampler.node_steps(self._seeds(positions), key)) for positions in chunk
+            ]
             samples = self._draw(requests, groups)
             if not self.plan:
                 return chunk, zip(requests, samples, strict=True), []
-            held = list(samples)
-            return chunk, zip(requests, held, strict=True), [one.node[0] for one in held]
+            drawn = list(samples)
+            return (
+                chunk,
+                zip(requests, drawn, strict=True),
+                [native_sample.node[0] for native_sample in drawn],
+            )
 
-        with prefetch_map(sample, chunks(), num_threads=1, depth=1) as made:
-            for chunk, samples, nodes in made:
+        with prefetch_map(sample, chunks(), num_threads=1, depth=1) as results:
+            for chunk, samples, nodes in results:
                 begun.popleft()
                 plans = self._plan(nodes)  # plans are in force for as long as they are referenced
                 for number, positions in enumerate(chunk):
@@ -151,9 +157,9 @@ class LookAhead(torch.utils.data.Sampler[Any]):
                     if sampler.is_expecting or sampler.has_missed:
                         if sampler.has_missed:
                             warnings.warn(_OTHERS, stacklevel=2)
-                        made.close()
+                        results.close()
                         plans.clear()
-                        yield from chain(chunk[number + 1 :], *begun, rest)
+                        yield from chain(chunk[number + 1 :], *begun, remaining)
                         return
 
     def _draw(

@@ -82,11 +82,11 @@ def from_data(data: Data | HeteroData, *, recycle: bool = True) -> Stores:
         raise InvalidArgumentError(
             f"from_data takes a torch_geometric Data or HeteroData, got {type(data).__name__}"
         )
-    whole = list(features.graph_attrs)
+    names = list(features.graph_attrs)
     for kind, attrs in features.type_attrs.items():
-        whole += [f"{name} of {kind!r}" for name in attrs]
-    if whole:
-        log.info("from_data: kept as graph-level attributes: %s", ", ".join(whole))
+        names += [f"{name} of {kind!r}" for name in attrs]
+    if names:
+        log.info("from_data: kept as graph-level attributes: %s", ", ".join(names))
     return Stores(features, graph_store)
 
 

@@ -256,7 +256,7 @@ class _Values(NamedTuple):
     def has_unit(self) -> bool:
         """True if some times are datetimes."""
         times = [*self.edge_time.values(), *self.node_time.values()]
-        return any(one.dtype.kind == "M" for one in times)
+        return any(array.dtype.kind == "M" for array in times)
 
 
 def _take_values(
@@ -265,15 +265,15 @@ def _take_values(
     """Take out of ``tables`` the weights and times that a graph has a place of its own for."""
     nodes = [group for group in tables if not isinstance(group, tuple)]
     edges = [group for group in tables if isinstance(group, tuple)]
-    found = _Values({}, {}, {})
+    values = _Values({}, {}, {})
     if not (time_attr is None or isinstance(time_attr, str)):
         raise InvalidArgumentError(f"time_attr must be a name or None, got {shown(time_attr)}")
     if time_attr is not None:
-        for own, groups in (("node_time", nodes), ("edge_time", edges)):
-            taken = _take(tables, groups, time_attr, own)
-            if taken:
-                for group, one in taken:
-                    getattr(found, own)[group] = _as_times(one, group, time_attr, unit)
+        for field, groups in (("node_time", nodes), ("edge_time", edges)):
+            tensors = _take(tables, groups, time_attr, field)
+            if tensors:
+                for group, tensor in tensors:
+                    getattr(values, field)[group] = _as_times(tensor, group, time_attr, unit)
                 break
         else:
             known = sorted({name for table in tables.values() for name in table})
@@ -284,47 +284,47 @@ def _take_values(
     for group in edges:
         if "edge_weight" in tables[group]:
             weight = tables[group].pop("edge_weight")
-            found.edge_weight[group] = _as_weights(weight, group)
-    if found.node_time:  # a graph with times of edges too would have its lists sorted by those
-        return found
-    for own, groups in (("node_time", nodes), ("edge_time", edges)):
+            values.edge_weight[group] = _as_weights(weight, group)
+    if values.node_time:  # a graph with times of edges too would have its lists sorted by those
+        return values
+    for field, groups in (("node_time", nodes), ("edge_time", edges)):
         for group in groups:
-            if own in tables[group] and group not in getattr(found, own):
-                times = _as_times(tables[group].pop(own), group, own, unit)
-                getattr(found, own)[group] = times
-    return found
+            if field in tables[group] and group not in getattr(values, field):
+                times = _as_times(tables[group].pop(field), group, field, unit)
+                getattr(values, field)[group] = times
+    return values
 
 
 def _take(
-    tables: dict[Any, dict[str, Tensor]], groups: Iterable[Any], name: str, own: str
+    tables: dict[Any, dict[str, Tensor]], groups: Iterable[Any], name: str, field: str
 ) -> list[tuple[Any, Tensor]]:
-    taken = []
+    tensors = []
     for group in groups:
         if name in tables[group]:
-            taken.append((group, tables[group].pop(name)))
-            if own in tables[group]:
+            tensors.append((group, tables[group].pop(name)))
+            if field in tables[group]:
                 raise InvalidArgumentError(
-                    f"time_attr = {name!r} becomes {own!r}, and there is another attribute of that "
-                    "name: rename it, or take it as time_attr"
+                    f"time_attr = {name!r} becomes {field!r}, and there is another attribute of "
+                    "that name: rename it, or take it as time_attr"
                 )
-    return taken
+    return tensors
 
 
 def _as_weights(values: Tensor, group: Any) -> NDArray[Any]:
     label = _label(group, "edge_weight")
     with _advising("edge_weight"):
         array = _vector(values, label)
-        found = as_float_values(array, len(array), label, "num_edges")
-        check_weights(found, label)
-    return found
+        weights = as_float_values(array, len(array), label, "num_edges")
+        check_weights(weights, label)
+    return weights
 
 
 def _as_times(values: Tensor, group: Any, name: str, unit: str | None) -> NDArray[Any]:
     label = _label(group, name)
     with _advising(name):
         array = _vector(values, label)
-        found, _ = as_times(array, len(array), label, "the number of rows")
-    return found if unit is None or found.dtype.kind == "f" else found.view(f"datetime64[{unit}]")
+        times, _ = as_times(array, len(array), label, "the number of rows")
+    return times if unit is None or times.dtype.kind == "f" else times.view(f"datetime64[{unit}]")
 
 
 def _label(group: Any, name: str) -> str:

@@ -85,11 +85,11 @@ class DeviceLoader:
 
 def _move(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, dict):
-        return {name: _move(one, device) for name, one in batch.items()}
+        return {name: _move(part, device) for name, part in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_move(one, device) for one in batch))
+        return type(batch)(*(_move(part, device) for part in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(_move(one, device) for one in batch)
+        return type(batch)(_move(part, device) for part in batch)
     return batch.to(device, non_blocking=True) if hasattr(batch, "to") else batch
 
 
@@ -98,7 +98,7 @@ def _record(batch: Any, stream: torch.cuda.Stream) -> None:
     if isinstance(batch, dict):
         batch = list(batch.values())
     if isinstance(batch, (list, tuple)):
-        for one in batch:
-            _record(one, stream)
+        for part in batch:
+            _record(part, stream)
     elif hasattr(batch, "record_stream"):
         batch.record_stream(stream)

@@ -180,13 +180,13 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         Args:
             rows: sources of rows by group and name; they are read-only.
         """
-        made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._given = {**self._given, **rows}
-        made._columns = {key: one for key, one in self._columns.items() if key not in rows}
-        made._own, made._hidden = set(), self._hidden - rows.keys()
-        made._from_graph = {}
-        return made
+        store = type(self).__new__(type(self))
+        store.__dict__.update(self.__dict__)
+        store._given = {**self._given, **rows}
+        store._columns = {key: column for key, column in self._columns.items() if key not in rows}
+        store._own, store._hidden = set(), self._hidden - rows.keys()
+        store._from_graph = {}
+        return store
 
     # ---- columns ---------------------------------------------------------------------------
 
@@ -237,18 +237,18 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         Raises:
             InvalidArgumentError: several groups have a tensor of that name.
         """
-        found = {
+        columns = {
             group: column
-            for (group, own), column in self.columns()
-            if own == name and not isinstance(group, tuple)
+            for (group, tensor_name), column in self.columns()
+            if tensor_name == name and not isinstance(group, tuple)
         }
-        if len(found) > 1:
-            groups = " and ".join(map(repr, found))
+        if len(columns) > 1:
+            groups = " and ".join(map(repr, columns))
             raise InvalidArgumentError(
                 f"{name!r} is in the groups {groups}, and a homogeneous batch has one place for "
                 "it: give one of them another name"
             )
-        return next(iter(found.values()), None)
+        return next(iter(columns.values()), None)
 
     @property
     def can_fetch_ahead(self) -> bool:
@@ -280,13 +280,13 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
 
     def fetch_typed(self, out: HeteroSamplerOutput, names: Names) -> TypedFetched:
         """Gather the node and edge tensors called ``names`` for a typed sample."""
-        found = []
+        tensors = []
         for (group, name), column in self.columns():
             ids = (out.edge or {}).get(group) if isinstance(group, tuple) else out.node.get(group)
             if ids is not None and names.take(group, name):
                 tensor = self._gather(column, ids.numpy(), shown_name(group, name))
-                found.append((group, name, tensor))
-        return TypedFetched(found)
+                tensors.append((group, name, tensor))
+        return TypedFetched(tensors)
 
     def find_values(self, group: Any, name: str) -> RowSource | Tensor | None:
         """Return the weights or times called ``name``; None as group: those of nodes."""
@@ -326,10 +326,10 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         return rows
 
     def _graph_row(self, key: Key) -> RowSource | None:
-        found = self._given.get(key)
-        if found is None and self._graph is not None:
-            found = graph_tensor(self._graph, key)
-        return self._values.get(key) if found is None else found
+        rows = self._given.get(key)
+        if rows is None and self._graph is not None:
+            rows = graph_tensor(self._graph, key)
+        return self._values.get(key) if rows is None else rows
 
     def _require(self, attr: TensorAttr) -> Column:
         column = self._find(attr)
@@ -459,10 +459,10 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
         counts = graph_counts(self._graph)
         if key[0] not in counts:
             return
-        what, count = counts[key[0]]
+        label, count = counts[key[0]]
         if num_rows != count:
             raise InvalidArgumentError(
-                f"{key!r} has {num_rows} rows, but the graph has {what} = {count}"
+                f"{key!r} has {num_rows} rows, but the graph has {label} = {count}"
             )
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
@@ -545,8 +545,8 @@ class FeatureStore(_PyGFeatureStore, TensorSource):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._columns = {
-            key: one if isinstance(one, Column) else _make_column(one)
-            for key, one in state["_columns"].items()
+            key: column if isinstance(column, Column) else _make_column(column)
+            for key, column in state["_columns"].items()
         }
         self._own = set()  # torch may share the memory with the process that the tensors came from
         if self._graph is not None:

@@ -143,16 +143,16 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
             UnsupportedError: the store holds no such edges, or typed ones beside a given graph.
             InvalidArgumentError: not one time for each node or edge.
         """
-        given = self.hetero if typed else self._graph
+        graph = self.hetero if typed else self._graph
         edges = self._typed_edges() if typed else self._plain_edges()
-        if given is not None:
+        if graph is not None:
             if typed and edges:
                 kinds = ", ".join(map(repr, edges))
                 raise UnsupportedError(
                     f"the store holds edges of {kinds} beside a HeteroGraph: put all of them into "
                     "one graph to sample from them"
                 )
-            return SamplingGraph(given, {})
+            return SamplingGraph(graph, {})
         if not edges and not (typed and self.node_counts):
             raise self._missing(typed)
         if typed:
@@ -206,16 +206,18 @@ class GraphStore(_PyGGraphStore):  # type: ignore[misc]
 
     def _plain_edges(self) -> dict[EdgeType, Edges]:
         """Return the first edge index that was put in under no type."""
-        found = next((edges for (kind, _), edges in self._edges.items() if kind is None), None)
-        return {} if found is None else {EDGE: found}
+        first_edges = next(
+            (edges for (kind, _), edges in self._edges.items() if kind is None), None
+        )
+        return {} if first_edges is None else {EDGE: first_edges}
 
     def _typed_edges(self) -> dict[EdgeType, Edges]:
         """Return the first edge index that was put in of each type."""
-        found: dict[EdgeType, Edges] = {}
+        edges_by_kind: dict[EdgeType, Edges] = {}
         for (kind, _), edges in self._edges.items():
             if kind is not None:
-                found.setdefault(tuple(kind), edges)
-        return found
+                edges_by_kind.setdefault(tuple(kind), edges)
+        return edges_by_kind
 
     @property
     def edge_types(self) -> list[EdgeType]:

@@ -375,19 +375,19 @@ class LinkNeighborLoader(LoaderMixin, pyg_loader.LinkNeighborLoader):  # type: i
     )  # fmt: skip
 
     def _tell_arrays(self) -> dict[str, Any]:
-        told, own = super()._tell_arrays(), self.neg_sampling
-        if own is None:
-            return told
+        arrays, sampling = super()._tell_arrays(), self.neg_sampling
+        if sampling is None:
+            return arrays
         names = ("mode", "amount", "src_weight", "dst_weight", "weight")
-        values = {f"neg_sampling.{name}": getattr(own, name, None) for name in names}
-        return {**told, "neg_sampling": type(own).__name__, **values}
+        values = {f"neg_sampling.{name}": getattr(sampling, name, None) for name in names}
+        return {**arrays, "neg_sampling": type(sampling).__name__, **values}
 
     def _can_prefetch(self) -> bool:
         # A subclass of NegativeSampling may draw from torch's global generator: stay in this
         # thread.
         kind = type(self.neg_sampling)
-        own = self.neg_sampling is not None and kind.sample is not NegativeSampling.sample
-        return not own and super()._can_prefetch()
+        is_custom = self.neg_sampling is not None and kind.sample is not NegativeSampling.sample
+        return not is_custom and super()._can_prefetch()
 
     def _sampler(self) -> BaseSampler:
         return self.link_sampler

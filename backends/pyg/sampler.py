@@ -258,15 +258,15 @@ class NeighborSampler(NeighborSamplerBase):
             self._hops = tuple(fanouts.values())
             self._num_neighbors: Any = {kind: list(row) for kind, row in fanouts.items()}
             return
-        given = value.values if isinstance(value, NumNeighbors) else value
-        if isinstance(given, Mapping):
+        counts = value.values if isinstance(value, NumNeighbors) else value
+        if isinstance(counts, Mapping):
             raise UnsupportedError(
                 "num_neighbors by edge type is for typed graphs: give a list, one number per hop"
             )
-        if isinstance(given, Set):  # has an order of its own
-            raise InvalidArgumentError(f"num_neighbors = {shown(given)}: give a list")
-        given = as_list(given, "num_neighbors", "numbers, one per hop, such as [15, 10]")
-        self._hops = (as_fanouts(given, "num_neighbors"),)
+        if isinstance(counts, Set):  # has an order of its own
+            raise InvalidArgumentError(f"num_neighbors = {shown(counts)}: give a list")
+        counts = as_list(counts, "num_neighbors", "numbers, one per hop, such as [15, 10]")
+        self._hops = (as_fanouts(counts, "num_neighbors"),)
         self._num_neighbors = list(self._hops[0])
 
     @property
@@ -298,13 +298,13 @@ class NeighborSampler(NeighborSamplerBase):
 
     def _draws(self) -> Draws[native.NativeSample]:
         """Return the draws for the present options, which PyG's users may assign to."""
-        given = (
+        settings = (
             self._hops, as_flag(self.replace, "replace"), self.disjoint, self._is_counted,
             self._temporal_strategy, self.num_threads,
         )  # fmt: skip
-        made = self._made
-        if made is None or made[0] != given:
-            fanouts, replace, disjoint, counted, strategy, num_threads = given
+        cached = self._made
+        if cached is None or cached[0] != settings:
+            fanouts, replace, disjoint, counted, strategy, num_threads = settings
             options = DrawOptions(
                 replace=replace,
                 disjoint=disjoint,
@@ -313,8 +313,8 @@ class NeighborSampler(NeighborSamplerBase):
                 num_threads=as_num_threads(num_threads),
             )
             by_lists = fanouts * len(LAYOUTS[self._sample_direction])
-            made = self._made = (
-                given,
+            cached = self._made = (
+                settings,
                 Draws(
                     self._current_plan(),
                     native.NativeSample,
@@ -323,7 +323,7 @@ class NeighborSampler(NeighborSamplerBase):
                     self._exclude_edges,
                 ),
             )
-        return made[1]
+        return cached[1]
 
     # ---- sampling --------------------------------------------------------------------------
 
@@ -372,11 +372,11 @@ class NeighborSampler(NeighborSamplerBase):
             for name, ids in seeds.items()
         }
         key = self._key(loader_key, list(seeds), list(seeds.values()), list(times.values()))
-        given = {name: of_type for name, of_type in times.items() if of_type is not None}
-        sample = yield self._draws().prepare(seeds, key, seed_time=given)
+        known_times = {name: of_type for name, of_type in times.items() if of_type is not None}
+        sample = yield self._draws().prepare(seeds, key, seed_time=known_times)
         out = self._output(sample)
         none = np.empty(0, self._current_plan().times_dtype)
-        seed_times = {name: torch.from_numpy(given.get(name, none)) for name in index.times}
+        seed_times = {name: torch.from_numpy(known_times.get(name, none)) for name in index.times}
         out.metadata = (index.input_ids, seed_times)
         return self._finish(out)
 
@@ -460,8 +460,10 @@ class NeighborSampler(NeighborSamplerBase):
             for node_type, of_type in (seed_time or {}).items()
         }
         key = self._key(None, list(seeds), list(seeds.values()), list(times.values()))
-        given = {name: of_type for name, of_type in times.items() if of_type is not None}
-        return self._output(self._run_draw(self._draws().prepare(seeds, key, seed_time=given)))
+        known_times = {name: of_type for name, of_type in times.items() if of_type is not None}
+        return self._output(
+            self._run_draw(self._draws().prepare(seeds, key, seed_time=known_times))
+        )
 
     def _output(
         self, sample: native.NativeSample, link_of: Mapping[str, Tensor] | None = None
@@ -498,33 +500,33 @@ class NeighborSampler(NeighborSamplerBase):
 
     # ---- seeds and their times -------------------------------------------------------------
 
-    def _node_type(self, given: Any, option: str) -> str:
+    def _node_type(self, name: Any, option: str) -> str:
         """Return the node type of seeds; None stands for that of a graph of one type."""
         names = self.schema.node_types
         if not self.is_hetero:
-            if given is not None:
+            if name is not None:
                 raise UnsupportedError(
-                    f"input_type={given!r}: the graph has one type of nodes, give the ids alone"
+                    f"input_type={name!r}: the graph has one type of nodes, give the ids alone"
                 )
             return NODE
-        if given not in names:
+        if name not in names:
             known = ", ".join(map(repr, names)) or "none"
             raise InvalidArgumentError(
-                f"{option} of type {given!r}: give (type, ids) with one of {known}"
+                f"{option} of type {name!r}: give (type, ids) with one of {known}"
             )
-        node_type: str = given
+        node_type: str = name
         return node_type
 
-    def _link_type(self, given: Any) -> EdgeType:
+    def _link_type(self, kind: Any) -> EdgeType:
         if not self.is_hetero:
-            self._node_type(given, "")
+            self._node_type(kind, "")
             return EDGE
-        return link_type(given, self.schema)
+        return link_type(kind, self.schema)
 
-    def _seed_times(self, given: Any, count: int, name: str) -> NDArray[Any] | None:
+    def _seed_times(self, times: Any, count: int, name: str) -> NDArray[Any] | None:
         """Return the given seed times in the dtype of the graph's times; None: the seeds' own."""
         plan = self._current_plan()
-        if given is None:
+        if times is None:
             if plan.times is not None and not plan.node_times:
                 raise InvalidArgumentError(f"{name} is needed: the times are those of edges")
             return None
@@ -533,7 +535,7 @@ class NeighborSampler(NeighborSamplerBase):
                 f"{name} is given, but the sampler has no time_attr: give it one, such as "
                 "'node_time' or 'edge_time'"
             )
-        return convert_seed_times(given, count, name, plan.times_dtype)
+        return convert_seed_times(times, count, name, plan.times_dtype)
 
     def _key(
         self,
@@ -603,8 +605,8 @@ class NeighborSampler(NeighborSamplerBase):
         schema, plan = self.schema, self._current_plan()
         # Of a live graph the numbers of nodes are those of the commit of this batch.
         counts = schema.num_nodes(kind[0]), schema.num_nodes(kind[2])
-        made = self._negatives.get(kind)
-        if made is None or made[0] != counts:
+        cached = self._negatives.get(kind)
+        if cached is None or cached[0] != counts:
             if self._true_negatives and kind not in schema.edge_types:
                 raise InvalidArgumentError(
                     f"true_negatives: the graph holds no edges of {kind!r}, so that every pair "
@@ -617,8 +619,8 @@ class NeighborSampler(NeighborSamplerBase):
                 nodes[node_type] = NegativeNodes(count, by_time)
             edges = schema.edges(kind) if self._true_negatives else None
             links = NegativeLinks(nodes[kind[0]], nodes[kind[2]], edges)
-            made = self._negatives[kind] = counts, links
-        return made[1]
+            cached = self._negatives[kind] = counts, links
+        return cached[1]
 
     # ---- the rest --------------------------------------------------------------------------
 
@@ -648,6 +650,6 @@ def _by_type(value: Any, kinds: list[EdgeType]) -> Any:
     if not isinstance(value.values, dict):
         return list(value.values)
     # Keys of PyG's dict are strings such as "user__votes__post", which equal no tuple.
-    given = {EdgeTypeStr(kind).to_tuple(): list(row) for kind, row in value.values.items()}
+    lists = {EdgeTypeStr(kind).to_tuple(): list(row) for kind, row in value.values.items()}
     default = {} if value.default is None else {kind: list(value.default) for kind in kinds}
-    return {**default, **given}
+    return {**default, **lists}

@@ -45,18 +45,18 @@ def sample_to_data(found: ServedSample) -> Data | HeteroData:
     else:
         data = HeteroData()
         for kind, node in sub.node.items():
-            own = data[kind]
-            own.n_id, own.num_nodes = _tensor(node), len(node)
-            own.batch_size = len(found.seeds[kind])
+            store = data[kind]
+            store.n_id, store.num_nodes = _tensor(node), len(node)
+            store.batch_size = len(found.seeds[kind])
             if sub.batch is not None:
-                own.batch = _tensor(sub.batch[kind])
-            _put(own, found.node_attrs.get(kind, {}))
-            _count(own, (sub.num_sampled_nodes or {}).get(kind), None)
+                store.batch = _tensor(sub.batch[kind])
+            _put(store, found.node_attrs.get(kind, {}))
+            _count(store, (sub.num_sampled_nodes or {}).get(kind), None)
         for kind, row in sub.row.items():
-            own = data[kind]
-            own.edge_index, own.e_id = _ends(row, sub.col[kind]), _tensor(sub.edge[kind])
-            _put(own, found.edge_attrs.get(kind, {}))
-            _count(own, None, (sub.num_sampled_edges or {}).get(kind))
+            store = data[kind]
+            store.edge_index, store.e_id = _ends(row, sub.col[kind]), _tensor(sub.edge[kind])
+            _put(store, found.edge_attrs.get(kind, {}))
+            _count(store, None, (sub.num_sampled_edges or {}).get(kind))
     data.key, data.commit = found.key, found.commit
     return data
 

@@ -92,8 +92,8 @@ class Stores(tuple[Any, Any]):
     @property
     def edge_types(self) -> list[EdgeType]:
         """Edge types, in order."""
-        found: list[EdgeType] = self[1].edge_types
-        return found
+        kinds: list[EdgeType] = self[1].edge_types
+        return kinds
 
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
         """Return ``(node_types, edge_types)``, as PyG's ``to_hetero`` and ``HGTConv`` take them."""
@@ -126,7 +126,7 @@ class Stores(tuple[Any, Any]):
         try:
             return self[0].get_tensor(None, name, None)
         except KeyError:
-            known = ", ".join(sorted({repr(own) for _, own in source.tensor_keys()})) or "none"
+            known = ", ".join(sorted({repr(attr) for _, attr in source.tensor_keys()})) or "none"
             raise AttributeError(
                 f"the feature store has no tensor {name!r}; there are: {known}"
             ) from None
@@ -193,13 +193,13 @@ def read_pair(pair: Any) -> Stores:
     features, topology = pair
     if isinstance(topology, AnyGraph):
         topology = GraphStore(topology)
-    got = f"got ({_describe(features)}, {_describe(pair[1])})"
+    received = f"got ({_describe(features)}, {_describe(pair[1])})"
     graphs, rows = (
         (HomogeneousGraph, HeteroGraph, _PyGGraphStore),
         (FeatureSource, _PyGFeatureStore),
     )
     if isinstance(features, graphs) and isinstance(pair[1], rows) and not _is_both(pair):
-        raise InvalidArgumentError(f"the order is (feature_store, graph_store), {got}")
+        raise InvalidArgumentError(f"the order is (feature_store, graph_store), {received}")
     if isinstance(features, FeatureSource):
         raise InvalidArgumentError(
             f"a source of rows, such as {_describe(features)}, holds one attribute. Attach it, "
@@ -209,20 +209,20 @@ def read_pair(pair: Any) -> Stores:
     if not isinstance(features, _PyGFeatureStore) or not isinstance(topology, _PyGGraphStore):
         raise InvalidArgumentError(
             "data must be (feature_store, graph_store): subclasses of torch_geometric.data's "
-            f"FeatureStore and GraphStore, {got}"
+            f"FeatureStore and GraphStore, {received}"
         )
     return Stores(features, topology)
 
 
 def _is_both(pair: Any) -> bool:
     """Return whether each of the two is both kinds of store, as PyG's ``Data`` is."""
-    return all(isinstance(one, _PyGFeatureStore) for one in pair) and all(
-        isinstance(one, _PyGGraphStore) for one in pair
+    return all(isinstance(store, _PyGFeatureStore) for store in pair) and all(
+        isinstance(store, _PyGGraphStore) for store in pair
     )
 
 
 def _describe(value: Any) -> str:
     kind = type(value)
-    own = kind.__module__.startswith("aethergraph")
+    is_ours = kind.__module__.startswith("aethergraph")
     package = "aethergraph.pyg" if kind.__module__.startswith("aethergraph.pyg") else "aethergraph"
-    return f"{package}.{kind.__name__}" if own else kind.__name__
+    return f"{package}.{kind.__name__}" if is_ours else kind.__name__

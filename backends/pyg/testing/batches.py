@@ -203,15 +203,15 @@ class BatchRules(Contract):
             instance = self.mixture(repeated)
             for choice in choices(self.supports, most=2):
                 for fanouts in [(3, 2)] if repeated else certain_fanouts(choice):
-                    wanted = self.core.mixture_fanouts(instance.graph, *fanouts)
+                    core_fanouts = self.core.mixture_fanouts(instance.graph, *fanouts)
                     for kind, seeds in self.core.mixture_seeds().items():
-                        self._try(instance, wanted, choice, kind, seeds, certain=not repeated)
+                        self._try(instance, core_fanouts, choice, kind, seeds, certain=not repeated)
 
     def mixture(self, repeated: bool) -> Instance:
         """Return the core's graph in which every option has an effect, with features."""
-        found = self.core.mixture(repeated)
-        self.add_features(found.graph)
-        return found
+        instance = self.core.mixture(repeated)
+        self.add_features(instance.graph)
+        return instance
 
     def _try(
         self, instance: Instance, fanouts: Any, choice: Choice, kind: str, ids: Ids, certain: bool
@@ -236,12 +236,12 @@ class BatchRules(Contract):
             bind(walk, choice, **arguments)
             subgraphs.check_sample(walk, choice.subgraph_type)
             if certain:
-                wanted = self.core.expected(
+                expected = self.core.expected(
                     graph, seeds, fanouts, 0, **options, since=walk.since, until=walk.until
                 )
                 names = ("node", "row", "col", "edge", "batch")
-                found = {name: getattr(walk, name) for name in names}
-                subgraphs.check_contents(found, wanted, choice.subgraph_type)
+                contents = {name: getattr(walk, name) for name in names}
+                subgraphs.check_contents(contents, expected, choice.subgraph_type)
 
     def test_workers_draw_the_same(self) -> None:
         """After the same ``torch.manual_seed`` any number of workers gives the same batches."""
@@ -259,8 +259,8 @@ class BatchRules(Contract):
             )  # fmt: skip
             runs.append([self._edges(batch, last.graph) for batch in loader])
         for run in runs[1:]:
-            for found, expected in zip(run, runs[0], strict=True):
-                equal(found, expected, "the edge ids of a batch in another run")
+            for edge_ids, expected in zip(run, runs[0], strict=True):
+                equal(edge_ids, expected, "the edge ids of a batch in another run")
 
     def _edges(self, batch: Any, graph: Any) -> Ids:
         kinds = structure.edges_of(graph)
@@ -274,9 +274,9 @@ class BatchRules(Contract):
         name = None if kind == NODE else kind
         index = NodeSamplerInput(None, _some_ids(count), input_type=name)
         drawn = []
-        for one in (sampler, pickle.loads(pickle.dumps(sampler))):
+        for candidate in (sampler, pickle.loads(pickle.dumps(sampler))):
             torch.manual_seed(_SEED)
-            edge = one.sample_from_nodes(index).edge
+            edge = candidate.sample_from_nodes(index).edge
             drawn.append(torch.cat(list(edge.values()) if isinstance(edge, dict) else [edge]))
         equal(drawn[1].numpy(), drawn[0].numpy(), "the edges that the copy drew")
 
@@ -289,10 +289,10 @@ class BatchRules(Contract):
             for bad in (count, -1, 2**40):
                 index = NodeSamplerInput(None, torch.tensor([0, bad]), input_type=name)
                 try:
-                    found = sampler.sample_from_nodes(index)
+                    out = sampler.sample_from_nodes(index)
                 except IndexError:
                     continue
-                require(False, f"seed {bad} of {kind} must be an IndexError, found {found}")
+                require(False, f"seed {bad} of {kind} must be an IndexError, found {out}")
 
     def test_undeclared_options_are_refused(self) -> None:
         """An option that is not in ``supports`` is an error, never a sample that ignores it."""
@@ -300,8 +300,8 @@ class BatchRules(Contract):
         fanouts = self.fanout_sets(last.graph)[-1]
         kind, _ = self.seed_kinds(last.graph)[-1]
         for word in sorted((self.known & set(OPTIONS)) - set(self.supports)):
-            what = f"options {OPTIONS[word]}, as {word!r} is not declared,"
-            refused(what, self._make_and_sample, last.graph, fanouts, kind, OPTIONS[word])
+            subject = f"options {OPTIONS[word]}, as {word!r} is not declared,"
+            refused(subject, self._make_and_sample, last.graph, fanouts, kind, OPTIONS[word])
 
     def _make_and_sample(self, graph: Any, fanouts: Any, kind: str, options: Any) -> Any:
         _, sampler = self.make(graph, fanouts, **options)
@@ -318,7 +318,9 @@ def _some_ids(count: int) -> Tensor:
 
 
 def _counts(stores: dict[Any, Any], name: str) -> dict[Any, list[int]] | None:
-    found: dict[Any, Any] = {kind: getattr(store, name, None) for kind, store in stores.items()}
-    if any(counts is None for counts in found.values()):
+    counts_by_kind: dict[Any, Any] = {
+        kind: getattr(store, name, None) for kind, store in stores.items()
+    }
+    if any(counts is None for counts in counts_by_kind.values()):
         return None
-    return {kind: [int(count) for count in counts] for kind, counts in found.items()}
+    return {kind: [int(count) for count in counts] for kind, counts in counts_by_kind.items()}

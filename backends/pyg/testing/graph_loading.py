@@ -34,57 +34,60 @@ class GraphLoadingContract(GraphLoadingRules):
 
     def test_stock_loaders_follow_its_edges(self) -> None:
         """PyG's own NodeLoader, NeighborLoader and LinkLoader batch its edges and their rows."""
-        one = self.labelled()
-        stores, sampler = _over(one)
-        seeds, links = torch.arange(one.graph.num_nodes), _links(one)[:, ::9]
-        self._check(one, NodeLoader(stores, sampler, seeds, batch_size=40))
+        labelled = self.labelled()
+        stores, sampler = _over(labelled)
+        seeds, links = torch.arange(labelled.graph.num_nodes), _links(labelled)[:, ::9]
+        self._check(labelled, NodeLoader(stores, sampler, seeds, batch_size=40))
         loader = StockNeighborLoader(stores, [6], seeds, neighbor_sampler=sampler, batch_size=40)
-        self._check(one, loader)
+        self._check(labelled, loader)
         loader = LinkLoader(stores, sampler, (None, links), neg_sampling="binary", batch_size=40)
-        self._check(one, loader, links)
+        self._check(labelled, loader, links)
 
     def test_our_loaders_follow_its_edges(self) -> None:
         """Our NeighborLoader and LinkNeighborLoader batch its edges and their rows."""
-        one = self.labelled()
+        labelled = self.labelled()
         variants: list[dict[str, Any]] = [{}, {"ahead": 0}]
         for options in variants:
-            self._check(one, NeighborLoader(one.graph, [6, 2], batch_size=40, **options))
+            self._check(labelled, NeighborLoader(labelled.graph, [6, 2], batch_size=40, **options))
             loader = LinkNeighborLoader(
-                one.graph, [6], neg_sampling="binary", batch_size=90, **options
+                labelled.graph, [6], neg_sampling="binary", batch_size=90, **options
             )
-            self._check(one, loader, _links(one))
+            self._check(labelled, loader, _links(labelled))
 
     def test_links_are_left_out(self) -> None:
         """Seed links that are to be predicted are not among the edges of their batch."""
-        one = self.labelled()
-        for batch in LinkNeighborLoader(one.graph, [-1], exclude="self", batch_size=60):
+        labelled = self.labelled()
+        for batch in LinkNeighborLoader(labelled.graph, [-1], exclude="self", batch_size=60):
             label = batch.n_id[batch.edge_label_index].T.tolist()
-            found = batch.n_id[batch.edge_index].T.tolist()
-            both = {tuple(link) for link in label} & {tuple(edge) for edge in found}
+            edges = batch.n_id[batch.edge_index].T.tolist()
+            both = {tuple(link) for link in label} & {tuple(edge) for edge in edges}
             require(not both, f"{sorted(both)} are seed links, and edges of their batch")
 
     def test_a_model_learns_from_every_loader(self) -> None:
         """A layer of GraphSAGE without the nodes' own rows learns labels that only edges tell."""
-        one = self.labelled()
-        stores, sampler = _over(one)
-        seeds = torch.arange(one.graph.num_nodes)
+        labelled = self.labelled()
+        stores, sampler = _over(labelled)
+        seeds = torch.arange(labelled.graph.num_nodes)
         loaders: list[Any] = [
             NodeLoader(stores, sampler, seeds, batch_size=40, shuffle=True),
-            NeighborLoader(one.graph, [6], batch_size=40, shuffle=True),
+            NeighborLoader(labelled.graph, [6], batch_size=40, shuffle=True),
         ]
         for loader in loaders:
             with given(type(loader).__name__):
                 right = _train(loader)
-                require(right > 0.9 * len(one.y), f"{right} of {len(one.y)} labels were learned")
+                require(
+                    right > 0.9 * len(labelled.y),
+                    f"{right} of {len(labelled.y)} labels were learned",
+                )
 
-    def _check(self, one: LabelledGraph, loader: Any, links: Any = None) -> None:
+    def _check(self, labelled: LabelledGraph, loader: Any, links: Any = None) -> None:
         known = None if links is None else set(map(tuple, links.T.tolist()))
         count = 0
         with given(f"a batch of {type(loader).__name__}"):
             for batch in loader:
                 node, ends = batch.n_id.numpy(), batch.n_id[batch.edge_index].numpy()
-                self.check_edges(one, ends[0], ends[1], batch.e_id.numpy())
-                equal(batch.x.numpy(), one.x[node], "x")
+                self.check_edges(labelled, ends[0], ends[1], batch.e_id.numpy())
+                equal(batch.x.numpy(), labelled.x[node], "x")
                 if known is not None:
                     positive = batch.edge_label_index[:, batch.edge_label > 0]
                     drawn = {tuple(link) for link in batch.n_id[positive].T.tolist()}
@@ -93,13 +96,13 @@ class GraphLoadingContract(GraphLoadingRules):
         require(count == len(loader), f"{len(loader)} batches are due, found {count}")
 
 
-def _over(one: LabelledGraph) -> tuple[Any, NeighborSampler]:
-    stores = FeatureStore.from_graph(one.graph), GraphStore(one.graph)
+def _over(labelled: LabelledGraph) -> tuple[Any, NeighborSampler]:
+    stores = FeatureStore.from_graph(labelled.graph), GraphStore(labelled.graph)
     return stores, NeighborSampler(stores, [6])
 
 
-def _links(one: LabelledGraph) -> Any:
-    return torch.from_numpy(np.stack(one.ends))
+def _links(labelled: LabelledGraph) -> Any:
+    return torch.from_numpy(np.stack(labelled.ends))
 
 
 def _train(loader: Any) -> int:

@@ -48,25 +48,27 @@ class LinkRules(BatchRules):
                     num_workers=workers,
                 )  # fmt: skip
                 for number, batch in enumerate(loader):
-                    own = links[:, BATCH * number : BATCH * (number + 1)]
-                    with given(last.name, num_workers=workers, neg_sampling=mode, links=own):
-                        self._check_links(batch, graph, kind, own, mode)
+                    batch_links = links[:, BATCH * number : BATCH * (number + 1)]
+                    with given(
+                        last.name, num_workers=workers, neg_sampling=mode, links=batch_links
+                    ):
+                        self._check_links(batch, graph, kind, batch_links, mode)
 
     def _check_links(
-        self, batch: Any, graph: Any, kind: EdgeType, own: Tensor, mode: str | None,
+        self, batch: Any, graph: Any, kind: EdgeType, links: Tensor, mode: str | None,
         amount: float = 1,
     ) -> None:  # fmt: skip
-        structure.check_edges(self.walk(batch, graph, {}, "", own[0], {}))
+        structure.check_edges(self.walk(batch, graph, {}, "", links[0], {}))
         source, target = self.node_store(batch, kind[0]), self.node_store(batch, kind[2])
-        count = own.shape[1]
+        count = links.shape[1]
         if mode == "triplet":
             ends = source.src_index, target.dst_pos_index
             negatives = target.dst_neg_index.numel()
         else:
             label = self.edge_store(batch, kind).edge_label_index
             ends, negatives = (label[0, :count], label[1, :count]), label.shape[1] - count
-        equal(source.n_id[ends[0]].numpy(), own[0].numpy(), "the sources of the links")
-        equal(target.n_id[ends[1]].numpy(), own[1].numpy(), "the destinations of the links")
+        equal(source.n_id[ends[0]].numpy(), links[0].numpy(), "the sources of the links")
+        equal(target.n_id[ends[1]].numpy(), links[1].numpy(), "the destinations of the links")
         expected = 0 if mode is None else math.ceil(amount * count)
         require(negatives == expected, f"{expected} negatives, found {negatives}")
 
@@ -83,15 +85,17 @@ class LinkRules(BatchRules):
                     for part, batch in self._link_batches(
                         instance.graph, kind, links, negative, {}, edge_label=own_label
                     ):
-                        own = links[:, part]
-                        self._check_links(batch, instance.graph, kind, own, mode, amount)
+                        batch_links = links[:, part]
+                        self._check_links(batch, instance.graph, kind, batch_links, mode, amount)
                         if mode == "binary":
-                            found = self.edge_store(batch, kind).edge_label
-                            ones = torch.ones(own.shape[1])
-                            wanted = ones if own_label is None else own_label[part] + 1
-                            zeros = wanted.new_zeros(len(found) - len(wanted))
-                            expected = torch.cat([wanted, zeros]).numpy()
-                            equal(found.numpy(), expected, "edge_label")
+                            labels = self.edge_store(batch, kind).edge_label
+                            default_label = torch.ones(batch_links.shape[1])
+                            link_labels = (
+                                default_label if own_label is None else own_label[part] + 1
+                            )
+                            zeros = link_labels.new_zeros(len(labels) - len(link_labels))
+                            expected = torch.cat([link_labels, zeros]).numpy()
+                            equal(labels.numpy(), expected, "edge_label")
 
     def test_negative_links_are_in_time(self) -> None:
         """With times of nodes negative i has nodes that link i % P may see, as its tree."""
@@ -106,9 +110,11 @@ class LinkRules(BatchRules):
                 for part, batch in self._link_batches(
                     graph, kind, links, negative, options, edge_label_time=times
                 ):
-                    own = links[:, part]
-                    self._check_links(batch, graph, kind, own, mode, amount)
-                    self._check_link_times(batch, graph, kind, own, times[part].numpy(), mode)
+                    batch_links = links[:, part]
+                    self._check_links(batch, graph, kind, batch_links, mode, amount)
+                    self._check_link_times(
+                        batch, graph, kind, batch_links, times[part].numpy(), mode
+                    )
 
     def _link_batches(
         self, graph: Any, kind: EdgeType, links: Tensor, negative: Any, options: Any, **more: Any
@@ -122,7 +128,7 @@ class LinkRules(BatchRules):
             yield slice(BATCH * number, BATCH * (number + 1)), batch
 
     def _check_link_times(
-        self, batch: Any, graph: Any, kind: EdgeType, own: Tensor, times: Any, mode: str
+        self, batch: Any, graph: Any, kind: EdgeType, links: Tensor, times: Any, mode: str
     ) -> None:  # fmt: skip
         count = len(times)
         target = self.node_store(batch, kind[2])
@@ -135,12 +141,12 @@ class LinkRules(BatchRules):
             sides = [(kind[0], label[0]), (kind[2], label[1])]
         for name, local in sides:
             of_nodes: Any = graph[name].node_time if graph.is_typed else graph.node_time
-            found = of_nodes[self.node_store(batch, name).n_id[local].numpy()]
+            node_times = of_nodes[self.node_store(batch, name).n_id[local].numpy()]
             require(
-                (found <= late).all(),
-                f"negatives of {name} have the times {found}, later than their links, {late}",
+                (node_times <= late).all(),
+                f"negatives of {name} have the times {node_times}, later than their links, {late}",
             )
-        walk = self.walk(batch, graph, {}, "", own[0], OPTIONS["node_time"])
+        walk = self.walk(batch, graph, {}, "", links[0], OPTIONS["node_time"])
         walk.until = times
         structure.check_times(walk)
 
@@ -148,6 +154,6 @@ class LinkRules(BatchRules):
 def _some_links(graph: Any, step: int) -> tuple[EdgeType, Tensor]:
     """Return every ``step``-th edge of the type that has most of them."""
     edges = structure.edges_of(graph)
-    kind = max(edges, key=lambda one: len(edges[one].src))
+    kind = max(edges, key=lambda edge_type: len(edges[edge_type].src))
     ends = np.stack([edges[kind].src, edges[kind].dst])[:, ::step]
     return kind, torch.from_numpy(ends.copy())

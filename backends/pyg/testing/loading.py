@@ -35,43 +35,43 @@ class RowLoadingContract(LoadingRules):
 
     def test_stock_loaders_gather_its_rows(self) -> None:
         """PyG's own NodeLoader and NeighborLoader over our stores batch the rows of their nodes."""
-        for one in self._of_torch():
-            stores = FeatureStore.from_graph(one.graph), GraphStore(one.graph)
+        for attributed in self._of_torch():
+            stores = FeatureStore.from_graph(attributed.graph), GraphStore(attributed.graph)
             sampler = NeighborSampler(stores, [2, 2])
-            seeds = torch.arange(one.graph.num_nodes)
+            seeds = torch.arange(attributed.graph.num_nodes)
             loaders: list[Any] = [
                 NodeLoader(stores, sampler, seeds, batch_size=8),
                 StockNeighborLoader(stores, [2, 2], seeds, neighbor_sampler=sampler, batch_size=8),
             ]
             for loader in loaders:
                 for batch in self._batches(loader):
-                    _check(batch.x, one.node_rows[batch.n_id.numpy()], "x", loader)
+                    _check(batch.x, attributed.node_rows[batch.n_id.numpy()], "x", loader)
 
     def test_our_loaders_gather_its_rows(self) -> None:
         """Our NeighborLoader and LinkNeighborLoader batch the rows of nodes and of edges."""
-        for one in self._of_torch():
+        for attributed in self._of_torch():
             loaders: list[Any] = [
-                NeighborLoader(one.graph, [2, 2], batch_size=8),
-                NeighborLoader(one.graph, [2, 2], batch_size=8, ahead=Ahead(plan=2)),
-                NeighborLoader(one.graph, [2, 2], batch_size=8, ahead=0),
-                LinkNeighborLoader(one.graph, [2, 2], batch_size=8),
+                NeighborLoader(attributed.graph, [2, 2], batch_size=8),
+                NeighborLoader(attributed.graph, [2, 2], batch_size=8, ahead=Ahead(plan=2)),
+                NeighborLoader(attributed.graph, [2, 2], batch_size=8, ahead=0),
+                LinkNeighborLoader(attributed.graph, [2, 2], batch_size=8),
             ]
             for loader in loaders:
                 for batch in self._batches(loader):
-                    _check(batch.x, one.node_rows[batch.n_id.numpy()], "x", loader)
-                    _check(batch.e, one.edge_rows[batch.e_id.numpy()], "e", loader)
+                    _check(batch.x, attributed.node_rows[batch.n_id.numpy()], "x", loader)
+                    _check(batch.e, attributed.edge_rows[batch.e_id.numpy()], "e", loader)
 
     def test_a_feature_store_serves_its_rows(self) -> None:
         """``get_tensor`` gives all rows, a slice, and the rows of ids."""
-        for one in self._of_torch():
-            store = FeatureStore.from_graph(one.graph)
+        for attributed in self._of_torch():
+            store = FeatureStore.from_graph(attributed.graph)
             for index in (None, slice(3, 9), torch.tensor([4, 4, 1])):
-                found = store.get_tensor(None, "x", index)
-                own = slice(None) if index is None else index
-                _check(found, one.node_rows[own], f"get_tensor({index!r})", store)
+                rows = store.get_tensor(None, "x", index)
+                selection = slice(None) if index is None else index
+                _check(rows, attributed.node_rows[selection], f"get_tensor({index!r})", store)
 
     def _of_torch(self) -> Iterator[Attributed]:
-        return (one for one in self.attributed() if hasattr(torch, one.dtype))
+        return (attributed for attributed in self.attributed() if hasattr(torch, attributed.dtype))
 
     def _batches(self, loader: Any) -> Iterator[Any]:
         count = 0
@@ -81,6 +81,6 @@ class RowLoadingContract(LoadingRules):
         require(count == len(loader), f"{len(loader)} batches are due, found {count}")
 
 
-def _check(found: Tensor, expected: NDArray[Any], what: str, of: Any) -> None:
-    with given(f"{type(of).__name__}, rows of {found.dtype}"):
-        equal(as_numpy(found).view(expected.dtype), expected, what)
+def _check(rows: Tensor, expected: NDArray[Any], label: str, of: Any) -> None:
+    with given(f"{type(of).__name__}, rows of {rows.dtype}"):
+        equal(as_numpy(rows).view(expected.dtype), expected, label)

@@ -45,10 +45,10 @@ class SamplerContract(LinkRules):
     def instances(self) -> list[Instance]:
         """Return the graphs of the core's contract that have many edges, with features."""
         names = ("many edges", "duplicate edges", "isolated nodes", "a hub")
-        found = [one for one in self.core.instances() if one.name in names]
-        for _, graph, _ in found:
+        instances = [instance for instance in self.core.instances() if instance.name in names]
+        for _, graph, _ in instances:
             self.add_features(graph)
-        return found
+        return instances
 
     def add_features(self, graph: Graph) -> None:
         """Set ``x`` to the node ids."""
@@ -92,10 +92,10 @@ class HeteroSamplerContract(LinkRules):
 
     def instances(self) -> list[Instance]:
         """Return the graphs of the core's contract that have nodes of every type and edges."""
-        found = list(self.core.instances())[2:]
-        for _, graph, _ in found:
+        instances = list(self.core.instances())[2:]
+        for _, graph, _ in instances:
             self.add_features(graph)
-        return found
+        return instances
 
     def add_features(self, graph: HeteroGraph) -> None:
         """Set ``x`` of all types to the node ids."""

@@ -31,12 +31,12 @@ _ROWS = 40
 _INDICES: tuple[list[int], ...] = ([], [0], [39, 0, 39, 7, 7], list(range(39, -1, -1)))
 
 
-def same(found: Any, expected: Tensor, what: str) -> None:
-    """Require ``found`` to be a tensor of the shape, dtype and values of ``expected``."""
-    require(isinstance(found, Tensor), f"{what} must be a tensor, found {type(found)}")
-    kinds = (found.dtype, tuple(found.shape)), (expected.dtype, tuple(expected.shape))
-    require(kinds[0] == kinds[1], f"{what} must be {kinds[1]}, found {kinds[0]}")
-    require(torch.equal(found, expected), f"{what}: expected {expected}\n  found {found}")
+def same(actual: Any, expected: Tensor, label: str) -> None:
+    """Require ``actual`` to be a tensor of the shape, dtype and values of ``expected``."""
+    require(isinstance(actual, Tensor), f"{label} must be a tensor, found {type(actual)}")
+    kinds = (actual.dtype, tuple(actual.shape)), (expected.dtype, tuple(expected.shape))
+    require(kinds[0] == kinds[1], f"{label} must be {kinds[1]}, found {kinds[0]}")
+    require(torch.equal(actual, expected), f"{label}: expected {expected}\n  found {actual}")
 
 
 class FeatureStoreContract(Contract):
@@ -64,19 +64,19 @@ class FeatureStoreContract(Contract):
 
     def _tensors(self) -> Iterator[Tensors]:
         generator = torch.Generator().manual_seed(3)
-        whole: Tensors = {
+        tensors: Tensors = {
             (None, "x"): torch.randn(_ROWS, 3, generator=generator),
             (None, "y"): torch.randint(9, (_ROWS,), generator=generator),
             (None, "train_mask"): torch.rand(_ROWS, generator=generator) < 0.5,
             (None, "wide"): torch.randn(_ROWS, 2, 2, generator=generator, dtype=torch.float64),
             (None, "half"): torch.randn(_ROWS, 4, generator=generator).to(torch.bfloat16),
         }
-        yield whole
+        yield tensors
         if "typed" in self.supports:
             types = ("paper", "author", "paper", "author", "paper")
             yield {
                 (kind, name): tensor
-                for kind, ((_, name), tensor) in zip(types, whole.items(), strict=True)
+                for kind, ((_, name), tensor) in zip(types, tensors.items(), strict=True)
             }
 
     def _each(self) -> Iterator[tuple[Tensors, Any]]:
@@ -118,11 +118,11 @@ class FeatureStoreContract(Contract):
         index = torch.tensor([5, 5, 0, 39])
         for tensors, store in self._each():
             attrs = [TensorAttr(group, name, index) for group, name in reversed(tensors)]
-            found = store.multi_get_tensor(attrs)
-            require(len(found) == len(attrs), f"{len(attrs)} tensors, found {len(found)}")
-            for attr, rows in zip(attrs, found, strict=True):
-                wanted = tensors[attr.group_name, attr.attr_name][index]
-                same(rows, wanted, f"{attr.attr_name!r} of several")
+            gathered = store.multi_get_tensor(attrs)
+            require(len(gathered) == len(attrs), f"{len(attrs)} tensors, found {len(gathered)}")
+            for attr, rows in zip(attrs, gathered, strict=True):
+                expected = tensors[attr.group_name, attr.attr_name][index]
+                same(rows, expected, f"{attr.attr_name!r} of several")
 
     def test_rows_belong_to_the_caller(self) -> None:
         """Writing to gathered rows changes nothing in the store."""
@@ -137,10 +137,12 @@ class FeatureStoreContract(Contract):
         for _, store in self._each():
             for group, name in ((None, "nothing"), ("nobody", "x")):
                 try:
-                    found = store.get_tensor(group, name, None)
+                    tensor = store.get_tensor(group, name, None)
                 except KeyError:
                     continue
-                require(False, f"get_tensor({group!r}, {name!r}) must be a KeyError, found {found}")
+                require(
+                    False, f"get_tensor({group!r}, {name!r}) must be a KeyError, found {tensor}"
+                )
 
     def test_ids_out_of_range_are_refused(self) -> None:
         """An id above the last row is an IndexError."""
@@ -148,10 +150,10 @@ class FeatureStoreContract(Contract):
             for group, name in tensors:
                 for bad in (_ROWS, 2**40):
                     try:
-                        found = store.get_tensor(group, name, torch.tensor([0, bad]))
+                        tensor = store.get_tensor(group, name, torch.tensor([0, bad]))
                     except IndexError:
                         continue
-                    require(False, f"row {bad} of {name!r} must be an IndexError, found {found}")
+                    require(False, f"row {bad} of {name!r} must be an IndexError, found {tensor}")
 
     def test_put_and_remove(self) -> None:
         """A tensor that is put is found, also in the place of another; a removed one is gone."""
@@ -226,8 +228,8 @@ class GraphStoreContract(Contract):
             with given(case.name, **case.inputs):
                 row, col, _ = store.coo()
                 require(row.dtype == col.dtype == torch.int64, f"{row.dtype}, {col.dtype}")
-                found = np.sort(row.numpy() * case.num_nodes + col.numpy())
-                equal(found, np.sort(case.src * case.num_nodes + case.dst), "pairs, sorted,")
+                pairs = np.sort(row.numpy() * case.num_nodes + col.numpy())
+                equal(pairs, np.sort(case.src * case.num_nodes + case.dst), "pairs, sorted,")
 
     def test_all_layouts_agree(self) -> None:
         """``csc()`` and ``csr()`` hold the edges of ``coo()``, with the same edge ids."""
@@ -235,8 +237,8 @@ class GraphStoreContract(Contract):
             with given(case.name, **case.inputs):
                 expected = _by_id(store, "coo", case.num_nodes)
                 for layout in ("csc", "csr"):
-                    found = _by_id(store, layout, case.num_nodes)
-                    for name, a, b in zip(("row", "col"), found, expected, strict=True):
+                    ends = _by_id(store, layout, case.num_nodes)
+                    for name, a, b in zip(("row", "col"), ends, expected, strict=True):
                         equal(a, b, f"{name} by edge id, from {layout},")
 
     def test_listed_layouts_can_be_read(self) -> None:
@@ -250,16 +252,18 @@ class GraphStoreContract(Contract):
                         "csc": (len(case.src), case.num_nodes + 1),
                         "csr": (case.num_nodes + 1, len(case.src)),
                     }[attr.layout.value]
-                    found = tuple(len(part) for part in pair)
-                    require(found == lengths, f"lengths must be {lengths}, found {found}")
+                    pair_lengths = tuple(len(part) for part in pair)
+                    require(
+                        pair_lengths == lengths, f"lengths must be {lengths}, found {pair_lengths}"
+                    )
 
     def test_it_pickles(self) -> None:
         """A pickled copy has the same edges."""
         for case, store in self._each():
             copy = pickle.loads(pickle.dumps(store))
             with given(case.name, **case.inputs):
-                found = _by_id(copy, "csc", case.num_nodes)
-                for a, b in zip(found, _by_id(store, "csc", case.num_nodes), strict=True):
+                ends = _by_id(copy, "csc", case.num_nodes)
+                for a, b in zip(ends, _by_id(store, "csc", case.num_nodes), strict=True):
                     equal(a, b, "an end by edge id")
 
 
