@@ -111,13 +111,15 @@ class Column:
         if not self.rows.can_plan:
             return None
         plan = self.rows.plan(lists)
-        self._plans = [one for one in self._plans if one() is not None] + [weakref.ref(plan)]
+        self._plans = [reference for reference in self._plans if reference() is not None] + [
+            weakref.ref(plan)
+        ]
         return plan
 
     def _gather_into(self, ids: Ids, raw: NDArray[Any]) -> None:
         out = raw if raw.dtype == self._core_dtype else raw.view(self._core_dtype)
-        for one in self._plans:
-            plan = one()
+        for reference in self._plans:
+            plan = reference()
             if plan is not None and plan.gather_if_next(ids, out):
                 return
         gather_rows(self.rows, ids, out)

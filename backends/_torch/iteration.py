@@ -85,8 +85,8 @@ class Iteration(NamedTuple):
     @property
     def identity(self) -> object:
         """Object that is there as long as the iteration; two iterations have two of them."""
-        found: object = self.iterator if self.fetcher is None else self.fetcher
-        return found
+        identity: object = self.iterator if self.fetcher is None else self.fetcher
+        return identity
 
 
 def find_iteration() -> Iteration | None:
@@ -165,15 +165,15 @@ def _find_iteration_ahead(frame: FrameType) -> Iteration | None:
         waiting = _find_waiting(data)
         if waiting is None:
             _warn()
-        found = None if waiting is None else _find_iteration(waiting)
+        iteration = None if waiting is None else _find_iteration(waiting)
         # Weak ones, since the iterator holds what holds the key.
-        _ahead[data] = tuple(map(_weakly, found or _NOWHERE))
-    found = Iteration(*(one() for one in _ahead[data]))
-    return None if found == _NOWHERE else found
+        _ahead[data] = tuple(map(_weakly, iteration or _NOWHERE))
+    iteration = Iteration(*(reference() for reference in _ahead[data]))
+    return None if iteration == _NOWHERE else iteration
 
 
-def _weakly(one: Any) -> Callable[[], Any]:
-    return (lambda: None) if one is None else weakref.ref(one)
+def _weakly(referent: Any) -> Callable[[], Any]:
+    return (lambda: None) if referent is None else weakref.ref(referent)
 
 
 def _find_waiting(data: Any) -> FrameType | None:

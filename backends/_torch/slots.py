@@ -183,12 +183,12 @@ def _checksums(messages: Tensor) -> Tensor:
         for block in range(blocks):
             part = some[:, block * _BLOCK : (block + 1) * _BLOCK].contiguous()
             part[:, :4] ^= state.view(-1, 1).view(torch.uint8)
-            found = table[part.long() + places]
+            remainders = table[part.long() + places]
             width = _BLOCK
             while width > 1:
                 width //= 2
-                found = found[:, :width] ^ found[:, width : 2 * width]
-            state = found[:, 0]
+                remainders = remainders[:, :width] ^ remainders[:, width : 2 * width]
+            state = remainders[:, 0]
         out[begin : begin + _ROWS] = state
     return out ^ _start_and_end(size)
 

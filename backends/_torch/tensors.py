@@ -154,8 +154,8 @@ def node_tensors(sample: NativeSample) -> tuple[Tensors, Tensors | None]:
     """Return tensors over ``node`` and ``batch`` of a sample, by node type."""
     if sample.batch is None:
         return _over(sample.node, sample.all_nodes), None
-    found = _over([*sample.node, *sample.batch], sample.all_nodes)
-    return found[: len(sample.node)], found[len(sample.node) :]
+    tensors = _over([*sample.node, *sample.batch], sample.all_nodes)
+    return tensors[: len(sample.node)], tensors[len(sample.node) :]
 
 
 def edge_tensors(sample: NativeSample) -> tuple[Tensors, Tensors, Tensors]:
@@ -167,16 +167,16 @@ def edge_tensors(sample: NativeSample) -> tuple[Tensors, Tensors, Tensors]:
     parts = list(
         itertools.chain.from_iterable(zip(sample.row, sample.col, sample.edge, strict=True))
     )
-    found = _over(parts, sample.all_edges)
-    return found[0::3], found[1::3], found[2::3]
+    tensors = _over(parts, sample.all_edges)
+    return tensors[0::3], tensors[1::3], tensors[2::3]
 
 
-def _over(parts: Sequence[NDArray[Any]], whole: NDArray[Any] | None) -> Tensors:
-    """Return tensors over ``parts``, which lie in ``whole`` one after the other, if it is given."""
-    if whole is None or len(parts) == 1:
+def _over(parts: Sequence[NDArray[Any]], array: NDArray[Any] | None) -> Tensors:
+    """Return tensors over ``parts``, which lie in ``array`` one after the other, if it is given."""
+    if array is None or len(parts) == 1:
         return [torch.from_numpy(part) for part in parts]
     # Half the time of as many from_numpy().
-    return torch.from_numpy(whole).split_with_sizes([len(part) for part in parts])
+    return torch.from_numpy(array).split_with_sizes([len(part) for part in parts])
 
 
 def stack_rows(row: Tensor, col: Tensor) -> Tensor:
@@ -243,16 +243,16 @@ def as_device(device: Any, name: str) -> torch.device:
         InvalidArgumentError: it is not the name of a device, or of CUDA where there is none.
     """
     if isinstance(device, torch.device):
-        found = device
+        torch_device = device
     else:
         try:
-            found = torch.device(device)
+            torch_device = torch.device(device)
         except Exception:  # bytes that are no text raise a UnicodeDecodeError
             raise InvalidArgumentError(
                 f"{name} = {shown(device)} is no device, such as 'cpu' or 'cuda:0'"
             ) from None
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if torch_device.type == "cuda" and (torch_device.index or 0) >= torch.cuda.device_count():
         raise InvalidArgumentError(
-            f"{name} = {str(found)!r}: there are {torch.cuda.device_count()} CUDA devices"
+            f"{name} = {str(torch_device)!r}: there are {torch.cuda.device_count()} CUDA devices"
         )
-    return found
+    return torch_device

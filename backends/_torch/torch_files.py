@@ -62,11 +62,11 @@ def read_tensor(path: PathLike) -> Tensor:
     with Archive(path, compressed=False) as archive, decoding(path):
         root = _root(archive)
         pickled = archive.read(f"{root}/data.pkl", _MOST_PICKLE).tobytes()
-        found = _Interpreter(path).run(pickled)
+        saved = _Interpreter(path).run(pickled)
         order = f"{root}/byteorder"
         if order in archive.names and archive.read(order, 16).tobytes() != b"little":
             raise InputError(path, "has another byte order than this machine")
-        return _build(archive, f"{root}/data/{found.storage.key}", found)
+        return _build(archive, f"{root}/data/{saved.storage.key}", saved)
 
 
 def _root(archive: Archive) -> str:
@@ -110,15 +110,15 @@ class _Interpreter:
     def run(self, pickled: bytes) -> _Saved:
         for opcode, argument, _ in pickletools.genops(pickled):
             self._step(opcode.name, argument)
-        found = self._stack.pop()
-        if not isinstance(found, _Saved):
+        saved = self._stack.pop()
+        if not isinstance(saved, _Saved):
             raise self._refuse("something else")
-        return found
+        return saved
 
-    def _refuse(self, what: str) -> InputError:
+    def _refuse(self, content: str) -> InputError:
         return InputError(
             self._path,
-            f"holds more than one dense tensor ({what}): nothing else is read, for that "
+            f"holds more than one dense tensor ({content}): nothing else is read, for that "
             "could run code; save the tensor alone by torch.save, or as .npy",
         )
 
@@ -146,8 +146,8 @@ class _Interpreter:
         elif name == "GLOBAL":
             stack.append(_Global(argument))
         elif name == "STACK_GLOBAL":
-            own, module = stack.pop(), stack.pop()
-            stack.append(_Global(f"{_text(module)} {_text(own)}"))
+            qualname, module = stack.pop(), stack.pop()
+            stack.append(_Global(f"{_text(module)} {_text(qualname)}"))
         elif name == "BINPERSID":
             stack.append(self._storage(stack.pop()))
         elif name == "REDUCE":
@@ -179,10 +179,10 @@ class _Interpreter:
 
     def _dtype(self, named: Any) -> torch.dtype:
         module, _, name = named.name.partition(" ")
-        found = getattr(torch, name, None) if module == "torch" else None
-        if not isinstance(found, torch.dtype):
+        dtype = getattr(torch, name, None) if module == "torch" else None
+        if not isinstance(dtype, torch.dtype):
             raise self._refuse(f"dtype {shorten(named.name)}")
-        return found
+        return dtype
 
 
 def _text(value: Any) -> str:
@@ -197,9 +197,9 @@ def _count(value: Any) -> int:
     return value
 
 
-def _build(archive: Archive, member: str, found: _Saved) -> Tensor:
+def _build(archive: Archive, member: str, saved: _Saved) -> Tensor:
     """Build the tensor, after checking that all its items lie in the storage."""
-    storage, dtype, offset, shape, strides = found
+    storage, dtype, offset, shape, strides = saved
     path, items = archive.path, math.prod(shape)
     size = archive.size(member)
     have = size // dtype.itemsize
@@ -215,5 +215,5 @@ def _build(archive: Archive, member: str, found: _Saved) -> Tensor:
         return torch.empty(shape, dtype=dtype)
     check_memory(path, items * dtype.itemsize, "the tensor")
     values = torch.frombuffer(archive.read(member), dtype=torch.uint8)
-    whole = values[: have * dtype.itemsize].view(dtype)
-    return whole.as_strided(shape, strides, offset).contiguous()
+    flat = values[: have * dtype.itemsize].view(dtype)
+    return flat.as_strided(shape, strides, offset).contiguous()
