@@ -230,15 +230,15 @@ class SamplerBase(KeyedSampler, Generic[Nodes, Edges, Result]):
                 types. The sampler goes on with the graph that it has.
         """
         self._check_graph(graph)
-        schema, other = self.plan.schema, Schema(graph)
-        for sampled, given, types in (
-            (schema.node_types, other.node_types, "node types"),
-            (schema.edge_types, other.edge_types, "edge types"),
+        schema, new_schema = self.plan.schema, Schema(graph)
+        for sampled, new_types, types in (
+            (schema.node_types, new_schema.node_types, "node types"),
+            (schema.edge_types, new_schema.edge_types, "edge types"),
         ):
-            if sampled != given:
+            if sampled != new_types:
                 raise InvalidArgumentError(
-                    f"graph has the {types} {given}, the one that is sampled has {sampled}: make "
-                    "another sampler"
+                    f"graph has the {types} {new_types}, the one that is sampled has {sampled}: "
+                    "make another sampler"
                 )
         self._draws.retarget(self._plan_of(graph, is_sorted))
         self.graph = graph

@@ -31,15 +31,15 @@ def align_batches(
     Raises:
         InvalidArgumentError: keys or an option are for another number of batches.
     """
-    others = {"keys": keys, **options}
+    series = {"keys": keys, **options}
     batches = _length(seeds)
-    for name, of in others.items():
+    for name, of in series.items():
         items = _length(of)
         if batches is not None and items is not None and items != batches:
             raise InvalidArgumentError(
                 f"{name} has {items} items for {batches} batches of seeds: give one for each"
             )
-    return _align(seeds, others, call_key)
+    return _align(seeds, series, call_key)
 
 
 def _length(of: object) -> int | None:
@@ -51,22 +51,22 @@ def _length(of: object) -> int | None:
 
 
 def _align(
-    seeds: Iterable[Any], others: dict[str, Iterable[Any] | None], call_key: int
+    seeds: Iterable[Any], series: dict[str, Iterable[Any] | None], call_key: int
 ) -> Iterator[tuple[Any, ...]]:
-    rest = {name: None if of is None else as_iterator(of, name) for name, of in others.items()}
+    iterators = {name: None if of is None else as_iterator(of, name) for name, of in series.items()}
     for number, batch in enumerate(as_iterator(seeds, "seeds", "batches")):
-        given = []
-        for name, of in rest.items():
+        values = []
+        for name, of in iterators.items():
             try:
-                given.append(None if of is None else next(of))
+                values.append(None if of is None else next(of))
             except StopIteration:
                 raise InvalidArgumentError(
                     f"{name} ends after {number} batches, seeds goes on: give one for each",
                     position=number,
                 ) from None
         place = f"[{number}]"
-        if rest["keys"] is None:
-            given[0] = mix_key(call_key, number)
+        if iterators["keys"] is None:
+            values[0] = mix_key(call_key, number)
         else:
-            given[0] = as_integer(given[0], f"keys{place}")
-        yield (batch, *given, place)
+            values[0] = as_integer(values[0], f"keys{place}")
+        yield (batch, *values, place)

@@ -33,7 +33,7 @@ def check_sample(sample: Any, schema: Schema, seeds: Mapping[str, Ids], maker: s
             not begin with the seeds.
         OutOfRangeError: a node or edge that does not exist, or an end that is none of the nodes.
     """
-    wanted = "HeteroSubgraph" if schema.is_typed else "Subgraph"
+    class_name = "HeteroSubgraph" if schema.is_typed else "Subgraph"
     arrays: dict[str, dict[Any, Ids]] = {}
     for member in ("node", "row", "col", "edge"):
         values = getattr(sample, member, None)
@@ -41,14 +41,16 @@ def check_sample(sample: Any, schema: Schema, seeds: Mapping[str, Ids], maker: s
         if not schema.is_typed:
             values = {types[0]: values}
         if not isinstance(values, Mapping):
-            raise InvalidArgumentError(f"{maker} returned {shown(sample)}: it must be a {wanted}")
+            raise InvalidArgumentError(
+                f"{maker} returned {shown(sample)}: it must be a {class_name}"
+            )
         for kind in types:
             array = values.get(kind)
             label = schema.label(member, kind)
             if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != np.int64:
                 raise InvalidArgumentError(
                     f"{maker} returned a {type(sample).__name__} whose {label} is {shown(array)}: "
-                    f"it must be a {wanted}, with int64 vectors"
+                    f"it must be a {class_name}, with int64 vectors"
                 )
         arrays[member] = {kind: values[kind] for kind in types}
     node, edge = arrays["node"], arrays["edge"]

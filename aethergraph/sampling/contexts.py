@@ -189,27 +189,27 @@ class ContextSampler(KeyedSampler):
             InvalidArgumentError: an argument is invalid, or a time is missing.
             OutOfMemoryError: the result does not fit.
         """
-        given: Mapping[str, ArrayLike] = {} if times is None else times
+        times_by_type: Mapping[str, ArrayLike] = {} if times is None else times
         plan, types = self._plan, self._plan.schema.node_types
         check_types(seeds, "seeds", types)
-        check_types(given, "times", types)
-        ids = {name: as_ids(own, f"seeds[{name!r}]") for name, own in seeds.items()}
-        for name, own_times in given.items():
+        check_types(times_by_type, "times", types)
+        ids = {name: as_ids(of_type, f"seeds[{name!r}]") for name, of_type in seeds.items()}
+        for name, own_times in times_by_type.items():
             if not len(ids.get(name, ())):  # other times are checked with their seeds
-                label, what = f"times[{name!r}]", f"the number of seeds of {name!r}"
-                check_length(to_array(own_times, label), 0, label, what)
+                label, noun = f"times[{name!r}]", f"the number of seeds of {name!r}"
+                check_length(to_array(own_times, label), 0, label, noun)
         relations, counts = native.pin_relations(plan.relations, plan.schema.counts)
         number = {name: i for i, name in enumerate(types)}
         until = []
-        for name, own in ids.items():
-            check_ids(own, counts[number[name]], f"seeds[{name!r}]")
-            bounds = plan.bounds(name, own, given.get(name), f"times[{name!r}]").until
-            until.append(np.full(len(own), _SEES_ALL) if bounds is None else bounds)
-        kinds = [np.full(len(own), number[name], np.uint32) for name, own in ids.items()]
+        for name, of_type in ids.items():
+            check_ids(of_type, counts[number[name]], f"seeds[{name!r}]")
+            bounds = plan.bounds(name, of_type, times_by_type.get(name), f"times[{name!r}]").until
+            until.append(np.full(len(of_type), _SEES_ALL) if bounds is None else bounds)
+        kinds = [np.full(len(of_type), number[name], np.uint32) for name, of_type in ids.items()]
         joined = np.concatenate([np.empty(0, np.int64), *ids.values()])
         latest = None if self.time_attr is None else np.concatenate([joined[:0], *until])
         own_key, options = self._number(key), self._native_options
-        found = native.run_long(
+        arrays = native.run_long(
             lambda task: native.sample_contexts(
                 relations, counts, np.concatenate([np.empty(0, np.uint32), *kinds]), joined, latest,
                 own_key, options, task,
@@ -217,7 +217,7 @@ class ContextSampler(KeyedSampler):
             None,
             28 * self.budget * len(joined),
         )  # fmt: skip
-        return Contexts(*found)
+        return Contexts(*arrays)
 
     def __repr__(self) -> str:
         return (
@@ -237,10 +237,10 @@ def _rebuild(graph: HeterogeneousGraph, options: dict[str, Any]) -> ContextSampl
     return ContextSampler(graph, is_sorted=True, **options)
 
 
-def _in_range(value: Any, name: str, least: int, most: int) -> int:
+def _in_range(value: Any, name: str, low: int, high: int) -> int:
     count = as_integer(value, name, bools=False)
-    if not least <= count <= most:
-        raise InvalidArgumentError(f"{name} = {count} is not in {least}..{most}")
+    if not low <= count <= high:
+        raise InvalidArgumentError(f"{name} = {count} is not in {low}..{high}")
     return count
 
 
@@ -260,10 +260,10 @@ def _references(
 ) -> tuple[EdgeType, ...]:
     if references is None:
         return tuple(kind for kind in kinds if not kind[1].startswith(_REVERSE))
-    found = tuple(as_list(references, "references", "edge types"))
-    for kind in found:
+    chosen = tuple(as_list(references, "references", "edge types"))
+    for kind in chosen:
         _check_kind(kind, "references", kinds)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(chosen))
 
 
 def _check_kind(kind: Any, name: str, kinds: Sequence[EdgeType]) -> None:

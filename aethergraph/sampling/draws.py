@@ -40,12 +40,12 @@ class Excluded(NamedTuple):
     positions: list[Ids | None]
     at: native.PinnedLists | None
 
-    def and_also(self, other: Excluded | None) -> Excluded:
-        """Return these edges and those of ``other``, of the same lists."""
-        if other is None:
+    def and_also(self, added: Excluded | None) -> Excluded:
+        """Return these edges and those of ``added``, of the same lists."""
+        if added is None:
             return self
-        pairs = zip(self.positions, other.positions, strict=True)
-        return Excluded([_union(positions, more) for positions, more in pairs], other.at)
+        pairs = zip(self.positions, added.positions, strict=True)
+        return Excluded([_union(positions, more) for positions, more in pairs], added.at)
 
 
 class Draws(Generic[S]):

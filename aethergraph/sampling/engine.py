@@ -92,10 +92,10 @@ class SampleEngine(ABC, Generic[S]):
         if self.groups is None:
             yield from map(self.draw, batches)
             return
-        rest = iter(batches)
-        for first in rest:
+        remaining = iter(batches)
+        for first in remaining:
             size = self.groups.size(first.num_seeds)
-            yield from self.groups.sample([first, *itertools.islice(rest, size - 1)])
+            yield from self.groups.sample([first, *itertools.islice(remaining, size - 1)])
 
 
 @runtime_checkable
@@ -184,8 +184,8 @@ class NativeEngine(SampleEngine[S]):
         self.options = options
         self._form = form
         self._fanouts = fanouts
-        own = native.NativeSampler
-        sample: Any = own.sample_layers if form is native.NativeLayers else own.sample
+        kind = native.NativeSampler
+        sample: Any = kind.sample_layers if form is native.NativeLayers else kind.sample
         self._sample: Callable[..., S] = sample
         # append and pop of a deque are atomic: no lock, so none that a fork could leave held.
         self._idle: deque[native.NativeSampler] = deque()
@@ -269,7 +269,7 @@ class NativeEngine(SampleEngine[S]):
         :meth:`give_back` it.
         """
         arguments = self._arguments
-        own = None
+        own_lists = None
         try:
             sampler = self._idle.pop()
         except IndexError:
@@ -280,7 +280,7 @@ class NativeEngine(SampleEngine[S]):
             try:
                 if sampler is not None and sampler.wake(arguments[0]):
                     return sampler
-                pinned, own = native.pin_own(*arguments[:2])
+                pinned, own_lists = native.pin_own(*arguments[:2])
             except BaseException:
                 if sampler is not None:
                     self._idle.append(sampler)
@@ -290,7 +290,7 @@ class NativeEngine(SampleEngine[S]):
             sampler = native.NativeSampler(*arguments)
         elif sampler.relations is not arguments[0]:
             sampler.retarget(arguments[0], arguments[1])
-        sampler.own = own
+        sampler.own = own_lists
         return sampler
 
     def give_back(self, sampler: native.NativeSampler) -> None:

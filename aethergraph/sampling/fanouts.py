@@ -24,7 +24,7 @@ _RULE = "a fanout is >= 0, or -1 for all neighbours"
 
 
 def as_fanout(
-    value: Any, name: str, position: int | None = None, *, least: int = -1, rule: str = _RULE
+    value: Any, name: str, position: int | None = None, *, minimum: int = -1, rule: str = _RULE
 ) -> int:
     """Return the number of neighbours to draw for each node of a hop, checked.
 
@@ -32,7 +32,7 @@ def as_fanout(
         value: any integer, but no bool.
         name: of the argument, for messages.
         position: of the number in the argument; None: the argument is the number.
-        least: least number allowed.
+        minimum: least number allowed.
         rule: why smaller numbers are not.
 
     Raises:
@@ -44,15 +44,15 @@ def as_fanout(
     except (TypeError, ValueError, RuntimeError):  # arrays and tensors raise the last two
         count = None
     if count is None:
-        whole = "" if position is None else f": {name} must hold integers"
+        suffix = "" if position is None else f": {name} must hold integers"
         raise InvalidArgumentError(
-            f"{label} = {shown(value)} is no integer{whole}", position=position
+            f"{label} = {shown(value)} is no integer{suffix}", position=position
         )
-    if count < least:
+    if count < minimum:
         raise InvalidArgumentError(f"{label} = {count}: {rule}", position=position, value=count)
     if count > _LARGEST:
         hint = f"the largest fanout is {_LARGEST}; -1 takes all neighbours"
-        if least >= 0:
+        if minimum >= 0:
             hint = f"the largest number is {_LARGEST}"
         raise InvalidArgumentError(f"{label} = {count}: {hint}", position=position, value=count)
     return count
@@ -62,7 +62,7 @@ def as_fanouts(
     values: Sequence[int] | NDArray[Any],
     name: str = "fanouts",
     *,
-    least: int = -1,
+    minimum: int = -1,
     rule: str = _RULE,
 ) -> tuple[int, ...]:
     """Return a number per hop, each checked as by :func:`as_fanout`.
@@ -83,7 +83,7 @@ def as_fanouts(
     if len(counts) > MAX_HOPS:
         raise InvalidArgumentError(f"{name} has {len(counts)} hops, at most {MAX_HOPS} can be")
     return tuple(
-        as_fanout(count, name, position, least=least, rule=rule)
+        as_fanout(count, name, position, minimum=minimum, rule=rule)
         for position, count in enumerate(counts)
     )
 
@@ -106,15 +106,15 @@ def typed_fanouts(
         if kind not in kinds:
             known = ", ".join(map(repr, kinds)) or "none"
             raise InvalidArgumentError(f"{name}: {shown(kind)} is no edge type; there are: {known}")
-    found = {kind: as_fanouts(row, f"{name}[{kind!r}]") for kind, row in fanouts.items()}
-    hops = max((len(row) for row in found.values()), default=0)
-    for kind, row in found.items():
+    rows = {kind: as_fanouts(row, f"{name}[{kind!r}]") for kind, row in fanouts.items()}
+    hops = max((len(row) for row in rows.values()), default=0)
+    for kind, row in rows.items():
         if len(row) != hops:
             raise InvalidArgumentError(
                 f"{name}[{kind!r}] has {len(row)} hops, another edge type has {hops}: the number "
                 "of hops must be the same across all edge types, with 0 where nothing is drawn"
             )
-    return {kind: found.get(kind, (0,) * hops) for kind in kinds}
+    return {kind: rows.get(kind, (0,) * hops) for kind in kinds}
 
 
 def _is_bool(value: Any) -> bool:

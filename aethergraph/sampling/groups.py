@@ -146,14 +146,16 @@ class SampleGroups(Generic[S]):
             None if fewer than two samples would fit.
         """
         edges = _most_edges(self._fanouts, num_seeds)
-        one = self._sample_bytes or (None if edges is None else _EDGE_BYTES * edges)
-        if one is None:
+        sample_bytes = self._sample_bytes or (None if edges is None else _EDGE_BYTES * edges)
+        if sample_bytes is None:
             return None
-        count = min(self._paging.sample_room_of(1) // _AHEAD_PART // (_AHEAD_TIMES * one + 1), MOST)
+        count = min(
+            self._paging.sample_room_of(1) // _AHEAD_PART // (_AHEAD_TIMES * sample_bytes + 1), MOST
+        )
         if count < 2:
             return None
         ahead = SamplesAhead(count)
-        self._paging.ahead.note(ahead, count * _AHEAD_TIMES * one, at_work=True)
+        self._paging.ahead.note(ahead, count * _AHEAD_TIMES * sample_bytes, at_work=True)
         return ahead
 
     def sample(
@@ -175,8 +177,8 @@ class SampleGroups(Generic[S]):
         self, batches: Sequence[native.NativeBatch], columns: EdgeColumns = ()
     ) -> Iterator[S]:
         group = self._take(batches[0].at)
-        before, held = group.memory, self._paging.groups
-        held.note(group, before + self._expected * len(batches), at_work=True)
+        before, groups = group.memory, self._paging.groups
+        groups.note(group, before + self._expected * len(batches), at_work=True)
         samples = group.sample(batches, self._form)
         values = [
             (relation, read)
@@ -184,10 +186,10 @@ class SampleGroups(Generic[S]):
             if (read := self._read_values(group, relation, column)) is not None
         ]
         after = group.memory
-        held.note(group, after, at_work=True)
+        groups.note(group, after, at_work=True)
         self._idle_bytes = before
-        taken = after - before + sum(read.nbytes for _, read in values)
-        self._sample_bytes = max(1, taken // len(batches))
+        growth = after - before + sum(read.nbytes for _, read in values)
+        self._sample_bytes = max(1, growth // len(batches))
         self._last = len(batches)
         return self._hand_out(group, samples, len(batches), values)
 
@@ -220,9 +222,9 @@ class SampleGroups(Generic[S]):
         counts, hashes = edges
         rows = [column.empty(count) for count in counts.tolist()]
         group.gather(relation, column.values, rows)
-        for own in rows:  # each goes with its sample, and gives its room to the next group
-            self._paging.groups.note(own, own.nbytes, at_work=False)
-        return _ValuesRead(deque(column.expect(hashes, rows)), sum(own.nbytes for own in rows))
+        for array in rows:  # each goes with its sample, and gives its room to the next group
+            self._paging.groups.note(array, array.nbytes, at_work=False)
+        return _ValuesRead(deque(column.expect(hashes, rows)), sum(array.nbytes for array in rows))
 
     @property
     def _is_live(self) -> bool:
@@ -254,10 +256,10 @@ class SampleGroups(Generic[S]):
         return sum(group.memory for group in list(self._idle))
 
 
-def _keep_alive(thing: object, array: NDArray[Any]) -> None:
-    """Hold ``thing`` as long as the memory of ``array`` lives."""
+def _keep_alive(resource: object, array: NDArray[Any]) -> None:
+    """Hold ``resource`` as long as the memory of ``array`` lives."""
     owner = array if array.base is None else array.base
-    weakref.finalize(owner, lambda _: None, thing).atexit = False
+    weakref.finalize(owner, lambda _: None, resource).atexit = False
 
 
 def _most_edges(fanouts: Sequence[Sequence[int]], num_seeds: int) -> int | None:

@@ -101,13 +101,13 @@ class HGTSampler(KeyedSampler):
         Raises:
             OutOfRangeError: a seed is not a node; names the first one, its type and its position.
         """
-        found, kinds = self.draw(seeds, key), self._kinds
+        drawn, kinds = self.draw(seeds, key), self._kinds
         return HeteroSubgraph(
-            dict(zip(self._types, found.node, strict=True)),
-            dict(zip(kinds, found.row, strict=True)),
-            dict(zip(kinds, found.col, strict=True)),
-            dict(zip(kinds, found.edge, strict=True)),
-            num_sampled_nodes=dict(zip(self._types, found.hop_nodes, strict=True)),
+            dict(zip(self._types, drawn.node, strict=True)),
+            dict(zip(kinds, drawn.row, strict=True)),
+            dict(zip(kinds, drawn.col, strict=True)),
+            dict(zip(kinds, drawn.edge, strict=True)),
+            num_sampled_nodes=dict(zip(self._types, drawn.hop_nodes, strict=True)),
         )
 
     def draw(self, seeds: Mapping[str, ArrayLike], key: int | None = None) -> native.NativeSample:
@@ -119,7 +119,7 @@ class HGTSampler(KeyedSampler):
         number = self._number(key)
         counts, limit = list(self.num_samples.values()), self.max_neighbors or 0
         try:
-            return self._engine.run(lambda own: own.sample_hgt(ids, number, counts, limit))
+            return self._engine.run(lambda sampler: sampler.sample_hgt(ids, number, counts, limit))
         except OutOfRangeError as error:
             raise name_seed(error, ids, self._counts) from None
 
@@ -162,17 +162,17 @@ def _typed_counts(num_samples: NumSamples, types: Sequence[str]) -> dict[str, tu
     """Return the checked numbers of samples of every node type, all of one length."""
     rule = "a number of samples is >= 0"
     if not isinstance(num_samples, Mapping):
-        return dict.fromkeys(types, as_fanouts(num_samples, "num_samples", least=0, rule=rule))
+        return dict.fromkeys(types, as_fanouts(num_samples, "num_samples", minimum=0, rule=rule))
     check_types(num_samples, "num_samples", types)
-    found = {
-        name: as_fanouts(row, f"num_samples[{name!r}]", least=0, rule=rule)
+    rows = {
+        name: as_fanouts(row, f"num_samples[{name!r}]", minimum=0, rule=rule)
         for name, row in num_samples.items()
     }
-    hops = max((len(row) for row in found.values()), default=0)
-    for name, row in found.items():
+    hops = max((len(row) for row in rows.values()), default=0)
+    for name, row in rows.items():
         if len(row) != hops:
             raise InvalidArgumentError(
                 f"num_samples[{name!r}] has {len(row)} hops, another node type has {hops}: give "
                 "all of them the same number, with 0 where nothing is to be drawn"
             )
-    return {name: found.get(name, (0,) * hops) for name in types}
+    return {name: rows.get(name, (0,) * hops) for name in types}

@@ -76,10 +76,10 @@ def measure_locality(
     shuffled = [rng.choice(count, size, replace=False) for _ in range(batches)]
     starts = rng.integers(0, max(1, count - size + 1), batches)
     ranges = [np.arange(start, start + size) for start in starts]
-    found = [sampler.sample(seeds, key) for key, seeds in enumerate(shuffled)]
+    samples = [sampler.sample(seeds, key) for key, seeds in enumerate(shuffled)]
     return Locality(
-        _mean([view.before(one) for one in found]),
-        _mean([view.after(one) for one in found]),
+        _mean([view.before(sample) for sample in samples]),
+        _mean([view.after(sample) for sample in samples]),
         _mean([view.before(sampler.sample(seeds, key)) for key, seeds in enumerate(ranges)]),
         _mean([
             view.after(sampler.sample(order.old[seeds], key)) for key, seeds in enumerate(ranges)
@@ -115,5 +115,5 @@ class _Pages:
         return BatchPages(len(nodes), len(lists), len(np.unique(rows)))
 
 
-def _mean(found: list[BatchPages]) -> BatchPages:
-    return BatchPages(*(float(some) for some in np.mean(np.array(found), axis=0)))
+def _mean(pages: list[BatchPages]) -> BatchPages:
+    return BatchPages(*(float(some) for some in np.mean(np.array(pages), axis=0)))

@@ -366,6 +366,6 @@ def _check_units(schema: Schema, name: str, unit: str | None) -> None:
             )
 
 
-def _unknown(option: str, name: str, what: str, tables: Iterable[Rows]) -> InvalidArgumentError:
+def _unknown(option: str, name: str, noun: str, tables: Iterable[Rows]) -> InvalidArgumentError:
     known = ", ".join(sorted({repr(known) for table in tables for known in table})) or "none"
-    return InvalidArgumentError(f"{option} = {name!r} is no {what} attribute; there are: {known}")
+    return InvalidArgumentError(f"{option} = {name!r} is no {noun} attribute; there are: {known}")

@@ -92,14 +92,14 @@ def to_bidirectional_typed(
         if source == target:
             ends = to_bidirectional(row[kind], col[kind], edge[kind], num_nodes[source])
         else:
-            other = (target, reverse_name(relation), source)
-            if other not in row:
+            reverse = (target, reverse_name(relation), source)
+            if reverse not in row:
                 continue
-            sources = np.concatenate((row[kind], col[other]))
-            targets = np.concatenate((col[kind], row[other]))
+            sources = np.concatenate((row[kind], col[reverse]))
+            targets = np.concatenate((col[kind], row[reverse]))
             pairs = targets * np.int64(max(1, num_nodes[source])) + sources
             _, first = np.unique(pairs, return_index=True)
-            ids = np.concatenate((edge[kind], edge[other]))
+            ids = np.concatenate((edge[kind], edge[reverse]))
             ends = sources[first], targets[first], ids[first]
         rows[kind], cols[kind], edges[kind] = ends
     return rows, cols, edges

@@ -16,14 +16,14 @@ __all__ = ["check_types", "name_seed"]
 Ids = NDArray[np.int64]
 
 
-def check_types(given: Any, option: str, types: Sequence[str]) -> None:
-    """Check that ``given`` is a mapping whose keys are among ``types``."""
-    if not isinstance(given, Mapping):
+def check_types(by_type: Any, option: str, types: Sequence[str]) -> None:
+    """Check that ``by_type`` is a mapping whose keys are among ``types``."""
+    if not isinstance(by_type, Mapping):
         raise InvalidArgumentError(
             f"{option} goes by node type, {{'{types[0] if types else 'node'}': [...]}}, "
-            f"got {type(given).__name__}"
+            f"got {type(by_type).__name__}"
         )
-    for name in given:
+    for name in by_type:
         if name not in types:
             known = ", ".join(map(repr, types)) or "none"
             raise InvalidArgumentError(f"{option}: {name!r} is no node type; there are: {known}")
@@ -33,10 +33,10 @@ def name_seed(
     error: OutOfRangeError, ids: Sequence[Ids], counts: Mapping[str, int]
 ) -> OutOfRangeError:  # fmt: skip
     """Return the error for the first seed that is not a node, with its type and position."""
-    for (name, count), own in zip(counts.items(), ids, strict=True):
-        bad = (own < 0) | (own >= count)
+    for (name, count), of_type in zip(counts.items(), ids, strict=True):
+        bad = (of_type < 0) | (of_type >= count)
         if bad.any():
             at = int(bad.argmax())
-            error = OutOfRangeError("", position=at, value=int(own[at]))
+            error = OutOfRangeError("", position=at, value=int(of_type[at]))
             return name_id(error, f"seeds[{name!r}]", count)
     return error

@@ -95,8 +95,8 @@ def topology_weights(
     """
     if name != "edge_weight" or name in attrs or edges.edge_weight is not None:
         return None
-    found = edges.topology(layout).has_own_weights
-    return Values(np.empty(0), None, in_topology=True) if found else None
+    has_weights = edges.topology(layout).has_own_weights
+    return Values(np.empty(0), None, in_topology=True) if has_weights else None
 
 
 def topology_times(
@@ -108,8 +108,8 @@ def topology_times(
     """Return the times called ``name`` if the topology keeps them itself, else None."""
     if name != "edge_time" or name in attrs or edges.edge_time is not None:
         return None
-    found = edges.topology(layout).has_own_times
-    return Values(np.empty(0, np.int64), None, in_topology=True) if found else None
+    has_times = edges.topology(layout).has_own_times
+    return Values(np.empty(0, np.int64), None, in_topology=True) if has_times else None
 
 
 def make_relation(
@@ -128,15 +128,15 @@ def make_relation(
         InvalidArgumentError: a weight is negative or not finite; ``position`` is its edge.
     """
     topology = graph.topology(layout)
-    for what, values in (("weights", weights), ("times", times)):
+    for noun, values in (("weights", weights), ("times", times)):
         if values is not None and not values.in_topology:  # the core does not check the length
             if topology.is_live:
                 raise InvalidArgumentError(
-                    f"{what} of a live graph are 'edge_{what[:-1]}', which its lists keep up to "
+                    f"{noun} of a live graph are 'edge_{noun[:-1]}', which its lists keep up to "
                     "date: attributes are drawn by on a snapshot only"
                 )
             count = topology.num_minor if values.of_nodes else topology.end_edge_ids
-            check_length(values.array, count, what, "what they belong to")
+            check_length(values.array, count, noun, "what they belong to")
     own_weights, own_times = (_find_array(graph.paging, values) for values in (weights, times))
     of_nodes = times is not None and times.of_nodes
     return native.NativeRelation(
@@ -160,8 +160,8 @@ def _find_array(paging: Paging | None, values: Values | None) -> NDArray[Any] | 
         return None
     if paging is None:
         return values.array
-    held = paging.held(values.array)
-    return values.array if held is None else held
+    in_memory = paging.held(values.array)
+    return values.array if in_memory is None else in_memory
 
 
 def _find_in_file(
@@ -174,11 +174,11 @@ def _find_in_file(
     """Return readers of values in the file of paged lists; edge ids must be positions."""
     if paging is None or topology.edge_ids is not None:
         return None
-    own = [None if values is None else paging.values_of(values) for values in (weights, times)]
+    readers = [None if values is None else paging.values_of(values) for values in (weights, times)]
     ids = None
     if node_times and isinstance(topology.indices, np.ndarray):
         ids = paging.values_of(topology.indices, topology)
-    return native.ValuesInFile(own[0], own[1], ids)
+    return native.ValuesInFile(readers[0], readers[1], ids)
 
 
 def _find_sums(
@@ -195,8 +195,12 @@ def _find_sums(
     topology = graph.topology(layout)
     if not topology.is_dense:
         return None
-    own, array = graph.edge_weight, weights.array
-    if own is not None and own.dtype == array.dtype and np.may_share_memory(own, array):
+    graph_weights, array = graph.edge_weight, weights.array
+    if (
+        graph_weights is not None
+        and graph_weights.dtype == array.dtype
+        and np.may_share_memory(graph_weights, array)
+    ):
         sums = graph.weight_sums(layout)
         if sums is not None:
             return sums
@@ -208,15 +212,15 @@ def require_sorted(
     graph: Adjacency,
     layout: Literal["csc", "csr"],
     name: str,
-    own: str | None,
+    own_name: str | None,
     relation: native.NativeRelation,
 ) -> None:
     """Raise an error that names the first node whose list is not sorted by time.
 
-    ``own`` names times of the graph itself, which are checked once. None: other times, which may
-    change and are checked every time.
+    ``own_name`` names times of the graph itself, which are checked once. None: other times, which
+    may change and are checked every time.
     """
-    if own is not None and (layout, own) in graph.sorted_by:
+    if own_name is not None and (layout, own_name) in graph.sorted_by:
         return
     if relation.topology.is_live:
         raise InvalidArgumentError(
@@ -232,8 +236,8 @@ def require_sorted(
             f"{_how_to_sort(relation, layout)}",
             position=error.position,
         ) from None
-    if own is not None:
-        graph.sorted_by.add((layout, own))
+    if own_name is not None:
+        graph.sorted_by.add((layout, own_name))
 
 
 def _how_to_sort(relation: native.NativeRelation, layout: str) -> str:
@@ -265,17 +269,19 @@ def seed_bounds(
         if seed_time is not None:
             raise InvalidArgumentError(f"{name} needs a sampler with time_attr")
         return Bounds(None, None)
-    own = _seed_times(times, seeds, seed_time, name)
-    until = native.time_keys(own)
+    latest = _seed_times(times, seeds, seed_time, name)
+    until = native.time_keys(latest)
     if strict:  # the largest key below the time
         earliest = until == np.iinfo(np.int64).min
         if earliest.any():
             at = int(earliest.argmax())
-            raise InvalidArgumentError(f"{name}[{at}] = {own[at]}: no time is below", position=at)
+            raise InvalidArgumentError(
+                f"{name}[{at}] = {latest[at]}: no time is below", position=at
+            )
         until = until - 1
     if window is None or window == np.inf:  # of a time of infinity nothing can be subtracted
         return Bounds(None, until)
-    return Bounds(native.time_keys(_minus(own, window)), until)
+    return Bounds(native.time_keys(_minus(latest, window)), until)
 
 
 def _seed_times(
@@ -292,11 +298,11 @@ def _seed_times(
     return as_seed_times(seed_time, len(seeds), name, times.unit, times.array.dtype)
 
 
-def _minus(own: NDArray[Any], window: float | int) -> NDArray[Any]:
-    if own.dtype == np.float64:
-        return np.asarray(own - float(window))
+def _minus(times: NDArray[Any], window: float | int) -> NDArray[Any]:
+    if times.dtype == np.float64:
+        return np.asarray(times - float(window))
     lowest = np.iinfo(np.int64).min
     if window >= 2**63 - 1:
-        return np.full_like(own, lowest)
+        return np.full_like(times, lowest)
     width = int(window)
-    return np.where(own < lowest + width, lowest, own - width)
+    return np.where(times < lowest + width, lowest, times - width)

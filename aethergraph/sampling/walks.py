@@ -277,10 +277,10 @@ def _lists_of(
     try:
         return layout, graph.topology(layout)
     except LayoutError as error:
-        other = "in" if direction == "out" else "out"
+        opposite = "in" if direction == "out" else "out"
         raise LayoutError(
             f"{error}; or follow the lists that are there: RandomWalker and random_fanout take "
-            f"direction={other!r}"
+            f"direction={opposite!r}"
         ) from None
 
 

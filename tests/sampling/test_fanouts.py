@@ -48,9 +48,9 @@ def test_others_are_refused_by_name_and_position(
 
 
 def test_another_rule() -> None:
-    assert as_fanout(0, "count", least=0) == 0
+    assert as_fanout(0, "count", minimum=0) == 0
     with pytest.raises(errors.InvalidArgumentError, match="count = -1: not below zero"):
-        as_fanout(-1, "count", least=0, rule="not below zero")
+        as_fanout(-1, "count", minimum=0, rule="not below zero")
 
 
 def test_fanouts_by_edge_type() -> None:
