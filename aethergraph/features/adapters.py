@@ -43,10 +43,10 @@ def as_row_source(value: FeatureSource | ArrayLike, name: str) -> RowSource:
 
 
 def attribute_store(
-    value: FeatureSource | ArrayLike, num_rows: int, name: str, what: str
+    value: FeatureSource | ArrayLike, num_rows: int, name: str, noun: str
 ) -> RowSource:
     """Return ``value`` as rows to gather from; raise if they are not ``num_rows``."""
     rows = as_row_source(value, name)
     if rows.num_rows != num_rows:
-        raise InvalidArgumentError(f"{name} has {rows.num_rows} rows, but {what} = {num_rows}")
+        raise InvalidArgumentError(f"{name} has {rows.num_rows} rows, but {noun} = {num_rows}")
     return rows

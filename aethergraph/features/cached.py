@@ -71,8 +71,8 @@ class _Cache:
         self.code = native.dtype_code(source.dtype_name)
         self.source = source
         row_bytes = source.nbytes // max(1, source.num_rows)
-        beside = _PLACE_BYTES + (0 if max_age is None else _UNTIL_BYTES)
-        set_bytes = _WAYS * (row_bytes + beside)
+        overhead = _PLACE_BYTES + (0 if max_age is None else _UNTIL_BYTES)
+        set_bytes = _WAYS * (row_bytes + overhead)
         num_sets = min(budget.limit // set_bytes, -(-source.num_rows // _WAYS))
         if budget.limit < set_bytes:
             raise InvalidArgumentError(
@@ -96,15 +96,15 @@ class _Cache:
         """Set ``out[i]`` to row ``ids[i]``."""
         with self._lock:
             places = self._find(ids)
-            found = places >= 0
-            hits = int(np.count_nonzero(found))
+            is_hit = places >= 0
+            hits = int(np.count_nonzero(is_hit))
             self.rows += len(ids)
             self.hits += hits
             if hits == len(ids):
                 native.NativeRows(self._rows, self.code).gather(places, out, self.code)
                 return
-            out[found] = self._rows[places[found]]
-        missed = np.flatnonzero(~found)
+            out[is_hit] = self._rows[places[is_hit]]
+        missed = np.flatnonzero(~is_hit)
         unique, first, inverse = np.unique(ids[missed], return_index=True, return_inverse=True)
         until = 0.0 if self._max_age is None else time.monotonic() + self._max_age
         # Without the lock: a source may wait long.
@@ -146,21 +146,23 @@ class _Cache:
         rank = np.arange(len(sets)) - first  # a set takes one row at a time, up to all its places
         for turn in range(min(_WAYS, int(rank.max()) + 1)):
             some = rank == turn
-            own, taken = sets[some], new[some]
-            ways = self._used[own].argmin(axis=1)
+            turn_sets, turn_rows = sets[some], new[some]
+            ways = self._used[turn_sets].argmin(axis=1)
             if self._max_age is not None:  # an old copy of the row itself, before any other row
-                same = self._ids[own] == ids[taken][:, None]
+                same = self._ids[turn_sets] == ids[turn_rows][:, None]
                 ways = np.where(same.any(axis=1), same.argmax(axis=1), ways)
-                self._until[own, ways] = until
-            self._ids[own, ways] = -1  # a child that is forked here must not take the old row
-            self._rows[own * _WAYS + ways] = rows[taken]
-            self._used[own, ways] = self._clock
-            self._ids[own, ways] = ids[taken]
+                self._until[turn_sets, ways] = until
+            self._ids[turn_sets, ways] = -1  # a child that is forked here must not take the old row
+            self._rows[turn_sets * _WAYS + ways] = rows[turn_rows]
+            self._used[turn_sets, ways] = self._clock
+            self._ids[turn_sets, ways] = ids[turn_rows]
 
     def stats(self) -> CacheStats:
         """Return the counts so far."""
-        held = int(np.count_nonzero(self._ids >= 0))
-        return CacheStats(self.rows, self.hits, self.gathers, self.rows_read, held, self.nbytes)
+        rows_held = int(np.count_nonzero(self._ids >= 0))
+        return CacheStats(
+            self.rows, self.hits, self.gathers, self.rows_read, rows_held, self.nbytes
+        )
 
     def clear(self) -> None:
         """Drop all rows and the memory for them."""

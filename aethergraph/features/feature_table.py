@@ -186,9 +186,9 @@ class FeatureTable(RowTable):
         check_cache(storage, hot_share, hot=hot, frequency=frequency)
         budget = Budget.optional(memory_budget)
         before = identity(path)
-        found = find_rows(path, "mmap" if storage == "uring" else storage)
+        stored_rows = find_rows(path, "mmap" if storage == "uring" else storage)
         store = cls._place(
-            found, before, storage, budget, hot=hot, frequency=frequency, hot_share=hot_share,
+            stored_rows, before, storage, budget, hot=hot, frequency=frequency, hot_share=hot_share,
             progress=progress,
         )  # fmt: skip
         return store if dtype is None else store.astype(dtype)
@@ -196,7 +196,7 @@ class FeatureTable(RowTable):
     @classmethod
     def _place(
         cls,
-        found: FoundRows,
+        stored_rows: FoundRows,
         before: tuple[int, ...],
         storage: str,
         budget: Budget | None,
@@ -207,49 +207,49 @@ class FeatureTable(RowTable):
         progress: native.Progress | None = None,
     ) -> FeatureTable:
         """Open the rows where ``storage`` says; see :meth:`load`."""
-        path = found.origin.path
-        chosen = choose_storage(storage, found.array.nbytes, budget, path)
-        if chosen == "uring" and found.is_mapped:
-            cache = choose_cache(found.array, budget, hot, frequency, hot_share)
+        path = stored_rows.origin.path
+        chosen = choose_storage(storage, stored_rows.array.nbytes, budget, path)
+        if chosen == "uring" and stored_rows.is_mapped:
+            cache = choose_cache(stored_rows.array, budget, hot, frequency, hot_share)
             try:
-                return cls._read(found, before, cache, progress)
+                return cls._read(stored_rows, before, cache, progress)
             except (UnsupportedError, InvalidArgumentError) as error:
                 map_instead(error, storage, budget, path)
             chosen = "mmap"
-        return cls._open(found, chosen, progress)
+        return cls._open(stored_rows, chosen, progress)
 
     @classmethod
     def _open(
         cls,
-        found: FoundRows,
+        stored_rows: FoundRows,
         storage: str,
         progress: native.Progress | None,
     ) -> FeatureTable:
-        array, code, guard, origin, _ = found
-        if not found.is_mapped:  # empty, or converted while it was read
+        array, code, guard, origin, _ = stored_rows
+        if not stored_rows.is_mapped:  # empty, or converted while it was read
             return cls._make(array, code, origin=origin)
         origin.storage = storage
         if storage == "memory":
             return cls._make(copy_to_memory(array, guard, progress), code, origin=origin)
-        return cls._map(found)
+        return cls._map(stored_rows)
 
     @classmethod
-    def _map(cls, found: FoundRows) -> FeatureTable:
-        array, code, guard, origin, _ = found
+    def _map(cls, stored_rows: FoundRows) -> FeatureTable:
+        array, code, guard, origin, _ = stored_rows
         native.advise(array, native.ADVICE_RANDOM)
         return cls._make(array, code, guard=guard, origin=origin, storage="mmap")
 
     @classmethod
     def _read(
         cls,
-        found: FoundRows,
+        stored_rows: FoundRows,
         before: tuple[int, ...],
         cache: RowCache,
         progress: native.Progress | None,
     ) -> FeatureTable:
-        origin = found.origin.stored("uring", cache)
-        rows = open_rows(found, before, cache, progress)
-        self = cls._over(rows, rows.code, found.array.shape, origin, "uring")
+        origin = stored_rows.origin.stored("uring", cache)
+        rows = open_rows(stored_rows, before, cache, progress)
+        self = cls._over(rows, rows.code, stored_rows.array.shape, origin, "uring")
         made(self)
         return self
 
@@ -267,11 +267,11 @@ class FeatureTable(RowTable):
         accesses go through the mapping. ``edges_of`` are the lists whose edges the rows belong to,
         if they belong to edges.
         """
-        found = find_section(table, number)
-        array, code, guard, origin, _ = found
+        stored_rows = find_section(table, number)
+        array, code, guard, origin, _ = stored_rows
         column = None if paging is None else paging.column_of(array, code, edges_of)
         if column is None:
-            return cls._map(found)
+            return cls._map(stored_rows)
         self = cls._over(column, code, array.shape, origin, "uring")
         self._array, self._guard = read_only(array), guard
         return self
@@ -553,9 +553,9 @@ class FeatureTable(RowTable):
         code = native.dtype_code(dtype)
         if code == stored._code:
             return stored
-        made = FeatureTable._over(stored._rows, code, stored.shape, None, stored._storage)
-        made._guard, made._stored = stored._guard, stored
-        return made
+        converted = FeatureTable._over(stored._rows, code, stored.shape, None, stored._storage)
+        converted._guard, converted._stored = stored._guard, stored
+        return converted
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureTable:
         """Return the rows in anonymous memory with huge pages; self if they are there already.
@@ -724,16 +724,18 @@ def _reopen(origin: Origin, progress: native.Progress | None = None) -> FeatureT
     if origin.kind == "graph":
         table = SectionTable(native.NativeFile(origin.path), native.CONTENT_GRAPH)
         check_fingerprint(origin.path, origin.fingerprint, table.fingerprint())
-        found = find_section(table, origin.number)
+        stored_rows = find_section(table, origin.number)
     elif origin.kind == "part":
-        found = find_part(origin.path, origin.number)
-        check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)
+        stored_rows = find_part(origin.path, origin.number)
+        check_fingerprint(origin.path, origin.fingerprint, stored_rows.origin.fingerprint)
     else:
-        found = find_rows(origin.path, "mmap" if origin.storage == "uring" else origin.storage)
-        check_fingerprint(origin.path, origin.fingerprint, found.origin.fingerprint)
-    if origin.cache is not None and found.is_mapped:
-        return FeatureTable._read(found, before, origin.cache, progress)
-    return FeatureTable._open(found, origin.storage, progress)
+        stored_rows = find_rows(
+            origin.path, "mmap" if origin.storage == "uring" else origin.storage
+        )
+        check_fingerprint(origin.path, origin.fingerprint, stored_rows.origin.fingerprint)
+    if origin.cache is not None and stored_rows.is_mapped:
+        return FeatureTable._read(stored_rows, before, origin.cache, progress)
+    return FeatureTable._open(stored_rows, origin.storage, progress)
 
 
 def _as_dtype(stored: FeatureTable, dtype: str) -> FeatureTable:

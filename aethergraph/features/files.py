@@ -75,7 +75,8 @@ class Origin:
     def is_same_section(self, other: Origin) -> bool:
         """Return whether both are the same array of one graph file, mapped without a cache."""
         return all(
-            (own.kind, own.storage, own.cache) == ("graph", "mmap", None) for own in (self, other)
+            (origin.kind, origin.storage, origin.cache) == ("graph", "mmap", None)
+            for origin in (self, other)
         ) and (self.path, self.number, self.fingerprint) == (
             other.path, other.number, other.fingerprint,
         )  # fmt: skip
@@ -140,13 +141,17 @@ def _find_array(table: SectionTable, number: int, kind: str, storage: str) -> Fo
 
 
 def open_rows(
-    found: FoundRows, before: tuple[int, ...], cache: RowCache, progress: native.Progress | None
+    stored_rows: FoundRows,
+    before: tuple[int, ...],
+    cache: RowCache,
+    progress: native.Progress | None,
 ) -> native.FileRows:
     """Return the rows behind a cache that reads them from the file.
 
-    ``before`` is what :func:`aethergraph.storage.npy.identity` said before ``found`` was opened.
+    ``before`` is what :func:`aethergraph.storage.npy.identity` said before ``stored_rows`` were
+    opened.
     """
-    array, code, guard, origin, offset = found
+    array, code, guard, origin, offset = stored_rows
     rows = native.FileRows(
         origin.path, offset, array.shape, code, cache.budget.limit,
         hot=cache.hot, hot_percent=cache.hot_percent, progress=progress,
@@ -166,16 +171,16 @@ def row_pieces(rows: RowSource, code: int) -> Iterator[NDArray[Any]]:
         InvalidArgumentError: a value that the conversion must keep but does not; ``position`` is
             its row. Or the source returned something else than its rows.
     """
-    own, num_rows = native.dtype_code(rows.dtype_name), rows.num_rows
+    stored_code, num_rows = native.dtype_code(rows.dtype_name), rows.num_rows
     row_bytes = max(1, rows.nbytes // max(1, num_rows))
     step = max(1, _PIECE_BYTES // row_bytes)
     for start in range(0, num_rows, step):
         stop = min(start + step, num_rows)
         piece = check_result(rows, rows.read(start, stop), stop - start)
-        lost = first_lost(piece, own, code)
+        lost = first_lost(piece, stored_code, code)
         if lost is not None:
             _refuse_change(start + lost[0], lost[1], native.DTYPE_NAMES[code])
-        yield np.ascontiguousarray(convert(piece, own, code))
+        yield np.ascontiguousarray(convert(piece, stored_code, code))
 
 
 def _refuse_change(row: int, value: Any, dtype: str) -> NoReturn:
@@ -299,8 +304,8 @@ def verify(origin: Origin | None, progress: native.Progress | None) -> None:
         return
     if origin.kind == "npy":
         raw = native.NativeFile(origin.path, raw=True)
-        found = read_npy_header(raw).fingerprint if is_npy(raw) else ""
-        check_fingerprint(origin.path, origin.fingerprint, found)
+        fingerprint = read_npy_header(raw).fingerprint if is_npy(raw) else ""
+        check_fingerprint(origin.path, origin.fingerprint, fingerprint)
         return
     file = native.NativeFile(origin.path)
     content = native.CONTENT_GRAPH if origin.kind == "graph" else native.CONTENT_FEATURES

@@ -127,27 +127,27 @@ def hottest(numbers: Numbers, num_rows: int, count: int, span: int = _CHUNK_ROWS
     best_ids, best = np.empty(0, np.int64), np.empty(0)
     for start in range(0, num_rows, span):
         stop = min(start + span, num_rows)
-        found = _check_span(numbers(start, stop), start, stop)
+        values = _check_span(numbers(start, stop), start, stop)
         ids = np.concatenate([best_ids, np.arange(start, stop)])
-        found = np.concatenate([best, found])
-        order = np.argsort(-found, kind="stable")[:count]
-        best_ids, best = ids[order], found[order]
+        values = np.concatenate([best, values])
+        order = np.argsort(-values, kind="stable")[:count]
+        best_ids, best = ids[order], values[order]
     return best_ids
 
 
 def _check_span(numbers: ArrayLike, start: int, stop: int) -> NDArray[np.float64]:
-    found = to_array(numbers, "frequency")
-    if found.shape != (stop - start,) or found.dtype.kind not in "biuf":
+    values = to_array(numbers, "frequency")
+    if values.shape != (stop - start,) or values.dtype.kind not in "biuf":
         raise InvalidArgumentError(
             f"frequency({start}, {stop}) must give {stop - start} numbers, got shape "
-            f"{found.shape}, dtype {found.dtype}"
+            f"{values.shape}, dtype {values.dtype}"
         )
-    good = np.isfinite(found) & (found >= 0)
+    good = np.isfinite(values) & (values >= 0)
     if not good.all():
         at = int(good.argmin())
         raise InvalidArgumentError(
-            f"frequency[{start + at}] = {found[at]} is not a finite number of at least 0: give 0 "
+            f"frequency[{start + at}] = {values[at]} is not a finite number of at least 0: give 0 "
             "where it is not known",
             position=start + at,
         )
-    return found.astype(np.float64)
+    return values.astype(np.float64)

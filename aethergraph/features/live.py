@@ -275,7 +275,7 @@ class LiveFeatureTable(RowTable):
     def version_unit(self) -> str | None:
         """Unit of versions that are times, else None."""
         tick = self.layout.tick
-        return next((unit for unit, one in _TICKS.items() if one == tick), None)
+        return next((unit for unit, unit_tick in _TICKS.items() if unit_tick == tick), None)
 
     @property
     def missing(self) -> str:
@@ -323,8 +323,8 @@ class LiveFeatureTable(RowTable):
 
     def shared_file(self, writable: bool = False) -> SharedFile:
         """Return the file or memory, for reading; also for writing if this handle can and shall."""
-        own, both = f"/proc/self/fd/{self.descriptor}", writable and self.is_writable
-        number = os.open(own, (os.O_RDWR if both else os.O_RDONLY) | os.O_CLOEXEC)
+        path, both = f"/proc/self/fd/{self.descriptor}", writable and self.is_writable
+        number = os.open(path, (os.O_RDWR if both else os.O_RDONLY) | os.O_CLOEXEC)
         return SharedFile(number, missing=self._missing, is_writable=both)
 
     def native_slots(self) -> native.LiveSlots:
@@ -458,9 +458,9 @@ class LiveFeatureTable(RowTable):
     def _narrowed(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return integers in the table's integer dtype, which must hold each of them."""
         with np.errstate(over="ignore"):
-            found = rows.astype(self._dtype)
+            narrowed = rows.astype(self._dtype)
         # Of another sign they may be equal modulo 2^64.
-        wrong = (found != rows) | ((found < 0) != (rows < 0))
+        wrong = (narrowed != rows) | ((narrowed < 0) != (rows < 0))
         if wrong.any():
             place = tuple(int(at) for at in np.argwhere(wrong)[0])
             raise InvalidArgumentError(
@@ -468,7 +468,7 @@ class LiveFeatureTable(RowTable):
                 "hold",
                 position=place[0],
             )
-        return found
+        return narrowed
 
     # ---- reading -------------------------------------------------------------------------------
 
@@ -539,11 +539,13 @@ def _reopen(
         table = LiveFeatureTable.open(where, writable=writable, missing=missing, check=check)
     else:
         owner, file = where
-        [own] = open_descriptors(Owner(*owner), [file], "live feature table")
+        [descriptor] = open_descriptors(Owner(*owner), [file], "live feature table")
         try:
-            table = LiveFeatureTable.attach(own, writable=writable, missing=missing, check=check)
+            table = LiveFeatureTable.attach(
+                descriptor, writable=writable, missing=missing, check=check
+            )
         finally:
-            os.close(own)
+            os.close(descriptor)
     if table.generation != generation:
         name = where if isinstance(where, str) else "the memory"
         raise FileChangedError(
@@ -559,7 +561,7 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
             f"shape = {shown(shape)} has {len(extents)} dimensions, at most "
             f"{native.MOST_DIMENSIONS}"
         )
-    return tuple(as_count(one, "shape") for one in extents)
+    return tuple(as_count(extent, "shape") for extent in extents)
 
 
 def _check_missing(missing: Any, code: int) -> Any:

@@ -82,9 +82,9 @@ class OrderedRows(RowTable):
             InvalidArgumentError, OutOfRangeError: ``order`` is none.
             StorageError: the file cannot be written.
         """
-        given: Any = rows
-        is_path = isinstance(given, str | bytes) or hasattr(given, "__fspath__")
-        source = FeatureTable.load(given) if is_path else as_row_source(given, "rows")
+        argument: Any = rows
+        is_path = isinstance(argument, str | bytes) or hasattr(argument, "__fspath__")
+        source = FeatureTable.load(argument) if is_path else as_row_source(argument, "rows")
         ids = as_ids(order, "order")
         _places(ids, source.num_rows)
         moved = cls.__new__(cls)
@@ -101,7 +101,8 @@ class OrderedRows(RowTable):
             return
         native.run_long(
             lambda task: save_native(
-                path, moved.shape, code, lambda out, own: write_rows(moved, out, 0, own), task
+                path, moved.shape, code,
+                lambda out, section_task: write_rows(moved, out, 0, section_task), task,
             ),
             progress, moved.nbytes,
         )  # fmt: skip
@@ -136,10 +137,10 @@ class OrderedRows(RowTable):
     @property
     def fingerprint(self) -> str | None:
         """Identity of the content: the source's and the order's; None if the source has none."""
-        own = self.source.fingerprint
-        if own is None:
+        identity = self.source.fingerprint
+        if identity is None:
             return None
-        return f"{own}/{hashlib.blake2b(self._places.tobytes(), digest_size=8).hexdigest()}"
+        return f"{identity}/{hashlib.blake2b(self._places.tobytes(), digest_size=8).hexdigest()}"
 
     def __repr__(self) -> str:
         return f"OrderedRows({self.source!r})"
@@ -149,10 +150,10 @@ class OrderedRows(RowTable):
 
 
 def _restored(source: RowSource, places: NDArray[Any]) -> OrderedRows:
-    made = OrderedRows.__new__(OrderedRows)
-    made.source = source
-    made._begin(places)
-    return made
+    rows = OrderedRows.__new__(OrderedRows)
+    rows.source = source
+    rows._begin(places)
+    return rows
 
 
 def _places(order: ArrayLike, count: int) -> NDArray[Any]:

@@ -24,5 +24,5 @@ def load_part(
     check_storage(storage)
     budget = Budget.optional(memory_budget)
     before = identity(path)
-    found = find_part(path, number)
-    return FeatureTable._place(found, before, storage, budget)
+    stored_rows = find_part(path, number)
+    return FeatureTable._place(stored_rows, before, storage, budget)

@@ -173,13 +173,13 @@ class RowPlan:
         expected = self._next_list()
         if np.array_equal(expected, ids):
             return
-        what = f"has {len(expected)} rows, got {len(ids)}"
+        difference = f"has {len(expected)} rows, got {len(ids)}"
         if len(expected) == len(ids):
             at = int((expected != ids).argmax())
-            what = f"has {expected[at]} at position {at}, got {ids[at]}"
+            difference = f"has {expected[at]} at position {at}, got {ids[at]}"
         raise InvalidArgumentError(
-            f"ids are not list {self._next} of the plan, which {what}: gather the lists in the "
-            "order they were planned in"
+            f"ids are not list {self._next} of the plan, which {difference}: gather the lists in "
+            "the order they were planned in"
         )
 
     def __iter__(self) -> Iterator[NDArray[Any]]:

@@ -56,8 +56,8 @@ class SourceRows(RowSource):
         Raises:
             InvalidArgumentError: it is no array of these rows.
         """
-        given = ids.copy()  # the batch's: a source may sort its own
-        out[...] = check_result(self, self.source.gather(given), len(ids))
+        own_ids = ids.copy()  # the batch's: a source may sort its own
+        out[...] = check_result(self, self.source.gather(own_ids), len(ids))
 
     def __repr__(self) -> str:
         return f"SourceRows({shown(self.source)})"
@@ -91,8 +91,8 @@ def refuse_half_source(value: Any, name: str) -> None:
     members = ("gather", "dtype_name", "shape")
     if isinstance(value, type):
         wrong = f"is the class {value.__name__}: make an object of it"
-    elif any(hasattr(value, one) for one in members[:2]) and not hasattr(value, "__array__"):
-        missing = ", ".join(one for one in members if getattr(value, one, None) is None)
+    elif any(hasattr(value, member) for member in members[:2]) and not hasattr(value, "__array__"):
+        missing = ", ".join(member for member in members if getattr(value, member, None) is None)
         wrong = f"is a {type(value).__name__}, which lacks {missing}: a source of rows has them too"
     elif callable(value) and not hasattr(value, "__array__"):
         wrong = (
@@ -113,21 +113,21 @@ def all_rows(rows: RowSource) -> NDArray[Any]:
     return check_result(rows, rows.array, rows.num_rows)
 
 
-def check_result(rows: RowSource, found: Any, count: int) -> NDArray[Any]:
-    """Return ``found`` if it can be ``count`` rows of ``rows``.
+def check_result(rows: RowSource, result: Any, count: int) -> NDArray[Any]:
+    """Return ``result`` if it can be ``count`` rows of ``rows``.
 
     Raises:
         InvalidArgumentError: it is no array, or has another shape or dtype.
     """
     shape, dtype = (count, *rows.row_shape), rows.array_dtype
-    if not isinstance(found, np.ndarray):
-        wrong = f"a {type(found).__name__} instead of a numpy array"
-    elif found.shape != shape:
-        wrong = f"shape {found.shape} instead of {shape}"
-    elif found.dtype != dtype:
-        wrong = f"dtype {found.dtype} instead of {dtype}"
+    if not isinstance(result, np.ndarray):
+        wrong = f"a {type(result).__name__} instead of a numpy array"
+    elif result.shape != shape:
+        wrong = f"shape {result.shape} instead of {shape}"
+    elif result.dtype != dtype:
+        wrong = f"dtype {result.dtype} instead of {dtype}"
     else:
-        return found
+        return result
     raise InvalidArgumentError(
         f"{rows.storage} returned {wrong} for {count} of its {rows.num_rows} rows, which are of "
         f"{rows.dtype_name} {rows.row_shape}: correct its gather()"
