@@ -59,11 +59,16 @@ def partition_aligned_batches(
         InvalidArgumentError: ``parts`` is not a vector of integers; ``batch_size`` or ``mix`` is
             not at least 1; other invalid arguments.
     """
-    own = as_ids(parts, "parts")
+    part_ids = as_ids(parts, "parts")
     if as_count(batch_size, "batch_size") < 1:
         raise InvalidArgumentError(f"batch_size = {batch_size} is not at least 1")
     batches = Batches(
-        len(own), int(batch_size), True, as_flag(drop_last, "drop_last"), own, as_count(mix, "mix")
+        len(part_ids),
+        int(batch_size),
+        True,
+        as_flag(drop_last, "drop_last"),
+        part_ids,
+        as_count(mix, "mix"),
     )
     share = RankShare(rank, world_size, last_round)
     return AlignedBatches(batches, as_integer(seed, "seed"), share)
@@ -110,8 +115,8 @@ class AlignedBatches(Resumable):
         # second one. No epoch may be lost to the first.
         position = self._begin()
         order = self._batches.order(mix_key(self.seed, position.epoch))
-        made = (self._batches.index(order, number).tolist() for number in position.numbers())
-        yield from Delivery(made, position)
+        batches = (self._batches.index(order, number).tolist() for number in position.numbers())
+        yield from Delivery(batches, position)
 
     def __getitem__(self, number: int) -> NDArray[np.int64]:
         """Return batch ``number`` of this rank in epoch :attr:`epoch`: positions, int64.
@@ -154,10 +159,10 @@ class AlignedBatches(Resumable):
         if delivered is None:
             return super().state_dict()
         position = self._position
-        asked = 0 if position is None else position.delivered
-        if as_count(delivered, "delivered") > asked:
+        requested = 0 if position is None else position.delivered
+        if as_count(delivered, "delivered") > requested:
             raise InvalidArgumentError(
-                f"delivered = {delivered}, but only {asked} batches were asked for"
+                f"delivered = {delivered}, but only {requested} batches were asked for"
             )
         return self._state_at(None if position is None else position.after(int(delivered)))
 
@@ -169,8 +174,8 @@ class AlignedBatches(Resumable):
         return self._batches.aligned
 
     def _tell_options(self) -> Told:
-        own = self._batches
-        sizes = {"batch_size": describe(own.batch_size), "batches": describe(own.total)}
+        batches = self._batches
+        sizes = {"batch_size": describe(batches.batch_size), "batches": describe(batches.total)}
         return {"seed": describe(self.seed), **sizes}
 
     @property

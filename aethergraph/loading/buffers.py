@@ -87,8 +87,8 @@ class BufferPool:
         Raises:
             OutOfMemoryError: the system refuses the memory.
         """
-        given = shape if isinstance(shape, tuple) else (shape,)
-        extents = tuple(as_count(extent, "shape") for extent in given)
+        dimensions = shape if isinstance(shape, tuple) else (shape,)
+        extents = tuple(as_count(extent, "shape") for extent in dimensions)
         item = dtype if isinstance(dtype, np.dtype) else _as_dtype(dtype)
         size = math.prod(extents) * item.itemsize
         if size >= 1 << 63:
@@ -116,8 +116,8 @@ class BufferPool:
                 rounded = size_class(rounded + 1)
         rounded = size_class(size + size // 8)
         self._idle.setdefault(rounded, deque())
-        most = self._lent + rounded
-        self._shrink((self._most_lent if self._most_lent > most else most) - most)
+        maximum = self._lent + rounded
+        self._shrink((self._most_lent if self._most_lent > maximum else maximum) - maximum)
         return _Block(rounded)
 
     def _shrink(self, room: int, but: int = 0) -> None:

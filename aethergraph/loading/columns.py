@@ -41,19 +41,19 @@ def node_columns(schema: Schema, names: Any, sources: FeatureSources | None) -> 
         InvalidArgumentError: a name that no type has, or that its type has not; or as
             :func:`open_feature_source`.
     """
-    given: dict[Any, dict[str, RowSource]] = {}
+    replacements: dict[Any, dict[str, RowSource]] = {}
     if schema.is_typed and sources is not None:
         for (node_type, name), rows in open_typed_feature_source(
             sources, schema.num_nodes_of()
         ).items():
-            given.setdefault(node_type, {})[name] = rows
+            replacements.setdefault(node_type, {})[name] = rows
     elif sources is not None:
         only = schema.node_types[0]
-        given[only] = open_feature_source(sources, schema.num_nodes(only))
+        replacements[only] = open_feature_source(sources, schema.num_nodes(only))
     return _choose(
         schema.is_typed,
         schema.node_types,
-        lambda node_type: {**schema.node_attrs(node_type), **given.get(node_type, {})},
+        lambda node_type: {**schema.node_attrs(node_type), **replacements.get(node_type, {})},
         names,
         "node_attrs",
     )

@@ -20,43 +20,43 @@ __all__ = ["FeatureSources", "open_feature_source", "open_typed_feature_source"]
 FeatureSources: TypeAlias = "str | FeatureSource | ArrayLike | Mapping[str, Any]"
 
 
-def open_feature_source(given: FeatureSources | None, num_nodes: int) -> dict[str, RowSource]:
+def open_feature_source(sources: FeatureSources | None, num_nodes: int) -> dict[str, RowSource]:
     """Return the rows that a loader was given, by name.
 
     Raises:
         InvalidArgumentError: a source is none, or has not ``num_nodes`` rows; or as
             :func:`aethergraph.remote.open_source`.
     """
-    return {} if given is None else _open(given, num_nodes, "")
+    return {} if sources is None else _open(sources, num_nodes, "")
 
 
 def open_typed_feature_source(
-    given: FeatureSources, counts: Mapping[str, int]
+    by_type: FeatureSources, counts: Mapping[str, int]
 ) -> dict[tuple[str, str], RowSource]:
     """Return the rows that a loader of a graph of many types was given, by node type and name.
 
     Raises:
         InvalidArgumentError: as :func:`open_feature_source`, or there is no such type.
     """
-    found = {}
-    for kind, sources in as_items(given, "feature_source", "sources, by node type"):
+    opened = {}
+    for kind, sources in as_items(by_type, "feature_source", "sources, by node type"):
         if not isinstance(kind, str) or kind not in counts:
             raise InvalidArgumentError(
                 f"feature_source: {shown(kind)} is no node type; there are: {', '.join(counts)}"
             )
         for name, rows in _open(sources, counts[kind], f"[{kind!r}]").items():
-            found[kind, name] = rows
-    return found
+            opened[kind, name] = rows
+    return opened
 
 
-def _open(given: Any, num_nodes: int, where: str) -> dict[str, RowSource]:
-    named = given if isinstance(given, Mapping) else {"x": given}
-    found: dict[str, RowSource] = {}
+def _open(sources: Any, num_nodes: int, where: str) -> dict[str, RowSource]:
+    named = sources if isinstance(sources, Mapping) else {"x": sources}
+    opened: dict[str, RowSource] = {}
     for name, source in as_items(named, "feature_source", "sources of rows"):
         if not isinstance(name, str) or not name:
             raise InvalidArgumentError(f"feature_source{where}: {shown(name)} is no name")
         rows = open_source(source) if isinstance(source, str) else source
-        found[name] = attribute_store(
+        opened[name] = attribute_store(
             rows, num_nodes, f"feature_source{where}[{name!r}]", "num_nodes"
         )
-    return found
+    return opened

@@ -228,8 +228,8 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
 
     def _tell_options(self) -> Told:
         names = ("batch_size", "shuffle", "drop_last", "seed", "snapshot")
-        told = {name: describe(getattr(self, name)) for name in names}
-        return {"loader": type(self).__name__, **told, **describe_sampler(self.sampler)}
+        options = {name: describe(getattr(self, name)) for name in names}
+        return {"loader": type(self).__name__, **options, **describe_sampler(self.sampler)}
 
     @property
     def _told_graph(self) -> Any:
@@ -293,19 +293,19 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
             return self._drawn(index, self._sample(index, mix_key(self.seed, epoch, number)))
 
         def steps(number: int) -> Steps:
-            assert own is not None
+            assert two_step is not None
             index = self._batches.index(order, number)
-            batch = self._draw(own.prepare, index, mix_key(self.seed, epoch, number))
-            return self._drawn(index, own.finish((yield batch)))
+            batch = self._draw(two_step.prepare, index, mix_key(self.seed, epoch, number))
+            return self._drawn(index, two_step.finish((yield batch)))
 
-        own = as_two_step(self.sampler)
-        groups = None if own is None else own.engine.groups
+        two_step = as_two_step(self.sampler)
+        groups = None if two_step is None else two_step.engine.groups
         sources = [column.rows for column in (*self._node_columns, *self._edge_columns)]
         rows = choose_plans(sources, self.ahead.plan, groups, self.batch_size)
         draw: Draw[int, Drawn]
-        if own is None or groups is None:
+        if two_step is None or groups is None:
             # What users wrote is called in one thread at a time.
-            helping = own is not None and not self.stages
+            helping = two_step is not None and not self.stages
             draw = DrawAlone(sample, self.ahead.num_threads, helping)
         else:
             draw = DrawGroups(steps, groups, self.batch_size, rows.columns, self.ahead.num_threads)

@@ -205,11 +205,11 @@ def chunked(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]
 
     What the items raise comes after the chunk of those before.
     """
-    rest = iter(items)
-    for first in rest:
+    remaining = iter(items)
+    for first in remaining:
         chunk = [first]
         try:
-            for item in islice(rest, size_of(first) - 1):
+            for item in islice(remaining, size_of(first) - 1):
                 chunk.append(item)
         except Exception:
             yield chunk
@@ -256,9 +256,11 @@ def choose_plans(
         return RowPlans(0, [])
     columns = groups.columns_of([column for _, _, column in numbered if column])
     grouped = {id(column) for _, column in columns}
-    rest = [(i, source) for i, source, column in numbered if column and id(column) not in grouped]
-    memory = groups.reserve_ahead(num_seeds) if rest else None
-    return RowPlans(0 if memory is None else memory.count, rest, columns, memory)
+    ungrouped = [
+        (i, source) for i, source, column in numbered if column and id(column) not in grouped
+    ]
+    memory = groups.reserve_ahead(num_seeds) if ungrouped else None
+    return RowPlans(0 if memory is None else memory.count, ungrouped, columns, memory)
 
 
 class _Chunk(Generic[S, P]):

@@ -32,7 +32,7 @@ class Resumable:
     _start = 0  # first batch of the next iteration
     _position: Position | None = None  # of the last iteration
     _order_state: Any = None  # what the order of the next iteration is replayed from
-    _told: Told | None = None
+    _described: Told | None = None
     _commit: Told | None = None  # that all batches of the epoch are of
 
     @property
@@ -135,9 +135,9 @@ class Resumable:
     # ---- for subclasses ----------------------------------------------------------------------
 
     def _arguments(self) -> Told:
-        if self._told is None:
-            self._told = {name: describe(value) for name, value in self._tell_arrays().items()}
-        return self._told | self._tell_options()
+        if self._described is None:
+            self._described = {name: describe(value) for name, value in self._tell_arrays().items()}
+        return self._described | self._tell_options()
 
     def _begin(self) -> Position:
         """Return the position of an epoch that begins, or goes on, now."""

@@ -41,14 +41,14 @@ class Seeds:
     def __init__(
         self,
         schema: Schema,
-        given: Any,
+        seeds: Any,
         times: Any,
         names: tuple[str, str] = ("seeds", "seed_time"),
     ) -> None:
         self.ids: dict[str, Ids] = {}
         self.times: dict[str, NDArray[Any]] = {}
         self._is_typed = schema.is_typed
-        for node_type, ids in _by_type(schema, given, names[0]):
+        for node_type, ids in _by_type(schema, seeds, names[0]):
             label = schema.label(names[0], node_type)
             self.ids[node_type] = _as_seeds(ids, schema, node_type, label)
         for node_type, of_type in () if times is None else _by_type(schema, times, names[1]):
@@ -92,16 +92,16 @@ class Seeds:
         return arrays | {f"seed_time of {name}": times for name, times in self.times.items()}
 
 
-def _by_type(schema: Schema, given: Any, option: str) -> Iterator[tuple[str, Any]]:
+def _by_type(schema: Schema, values: Any, option: str) -> Iterator[tuple[str, Any]]:
     if not schema.is_typed:
-        yield NODE, given
+        yield NODE, values
         return
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         example = schema.node_types[0] if schema.node_types else "node"
         raise InvalidArgumentError(
-            f"{option} goes by node type, {{{example!r}: [...]}}, got {shown(given)}"
+            f"{option} goes by node type, {{{example!r}: [...]}}, got {shown(values)}"
         )
-    for node_type, of_type in as_items(given, option, "ids"):
+    for node_type, of_type in as_items(values, option, "ids"):
         if node_type not in schema.node_types:
             known = ", ".join(map(repr, schema.node_types)) or "none"
             raise InvalidArgumentError(

@@ -43,10 +43,10 @@ class Share(NamedTuple):
 
     def count(self, total: int, start: int = 0) -> int:
         """Return how many of the batches ``start .. total - 1`` of an epoch this rank gets."""
-        rounds, rest = divmod(max(total - start, 0), self.world_size)
+        rounds, remainder = divmod(max(total - start, 0), self.world_size)
         if self.last_round == "keep":
-            return rounds + (self.rank < rest)
-        return rounds + (rest > 0 and self.last_round == "repeat")
+            return rounds + (self.rank < remainder)
+        return rounds + (remainder > 0 and self.last_round == "repeat")
 
     def numbers(self, total: int, start: int = 0) -> Iterator[int]:
         """Yield the numbers of this rank's batches among ``start .. total - 1``, ascending.
@@ -54,9 +54,9 @@ class Share(NamedTuple):
         With ``last_round="repeat"`` ranks that have none in the last round get one of the first.
         """
         count = self.count(total, start)
-        own = range(start + self.rank, total, self.world_size)[:count]
-        again = (start + self.rank + len(own) * self.world_size) % max(total, 1)
-        return chain(own, [again] if len(own) < count else [])
+        numbers = range(start + self.rank, total, self.world_size)[:count]
+        again = (start + self.rank + len(numbers) * self.world_size) % max(total, 1)
+        return chain(numbers, [again] if len(numbers) < count else [])
 
 
 def as_share_of_batches(rank: Any, world_size: Any, last_round: Any = "repeat") -> Share:

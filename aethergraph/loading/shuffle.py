@@ -88,12 +88,12 @@ class Shuffle:
         digits = values // low, values % low
         sizes = self._high, self._low
         for number, key in enumerate(self._keys):
-            own, other = (digits[0], digits[1]) if number % 2 else (digits[1], digits[0])
+            target, source = (digits[0], digits[1]) if number % 2 else (digits[1], digits[0])
             size = np.uint64(sizes[0 if number % 2 else 1])
-            drawn = mix64_array(other + key)
+            drawn = mix64_array(source + key)
             drawn >>= np.uint64(32)
             drawn *= size
             drawn >>= np.uint64(32)  # uniform below size, as sizes are below 2^32
-            own += drawn
-            own -= size * (own >= size)
+            target += drawn
+            target -= size * (target >= size)
         return digits[0] * low + digits[1]

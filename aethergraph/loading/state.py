@@ -80,11 +80,11 @@ def check_state(
         if part not in state:
             raise InvalidArgumentError(f"state has no {part!r}: it is damaged")
     _compare(state["arguments"], arguments, "a loader with", "this one has")
-    told, now = dict(_as_table(state["graph"])), dict(graph)
-    was, last = (as_count(_as_number(table.pop("lsn", 0)), "lsn") for table in (told, now))
-    named = told.pop("commit", None)
+    saved, now = dict(_as_table(state["graph"])), dict(graph)
+    was, last = (as_count(_as_number(table.pop("lsn", 0)), "lsn") for table in (saved, now))
+    named = saved.pop("commit", None)
     now.pop("commit", None)
-    _compare(told, now, "a graph with", "this one has")
+    _compare(saved, now, "a graph with", "this one has")
     if was > last:
         raise InvalidArgumentError(
             f"the state is of commit {was} of the graph, which is at {last}: open it with its "
@@ -113,23 +113,23 @@ def _check_commit(was: tuple[str, Any], now: tuple[str, str | None]) -> None:
         )
 
 
-def _as_table(told: Any) -> Mapping[str, Any]:
-    if not isinstance(told, Mapping):
-        raise InvalidArgumentError(f"state must hold tables, got {shown(told)}: it is damaged")
-    return told
+def _as_table(table: Any) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise InvalidArgumentError(f"state must hold tables, got {shown(table)}: it is damaged")
+    return table
 
 
 def _as_number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-def _compare(told: Any, now: Told, theirs: str, ours: str) -> None:
-    table = _as_table(told)
+def _compare(saved: Any, now: Told, theirs: str, ours: str) -> None:
+    table = _as_table(saved)
     for name in sorted({*table, *now}, key=str):
-        was, found = table.get(name, "nothing"), now.get(name, "nothing")
-        if was != found:
+        was, current = table.get(name, "nothing"), now.get(name, "nothing")
+        if was != current:
             raise InvalidArgumentError(
-                f"the state is of {theirs} {name} = {shown(was)}, {ours} {shown(found)}"
+                f"the state is of {theirs} {name} = {shown(was)}, {ours} {shown(current)}"
             )
 
 
@@ -161,7 +161,7 @@ def _hash(array: NDArray[Any]) -> int:
 
 def describe_sampler(sampler: Any) -> Told:
     """Return what decides the draws of a sampler, as far as its attributes tell."""
-    told, known = {"sampler": type(sampler).__name__}, getattr(sampler, "__dict__", {})
+    description, known = {"sampler": type(sampler).__name__}, getattr(sampler, "__dict__", {})
     known = getattr(known.get("_sampler"), "__dict__", {}) | known  # of one that wraps the core's
     for name in _OPTIONS:
         for attribute in (name, f"_{name}"):
@@ -170,9 +170,9 @@ def describe_sampler(sampler: Any) -> Told:
                 if not isinstance(value, Mapping):
                     value = getattr(value, "values", value)  # of PyG's NumNeighbors
                 value = getattr(value, "value", value)  # of its enums
-                told[name] = describe(value)
+                description[name] = describe(value)
                 break
-    return told
+    return description
 
 
 def describe_commit(graph: Any, at: Any = None) -> Told:
@@ -206,10 +206,12 @@ def describe_graph(graph: Any, commit: Told | None = None) -> Told:
     if getattr(graph, "is_live", False):
         return {"live": _live_name(graph), **(commit or describe_commit(graph))}
     if graph.is_typed:
-        told = {f"nodes of {name}": str(count) for name, count in graph.num_nodes.items()}
+        description = {f"nodes of {name}": str(count) for name, count in graph.num_nodes.items()}
         for kind in graph.edge_types:
-            told[f"edges of {kind}"] = f"{graph.num_edges[kind]}, {_hash_lists(graph[kind]):016x}"
-        return told
+            description[f"edges of {kind}"] = (
+                f"{graph.num_edges[kind]}, {_hash_lists(graph[kind]):016x}"
+            )
+        return description
     return {
         "nodes": str(graph.num_nodes),
         "edges": str(graph.num_edges),
