@@ -79,13 +79,13 @@ class AskedLists:
 
 
 @ffi.def_extern(name="aether_python_ask", error=lib.AETHER_E_IO)  # type: ignore[untyped-decorator]
-def _ask(user: Any, what: int, given: Any, count: int, out: Any, err: Any) -> int:
+def _ask(user: Any, question: int, pointer: Any, count: int, out: Any, err: Any) -> int:
     answer: Answer = ffi.from_handle(user)
     try:
-        numbers = np.frombuffer(ffi.buffer(given, 8 * count), np.int64)
-        is_lists = what == AskedLists.LISTS
-        room = np.frombuffer(ffi.buffer(out, 8 * count * (1 + is_lists)), _DTYPES[what])
-        answer(what, numbers, room.reshape(count, 2) if is_lists else room)
+        numbers = np.frombuffer(ffi.buffer(pointer, 8 * count), np.int64)
+        is_lists = question == AskedLists.LISTS
+        room = np.frombuffer(ffi.buffer(out, 8 * count * (1 + is_lists)), _DTYPES[question])
+        answer(question, numbers, room.reshape(count, 2) if is_lists else room)
     except Exception as error:
         text = str(error).encode()[: len(err.message) - 1].decode(errors="ignore")
         err.code = next((code for kind, code in _CODES if isinstance(error, kind)), lib.AETHER_E_IO)

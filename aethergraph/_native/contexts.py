@@ -50,14 +50,14 @@ def sample_contexts(
     ``until`` has the latest time that each seed sees (int64; float64 times as ``time_keys``).
     """
     count, budget = len(seeds), options.budget
-    shape, what = (count, budget), f"{count} contexts of {budget} rows"
+    shape, noun = (count, budget), f"{count} contexts of {budget} rows"
     out = NativeContexts(
-        empty(shape, np.int32, what),
-        empty(shape, np.int64, what),
-        empty(shape, np.int32, what),
-        empty(shape, np.int32, what),
-        empty(shape, np.int32, what),
-        empty((count,), np.int64, what),
+        empty(shape, np.int32, noun),
+        empty(shape, np.int64, noun),
+        empty(shape, np.int32, noun),
+        empty(shape, np.int32, noun),
+        empty(shape, np.int32, noun),
+        empty((count,), np.int64, noun),
     )
     fanouts = ffi.new("int64_t[]", list(options.fanouts))
     flags = lib.AETHER_SAMPLE_LATEST * options.latest
@@ -70,7 +70,7 @@ def sample_contexts(
         ffi.from_buffer("int64_t[]", seeds),
         ffi.NULL if until is None else ffi.from_buffer("int64_t[]", until),
     )
-    given = ffi.new("aether_context_seeds *", (*arrays, count))
+    lent_seeds = ffi.new("aether_context_seeds *", (*arrays, count))
     kinds = ("int32_t[]", "int64_t[]", "int32_t[]", "int32_t[]", "int32_t[]", "int64_t[]")
     room = [ffi.from_buffer(kind, array) for kind, array in zip(kinds, out, strict=True)]
     rows = ffi.new("aether_context_rows *", tuple(room))
@@ -83,7 +83,7 @@ def sample_contexts(
         len(relations),
         list(num_nodes),
         len(num_nodes),
-        given,
+        lent_seeds,
         lent,
         rows,
         err,

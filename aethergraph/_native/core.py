@@ -193,9 +193,9 @@ def dtype_code(dtype: DTypeLike | str, name: str = "dtype") -> int:
         InvalidArgumentError: the dtype cannot be stored.
     """
     if isinstance(dtype, (str, np.dtype)):
-        found = _CODES.get(dtype)
-        if found is not None:
-            return found
+        known_code = _CODES.get(dtype)
+        if known_code is not None:
+            return known_code
     try:
         key = np.dtype(dtype).name
     except Exception:  # numpy raises whatever the value makes it raise

@@ -102,9 +102,9 @@ class Receiver:
 
     def stats(self) -> ReceiverStats:
         """Return what came since it was opened."""
-        found = ffi.new("aether_receiver_stats *")
-        lib.aether_receiver_stats_read(self._receiver, found)
-        return ReceiverStats(found.by_socket, found.by_xdp, found.refused)
+        counts = ffi.new("aether_receiver_stats *")
+        lib.aether_receiver_stats_read(self._receiver, counts)
+        return ReceiverStats(counts.by_socket, counts.by_xdp, counts.refused)
 
     def close(self) -> None:
         """Leave the interface. Calling it twice does nothing."""

@@ -111,15 +111,15 @@ class NativeFile:
         handle = self._live()
         row = ffi.new("aether_section *")
         err = new_error()
-        found = []
+        sections = []
         for i in range(lib.aether_file_num_sections(handle)):
             code = lib.aether_file_section(handle, i, row, err)
             if code:
                 raise_error(code, err, self.path)
-            found.append(
+            sections.append(
                 Section(i, row.kind, row.owner, row.dtype, row.offset, row.size, row.checksum)
             )
-        return found
+        return sections
 
     def offset_of(self, array: NDArray[Any]) -> int:
         """Return the byte offset in the file of an array that :meth:`array` returned."""

@@ -185,10 +185,10 @@ class FileReader:
 
     def stats(self) -> IoStats:
         """Return counts since the file was opened, over all threads."""
-        found = ffi.new("aether_io_stats *")
-        lib.aether_io_count(self.handle, found)
-        sizes = tuple(zip(list(found.size_reads), list(found.size_bytes), strict=True))
-        numbers = {name: int(getattr(found, name)) for name in IoStats._fields if name != "sizes"}
+        counts = ffi.new("aether_io_stats *")
+        lib.aether_io_count(self.handle, counts)
+        sizes = tuple(zip(list(counts.size_reads), list(counts.size_bytes), strict=True))
+        numbers = {name: int(getattr(counts, name)) for name in IoStats._fields if name != "sizes"}
         return IoStats(**numbers, sizes=sizes)
 
     def close(self) -> None:

@@ -115,12 +115,12 @@ class NativeLive:
             memory_owner: object that keeps its functions; held as long as the graph.
         """
         rows = ffi.new("aether_live_relation[]", len(relations))
-        for row, one in zip(rows, relations, strict=True):
-            row.num_src, row.num_dst = one.num_src, one.num_dst
-            row.max_src, row.max_dst = one.max_src, one.max_dst
-            row.layouts, row.order = LIVE_LAYOUTS[one.layout], one.order
-            row.columns, row.edge_id_bytes = one.columns, one.edge_id_bytes
-            row.base_edges, row.base_edge_ids = one.base_edges, one.base_edge_ids
+        for row, relation in zip(rows, relations, strict=True):
+            row.num_src, row.num_dst = relation.num_src, relation.num_dst
+            row.max_src, row.max_dst = relation.max_src, relation.max_dst
+            row.layouts, row.order = LIVE_LAYOUTS[relation.layout], relation.order
+            row.columns, row.edge_id_bytes = relation.columns, relation.edge_id_bytes
+            row.base_edges, row.base_edge_ids = relation.base_edges, relation.base_edge_ids
         options = ffi.new("aether_live_options *")
         options.relations, options.num_relations = rows, len(relations)
         options.flags = flags
@@ -164,18 +164,18 @@ class NativeLive:
         """Handle of the memory that the graph is in now, for :meth:`retire`."""
         return self._handle
 
-    def become(self, other: NativeLive) -> None:
+    def become(self, successor: NativeLive) -> None:
         """Go on in the memory of another graph; snapshots that are held stay as they are."""
         self._former.append(self._handle)
-        *parts, find = other._state
-        self._handle, self.relations = other._handle, other.relations
+        *parts, find = successor._state
+        self._handle, self.relations = successor._handle, successor.relations
         self._state = (parts[0], parts[1], parts[2], self._state[3] if find is _nothing else find)
         self.plain = None if self._state[1] else (self._handle, self._err)
 
-    def become_next(self, other: NativeLive) -> None:
+    def become_next(self, successor: NativeLive) -> None:
         """Go on in the memory of the next writer, which numbers its commits anew."""
-        self.become(other)
-        self.follow = other.follow
+        self.become(successor)
+        self.follow = successor.follow
         self._former.clear()  # snapshots keep theirs; their numbers mean nothing here
 
     def retire(self, former: Any) -> None:
@@ -209,9 +209,9 @@ class NativeLive:
             return
         with self._following:
             if lib.aether_live_is_retired(self._handle):
-                other = self.follow()
-                if other is not None:
-                    self.become(other)
+                successor = self.follow()
+                if successor is not None:
+                    self.become(successor)
 
     @property
     def is_shared(self) -> bool:
@@ -260,17 +260,19 @@ class NativeLive:
 
     def set_base(self, relation: int, layout: Literal["csc", "csr"], base: LiveBase) -> None:
         """Say where the lists of a relation's base are; before anything else, in every process."""
-        given, err = ffi.new("aether_live_base *"), new_error()
-        given.lists = base.topology.handle
-        given.last_time = 2**63 - 1 if base.last_time is None else base.last_time
+        lent_base, err = ffi.new("aether_live_base *"), new_error()
+        lent_base.lists = base.topology.handle
+        lent_base.last_time = 2**63 - 1 if base.last_time is None else base.last_time
         if base.edge_ids is not None:
-            given.edge_ids = ffi.cast("const void *", address_of(base.edge_ids))
-            given.edge_id_bytes = base.edge_ids.dtype.itemsize
+            lent_base.edge_ids = ffi.cast("const void *", address_of(base.edge_ids))
+            lent_base.edge_id_bytes = base.edge_ids.dtype.itemsize
         if base.times is not None:
-            given.times = ffi.cast("const int64_t *", address_of(base.times))
+            lent_base.times = ffi.cast("const int64_t *", address_of(base.times))
         if base.weights is not None:
-            given.weights = ffi.cast("const float *", address_of(base.weights))
-        code = lib.aether_live_set_base(self._handle, relation, LIVE_LAYOUTS[layout], given, err)
+            lent_base.weights = ffi.cast("const float *", address_of(base.weights))
+        code = lib.aether_live_set_base(
+            self._handle, relation, LIVE_LAYOUTS[layout], lent_base, err
+        )
         if code:
             raise_error(code, err)
         self._state[1][relation, layout] = base
@@ -291,11 +293,11 @@ class NativeLive:
         base = bases.get((relation, layout))
         if base is None or base.weights is None or not base.is_near or base.sums is not None:
             return
-        made = NativeSums(base.topology, base.weights, base.topology.guard)
+        sums = NativeSums(base.topology, base.weights, base.topology.guard)
         with self._following:
             if bases[relation, layout].sums is None:  # else others use those
-                bases[relation, layout] = base._replace(sums=made)
-                self._give_sums(handle, relation, layout, made)
+                bases[relation, layout] = base._replace(sums=sums)
+                self._give_sums(handle, relation, layout, sums)
 
     @staticmethod
     def _give_sums(
@@ -388,7 +390,7 @@ class NativeLive:
     @contextmanager
     def _reading_bases(self) -> Iterator[None]:
         """Guard the files of bases, which a change reads, in a ``with`` block."""
-        guards = {id(g): g for one in self._state[1].values() if (g := one.topology.guard)}
+        guards = {id(g): g for base in self._state[1].values() if (g := base.topology.guard)}
         with ExitStack() as stack:
             for guard in guards.values():
                 stack.enter_context(reading(guard))
@@ -528,14 +530,14 @@ class NativeLive:
             self._catch_up()
         while True:
             before = self._state
-            taken = NativeSnapshot(self)
+            snapshot = NativeSnapshot(self)
             # Again, with the pin: a merge may have come before it, which has given up the memory.
-            if not taken.is_retired:
-                return taken
+            if not snapshot.is_retired:
+                return snapshot
             if self.follow is not None:
                 self._catch_up()
             if self._state is before:
-                return taken  # its writer has closed the graph: nothing changes any more
+                return snapshot  # its writer has closed the graph: nothing changes any more
 
     @property
     def is_reading(self) -> bool:
@@ -605,9 +607,9 @@ class NativeLive:
         less than ``seconds`` ago.
         """
         if self._former and time.monotonic() - self._looked >= seconds:
-            for one in [one for one in self._former if not _count(one).snapshots]:
+            for handle in [handle for handle in self._former if not _count(handle).snapshots]:
                 with suppress(ValueError):  # another thread looks as well
-                    self._former.remove(one)
+                    self._former.remove(handle)
             self._looked = time.monotonic()
 
 

@@ -47,31 +47,31 @@ _own_readings: ContextVar[tuple[Reading, ...]] = ContextVar("aethergraph own rea
 
 
 def _open_blocks() -> tuple[weakref.ref[Reading], ...]:
-    return tuple(one for one in _readings.get() if _snapshot_of(one) is not None)
+    return tuple(block for block in _readings.get() if _snapshot_of(block) is not None)
 
 
 def _snapshot_of(block: weakref.ref[Reading]) -> NativeSnapshot | None:
-    found = block()
-    return None if found is None else found.snapshot
+    open_reading = block()
+    return None if open_reading is None else open_reading.snapshot
 
 
 def held_snapshots() -> Mapping[NativeLive, NativeSnapshot]:
     """Return what this thread reads throughout, for :func:`hold_snapshots` in another thread."""
-    snapshots = [_snapshot_of(one) for one in _readings.get()]
-    return {one.live: one for one in snapshots if one is not None}
+    snapshots = [_snapshot_of(block) for block in _readings.get()]
+    return {snapshot.live: snapshot for snapshot in snapshots if snapshot is not None}
 
 
-def hold_snapshots(held: Mapping[NativeLive, NativeSnapshot]) -> None:
+def hold_snapshots(snapshots: Mapping[NativeLive, NativeSnapshot]) -> None:
     """Let this thread, which works for another one, read what the other does."""
-    blocks = tuple(Reading(snapshot) for snapshot in held.values())
+    blocks = tuple(Reading(snapshot) for snapshot in snapshots.values())
     _own_readings.set(blocks)
-    _readings.set(tuple(weakref.ref(one) for one in blocks))
+    _readings.set(tuple(weakref.ref(block) for block in blocks))
 
 
 def held_snapshot(live: NativeLive) -> NativeSnapshot | None:
     """Return what the innermost block reads of a live graph; None: there is none."""
-    for one in reversed(_readings.get()):
-        found = _snapshot_of(one)
-        if found is not None and found.live is live:
-            return found
+    for block in reversed(_readings.get()):
+        snapshot = _snapshot_of(block)
+        if snapshot is not None and snapshot.live is live:
+            return snapshot
     return None

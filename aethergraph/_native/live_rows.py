@@ -199,13 +199,13 @@ class LiveSlots:
     ) -> None:
         """Set ``out[i]`` to row ``ids[i]``, in the dtype of code ``out_code``."""
         self._check_file()
-        err, wanted = new_error(), (out_code, self.missing, self.check)
-        options = self._options.get(wanted)
+        err, key = new_error(), (out_code, self.missing, self.check)
+        options = self._options.get(key)
         if options is None:  # made once: nobody writes to it
             options = ffi.new("aether_table_gather_options *")
             options.dtype, options.missing = out_code, self.missing
             options.flags = lib.AETHER_TABLE_CHECK if self.check else 0
-            self._options[wanted] = options
+            self._options[key] = options
         numbers = ids if ids.dtype == np.int64 else ids.astype(np.int64)
         code = lib.aether_table_gather(
             self._handle, ffi.from_buffer("int64_t[]", numbers), len(numbers),

@@ -130,16 +130,17 @@ class NativeSnapshot:
 
     def describe(self, relation: int) -> LiveCommit:
         """Return the numbers of a relation."""
-        found = self._numbers.get(relation)
-        if found is None:  # they stay as they are, and each request for a sample asks several times
+        commit = self._numbers.get(relation)
+        if commit is None:
+            # They stay as they are, and each request for a sample asks several times.
             out, err = ffi.new("aether_live_commit_info *"), new_error()
             code = lib.aether_snapshot_describe(self._handle, relation, out, err)
             if code:
                 raise_error(code, err)
-            found = self._numbers[relation] = LiveCommit(
+            commit = self._numbers[relation] = LiveCommit(
                 out.epoch, out.num_src, out.num_dst, out.num_edges, out.end_edge_ids, out.lsn
             )
-        return found
+        return commit
 
     def check(self) -> None:
         """Raise SnapshotExpiredError if what it shows may have been overwritten."""
@@ -154,11 +155,11 @@ class NativeSnapshot:
     def topology(self, relation: int, layout: Literal["csc", "csr"]) -> NativeTopology:
         """Return the lists of a relation; they keep the snapshot."""
         pointer = lib.aether_snapshot_topology(self._handle, relation, LIVE_LAYOUTS[layout])
-        found = SnapshotTopology.of_handle(pointer, owner=self)
-        assert isinstance(found, SnapshotTopology)
-        found.snapshot, found.relation, found.layout = self, relation, layout
-        found.find_base()
-        return found
+        lists = SnapshotTopology.of_handle(pointer, owner=self)
+        assert isinstance(lists, SnapshotTopology)
+        lists.snapshot, lists.relation, lists.layout = self, relation, layout
+        lists.find_base()
+        return lists
 
     def base(self, relation: int, layout: Literal["csc", "csr"]) -> LiveBase | None:
         """Return what lists of a relation begin with; None: they began empty."""
@@ -251,15 +252,15 @@ class LiveTopology(NativeTopology):
 
     def __init__(self, live: NativeLive, relation: int, layout: Literal["csc", "csr"]) -> None:
         self.live, self.relation, self.layout = live, relation, layout
-        one = live.relations[relation]
+        live_relation = live.relations[relation]
         self._owner: object = None
         self._reader = None
         self.indptr = self.indices = self.edge_ids = None
         self.guard = self.path = None
         self.edge_ids_are_positions = False
         self.own_values = lib.AETHER_OWN_TIMES * bool(
-            one.columns & LIVE_TIMES
-        ) | lib.AETHER_OWN_WEIGHTS * bool(one.columns & LIVE_WEIGHTS)
+            live_relation.columns & LIVE_TIMES
+        ) | lib.AETHER_OWN_WEIGHTS * bool(live_relation.columns & LIVE_WEIGHTS)
         self.id_dtype = np.dtype(np.uint32)
 
     def pinned(self, snapshot: NativeSnapshot | None = None) -> NativeTopology:
@@ -346,14 +347,14 @@ def pin_all(
 
     That is the commit of ``snapshot`` for the live graph that it is of, else the last one.
     """
-    taken = {} if snapshot is None else {id(snapshot.live): snapshot}
+    snapshots = {} if snapshot is None else {id(snapshot.live): snapshot}
     out = list[NativeTopology]()
-    for one in topologies:
-        if isinstance(one, LiveTopology):
-            key = id(one.live)
-            if key not in taken:
-                taken[key] = one.live.take()
-            out.append(one.pinned(taken[key]))
+    for topology in topologies:
+        if isinstance(topology, LiveTopology):
+            key = id(topology.live)
+            if key not in snapshots:
+                snapshots[key] = topology.live.take()
+            out.append(topology.pinned(snapshots[key]))
         else:
-            out.append(one)
+            out.append(topology)
     return out

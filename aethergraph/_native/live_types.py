@@ -113,7 +113,7 @@ _OPTIONS = {"arena_bytes": "arena_mb", "max_src": "max_nodes", "max_dst": "max_n
 def fail(code: int, err: Any) -> NoReturn:
     """Raise as :func:`raise_error`, with the names that options have in Python."""
     text = ffi.string(err.message)
-    for name, own in _OPTIONS.items():
-        text = text.replace(name.encode(), own.encode())
+    for name, option in _OPTIONS.items():
+        text = text.replace(name.encode(), option.encode())
     err.message = text
     raise_error(code, err)

@@ -155,10 +155,10 @@ def rabbit_order(
     options = ffi.new("aether_rabbit_options *")
     options.memory, options.file, options.num_threads = memory, file, num_threads
     options.mapped = file >= 0
-    found, err = ffi.new("uint64_t *"), new_error()
+    num_communities, err = ffi.new("uint64_t *"), new_error()
     code = lib.aether_order_rabbit(
         places, neighbors, count, options, ffi.from_buffer("uint32_t[]", order),
-        ffi.from_buffer("uint32_t[]", communities), found, lend(task, 16 * count), err,
+        ffi.from_buffer("uint32_t[]", communities), num_communities, lend(task, 16 * count), err,
     )  # fmt: skip
     if code:
         raise_error(code, err)

@@ -64,11 +64,11 @@ class VersionedRows:
         assert first is not None
         self._kept = base, added, versions
         self._rows = ffi.new("aether_versioned_rows *")
-        for own, given in ((self._rows.base, base), (self._rows.added, added)):
-            given = given or first
-            own.data, own.num_rows = given.handle.data, given.handle.num_rows
-            own.row_items, own.stride = given.handle.row_items, given.handle.stride
-            own.dtype = given.handle.dtype
+        for out, rows in ((self._rows.base, base), (self._rows.added, added)):
+            rows = rows or first
+            out.data, out.num_rows = rows.handle.data, rows.handle.num_rows
+            out.row_items, out.stride = rows.handle.row_items, rows.handle.stride
+            out.dtype = rows.handle.dtype
         if base is None:
             self._rows.base.num_rows = 0
         if added is None:
@@ -114,6 +114,6 @@ class NativePacking:
             else:
                 out.what, out.of = PARTS[part[0]], part[1]
         self.num_parts, self.num_hops, self.commit = len(parts), num_hops, commit
-        found = [one.guard for one in parts if isinstance(one, VersionedRows) and one.guard]
+        guards = [part.guard for part in parts if isinstance(part, VersionedRows) and part.guard]
         #: Guards of the files that rows are mapped from.
-        self.guards: list[FileGuard] = list(dict.fromkeys(found))
+        self.guards: list[FileGuard] = list(dict.fromkeys(guards))

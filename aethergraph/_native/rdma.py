@@ -175,12 +175,12 @@ def take_rows(
     info.flags = lib.AETHER_TABLE_SCALED if layout.is_scaled else 0
     info.row_items, info.row_bytes = layout.row_items, layout.row_bytes
     info.stride = layout.stride
-    whole = np.empty(len(ids), np.bool_)
-    taken, err = ffi.new("uint64_t *"), new_error()
+    is_whole = np.empty(len(ids), np.bool_)
+    num_taken, err = ffi.new("uint64_t *"), new_error()
     code = lib.aether_slots_take(
         info, ffi.from_buffer("int64_t[]", ids), len(ids), ffi.from_buffer(slots), stride,
-        ffi.from_buffer(out), out.nbytes, ffi.from_buffer("uint8_t[]", whole), taken, err,
+        ffi.from_buffer(out), out.nbytes, ffi.from_buffer("uint8_t[]", is_whole), num_taken, err,
     )  # fmt: skip
     if code:
         raise_error(code, err)
-    return whole
+    return is_whole

@@ -25,13 +25,13 @@ _lone = [np.empty(0)]
 _ALONE = getrefcount(_lone[0])
 
 
-def new_vector(count: int, what: str) -> Ids:
+def new_vector(count: int, noun: str) -> Ids:
     """Return an uninitialised int64 vector [count] in memory of its own.
 
     Raises:
-        OutOfMemoryError: the system refuses the memory for ``what``.
+        OutOfMemoryError: the system refuses the memory for ``noun``.
     """
-    return empty(count, np.int64, what)
+    return empty(count, np.int64, noun)
 
 
 class RecycledVectors:
@@ -46,14 +46,14 @@ class RecycledVectors:
     def __init__(self) -> None:
         self._kept: list[Ids] = []
 
-    def empty(self, count: int, what: str) -> Ids:
+    def empty(self, count: int, noun: str) -> Ids:
         """Return an uninitialised vector [count].
 
         Raises:
-            OutOfMemoryError: the system refuses the memory for ``what``.
+            OutOfMemoryError: the system refuses the memory for ``noun``.
         """
         if count < _SMALL:
-            return new_vector(count, what)
+            return new_vector(count, noun)
         kept, fits, small = self._kept, None, None
         for i in range(len(kept)):
             if getrefcount(kept[i]) == _ALONE:
@@ -66,9 +66,9 @@ class RecycledVectors:
         if small is not None:
             del kept[small]  # first, so that both are never there at once
         elif len(kept) == _MOST:
-            return new_vector(count, what)
+            return new_vector(count, noun)
         # Room for a batch that is an eighth larger.
-        kept.append(new_vector(count + count // 8, what))
+        kept.append(new_vector(count + count // 8, noun))
         return kept[-1][:count]
 
     @property

@@ -130,8 +130,8 @@ class FileRows:
                     raise_error(code, err, text)
                 except InvalidArgumentError as error:
                     if self._hot_bytes:
-                        beside = f"{error}, beside {self._hot_bytes} for the list of hot rows"
-                        raise InvalidArgumentError(beside) from None
+                        message = f"{error}, beside {self._hot_bytes} for the list of hot rows"
+                        raise InvalidArgumentError(message) from None
                     raise
 
         self._row_bytes = options.row_items * int(lib.aether_dtype_size(code))
@@ -171,27 +171,27 @@ class FileRows:
 
     def stats(self) -> RowStats:
         """Return counts since the file was opened, over all threads of this process."""
-        found = ffi.new("aether_row_stats *")
-        lib.aether_row_count(self._handle, found)
+        counts = ffi.new("aether_row_stats *")
+        lib.aether_row_count(self._handle, counts)
         return RowStats(
-            rows=found.rows,
-            hits=found.hits,
-            reads=found.reads,
-            direct_rows=found.direct_rows,
-            device_reads=found.device_reads,
-            device_bytes=found.device_bytes,
-            wanted_bytes=(found.rows - found.hits) * self._row_bytes,
-            wait_seconds=found.wait_ns / 1e9,
-            frames=found.frames,
-            frames_held=found.frames_held,
-            hot_frames=found.hot_frames,
-            inserted=found.inserted,
-            evicted=found.evicted,
-            frame_rows=found.frame_rows,
-            budget=found.budget + self._hot_bytes,
-            used=found.cache_bytes + found.work_bytes + self._hot_bytes,
-            tier=IO_TIER_NAMES[found.tier],
-            direct=bool(found.direct),
+            rows=counts.rows,
+            hits=counts.hits,
+            reads=counts.reads,
+            direct_rows=counts.direct_rows,
+            device_reads=counts.device_reads,
+            device_bytes=counts.device_bytes,
+            wanted_bytes=(counts.rows - counts.hits) * self._row_bytes,
+            wait_seconds=counts.wait_ns / 1e9,
+            frames=counts.frames,
+            frames_held=counts.frames_held,
+            hot_frames=counts.hot_frames,
+            inserted=counts.inserted,
+            evicted=counts.evicted,
+            frame_rows=counts.frame_rows,
+            budget=counts.budget + self._hot_bytes,
+            used=counts.cache_bytes + counts.work_bytes + self._hot_bytes,
+            tier=IO_TIER_NAMES[counts.tier],
+            direct=bool(counts.direct),
         )
 
 
@@ -243,9 +243,11 @@ class NativePlan:
 
     def stats(self) -> PlanStats:
         """Return totals over the whole plan, including gathers not executed yet."""
-        found = ffi.new("aether_row_plan_stats *")
-        lib.aether_row_plan_count(self._handle, found)
-        return PlanStats(found.rows, found.hits, found.frames_read, found.frames_lent, found.bytes)
+        counts = ffi.new("aether_row_plan_stats *")
+        lib.aether_row_plan_count(self._handle, counts)
+        return PlanStats(
+            counts.rows, counts.hits, counts.frames_read, counts.frames_lent, counts.bytes
+        )
 
     def close(self) -> None:
         """Give the cache back."""

@@ -48,8 +48,8 @@ class Task:
     @property
     def done(self) -> int:
         """Bytes done so far, out of ``total``."""
-        part, whole = self._handle.done, self._handle.total
-        inside = self._size * min(part, whole) // whole if whole else 0
+        part, total = self._handle.done, self._handle.total
+        inside = self._size * min(part, total) // total if total else 0
         return int(min(self._base + inside, self.total))
 
     def cancel(self) -> None:
@@ -136,7 +136,7 @@ def run_task(
 
     interrupt: BaseException | None = None
     started = False
-    shown = 0
+    reported = 0
     alone = False
     patience = _PATIENCE
     while True:
@@ -156,8 +156,8 @@ def run_task(
                     alone = True  # the thread has not begun and, without the claim, cannot any more
                     break
                 if progress is not None and interrupt is None:
-                    shown = max(shown, task.done)
-                    progress(shown, total)
+                    reported = max(reported, task.done)
+                    progress(reported, total)
             break
         except BaseException as error:
             task.cancel()

@@ -44,8 +44,8 @@ def _describe_blocks(ids: CompressedIds) -> Any:
     return blocks
 
 
-def struct_address(pointer: Any, what: str) -> int:
-    """Return the address of a struct ``what``, from a ctypes or cffi pointer or an integer."""
+def struct_address(pointer: Any, struct: str) -> int:
+    """Return the address of a ``struct``, from a ctypes or cffi pointer or an integer."""
     try:
         if isinstance(pointer, ctypes.c_void_p):
             address = pointer.value or 0
@@ -57,17 +57,17 @@ def struct_address(pointer: Any, what: str) -> int:
             address = operator.index(pointer)
     except (TypeError, ctypes.ArgumentError):
         raise InvalidArgumentError(
-            f"pointer must be the address of an {what}, got {type(pointer).__name__}: "
+            f"pointer must be the address of an {struct}, got {type(pointer).__name__}: "
             "give an integer, a ctypes.c_void_p or a cffi pointer"
         ) from None
     if address <= 0 or isinstance(pointer, bool):
         raise InvalidArgumentError(
-            f"pointer = {shown(pointer)} is no address: the library made no {what}; with ctypes "
+            f"pointer = {shown(pointer)} is no address: the library made no {struct}; with ctypes "
             "set restype = ctypes.c_void_p, which keeps all 64 bits"
         )
     if address % _ALIGNMENT:
         raise InvalidArgumentError(
-            f"pointer = {address:#x} is no address of an {what}, which is a multiple of "
+            f"pointer = {address:#x} is no address of an {struct}, which is a multiple of "
             f"{_ALIGNMENT}: with ctypes set restype = ctypes.c_void_p, which keeps all 64 bits"
         )
     return address
@@ -402,11 +402,11 @@ class NativeTopology:
         end_read(code, err, self.guard, self.path)
         return out
 
-    def answer(self, what: int, numbers: Ids) -> NDArray[Any]:
+    def answer(self, question: int, numbers: Ids) -> NDArray[Any]:
         """Return what a question of :class:`AskedLists` gets from these lists.
 
         Args:
-            what: ``AskedLists.LISTS``, of nodes, or another one of its questions, at positions.
+            question: ``AskedLists.LISTS``, of nodes, or another one of its questions, at positions.
             numbers: nodes or positions, from anywhere.
 
         Returns:
@@ -416,16 +416,16 @@ class NativeTopology:
         Raises:
             OutOfRangeError: a node, or a position, does not exist; names it.
         """
-        dtype: np.dtype[Any] = np.dtype(np.uint64 if what == lib.AETHER_ASK_LISTS else np.int64)
-        if what == lib.AETHER_ASK_WEIGHTS:
+        dtype: np.dtype[Any] = np.dtype(np.uint64 if question == lib.AETHER_ASK_LISTS else np.int64)
+        if question == lib.AETHER_ASK_WEIGHTS:
             dtype = np.dtype(np.float64)
-        shape = (len(numbers), 2) if what == lib.AETHER_ASK_LISTS else (len(numbers),)
+        shape = (len(numbers), 2) if question == lib.AETHER_ASK_LISTS else (len(numbers),)
         out = np.empty(shape, dtype)
         err = new_error()
         begin_read(self.guard)
         code = lib.aether_topology_answer(
             self.handle,
-            what,
+            question,
             ffi.cast("const uint64_t *", ffi.from_buffer("int64_t[]", numbers)),
             len(numbers),
             ffi.cast("uint64_t *", ffi.from_buffer(out)),
@@ -442,14 +442,14 @@ class NativeTopology:
         """
         if len(major) <= _FIND_PAIRS:
             return self._find_some(major, minor, task)
-        found = list[tuple[Ids, Ids]]()
+        parts = list[tuple[Ids, Ids]]()
         for begin in range(0, len(major), _FIND_PAIRS):
             some = slice(begin, begin + _FIND_PAIRS)
             if task is not None:
                 task.check()
             pairs, places = self._find_some(major[some], minor[some], task)
-            found.append((pairs + begin, places))
-        return np.concatenate([p for p, _ in found]), np.concatenate([p for _, p in found])
+            parts.append((pairs + begin, places))
+        return np.concatenate([p for p, _ in parts]), np.concatenate([p for _, p in parts])
 
     def _find_some(self, major: Ids, minor: Ids, task: Task | None) -> tuple[Ids, Ids]:
         order = np.lexsort((minor, major))
