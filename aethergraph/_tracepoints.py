@@ -33,7 +33,7 @@ class Observer(Protocol):
 
 _lock = threading.Lock()
 _observers: tuple[Observer, ...] = ()
-_made: Callable[[object], object] | None = None
+_listener: Callable[[object], object] | None = None
 _NOTHING = nullcontext()
 
 
@@ -47,12 +47,12 @@ class _Stage:
         self._begun: list[tuple[Observer, Any]] = []
 
     def __enter__(self) -> None:
-        for one in _observers:
-            self._begun.append((one, one.begin(self._name, self._of, self._reads)))
+        for observer in _observers:
+            self._begun.append((observer, observer.begin(self._name, self._of, self._reads)))
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        for one, begun in reversed(self._begun):
-            one.end(begun, error)
+        for observer, begun in reversed(self._begun):
+            observer.end(begun, error)
 
 
 def stage(name: str, of: str = "", reads: Any = None) -> AbstractContextManager[None]:
@@ -66,10 +66,10 @@ def stage(name: str, of: str = "", reads: Any = None) -> AbstractContextManager[
     return _Stage(name, of, reads) if _observers else _NOTHING
 
 
-def made(thing: object) -> None:
-    """Tell who listens that ``thing``, which has ``stats()``, was made."""
-    if _made is not None:
-        _made(thing)
+def made(source: object) -> None:
+    """Tell who listens that ``source``, which has ``stats()``, was made."""
+    if _listener is not None:
+        _listener(source)
 
 
 def add_observer(observer: Observer) -> None:
@@ -83,10 +83,10 @@ def remove_observer(observer: Observer) -> None:
     """Tell ``observer`` of no further stages; it still hears the end of those that began."""
     global _observers
     with _lock:
-        _observers = tuple(one for one in _observers if one is not observer)
+        _observers = tuple(known for known in _observers if known is not observer)
 
 
 def set_made(listener: Callable[[object], object] | None) -> None:
     """Call ``listener`` for objects from now on; None: nobody is told."""
-    global _made
-    _made = listener
+    global _listener
+    _listener = listener

@@ -90,10 +90,10 @@ def _raise_error(slot: _Slot) -> None:
 
 
 def _work(
-    function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task, held: Any
+    function: Callable[[Any], Any], queue: SimpleQueue[_Slot | None], task: Task, snapshots: Any
 ) -> None:
     cancel_with(task)
-    hold_snapshots(held)
+    hold_snapshots(snapshots)
     while True:
         slot = queue.get()
         if slot is None:
@@ -246,9 +246,9 @@ class PrefetchIterator(Generic[T, R]):
         result: R = slot.result
         return result
 
-    def _help(self, workers: _Workers, wanted: _Slot) -> None:
-        """Fill slots that no thread has begun, the wanted one or later ones, until it is ready."""
-        while wanted.ready.locked():
+    def _help(self, workers: _Workers, awaited: _Slot) -> None:
+        """Fill slots that no thread has begun, the awaited one or later ones, until it is ready."""
+        while awaited.ready.locked():
             try:
                 slot = workers.queue.get_nowait()
             except Empty:
@@ -257,7 +257,7 @@ class PrefetchIterator(Generic[T, R]):
                 workers.queue.put(None)
                 return
             _fill_slot(self._function, slot)
-            if slot is wanted:
+            if slot is awaited:
                 return
             if slot.error is not None and not isinstance(slot.error, Exception):
                 raise slot.error  # an interrupt is for this moment

@@ -33,7 +33,7 @@ def test_nothing_is_registered_or_imported(files: Path, run_python: Callable[...
 assert not [name for name in sys.modules if name.startswith("aethergraph.observe")]
 for name in ("prometheus_client", "opentelemetry", "matplotlib"):
     assert name not in sys.modules, name
-assert _tracepoints._observers == () and _tracepoints._made is None
+assert _tracepoints._observers == () and _tracepoints._listener is None
 import threading
 assert not [one.name for one in threading.enumerate() if "observe" in one.name]
 """,
@@ -56,5 +56,5 @@ def test_it_is_off_again(paged: Any) -> None:
     observe.disable()
     observe.disable()
     assert not observe.is_enabled()
-    assert tracepoints._observers == () and tracepoints._made is None
+    assert tracepoints._observers == () and tracepoints._listener is None
     assert stage("batch") is stage("batch")
