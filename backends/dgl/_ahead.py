@@ -75,17 +75,17 @@ def look_ahead(coming: Iterable[Coming], groups: SampleGroups[Any]) -> Iterator[
         return 1 if batch is None else groups.size(batch.num_seeds, shares=2)
 
     def draw(chunk: list[Coming]) -> list[Coming]:
-        batches = [one.batch for one in chunk if one.batch is not None]
+        batches = [prepared.batch for prepared in chunk if prepared.batch is not None]
         try:
             samples = groups.sample(batches) if batches else None
         except AetherError:  # drawn one by one, each batch meets the error that is its own
             samples = None
-        for one in chunk:
-            one.samples = samples
+        for prepared in chunk:
+            prepared.samples = samples
         return chunk
 
-    with prefetch_map(draw, chunked(coming, size), num_threads=1, depth=1) as made:
-        for chunk in made:
+    with prefetch_map(draw, chunked(coming, size), num_threads=1, depth=1) as chunks:
+        for chunk in chunks:
             yield from chunk
 
 
@@ -105,5 +105,5 @@ def takes_steps(sampler: Any) -> bool:
 
     They do not in a subclass that has a ``sample`` of its own, or another method that it calls.
     """
-    others = ("sample", "sample_blocks", "assign_lazy_features")
-    return isinstance(sampler, SteppedSampler) and stands_for(sampler, "steps", others)
+    methods = ("sample", "sample_blocks", "assign_lazy_features")
+    return isinstance(sampler, SteppedSampler) and stands_for(sampler, "steps", methods)

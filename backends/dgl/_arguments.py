@@ -54,14 +54,14 @@ def hop_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...]:
         InvalidArgumentError: no integer of at least -1, or a dict without all edge types.
     """
     if isinstance(fanout, Mapping):
-        given = {schema.etype(kind): count for kind, count in fanout.items()}
-        missing = [kind for kind in schema.canonical_etypes if kind not in given]
+        by_type = {schema.etype(kind): count for kind, count in fanout.items()}
+        missing = [kind for kind in schema.canonical_etypes if kind not in by_type]
         if missing:
             raise InvalidArgumentError(
                 f"{name} by edge type lacks {', '.join(map(repr, missing))}: give 0 for types that "
                 "are not to be followed"
             )
-        return tuple(as_fanout(given[kind], name) for kind in schema.edge_types)
+        return tuple(as_fanout(by_type[kind], name) for kind in schema.edge_types)
     return (as_fanout(fanout, name),) * len(schema.edge_types)
 
 
@@ -116,14 +116,14 @@ def hop_hashes(schema: Schema, nodes: Mapping[str, Ids]) -> list[int]:
 
 def check_fanouts(fanouts: Any) -> list[int | dict[Any, int]]:
     """Check a fanout, or a dict of fanouts, for every layer."""
-    found: list[int | dict[Any, int]] = []
+    checked: list[int | dict[Any, int]] = []
     for at, fanout in enumerate(layer_list(fanouts)):
         if isinstance(fanout, Mapping):
             name = f"fanouts[{at}]"
-            found.append({kind: as_fanout(count, name) for kind, count in fanout.items()})
+            checked.append({kind: as_fanout(count, name) for kind, count in fanout.items()})
         else:
-            found.append(as_fanout(fanout, "fanouts", at))
-    return found
+            checked.append(as_fanout(fanout, "fanouts", at))
+    return checked
 
 
 def layer_list(fanouts: Any) -> list[Any]:
@@ -136,10 +136,10 @@ def layer_list(fanouts: Any) -> list[Any]:
         raise InvalidArgumentError(
             f"fanouts has one number or dict per layer, such as [15, 10], got {shown(fanouts)}"
         )
-    found = as_list(fanouts, "fanouts", "layers", most=MAX_HOPS)
-    if not found:
+    layers = as_list(fanouts, "fanouts", "layers", most=MAX_HOPS)
+    if not layers:
         raise InvalidArgumentError("fanouts is empty: give one entry per layer")
-    return found
+    return layers
 
 
 def native_fanouts(
@@ -169,21 +169,21 @@ def check_output_device(device: Any) -> torch.device | None:
     """
     if device is None:
         return None
-    found = as_device(device, "output_device")
-    if found.type not in ("cpu", "cuda"):
+    output_device = as_device(device, "output_device")
+    if output_device.type not in ("cpu", "cuda"):
         raise UnsupportedError(
-            f"output_device = {str(found)!r}: DGL has graphs on 'cpu' and 'cuda' alone"
+            f"output_device = {str(output_device)!r}: DGL has graphs on 'cpu' and 'cuda' alone"
         )
-    return found
+    return output_device
 
 
-def refuse_options(given: Mapping[str, Any], defaults: Mapping[str, Any], instead: str) -> None:
+def refuse_options(options: Mapping[str, Any], defaults: Mapping[str, Any], instead: str) -> None:
     """Check that options that do nothing here have their default; ``instead`` is the way out.
 
     Raises:
         UnsupportedError: another value, or an option that is not among ``defaults``.
     """
-    for name, value in given.items():
+    for name, value in options.items():
         if name in defaults:
             only = defaults[name]
             if value is only or (isinstance(value, (str, Number)) and value == only):
@@ -203,7 +203,9 @@ def as_names(names: Any, option: str) -> Any:
         InvalidArgumentError: names that are no texts.
     """
     if isinstance(names, Mapping):
-        return {kind: as_name_list(own, f"{option}[{shown(kind)}]") for kind, own in names.items()}
+        return {
+            kind: as_name_list(group, f"{option}[{shown(kind)}]") for kind, group in names.items()
+        }
     return as_name_list(names, option)
 
 
@@ -217,29 +219,31 @@ def as_name_list(names: Any, option: str) -> list[str]:
         return []
     if isinstance(names, str):
         return [names]
-    found = as_list(names, option, "names", most=_MOST_NAMES)
-    for at, name in enumerate(found):
+    listed = as_list(names, option, "names", most=_MOST_NAMES)
+    for at, name in enumerate(listed):
         if not isinstance(name, str):
             raise InvalidArgumentError(
                 f"{option}[{at}] must be the name of data, got {shown(name)}", position=at
             )
-    return found
+    return listed
 
 
-def check_prefetch(names: Any, option: str, schema: Schema, what: Literal["node", "edge"]) -> None:
+def check_prefetch(
+    names: Any, option: str, schema: Schema, domain: Literal["node", "edge"]
+) -> None:
     """Check that names of data to fetch are by type where there are several types.
 
     Raises:
         InvalidArgumentError: names without types, which DGL would meet with a TypeError, or by a
             type that the graph does not have.
     """
-    types: Sequence[Any] = schema.ntypes if what == "node" else schema.canonical_etypes
+    types: Sequence[Any] = schema.ntypes if domain == "node" else schema.canonical_etypes
     if isinstance(names, Mapping):
         for kind in names:
-            schema.ntype(kind) if what == "node" else schema.etype(kind)
+            schema.ntype(kind) if domain == "node" else schema.etype(kind)
     elif names and len(types) > 1:
         raise InvalidArgumentError(
-            f"{option} = {names!r} must be a dict by {what} type, such as {{{types[0]!r}: "
+            f"{option} = {names!r} must be a dict by {domain} type, such as {{{types[0]!r}: "
             f"{names!r}}}: there are {', '.join(map(repr, types))}"
         )
 

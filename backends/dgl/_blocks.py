@@ -88,10 +88,10 @@ class BlockMaker:
         every block are a prefix of the nodes, and its destinations a shorter one.
         """
         spans = []
-        for own, counts in zip(sample.offsets, sample.hop_edges, strict=True):
+        for hop_offsets, counts in zip(sample.offsets, sample.hop_edges, strict=True):
             ends = [0, *itertools.accumulate(counts)]
             spans.append(
-                [(slice(*ends[hop : hop + 2]), offsets) for hop, offsets in enumerate(own)]
+                [(slice(*ends[hop : hop + 2]), offsets) for hop, offsets in enumerate(hop_offsets)]
             )
         return self._assemble(sample, spans)
 
@@ -159,7 +159,7 @@ class BlockMaker:
             name: list(itertools.accumulate(counts))
             for name, counts in zip(schema.node_types, sample.hop_nodes, strict=True)
         }
-        shown = [
+        shown_ids = [
             schema.numbers[kind].shown(ids)
             for kind, ids in zip(schema.edge_types, sample.edge, strict=True)
         ]
@@ -169,7 +169,7 @@ class BlockMaker:
             parts = {}
             for i, kind in enumerate(schema.edge_types):
                 span, offsets = spans[i][hop]
-                edge = torch.from_numpy(shown[i][span]).to(idtype)
+                edge = torch.from_numpy(shown_ids[i][span]).to(idtype)
                 if span.start == 0 and hop:  # of growing blocks
                     edge = edge.clone()
                 parts[kind] = BlockEdges(sample.row[i][span], offsets, edge)
@@ -200,9 +200,9 @@ class BlockMaker:
 
     def _index(self, relations: list[Any], counts: list[int]) -> Any:
         # DGL takes numbers of nodes from the relations, except for types in no relation.
-        given = None if self._is_connected else utils.toindex(counts, "int64")
+        num_nodes = None if self._is_connected else utils.toindex(counts, "int64")
         return heterograph_index.create_heterograph_from_relations(
-            self._metagraph, relations, given
+            self._metagraph, relations, num_nodes
         )
 
     def _make_template(self) -> Any:

@@ -58,9 +58,9 @@ def draw_negatives(
     if not 0 <= redundancy <= _MOST_REDUNDANCY:
         raise InvalidArgumentError(f"redundancy = {redundancy} is not in 0..{_MOST_REDUNDANCY:g}")
     rng = np.random.default_rng(key)
-    found = np.empty((2, 0), np.int64)
+    negatives = np.empty((2, 0), np.int64)
     for _ in range(_ROUNDS):
-        missing = count - found.shape[1]
+        missing = count - negatives.shape[1]
         if missing <= 0 or not pairs:
             break
         more = math.ceil(missing * (1 + redundancy))
@@ -70,10 +70,10 @@ def draw_negatives(
         keep = ~edges.has_edges(drawn[0], drawn[1])
         if exclude_self_loops and same_type:
             keep &= drawn[0] != drawn[1]
-        found = np.concatenate((found, drawn[:, keep]), axis=1)
+        negatives = np.concatenate((negatives, drawn[:, keep]), axis=1)
         if not replace:
-            found = _distinct(found)
-    return found[0, :count].copy(), found[1, :count].copy()
+            negatives = _distinct(negatives)
+    return negatives[0, :count].copy(), negatives[1, :count].copy()
 
 
 def _distinct(pairs: Ids) -> Ids:

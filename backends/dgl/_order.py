@@ -109,12 +109,12 @@ class OrderedSeeds(IterableDataset[Any]):
         if not isinstance(self._seeds, Mapping):
             return self._seeds[torch.from_numpy(index)]
         kind = np.searchsorted(self._ends, index, side="right")
-        found = {}
+        picked = {}
         for number, (name, ids) in enumerate(self._typed.items()):
-            own = index[kind == number]
-            if len(own):
-                found[name] = ids[torch.from_numpy(own - (self._ends[number] - len(ids)))]
-        return found
+            positions = index[kind == number]
+            if len(positions):
+                picked[name] = ids[torch.from_numpy(positions - (self._ends[number] - len(ids)))]
+        return picked
 
 
 class BatchedSeeds(Dataset[Any]):
@@ -142,12 +142,12 @@ class BatchedSeeds(Dataset[Any]):
             raise InvalidArgumentError(
                 f"batches must be partition_aligned_batches(), got {type(batches).__name__}"
             )
-        own = seeds if isinstance(seeds, torch.Tensor) else torch.from_numpy(as_ids(seeds, "seeds"))
-        if own.ndim != 1 or len(own) != batches.num_seeds:
+        ids = seeds if isinstance(seeds, torch.Tensor) else torch.from_numpy(as_ids(seeds, "seeds"))
+        if ids.ndim != 1 or len(ids) != batches.num_seeds:
             raise InvalidArgumentError(
-                f"seeds has shape {tuple(own.shape)}, but batches are of {batches.num_seeds} seeds"
+                f"seeds has shape {tuple(ids.shape)}, but batches are of {batches.num_seeds} seeds"
             )
-        self._seeds, self._batches = own, batches
+        self._seeds, self._batches = ids, batches
         self._has_begun = False
 
     @property

@@ -88,8 +88,8 @@ class Queries:
             InvalidArgumentError: ids that are no integers, or another edge type.
         """
         kind = self._schema.etype(etype)
-        own = self._schema.edge_ids({kind: _vector(eid, "eid")}, "eid")[kind]
-        src, dst = self._tensors(*self._schema.edges(kind).edge_ends(own))
+        own_ids = self._schema.edge_ids({kind: _vector(eid, "eid")}, "eid")[kind]
+        src, dst = self._tensors(*self._schema.edges(kind).edge_ends(own_ids))
         return src, dst
 
     def edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> Any:
@@ -110,8 +110,8 @@ class Queries:
                 return self._tensors(ids)[0]
             src, dst = self._schema.edges(kind).edge_index()
         if self._schema.numbers[kind].are_input:
-            own = self._schema.numbers[kind].own(ids, "eid")
-            src, dst = src[own], dst[own]
+            own_ids = self._schema.numbers[kind].own(ids, "eid")
+            src, dst = src[own_ids], dst[own_ids]
         return self._tensors(src, dst, ids) if form == "all" else self._tensors(src, dst)
 
     all_edges = edges
@@ -132,8 +132,8 @@ class Queries:
             InvalidArgumentError: ids that are no integers, or of two lengths.
         """
         edges = self._schema.edges(self._schema.etype(etype))
-        found = edges.has_edges(_vector(u, "u"), _vector(v, "v"))
-        return bool(found[0]) if _is_one(u) and _is_one(v) else torch.from_numpy(found)
+        is_edge = edges.has_edges(_vector(u, "u"), _vector(v, "v"))
+        return bool(is_edge[0]) if _is_one(u) and _is_one(v) else torch.from_numpy(is_edge)
 
     def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Tensor | int:
         """Return in-degrees; layout "csr" counts all edges for them.

@@ -97,24 +97,24 @@ class EdgeNumbers:
         if not self._is_clear:
             raise InvalidArgumentError(f"{name}: {_WHICH_EDGES}")
 
-    def own_known(self, shown: Ids, name: str) -> Ids:
+    def own_known(self, shown_ids: Ids, name: str) -> Ids:
         """Convert users' ids to the graph's, leaving out any beyond the last edge."""
-        there = shown < self.end
-        check_ids(np.where(there, shown, 0), max(self.end, 1), name, "edges")  # negative ones
-        return self.own(shown[there], name)
+        known = shown_ids < self.end
+        check_ids(np.where(known, shown_ids, 0), max(self.end, 1), name, "edges")  # negative ones
+        return self.own(shown_ids[known], name)
 
-    def own(self, shown: Ids, name: str) -> Ids:
+    def own(self, shown_ids: Ids, name: str) -> Ids:
         """Convert users' ids to the graph's, checked."""
-        check_ids(shown, self.end, name, "edges")
+        check_ids(shown_ids, self.end, name, "edges")
         if self._order is None:
-            return shown
+            return shown_ids
         tables = _inverses.setdefault(self._graph, {})
         inverse = tables.get(self._kind)
         if inverse is None:
             inverse = np.empty(self.end, self._order.dtype)
             inverse[self._order] = np.arange(self.end, dtype=self._order.dtype)
             tables[self._kind] = inverse
-        return np.asarray(inverse[shown].astype(np.int64))
+        return np.asarray(inverse[shown_ids].astype(np.int64))
 
 
 def check_graph(graph: Any) -> None:
@@ -198,27 +198,27 @@ class Schema(core.Schema):
         """Return the canonical edge type of a relation's unique name; None: of the only type."""
         if name is None and len(self.canonical_etypes) == 1:
             return self.canonical_etypes[0]
-        found = []
+        matches = []
         if isinstance(name, str):
-            found = [kind for kind in self.canonical_etypes if name == kind[1]]
+            matches = [kind for kind in self.canonical_etypes if name == kind[1]]
         elif isinstance(name, tuple) and all(isinstance(part, str) for part in name):
-            found = [kind for kind in self.canonical_etypes if name == kind]
-        if len(found) == 1:
-            return found[0]
+            matches = [kind for kind in self.canonical_etypes if name == kind]
+        if len(matches) == 1:
+            return matches[0]
         known = ", ".join(map(repr, self.canonical_etypes)) or "none"
-        what = "is the name of several edge types" if len(found) > 1 else "is no edge type"
-        raise InvalidArgumentError(f"{shown(name)} {what}; there are: {known}")
+        fault = "is the name of several edge types" if len(matches) > 1 else "is no edge type"
+        raise InvalidArgumentError(f"{shown(name)} {fault}; there are: {known}")
 
     # ---- what users give -------------------------------------------------------------------
 
     def node_ids(self, nodes: Any, name: str) -> dict[str, Ids]:
         """Read ids by node type from a tensor, a mask or a dict; their range is not checked."""
-        given = nodes if isinstance(nodes, Mapping) else {self._only_ntype(nodes, name): nodes}
-        found = {}
-        for key, ids in given.items():
+        by_type = nodes if isinstance(nodes, Mapping) else {self._only_ntype(nodes, name): nodes}
+        ids_by_type = {}
+        for key, ids in by_type.items():
             ntype = self.ntype(key)
-            found[ntype] = _as_ids(ids, name, self.num_nodes, ntype)
-        return found
+            ids_by_type[ntype] = _as_ids(ids, name, self.num_nodes, ntype)
+        return ids_by_type
 
     def edge_ids(self, edges: Any, name: str) -> dict[EdgeType, Ids]:
         """Convert users' edge ids to the graph's own, by edge type.
@@ -249,14 +249,14 @@ class Schema(core.Schema):
 
     def _given_edges(self, edges: Any, name: str) -> Iterator[tuple[EdgeType, str, Ids]]:
         """Yield edge type, name in messages and users' ids of what is given."""
-        given = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
-        for etype, ids in given.items():
+        by_type = edges if isinstance(edges, Mapping) else {self._only_etype(edges, name): edges}
+        for etype, ids in by_type.items():
             kind = self.etype(etype)
             label = name if self.is_homogeneous else f"{name}[{kind!r}]"
-            shown = _as_ids(ids, label, self.num_edges, kind)
-            if len(shown):
+            shown_ids = _as_ids(ids, label, self.num_edges, kind)
+            if len(shown_ids):
                 self.numbers[kind].check_clear(label)
-            yield kind, label, shown
+            yield kind, label, shown_ids
 
     def _only_ntype(self, nodes: Any, name: str) -> str:
         if len(self.ntypes) == 1:

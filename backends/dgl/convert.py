@@ -62,8 +62,8 @@ def from_dgl(
             ``time_attr`` that is not there, or none where nodes and edges both have times.
     """
     if not isinstance(g, dgl.DGLGraph) or g.is_block:
-        what = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
-        raise InvalidArgumentError(f"from_dgl takes a DGLGraph, got {what}")
+        noun = "a block" if isinstance(g, dgl.DGLGraph) else type(g).__name__
+        raise InvalidArgumentError(f"from_dgl takes a DGLGraph, got {noun}")
     time_attr = as_text(time_attr, "time_attr")
     # A copy: listing edges needs a format that the graph may be restricted from.
     g = g.cpu().formats(["coo", "csr", "csc"])
@@ -110,30 +110,36 @@ def _take_times(
     """
     groups = {"node_time": nodes, "edge_time": edges}
     if name is None:
-        found = [
-            own for own, group in groups.items() if any(_is_time(r, own) for r in group.values())
+        time_names = [
+            time_name
+            for time_name, group in groups.items()
+            if any(_is_time(r, time_name) for r in group.values())
         ]
-        if len(found) == 2:
+        if len(time_names) == 2:
             raise InvalidArgumentError(
                 "nodes have 'node_time' and edges have 'edge_time', and lists are sorted by one of "
                 "them: name it, such as time_attr='edge_time'; the other stays plain data"
             )
     else:
-        found = [own for own, group in groups.items() if any(name in r for r in group.values())]
-        _check_named(groups, name, found)
-    taken: dict[str, dict[Any, Any]] = {"node_time": {}, "edge_time": {}}
-    for own in found:
-        key = own if name is None else name
-        taken[own] = {
-            kind: (rows.pop(key) if key == own else rows[key]).numpy()
-            for kind, rows in groups[own].items()
+        time_names = [
+            time_name
+            for time_name, group in groups.items()
+            if any(name in r for r in group.values())
+        ]
+        _check_named(groups, name, time_names)
+    times: dict[str, dict[Any, Any]] = {"node_time": {}, "edge_time": {}}
+    for time_name in time_names:
+        key = time_name if name is None else name
+        times[time_name] = {
+            kind: (rows.pop(key) if key == time_name else rows[key]).numpy()
+            for kind, rows in groups[time_name].items()
             if _is_time(rows, key)
         }
-    return taken["node_time"], taken["edge_time"]
+    return times["node_time"], times["edge_time"]
 
 
-def _check_named(groups: dict[str, dict[Any, Any]], name: str, found: list[str]) -> None:
-    if not found:
+def _check_named(groups: dict[str, dict[Any, Any]], name: str, time_names: list[str]) -> None:
+    if not time_names:
         known = sorted(
             {key for group in groups.values() for rows in group.values() for key in rows}
         )
@@ -141,12 +147,12 @@ def _check_named(groups: dict[str, dict[Any, Any]], name: str, found: list[str])
         raise InvalidArgumentError(
             f"time_attr = {name!r} is no data of nodes or edges; there are: {names}"
         )
-    if len(found) == 2:
+    if len(time_names) == 2:
         raise InvalidArgumentError(
             f"time_attr = {name!r} is the name of node data and of edge data: rename one"
         )
-    own = found[0]
-    for rows in groups[own].values():
+    time_name = time_names[0]
+    for rows in groups[time_name].values():
         if name not in rows:
             continue
         if not _is_time(rows, name):
@@ -154,10 +160,10 @@ def _check_named(groups: dict[str, dict[Any, Any]], name: str, found: list[str])
                 f"time_attr = {name!r} must be one int64 or float64 each, got shape "
                 f"{tuple(rows[name].shape)} of {rows[name].dtype}"
             )
-        if name != own and own in rows:
+        if name != time_name and time_name in rows:
             raise InvalidArgumentError(
-                f"time_attr = {name!r}: the graph's {own!r} would be these values, but that is the "
-                "name of other data: rename it"
+                f"time_attr = {name!r}: the graph's {time_name!r} would be these values, but that "
+                "is the name of other data: rename it"
             )
 
 
@@ -205,13 +211,13 @@ def to_dgl(
     if isinstance(source, (str, os.PathLike)):
         source = _load(source)
     if isinstance(source, GraphStorage):
-        schema, own = source.schema, source.idtype
+        schema, source_idtype = source.schema, source.idtype
     else:
-        schema, own = Schema(source, None), torch.int64
+        schema, source_idtype = Schema(source, None), torch.int64
     storage = GraphStorage(
         schema.graph,
         edge_ids="input" if schema.are_input else "graph",
-        idtype=own if idtype is None else idtype,
+        idtype=source_idtype if idtype is None else idtype,
     )
     ends = {kind: storage.edges(etype=kind) for kind in storage.canonical_etypes}
     g = dgl.heterograph(ends, {name: storage.num_nodes(name) for name in storage.ntypes})

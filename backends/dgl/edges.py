@@ -129,15 +129,15 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
             for back, reverse in self._reverses(schema, kind, ids):
                 _check_ends(schema, kind, seed_edge_ids, back, reverse)
                 hidden.setdefault(back, []).append(reverse)
-        found = {kind: torch.from_numpy(np.concatenate(ids)) for kind, ids in hidden.items()}
-        return found if isinstance(seed_edges, Mapping) else found[schema.etype(None)]
+        tensors = {kind: torch.from_numpy(np.concatenate(ids)) for kind, ids in hidden.items()}
+        return tensors if isinstance(seed_edges, Mapping) else tensors[schema.etype(None)]
 
     def _reverses(self, schema: Schema, kind: EdgeType, ids: Ids) -> list[tuple[EdgeType, Ids]]:
         """Return the edge types of the reverses, and their ids in each."""
         if self.exclude == "reverse_types":
-            named = {schema.etype(name): given for name, given in self.reverse_etypes.items()}
-            given = named.get(kind, [])
-            types = given if isinstance(given, list) else [given]
+            named = {schema.etype(name): reverses for name, reverses in self.reverse_etypes.items()}
+            reverses = named.get(kind, [])
+            types = reverses if isinstance(reverses, list) else [reverses]
             return [(schema.etype(name), ids) for name in types]
         tables = self.reverse_eids
         if not isinstance(tables, Mapping):
@@ -166,37 +166,37 @@ class EdgePredictionSampler(dgl.dataloading.EdgePredictionSampler):  # type: ign
         return [(kind, table[ids])]
 
 
-def _by_type(given: Any, name: str, check: Callable[[Any, str], Any]) -> Any:
-    if isinstance(given, Mapping):
-        return {kind: check(ids, f"{name}[{kind!r}]") for kind, ids in given.items()}
-    return check(given, name)
+def _by_type(argument: Any, name: str, check: Callable[[Any, str], Any]) -> Any:
+    if isinstance(argument, Mapping):
+        return {kind: check(ids, f"{name}[{kind!r}]") for kind, ids in argument.items()}
+    return check(argument, name)
 
 
-def _ids_or_mask(given: Any, name: str) -> Tensor:
+def _ids_or_mask(ids: Any, name: str) -> Tensor:
     """Convert ids or a mask to a tensor, which DGL takes for ids."""
-    if isinstance(given, Tensor) and given.dtype != torch.bool:
-        return torch.from_numpy(seed_ids(given, name))
-    array = read_ids(given, name)
+    if isinstance(ids, Tensor) and ids.dtype != torch.bool:
+        return torch.from_numpy(seed_ids(ids, name))
+    array = read_ids(ids, name)
     return torch.tensor(array if array.dtype == bool else as_ids(array, name))
 
 
-def _table(given: Any, name: str) -> Ids:
+def _table(table: Any, name: str) -> Ids:
     """Return one id per edge as int64, without a copy if they are int64."""
-    return seed_ids(given, name) if isinstance(given, Tensor) else as_ids(given, name)
+    return seed_ids(table, name) if isinstance(table, Tensor) else as_ids(table, name)
 
 
-def _check_ends(schema: Schema, kind: EdgeType, own: Ids, back: EdgeType, reverse: Ids) -> None:
+def _check_ends(schema: Schema, kind: EdgeType, own_ids: Ids, back: EdgeType, reverse: Ids) -> None:
     numbers, name = schema.numbers[back], "the reverses of seed_edges"
     check_ids(np.minimum(reverse, 0), 1, name, "edges")  # negative ones
-    there = np.flatnonzero(reverse < numbers.end)
-    other = numbers.own(reverse[there], name)
-    src, dst = schema.edges(kind).edge_ends(own[there])
-    other_src, other_dst = schema.edges(back).edge_ends(other)
+    known = np.flatnonzero(reverse < numbers.end)
+    own_reverse = numbers.own(reverse[known], name)
+    src, dst = schema.edges(kind).edge_ends(own_ids[known])
+    other_src, other_dst = schema.edges(back).edge_ends(own_reverse)
     wrong = (src != other_dst) | (dst != other_src)
     if wrong.any():
         first = int(wrong.argmax())
-        at = int(there[first])
-        ids = schema.numbers[kind].shown(own)
+        at = int(known[first])
+        ids = schema.numbers[kind].shown(own_ids)
         hint = "" if schema.numbers[kind].are_input else (
             "; edge ids are positions in the graph's lists here: build it with keep_order=True, "
             "then they are rows of its input, as in DGL"

@@ -67,11 +67,11 @@ class Fetch:
     def __init__(
         self, read: Callable[[], Tensor], ahead: bool, device: torch.device, **options: Any
     ) -> None:
-        held = held_snapshots() if ahead else {}
-        if held:
+        snapshots = held_snapshots() if ahead else {}
+        if snapshots:
             # A context of this read alone: the thread of the pool must not hold them for longer.
             context = copy_context()
-            context.run(hold_snapshots, held)
+            context.run(hold_snapshots, snapshots)
             read = functools.partial(context.run, read)
         self._future: Future[Tensor] | None = _threads().submit(read) if ahead else None
         self._read = read
@@ -148,13 +148,13 @@ class FeatureStorage(dgl.storages.FeatureStorage):  # type: ignore[misc]
         """
         ids = seed_ids(indices, "indices")
         pinned = as_flag(pin_memory, "pin_memory") and torch.cuda.is_available()
-        own = as_device(device, "device")
+        target = as_device(device, "device")
         if pinned:
             kwargs = {"non_blocking": True, **kwargs}
         # On one core another thread only helps where it waits for a device.
         waits = not self._column.rows.is_in_memory
         ahead = waits or len(os.sched_getaffinity(0)) > 1
-        return Fetch(functools.partial(self._read, ids, pinned), ahead, own, **kwargs)
+        return Fetch(functools.partial(self._read, ids, pinned), ahead, target, **kwargs)
 
     def _read(self, ids: Ids, pinned: bool) -> Tensor:
         with stage("gather", reads=self._column.rows), land_pinned(pinned):

@@ -126,13 +126,13 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
             layer_key = mix_key(key, 0 if self.layer_dependency else hop)
             node, block = self._layer(storage, node, counts, layer_key, exclude)
             blocks.insert(0, block)
-        found = {name: torch.from_numpy(ids).to(storage.idtype) for name, ids in node.items()}
+        input_nodes = {name: torch.from_numpy(ids).to(storage.idtype) for name, ids in node.items()}
         if self.output_device is not None:
-            found = {name: ids.to(self.output_device) for name, ids in found.items()}
+            input_nodes = {name: ids.to(self.output_device) for name, ids in input_nodes.items()}
             blocks = [block.to(self.output_device) for block in blocks]
         if isinstance(seed_nodes, Mapping):
-            return found, seed_nodes, blocks
-        return found[storage.ntypes[0]], seed_nodes, blocks
+            return input_nodes, seed_nodes, blocks
+        return input_nodes[storage.ntypes[0]], seed_nodes, blocks
 
     def _layer(
         self,
@@ -143,26 +143,26 @@ class LaborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: ignore[
         exclude: Excluded | None,
     ) -> tuple[dict[str, Ids], Any]:
         schema = storage.schema
-        whole = self._draws_of(schema).sample(dst, key, exclude=exclude, names=NAMES)
-        node = dict(zip(schema.node_types, whole.node, strict=True))
+        sample = self._draws_of(schema).sample(dst, key, exclude=exclude, names=NAMES)
+        node = dict(zip(schema.node_types, sample.node, strict=True))
         number = {name: node_numbers(ids, key) for name, ids in node.items()}
         kept, used = {}, {name: np.zeros(len(ids), bool) for name, ids in node.items()}
         for name, ids in dst.items():
             used[name][: len(ids)] = True
         for i, kind in enumerate(schema.edge_types):
             keep = _choose(
-                number[kind[0]][whole.row[i]], whole.col[i], len(dst[kind[2]]), fanouts[kind]
+                number[kind[0]][sample.row[i]], sample.col[i], len(dst[kind[2]]), fanouts[kind]
             )
             kept[kind] = keep
-            used[kind[0]][whole.row[i][keep]] = True
+            used[kind[0]][sample.row[i][keep]] = True
         local = {name: np.cumsum(mask) - 1 for name, mask in used.items()}
         edges = {}
         for i, kind in enumerate(schema.edge_types):
-            shown = schema.numbers[kind].shown(whole.edge[i][kept[kind]])
+            shown_ids = schema.numbers[kind].shown(sample.edge[i][kept[kind]])
             edges[kind] = BlockEdges(
-                local[kind[0]][whole.row[i][kept[kind]]],
-                offsets_of(whole.col[i][kept[kind]], len(dst[kind[2]])),
-                torch.from_numpy(shown).to(storage.idtype),
+                local[kind[0]][sample.row[i][kept[kind]]],
+                offsets_of(sample.col[i][kept[kind]], len(dst[kind[2]])),
+                torch.from_numpy(shown_ids).to(storage.idtype),
             )
         src = {name: ids[used[name]] for name, ids in node.items()}
         tensors = {name: torch.from_numpy(ids).to(storage.idtype) for name, ids in src.items()}

@@ -65,7 +65,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             that is not ours.
     """
 
-    _own: OrderedSeeds | None = None
+    _ordered_seeds: OrderedSeeds | None = None
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         order: Order | None = None,
         **options: Any,
     ) -> None:
-        given: Any = indices
+        source: Any = indices
         sampler = graph_sampler
         self.order = order
         self._order = as_order(order)
@@ -93,7 +93,7 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         if self.seed is None and (is_shared or self._order.partitions is not None):
             self.seed = 0  # all ranks must draw the same order
         if self.seed is not None and "collate_fn" not in options:
-            given = self._own = self._order_seeds(
+            source = self._ordered_seeds = self._order_seeds(
                 indices, batch_size, use_ddp, drop_last, shuffle, takes_steps(sampler), options
             )
             if not takes_steps(sampler):
@@ -106,14 +106,14 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
             and not options.get("use_uva", False)
             and (tensors := _as_tensors(indices)) is not None
         ):
-            batches = self._own or create_tensorized_dataset(
+            batches = self._ordered_seeds or create_tensorized_dataset(
                 tensors, batch_size, drop_last, use_ddp, ddp_seed, shuffle,
                 options.get("persistent_workers", False),
             )  # fmt: skip
-            given = _BatchesAhead(batches, graph, graph_sampler)
+            source = _BatchesAhead(batches, graph, graph_sampler)
             sampler = _Finisher(graph_sampler)
         super().__init__(
-            graph, given, sampler, device, use_ddp, ddp_seed, batch_size, drop_last, shuffle,
+            graph, source, sampler, device, use_ddp, ddp_seed, batch_size, drop_last, shuffle,
             **options,
         )  # fmt: skip
         self.indices, self.graph_sampler = indices, graph_sampler
@@ -169,29 +169,29 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
         self._set_next_epoch(as_count(epoch, "epoch"))
 
     def __len__(self) -> int:
-        own = self._own
-        return int(super().__len__()) if own is None else self._share.count(own.batches.total)
+        seeds = self._ordered_seeds
+        return int(super().__len__()) if seeds is None else self._share.count(seeds.batches.total)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._own is None:
+        if self._ordered_seeds is None:
             iterator: Iterator[Any] = super().__iter__()
             return iterator
         assert self.seed is not None
         position = self._begin()
         key = mix_key(self.seed, position.epoch)
-        self._own.begin(position, key)
+        self._ordered_seeds.begin(position, key)
         # torch draws the number of the iteration from it, which samplers draw by.
         self.generator.manual_seed(key - (1 << 63))
         return Delivery(super().__iter__(), position, self.num_workers > 0)
 
     @property
     def _ordered(self) -> OrderedSeeds:
-        if self._own is None:
+        if self._ordered_seeds is None:
             raise UnsupportedError(
                 "states need a DataLoader with seed=: without it numpy's generator shuffles the "
                 "order of the last epoch, and no place in it can be found again"
             )
-        return self._own
+        return self._ordered_seeds
 
     @property
     def _total(self) -> int:
@@ -199,13 +199,18 @@ class DataLoader(Resumable, Profiled, dgl.dataloading.DataLoader):  # type: igno
 
     def _tell_arrays(self) -> dict[str, Any]:
         seeds = _as_tensors(self.indices)
-        told = seeds if isinstance(seeds, Mapping) else {"indices": seeds}
-        return {**told, **self._ordered.batches.aligned}
+        arrays = seeds if isinstance(seeds, Mapping) else {"indices": seeds}
+        return {**arrays, **self._ordered.batches.aligned}
 
     def _tell_options(self) -> Told:
-        told = {name: describe(getattr(self, name)) for name in ("seed", "shuffle", "drop_last")}
-        own = describe_sampler(self.graph_sampler)
-        return {"loader": type(self).__name__, "batch_size": describe(self._size), **told, **own}
+        options = {name: describe(getattr(self, name)) for name in ("seed", "shuffle", "drop_last")}
+        sampler_options = describe_sampler(self.graph_sampler)
+        return {
+            "loader": type(self).__name__,
+            "batch_size": describe(self._size),
+            **options,
+            **sampler_options,
+        }
 
     @property
     def _told_graph(self) -> Any:

@@ -220,15 +220,15 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         storage = storage_of(g)
         draws = self._draws_of(storage.schema)
         steps = self._block_steps(storage, draws, seed_nodes, exclude_eids)
-        found: tuple[Any, Any, list[Any]] = run_steps(steps, draws.engine.draw)
-        return found
+        result: tuple[Any, Any, list[Any]] = run_steps(steps, draws.engine.draw)
+        return result
 
     def steps(self, g: GraphStorage, seed_nodes: Any) -> Steps:
         """Run ``sample`` as a generator of two steps (see ``sampling/two_step.py``)."""
         storage = storage_of(g)
         draws = self._draws_of(storage.schema)
-        found = yield from self._block_steps(storage, draws, seed_nodes, None)
-        return self.assign_lazy_features(found)
+        result = yield from self._block_steps(storage, draws, seed_nodes, None)
+        return self.assign_lazy_features(result)
 
     def _block_steps(
         self, storage: GraphStorage, draws: Draws[Any], seed_nodes: Any, exclude_eids: Any
@@ -239,7 +239,7 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         parts = seed_hashes(schema, seeds)
         times = self._times(schema, seeds)
         if times is not None:
-            parts += [hash_ids(native.time_keys(own)) for own in times.values()]
+            parts += [hash_ids(native.time_keys(array)) for array in times.values()]
         key = self._batch_key(None, *parts)
         sample = yield draws.prepare(seeds, key, exclude=exclude, seed_time=times, names=NAMES)
         make = storage.blocks.of_growing if self.layer_dependency else storage.blocks.of_layers
@@ -255,11 +255,11 @@ class NeighborSampler(KeyedSampler, dgl.dataloading.BlockSampler):  # type: igno
         """Return the times that seeds may see, by type; None: their own times."""
         if self.seed_time is None:
             return None
-        given = self.seed_time
-        if not isinstance(given, Mapping):
-            given = {schema.ntype(None): given}
+        by_type = self.seed_time
+        if not isinstance(by_type, Mapping):
+            by_type = {schema.ntype(None): by_type}
         times = {}
-        for name, values in given.items():
+        for name, values in by_type.items():
             array = read_array(values, "seed_time")
             ntype = schema.ntype(name)
             if array.shape != (schema.num_nodes(ntype),):

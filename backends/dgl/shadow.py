@@ -81,10 +81,10 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[Any, Any, Any]:
         """Return ``(input_nodes, output_nodes, subgraph)``, without the excluded edges."""
-        found: tuple[Any, Any, Any] = run_steps(
+        result: tuple[Any, Any, Any] = run_steps(
             self.steps(g, seed_nodes, exclude_eids), self.engine_of(g).draw
         )
-        return found
+        return result
 
     def steps(self, g: GraphStorage, seed_nodes: Any, exclude_eids: Any = None) -> Steps:
         """Run :meth:`sample` as a generator of two steps (see ``sampling/two_step.py``)."""
@@ -94,12 +94,12 @@ class ShaDowKHopSampler(KeyedSampler, dgl.dataloading.ShaDowKHopSampler):  # typ
         draws = self._draws_of(schema)
         exclude = excluded_edges(draws, exclude_eids, "exclude_eids")
         key = self._batch_key(None, *seed_hashes(schema, seeds))
-        found = yield draws.prepare(seeds, key, exclude=exclude, names=NAMES)
+        sample = yield draws.prepare(seeds, key, exclude=exclude, names=NAMES)
         node = {
             name: torch.from_numpy(ids).to(storage.idtype)
-            for name, ids in zip(schema.node_types, found.node, strict=True)
+            for name, ids in zip(schema.node_types, sample.node, strict=True)
         }
-        subgraph = storage.induced(found)
+        subgraph = storage.induced(sample)
         dgl.set_node_lazy_features(subgraph, self.prefetch_node_feats)
         dgl.set_edge_lazy_features(subgraph, self.prefetch_edge_feats)
         if self.output_device is not None:

@@ -189,11 +189,11 @@ class GraphStorage(Keyed, Queries):
 
     def get_node_storage(self, key: str, ntype: str | None = None) -> FeatureStorage:
         """Return the storage of node data called by a name."""
-        own = self._schema.ntype(ntype)
-        rows = _named(self._schema.node_rows(own), key, f"node data of {ntype!r}")
-        storage = self._node_storages.get((own, key))
+        node_type = self._schema.ntype(ntype)
+        rows = _named(self._schema.node_rows(node_type), key, f"node data of {ntype!r}")
+        storage = self._node_storages.get((node_type, key))
         if storage is None or storage.rows is not rows:  # the graph has another attribute there now
-            storage = self._node_storages[own, key] = FeatureStorage(rows)
+            storage = self._node_storages[node_type, key] = FeatureStorage(rows)
         return storage
 
     def get_edge_storage(self, key: str, etype: Any = None) -> EdgeFeatureStorage:
@@ -207,7 +207,7 @@ class GraphStorage(Keyed, Queries):
     # ---- subgraphs -----------------------------------------------------------------------
 
     def edge_subgraph(
-        self, edges: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
+        self, edges: Any, relabel_nodes: bool = True, output_device: Any = None, **dgl_options: Any
     ) -> Any:
         """Make a ``DGLGraph`` of some edges, with ``edata[dgl.EID]``.
 
@@ -216,31 +216,31 @@ class GraphStorage(Keyed, Queries):
             relabel_nodes: only the ends of these edges are nodes, with ``ndata[dgl.NID]``; else
                 all nodes are.
             output_device: device of the result.
-            **other: further options of DGL's method, at their defaults only.
+            **dgl_options: further options of DGL's method, at their defaults only.
         """
-        _refuse(other, store_ids=True)
+        _refuse(dgl_options, store_ids=True)
         relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
         device = check_output_device(output_device)
-        own = self._schema.edge_ids(edges, "edges")
+        own_ids = self._schema.edge_ids(edges, "edges")
         none = np.empty(0, np.int64)
         ends = {
-            kind: self._schema.edges(kind).edge_ends(own.get(kind, none))
+            kind: self._schema.edges(kind).edge_ends(own_ids.get(kind, none))
             for kind in self.canonical_etypes
         }
         shown_ids = {
-            kind: self._schema.numbers[kind].shown(own.get(kind, none).copy())
+            kind: self._schema.numbers[kind].shown(own_ids.get(kind, none).copy())
             for kind in self.canonical_etypes
         }
-        made = self._make_graph(ends, shown_ids, self._counts())
+        graph = self._make_graph(ends, shown_ids, self._counts())
         if relabel_nodes:
-            found = dgl.compact_graphs(made)
+            compact = dgl.compact_graphs(graph)
             for kind in self.canonical_etypes:
-                found.edges[kind].data[dgl.EID] = made.edges[kind].data[dgl.EID]
-            made = found
-        return _move(made, device)
+                compact.edges[kind].data[dgl.EID] = graph.edges[kind].data[dgl.EID]
+            graph = compact
+        return _move(graph, device)
 
     def subgraph(
-        self, nodes: Any, relabel_nodes: bool = True, output_device: Any = None, **other: Any
+        self, nodes: Any, relabel_nodes: bool = True, output_device: Any = None, **dgl_options: Any
     ) -> Any:
         """Make the ``DGLGraph`` of all edges among some nodes, with ``dgl.NID`` and ``dgl.EID``.
 
@@ -248,9 +248,9 @@ class GraphStorage(Keyed, Queries):
             nodes: ids or a mask, or a dict of them by node type; node i of a type is ``nodes[i]``.
             relabel_nodes: False keeps all nodes.
             output_device: device of the result.
-            **other: further options of DGL's method, at their defaults only.
+            **dgl_options: further options of DGL's method, at their defaults only.
         """
-        _refuse(other, store_ids=True)
+        _refuse(dgl_options, store_ids=True)
         relabel_nodes = as_flag(relabel_nodes, "relabel_nodes")
         device = check_output_device(output_device)
         seeds = self._schema.node_ids(nodes, "nodes")
@@ -274,11 +274,11 @@ class GraphStorage(Keyed, Queries):
                 ends[kind] = node[kind[0]][row], node[kind[2]][col]
             shown_ids[kind] = self._schema.numbers[kind].shown(sample.edge[i])
         counts = {name: len(ids) for name, ids in node.items()}
-        made = self._make_graph(ends, shown_ids, counts if relabel_nodes else self._counts())
+        graph = self._make_graph(ends, shown_ids, counts if relabel_nodes else self._counts())
         if relabel_nodes:
             for name in self.ntypes:
-                made.nodes[name].data[dgl.NID] = self._tensors(node[name])[0]
-        return made
+                graph.nodes[name].data[dgl.NID] = self._tensors(node[name])[0]
+        return graph
 
     # ---- sampling ------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class GraphStorage(Keyed, Queries):
         exclude_edges: Any = None,
         replace: bool = False,
         output_device: Any = None,
-        **other: Any,
+        **dgl_options: Any,
     ) -> Any:
         """Sample one hop around ``nodes``: a ``DGLGraph`` of all nodes, with ``edata[dgl.EID]``.
 
@@ -305,13 +305,13 @@ class GraphStorage(Keyed, Queries):
                 last edge are ignored, as in DGL.
             replace: draw with replacement.
             output_device: device of the result.
-            **other: further options of DGL's method, at their defaults only.
+            **dgl_options: further options of DGL's method, at their defaults only.
 
         Raises:
             LayoutError: the graph does not store that direction; names ``layout``.
             InvalidArgumentError, OutOfRangeError: an invalid argument.
         """
-        _refuse(other, copy_ndata=True, copy_edata=True)
+        _refuse(dgl_options, copy_ndata=True, copy_edata=True)
         edge_dir = as_choice(edge_dir, ("in", "out"), "edge_dir")
         prob, replace = as_text(prob, "prob"), as_truth(replace, "replace")
         device = check_output_device(output_device)
@@ -388,10 +388,10 @@ class GraphStorage(Keyed, Queries):
         counts: dict[str, int],
     ) -> Any:
         data = {kind: self._tensors(*ends[kind]) for kind in self.canonical_etypes}
-        made = dgl.heterograph(data, counts)
+        graph = dgl.heterograph(data, counts)
         for kind in self.canonical_etypes:
-            made.edges[kind].data[dgl.EID] = self._tensors(shown_ids[kind])[0]
-        return made
+            graph.edges[kind].data[dgl.EID] = self._tensors(shown_ids[kind])[0]
+        return graph
 
 
 def _check_idtype(schema: Schema, idtype: torch.dtype) -> None:
@@ -408,8 +408,8 @@ def _check_idtype(schema: Schema, idtype: torch.dtype) -> None:
 
 def _refuse(options: dict[str, Any], **defaults: Any) -> None:
     """Refuse options of DGLGraph's method that are not at their default."""
-    given = {name: value for name, value in options.items() if not name.startswith("_")}
-    refuse_options(given, defaults, "leave it out")
+    public_options = {name: value for name, value in options.items() if not name.startswith("_")}
+    refuse_options(public_options, defaults, "leave it out")
 
 
 def _refuse_repeated(seeds: Mapping[str, NDArray[np.int64]], why: str) -> None:
@@ -419,12 +419,12 @@ def _refuse_repeated(seeds: Mapping[str, NDArray[np.int64]], why: str) -> None:
             raise InvalidArgumentError(f"nodes of {ntype!r} hold {repeated} twice: {why}")
 
 
-def _named(rows: dict[str, RowSource], name: Any, what: str) -> RowSource:
+def _named(rows: dict[str, RowSource], name: Any, noun: str) -> RowSource:
     if not isinstance(name, str) or name not in rows:
         known = ", ".join(sorted(map(repr, rows))) or "none"
         is_letter = isinstance(name, str) and len(name) == 1
         hint = ": names come in a list, not as one text" if is_letter else ""
-        raise InvalidArgumentError(f"{shown(name)} is no {what}; there are: {known}{hint}")
+        raise InvalidArgumentError(f"{shown(name)} is no {noun}; there are: {known}{hint}")
     return rows[name]
 
 

@@ -100,8 +100,8 @@ class ClusterGCNSampler(dgl.dataloading.ClusterGCNSampler):  # type: ignore[misc
 
 def _simple(storage: GraphStorage) -> Any:
     """Return the simple graph for METIS: self-loops make DGL's copy of it write out of bounds."""
-    whole = to_dgl(storage, idtype=torch.int64, data=False)
-    return dgl.remove_self_loop(dgl.to_simple(whole))
+    graph = to_dgl(storage, idtype=torch.int64, data=False)
+    return dgl.remove_self_loop(dgl.to_simple(graph))
 
 
 def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
@@ -117,11 +117,11 @@ def _grouped(clusters: Any, k: int, num_nodes: int) -> tuple[Tensor, Tensor]:
         raise InvalidArgumentError(
             f"clusters[{at}] = {int(array[at])} is not below k = {k}", position=at
         )
-    given = np.ascontiguousarray(array, np.int64)
+    cluster_ids = np.ascontiguousarray(array, np.int64)
     offset = empty(k + 1, np.int64, f"{k} clusters")
     offset[0] = 0
-    np.cumsum(np.bincount(given, minlength=k), out=offset[1:])
-    return torch.from_numpy(offset), torch.from_numpy(np.argsort(given, kind="stable"))
+    np.cumsum(np.bincount(cluster_ids, minlength=k), out=offset[1:])
+    return torch.from_numpy(offset), torch.from_numpy(np.argsort(cluster_ids, kind="stable"))
 
 
 class SAINTSampler(dgl.dataloading.SAINTSampler):  # type: ignore[misc]

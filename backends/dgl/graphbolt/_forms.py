@@ -93,8 +93,8 @@ def layer_fanouts(schema: Schema, fanout: Any, name: str) -> tuple[int, ...] | i
         checked *= len(kinds)
     if len(checked) != len(kinds):
         raise _wrong_number(name, len(checked), kinds)
-    found = dict(zip(kinds, checked, strict=True))
-    return tuple(found[kind] for kind in schema.edge_types)
+    fanouts = dict(zip(kinds, checked, strict=True))
+    return tuple(fanouts[kind] for kind in schema.edge_types)
 
 
 def _wrong_number(name: str, count: int, kinds: list[EdgeType]) -> InvalidArgumentError:
@@ -114,19 +114,20 @@ def time_option(schema: Schema, node_attr: str | None, edge_attr: str | None) ->
     edge_attr = as_text(edge_attr, "edge_timestamp_attr_name")
     nodes = [schema.node_rows(name) for name in schema.node_types]
     edges = [schema.edge_rows(kind) for kind in schema.edge_types]
-    for what, name, groups in (("node", node_attr, nodes), ("edge", edge_attr, edges)):
+    for domain, name, groups in (("node", node_attr, nodes), ("edge", edge_attr, edges)):
         kept = (
             name is not None
-            and what == "edge"
+            and domain == "edge"
             and any(
                 topology_times(schema.edges(kind), "csc", name, schema.edge_attrs(kind))
                 for kind in schema.edge_types
             )
         )
         if name is not None and not kept and not any(name in rows for rows in groups):
-            known = ", ".join(sorted({repr(own) for rows in groups for own in rows})) or "none"
+            known = ", ".join(sorted({repr(attr) for rows in groups for attr in rows})) or "none"
             raise InvalidArgumentError(
-                f"{what}_timestamp_attr_name = {name!r} is no {what} attribute; there are: {known}"
+                f"{domain}_timestamp_attr_name = {name!r} is no {domain} attribute; there are: "
+                f"{known}"
             )
     if node_attr is not None and edge_attr is not None:
         return None
@@ -169,10 +170,10 @@ def layer_subgraphs(schema: Schema, sample: native.NativeLayers) -> tuple[Any, l
     }
     rows, edges = [], []
     for i, kind in enumerate(schema.edge_types):
-        shown = schema.numbers[kind].shown(sample.edge[i])
+        shown_ids = schema.numbers[kind].shown(sample.edge[i])
         counts = sample.hop_edges[i]
         rows.append(torch.split(torch.from_numpy(sample.row[i]), counts))
-        edges.append(torch.split(torch.from_numpy(shown), counts))
+        edges.append(torch.split(torch.from_numpy(shown_ids), counts))
     layers: list[Any] = []
     columns = _nodes(schema, node, ends, 0)
     for hop in range(len(sample.hop_nodes[0]) - 1):
@@ -206,5 +207,5 @@ def _by_name(schema: Schema, parts: Mapping[EdgeType, Any]) -> Any:
 def _nodes(
     schema: Schema, node: Mapping[str, Tensor], ends: Mapping[str, list[int]], hop: int
 ) -> Any:
-    found = {name: node[name][: ends[name][hop]] for name in schema.ntypes}
-    return found if is_typed(schema) else found[schema.ntypes[0]]
+    nodes = {name: node[name][: ends[name][hop]] for name in schema.ntypes}
+    return nodes if is_typed(schema) else nodes[schema.ntypes[0]]

@@ -227,15 +227,15 @@ def _entries(config: Path, name: str, listed: Any) -> list[Entry]:
 
 
 def _by_type(entries: list[Entry]) -> dict[str | None, Entry]:
-    found: dict[str | None, Entry] = {}
+    by_type: dict[str | None, Entry] = {}
     for entry in entries:
-        if entry.type in found:
+        if entry.type in by_type:
             raise InvalidArgumentError(
                 f"{entry.where}: type = {shorten(entry.type)} is there twice: give every entry a "
                 "type of its own"
             )
-        found[entry.type] = entry
-    return found
+        by_type[entry.type] = entry
+    return by_type
 
 
 def _check_types(nodes: dict[str | None, Entry], edges: dict[str | None, Entry]) -> None:
@@ -271,10 +271,10 @@ def _add_rows(
             f"{entry.where}: type = {shorten(entry.type)} of {shorten(name)} is no type of the "
             f"graph's {entry.need('domain')}s; there are: {_known(types)}"
         )
-    other = rows.setdefault((entry.type, name), entry)
-    if not other.same_rows(entry):
+    first = rows.setdefault((entry.type, name), entry)
+    if not first.same_rows(entry):
         raise InvalidArgumentError(
-            f"{entry.where}: name = {shorten(name)} is that of other rows in {other.where}: give "
+            f"{entry.where}: name = {shorten(name)} is that of other rows in {first.where}: give "
             "one of them another name"
         )
 
@@ -293,16 +293,16 @@ def read_tasks(folder: Path, names: Collection[str]) -> list[Task]:
         InvalidArgumentError: an invalid entry; names it and its value.
     """
     config, described = _read_description(folder)
-    found = []
+    tasks = []
     for task in _entries(config, "tasks", described.get("tasks") or []):
         sets = {
             name: _task_items(config, f"{task.where.removeprefix(f'{config}: ')}.{name}", listed)
             for name in names
             if (listed := task.fields.get(name))
         }
-        rest = {name: value for name, value in task.fields.items() if name not in names}
-        found.append(Task(sets, rest))
-    return found
+        fields = {name: value for name, value in task.fields.items() if name not in names}
+        tasks.append(Task(sets, fields))
+    return tasks
 
 
 def _task_items(config: Path, where: str, listed: Any) -> dict[str | None, list[tuple[str, Entry]]]:

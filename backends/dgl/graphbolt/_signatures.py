@@ -65,9 +65,9 @@ def as_graphbolt(method: Callable[..., Result]) -> Callable[..., Result | Finish
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Result | Finished:
-        given = _READERS[name](self, *args, **options)
-        waiting = "async_op" in given and as_flag(given.pop("async_op"), "async_op")
-        result = method(self, **given)
+        arguments = _READERS[name](self, *args, **options)
+        waiting = "async_op" in arguments and as_flag(arguments.pop("async_op"), "async_op")
+        result = method(self, **arguments)
         return Finished(result) if waiting else result
 
     # Readers of the signature, such as help(), are to find what a call takes.
@@ -81,17 +81,23 @@ def call_reader(signature: inspect.Signature) -> Callable[..., dict[str, Any]]:
     It raises TypeError for arguments that the signature does not have, or lacks.
     """
     _, *parameters = signature.parameters.values()
-    names = {one.name: _NAMES.get(one.name, one.name) for one in parameters}
-    places = [names[one.name] for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-    needed = {names[one.name] for one in parameters if one.default is one.empty}
+    names = {parameter.name: _NAMES.get(parameter.name, parameter.name) for parameter in parameters}
+    places = [
+        names[parameter.name]
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    needed = {
+        names[parameter.name] for parameter in parameters if parameter.default is parameter.empty
+    }
 
     def read(*args: Any, **options: Any) -> dict[str, Any]:
         # Binding a signature takes longer than a small sample: that is for calls that do not fit.
-        found = dict(zip(places, args[1:], strict=False))
-        found.update((names[name], value) for name, value in options.items() if name in names)
-        if len(found) != len(args) - 1 + len(options) or not needed <= found.keys():
+        arguments = dict(zip(places, args[1:], strict=False))
+        arguments.update((names[name], value) for name, value in options.items() if name in names)
+        if len(arguments) != len(args) - 1 + len(options) or not needed <= arguments.keys():
             signature.bind(*args, **options)
-        found.pop("ids_are_optional", None)  # original edge ids are always given
-        return found
+        arguments.pop("ids_are_optional", None)  # original edge ids are always given
+        return arguments
 
     return read

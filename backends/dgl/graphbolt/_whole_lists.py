@@ -53,13 +53,13 @@ class Hop:
         self,
         schema: Schema,
         seeds: Mapping[str, Ids],
-        found: native.NativeSample,
+        sample: native.NativeSample,
         prob: str | None,
     ) -> None:
         self._schema = schema
         self._seeds = seeds
-        self._node = dict(zip(schema.node_types, found.node, strict=True))
-        self._row, self._col, self._edge = list(found.row), list(found.col), list(found.edge)
+        self._node = dict(zip(schema.node_types, sample.node, strict=True))
+        self._row, self._col, self._edge = list(sample.row), list(sample.col), list(sample.edge)
         self._prob = prob
 
     def subgraph(self) -> Any:
@@ -117,14 +117,14 @@ class Hop:
             parts = self._candidates(group)
             if fanout < 0:
                 return [np.arange(len(part.col)) for part in parts]
-            own = [mix_key(key, hash_name(type_name(kinds[i]))) for i in group]
+            keys = [mix_key(key, hash_name(type_name(kinds[i]))) for i in group]
             if replace:
                 ids = self._seeds.get(kinds[group[0]][2], np.empty(0, np.int64))
                 return _with_replacement(
-                    parts, len(ids), fanout, lambda at: node_numbers(ids, mix_key(own[0], at))
+                    parts, len(ids), fanout, lambda at: node_numbers(ids, mix_key(keys[0], at))
                 )
             # The least of exponential variables, divided by weights, are successive weighted draws.
-            uniform = [node_numbers(self._edge[i], k) for i, k in zip(group, own, strict=True)]
+            uniform = [node_numbers(self._edge[i], k) for i, k in zip(group, keys, strict=True)]
             return _least(parts, [-np.log1p(-part) for part in uniform], fanout)
 
         self._take_groups(counts, pick)
@@ -140,12 +140,12 @@ class Hop:
         kinds = self._schema.edge_types
 
         def numbers_of(group: list[int], key: int) -> list[NDArray[Any]]:
-            found = []
+            numbers = []
             for i in group:
                 # Sources of two types that meet in a list must not have the same numbers.
-                own = key if len(group) == 1 else mix_key(key, hash_name(kinds[i][0]))
-                found.append(node_numbers(self._node[kinds[i][0]][self._row[i]], own))
-            return found
+                type_key = key if len(group) == 1 else mix_key(key, hash_name(kinds[i][0]))
+                numbers.append(node_numbers(self._node[kinds[i][0]][self._row[i]], type_key))
+            return numbers
 
         def pick(group: list[int], fanout: int) -> list[Ids]:
             parts = self._candidates(group)
@@ -155,10 +155,12 @@ class Hop:
                 return _least(parts, numbers_of(group, key), fanout)
             draws = [[np.empty(0, np.int64)] for _ in parts]
             for place in range(fanout):
-                numbers = [-np.log1p(-own) for own in numbers_of(group, mix_key(key, place))]
-                for own, part in zip(draws, _least(parts, numbers, 1), strict=True):
-                    own.append(part)
-            return [np.sort(np.concatenate(own)) for own in draws]
+                numbers = [
+                    -np.log1p(-uniform) for uniform in numbers_of(group, mix_key(key, place))
+                ]
+                for drawn, part in zip(draws, _least(parts, numbers, 1), strict=True):
+                    drawn.append(part)
+            return [np.sort(np.concatenate(drawn)) for drawn in draws]
 
         self._take_groups(counts, pick)
 
@@ -192,13 +194,13 @@ class Hop:
             groups = [([i], fanout) for i, fanout in enumerate(counts)]
         chosen = [np.empty(0, np.int64)] * len(kinds)
         for group, fanout in groups:
-            for i, own in zip(group, pick(group, fanout), strict=True):
-                chosen[i] = own
+            for i, places in zip(group, pick(group, fanout), strict=True):
+                chosen[i] = places
         self._take(chosen)
 
     def _take(self, chosen: list[Ids]) -> None:
         for parts in (self._row, self._col, self._edge):
-            parts[:] = [part[own] for part, own in zip(parts, chosen, strict=True)]
+            parts[:] = [part[places] for part, places in zip(parts, chosen, strict=True)]
 
 
 class _Candidates(NamedTuple):
@@ -213,12 +215,12 @@ def _least(parts: Sequence[_Candidates], numbers: Sequence[NDArray[Any]], fanout
     col = np.concatenate([part.col for part in parts])
     number = np.concatenate(
         [
-            own if part.weight is None else own / part.weight
-            for part, own in zip(parts, numbers, strict=True)
+            values if part.weight is None else values / part.weight
+            for part, values in zip(parts, numbers, strict=True)
         ]
     )
     keep = least_of_each(number, col, fanout)
-    return [np.flatnonzero(own) for own in np.split(keep, _starts(parts)[1:-1])]
+    return [np.flatnonzero(mask) for mask in np.split(keep, _starts(parts)[1:-1])]
 
 
 def _with_replacement(

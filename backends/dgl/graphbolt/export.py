@@ -110,20 +110,20 @@ def _write_folder(
     features: list[Any] = []
     targets: dict[EdgeType, Ids] = {}
     for at, ntype in enumerate(schema.ntypes):
-        own = {"type": ntype} if typed else {}
-        nodes.append({**own, "num": schema.num_nodes(ntype)})
+        fields = {"type": ntype} if typed else {}
+        nodes.append({**fields, "num": schema.num_nodes(ntype)})
         for key, rows in schema.node_rows(ntype).items():
-            entry, stem = {"domain": "node", **own, "name": key}, f"node-{at}-{len(features)}"
+            entry, stem = {"domain": "node", **fields, "name": key}, f"node-{at}-{len(features)}"
             features.append(_write_rows(folder, stem, entry, rows, lambda ids: ids))
     for at, kind in enumerate(schema.canonical_etypes):
-        own = {"type": type_name(kind)} if typed else {}
+        fields = {"type": type_name(kind)} if typed else {}
         ends = np.stack([end.numpy() for end in storage.edges(etype=kind)])
-        edges.append({**own, "format": "numpy", "path": f"edges-{at}.npy"})
+        edges.append({**fields, "format": "numpy", "path": f"edges-{at}.npy"})
         np.save(folder / f"edges-{at}.npy", ends)
         if edges_by:
             targets[kind] = ends[1]
         for key, rows in schema.edge_rows(kind).items():
-            entry, stem = {"domain": "edge", **own, "name": key}, f"edge-{at}-{len(features)}"
+            entry, stem = {"domain": "edge", **fields, "name": key}, f"edge-{at}-{len(features)}"
             own_ids = partial(schema.numbers[kind].own, name="ids")
             features.append(_write_rows(folder, stem, entry, rows, own_ids))
     sampled = _write_node_values(folder, schema, nodes_by)
@@ -154,7 +154,7 @@ def _sampled_by(
     schema: Schema, node_attrs: list[str] | None, edge_attrs: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Return the checked names of node data and edge data that GraphBolt is to sample by."""
-    nodes: dict[Any, Any] = {own: schema.node_rows(own) for own in schema.ntypes}
+    nodes: dict[Any, Any] = {ntype: schema.node_rows(ntype) for ntype in schema.ntypes}
     edges: dict[Any, Any] = {kind: schema.edge_rows(kind) for kind in schema.canonical_etypes}
     if node_attrs is None:
         node_attrs = _of_all(nodes, ["node_time"])
@@ -184,13 +184,13 @@ def _write_node_values(folder: Path, schema: Schema, names: list[str]) -> list[A
             rows = schema.node_rows(ntype)[name]
             path = f"sampled-node-{at}-{len(written)}.npy"
             np.save(folder / path, gather_rows(rows, np.arange(rows.num_rows)))
-            own = {"type": ntype} if is_typed(schema) else {}
-            written.append(_describe_copy("node", own, name, path))
+            fields = {"type": ntype} if is_typed(schema) else {}
+            written.append(_describe_copy("node", fields, name, path))
     return written
 
 
-def _describe_copy(domain: str, own: dict[str, str], name: str, path: str) -> dict[str, Any]:
-    return {"domain": domain, **own, "name": name, "format": "numpy", "path": path, COPY: True}
+def _describe_copy(domain: str, fields: dict[str, str], name: str, path: str) -> dict[str, Any]:
+    return {"domain": domain, **fields, "name": name, "format": "numpy", "path": path, COPY: True}
 
 
 def _write_edge_values(
@@ -221,8 +221,8 @@ def _write_edge_values(
         for at, (kind, share) in enumerate(zip(kinds, shares, strict=True)):
             path = f"sampled-edge-{at}-{len(written)}.npy"
             np.save(folder / path, share)
-            own = {"type": type_name(kind)} if is_typed(schema) else {}
-            written.append(_describe_copy("edge", own, name, path))
+            fields = {"type": type_name(kind)} if is_typed(schema) else {}
+            written.append(_describe_copy("edge", fields, name, path))
     return written
 
 
@@ -231,7 +231,7 @@ def _write_rows(
     stem: str,
     entry: dict[str, Any],
     rows: RowSource,
-    own: Callable[[Ids], Ids],
+    own_ids: Callable[[Ids], Ids],
 ) -> dict[str, Any]:
     """Write the rows of the ids that users see, in their order."""
     flat = rows.ndim == 1
@@ -241,8 +241,8 @@ def _write_rows(
         table = np.lib.format.open_memmap(path, "w+", rows.array_dtype, shape)
         for low in range(0, rows.num_rows, _CHUNK_ROWS):
             high = min(low + _CHUNK_ROWS, rows.num_rows)
-            found = gather_rows(rows, own(np.arange(low, high)))
-            table[low:high] = found.reshape(-1, *shape[1:])
+            chunk = gather_rows(rows, own_ids(np.arange(low, high)))
+            table[low:high] = chunk.reshape(-1, *shape[1:])
         table.flush()
     else:
         np.save(path, np.empty(shape, rows.array_dtype))

@@ -111,9 +111,9 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         Yields:
             An object whose ``wait()`` gives the rows [n, ...] of ``ids``, or raises an error.
         """
-        own = seed_ids(ids, "ids")  # in this thread: a GPU may still be at them on its stream
+        row_ids = seed_ids(ids, "ids")  # in this thread: a GPU may still be at them on its stream
         ahead = not self._column.rows.is_in_memory
-        yield Fetch(lambda: self._gather(own), ahead, ids.device)
+        yield Fetch(lambda: self._gather(row_ids), ahead, ids.device)
 
     def read_async_num_stages(self, ids_device: Any) -> int:
         """Return the number of times that :meth:`read_async` yields, on any device."""
@@ -148,8 +148,8 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
             OutOfRangeError: an id that is no row, with its position.
         """
         if not isinstance(value, Tensor) or not value.ndim:
-            what = "a number" if isinstance(value, Tensor) else type(value).__name__
-            raise InvalidArgumentError(f"value must be a tensor of rows, got {what}")
+            noun = "a number" if isinstance(value, Tensor) else type(value).__name__
+            raise InvalidArgumentError(f"value must be a tensor of rows, got {noun}")
         column = self._column.live()
         rows = column.tensor
         memory = column.rows.writable_array if rows is None else None
@@ -165,22 +165,22 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
                 "Feature(feature.read()), or give the graph one before FeatureStore(graph), as "
                 "graph.node_attrs[name] = graph.node_attrs[name].tensor().clone()"
             )
-        own = np.arange(len(rows)) if ids is None else seed_ids(ids, "ids")
-        count = len(own)
+        row_ids = np.arange(len(rows)) if ids is None else seed_ids(ids, "ids")
+        count = len(row_ids)
         if value.dtype != rows.dtype or tuple(value.shape) != (count, *rows.shape[1:]):
             raise InvalidArgumentError(
                 f"value must have shape {(count, *rows.shape[1:])} and {rows.dtype}, got "
                 f"{tuple(value.shape)} of {value.dtype}"
             )
-        outside = np.flatnonzero((own < 0) | (own >= len(rows)))
+        outside = np.flatnonzero((row_ids < 0) | (row_ids >= len(rows)))
         if len(outside):
             at = int(outside[0])
             raise OutOfRangeError(
-                f"ids[{at}] = {own[at]} is out of range for {len(rows)} rows",
+                f"ids[{at}] = {row_ids[at]} is out of range for {len(rows)} rows",
                 position=at,
-                value=int(own[at]),
+                value=int(row_ids[at]),
             )
-        rows[torch.from_numpy(self._rows_of(own))] = value.detach().to(rows.device)
+        rows[torch.from_numpy(self._rows_of(row_ids))] = value.detach().to(rows.device)
 
     def is_pinned(self) -> bool:
         """Return whether the rows are a tensor in page-locked memory."""
@@ -217,10 +217,10 @@ class Feature(_OnCpu, gb.Feature):  # type: ignore[misc]
         """Reorder rows from the order of users' ids to that in which they are kept."""
         return value
 
-    def _check_count(self, value: Tensor, what: str) -> None:
+    def _check_count(self, value: Tensor, noun: str) -> None:
         if len(value) != self.count():
             raise InvalidArgumentError(
-                f"value must have a row for each of the {self.count()} {what}, got {len(value)}: "
+                f"value must have a row for each of the {self.count()} {noun}, got {len(value)}: "
                 "give all of them, or ids of those that these are"
             )
 

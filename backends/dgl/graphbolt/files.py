@@ -79,21 +79,21 @@ def load_ondisk_dataset(
     """
     time_attr = as_text(time_attr, "time_attr")
     folder = Path(encode_path(path)[0])
-    found = read_metadata(folder)
-    counts = found.counts
+    metadata = read_metadata(folder)
+    counts = metadata.counts
     total = sum(counts.values())
     check_memory(folder / "metadata.yaml", 8 * total, f"a graph of {total} nodes")
     edges, rows_of = {}, {}
-    for kind, entry in found.edges.items():
+    for kind, entry in metadata.edges.items():
         ends = (None, None) if kind is None else (kind.split(":")[0], kind.split(":")[2])
         edges[kind] = _read_edges(entry, counts[ends[0]], counts[ends[1]])
         rows_of[kind] = len(edges[kind][0])
     node_rows: dict[str | None, dict[str, Any]] = {}
     edge_rows: dict[str | None, dict[str, Any]] = {}
-    for (kind, name), entry in found.node_rows.items():
+    for (kind, name), entry in metadata.node_rows.items():
         mapped = not entry.in_memory and name != time_attr
         node_rows.setdefault(kind, {})[name] = _read_rows(entry, counts[kind], mapped)
-    for (kind, name), entry in found.edge_rows.items():
+    for (kind, name), entry in metadata.edge_rows.items():
         edge_rows.setdefault(kind, {})[name] = _read_rows(entry, rows_of[kind], False)
     with naming(folder):
         return _build(counts, edges, node_rows, edge_rows, layout, time_attr)
@@ -180,23 +180,23 @@ def to_fused_csc(
     edge_attrs = as_name_list(edge_attrs, "edge_attrs")
     starts = np.cumsum([0, *(schema.num_nodes(name) for name in schema.ntypes)])
     offset = {name: int(start) for name, start in zip(schema.ntypes, starts, strict=False)}
-    src, dst, kinds, shown = [], [], [], []
+    src, dst, kinds, shown_ids = [], [], [], []
     for number, kind in enumerate(schema.canonical_etypes):
         ends = _ends(schema, kind)
         src.append(ends[0] + offset[kind[0]])
         dst.append(ends[1] + offset[kind[2]])
         kinds.append(np.full(len(ends[0]), number))
-        shown.append(schema.numbers[kind].shown(np.arange(len(ends[0]))))
+        shown_ids.append(schema.numbers[kind].shown(np.arange(len(ends[0]))))
     order = np.argsort(np.concatenate(dst), kind="stable")
     indptr = np.zeros(int(starts[-1]) + 1, np.int64)
     np.cumsum(np.bincount(np.concatenate(dst), minlength=len(indptr) - 1), out=indptr[1:])
     places = torch.from_numpy(order)
-    edge_data = {gb.ORIGINAL_EDGE_ID: torch.from_numpy(np.concatenate(shown)[order])}
+    edge_data = {gb.ORIGINAL_EDGE_ID: torch.from_numpy(np.concatenate(shown_ids)[order])}
     for name in edge_attrs:
-        found = [_named(schema.edge_rows(kind), name, kind) for kind in schema.canonical_etypes]
-        edge_data[name] = torch.cat(found)[places]
+        parts = [_named(schema.edge_rows(kind), name, kind) for kind in schema.canonical_etypes]
+        edge_data[name] = torch.cat(parts)[places]
     node_data = {
-        name: torch.cat([_named(schema.node_rows(own), name, own) for own in schema.ntypes])
+        name: torch.cat([_named(schema.node_rows(ntype), name, ntype) for ntype in schema.ntypes])
         for name in node_attrs
     }
     typed = is_typed(schema)
@@ -229,8 +229,8 @@ def _named(rows: Mapping[str, RowSource], name: str, of: Any) -> Tensor:
     if name not in rows:
         known = ", ".join(map(repr, rows)) or "none"
         raise InvalidArgumentError(f"{name!r} is no data of {of!r}; there are: {known}")
-    found: Tensor = Column(rows[name], None).get(None)
-    return found
+    tensor: Tensor = Column(rows[name], None).get(None)
+    return tensor
 
 
 def _pick(rows: Tensor, places: Tensor | None) -> Tensor:
@@ -294,11 +294,11 @@ def _build(
         return graph
 
     def by_kind(groups: Mapping[str | None, Any]) -> dict[Any, Any]:
-        return {_kind(name): own for name, own in groups.items()}
+        return {_kind(name): values for name, values in groups.items()}
 
     typed = HeteroGraph.from_edges(
         by_kind(edges), {str(name): count for name, count in counts.items()}, layout=layout,
-        keep_order=True, node_time={str(name): own for name, own in node_time.items()},
+        keep_order=True, node_time={str(name): times for name, times in node_time.items()},
         edge_time=by_kind(edge_time), edge_attrs=by_kind(attrs),
     )  # fmt: skip
     for name, rows in nodes.items():
@@ -307,14 +307,14 @@ def _build(
 
 
 def _take_times(
-    groups: Mapping[str | None, dict[str, Any]], name: str | None, own: str
+    groups: Mapping[str | None, dict[str, Any]], name: str | None, time_name: str
 ) -> dict[str | None, Any]:
     """Return the times to sort by; data of the graph's own name for them is taken out."""
-    found = {kind: rows[name] for kind, rows in groups.items() if name in rows}
-    if name == own:
-        for kind in found:
-            groups[kind].pop(own)
-    return found
+    times = {kind: rows[name] for kind, rows in groups.items() if name in rows}
+    if name == time_name:
+        for kind in times:
+            groups[kind].pop(time_name)
+    return times
 
 
 def _kind(name: str | None) -> tuple[str, ...]:

@@ -316,7 +316,7 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         counts = layer_fanouts(schema, fanouts, "fanouts")
         seeds = self._node_ids(nodes)
         times = check_times(schema, seeds, input_nodes_timestamp)
-        parts = [hash_ids(native.time_keys(own)) for own in times.values()]
+        parts = [hash_ids(native.time_keys(array)) for array in times.values()]
         key = self._hop_key(seeds, *parts)
         if times_of is not None and window is None and not isinstance(counts, int):
             return self._sample(
@@ -401,8 +401,8 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
     ) -> Tensor:
         """Return the pairs [n, 2] and, after them, ``negative_ratio`` negatives for each."""
         if not isinstance(node_pairs, Tensor) or node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
-            got = tuple(node_pairs.shape) if isinstance(node_pairs, Tensor) else shown(node_pairs)
-            raise InvalidArgumentError(f"node_pairs must be a tensor of shape [n, 2], got {got}")
+            form = tuple(node_pairs.shape) if isinstance(node_pairs, Tensor) else shown(node_pairs)
+            raise InvalidArgumentError(f"node_pairs must be a tensor of shape [n, 2], got {form}")
         src, dst = node_pairs[:, 0], node_pairs[:, 1]
         drawn = self._negatives(edge_type, src, dst, negative_ratio)
         negative = torch.stack([src.repeat_interleave(negative_ratio), drawn], 1)
@@ -467,8 +467,8 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
         everything = ((-1,),) * len(self._schema.edge_types)
         options = DrawOptions(layered=True, num_threads=self.num_threads)
         draws = self._draws.get(native.NativeSample, everything, options, prob=prob)
-        found = draws.sample(seeds, key, names=NAMES)
-        return Hop(self._schema, seeds, found, prob)
+        sample = draws.sample(seeds, key, names=NAMES)
+        return Hop(self._schema, seeds, sample, prob)
 
     def _sample(
         self,
@@ -490,9 +490,9 @@ class SamplingGraph(Keyed, FusedNames, StockSamplingGraph):  # type: ignore[misc
             num_threads=self.num_threads,
         )
         draws = self._draws.get(native.NativeLayers, fanouts, options, prob=prob, times=times)
-        found = draws.sample(seeds, key, seed_time=seed_time, names=NAMES)
-        offsets = [own[0] for own in found.offsets]
-        return single_hop(self._schema, found.node, found.row, offsets, found.edge)
+        sample = draws.sample(seeds, key, seed_time=seed_time, names=NAMES)
+        offsets = [hop_offsets[0] for hop_offsets in sample.offsets]
+        return single_hop(self._schema, sample.node, sample.row, offsets, sample.edge)
 
 
 def _time_names(schema: Schema, node_attr: str | None, edge_attr: str | None) -> TimeNames:
@@ -507,28 +507,28 @@ def _windows(
 
 
 def check_times(
-    schema: Schema, seeds: Mapping[str, Ids], times: Any, what: str = "timestamps"
+    schema: Schema, seeds: Mapping[str, Ids], times: Any, label: str = "timestamps"
 ) -> dict[str, NDArray[Any]]:
-    """Read times of seeds by node type from a tensor or a dict; messages call them ``what``.
+    """Read times of seeds by node type from a tensor or a dict; messages call them ``label``.
 
     Raises:
         InvalidArgumentError: a type without times, or another number of times than seeds.
     """
-    given = times if isinstance(times, Mapping) else {schema.ntype(None): times}
-    found = {}
+    by_type = times if isinstance(times, Mapping) else {schema.ntype(None): times}
+    checked = {}
     for name, ids in seeds.items():
-        own = given.get(name)
-        if own is None and not len(ids):
+        values = by_type.get(name)
+        if values is None and not len(ids):
             continue
-        if not isinstance(own, Tensor) or own.ndim != 1 or len(own) != len(ids):
-            got = f"shape {tuple(own.shape)}" if isinstance(own, Tensor) else shown(own)
+        if not isinstance(values, Tensor) or values.ndim != 1 or len(values) != len(ids):
+            form = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else shown(values)
             raise InvalidArgumentError(
-                f"{what} of {len(ids)} nodes of type {name!r} are a tensor of one time each, "
-                f"got {got}"
+                f"{label} of {len(ids)} nodes of type {name!r} are a tensor of one time each, "
+                f"got {form}"
             )
-        array = read_array(own, what)
+        array = read_array(values, label)
         if array.dtype.kind not in "iuf":
-            raise InvalidArgumentError(f"{what} must be numbers, got {own.dtype}")
+            raise InvalidArgumentError(f"{label} must be numbers, got {values.dtype}")
         dtype = np.float64 if array.dtype.kind == "f" else np.int64
-        found[name] = np.ascontiguousarray(array, dtype)
-    return found
+        checked[name] = np.ascontiguousarray(array, dtype)
+    return checked

@@ -145,10 +145,10 @@ class NeighborSampler(gb.SubgraphSampler):  # type: ignore[misc]
             UnsupportedError: windows.
         """
         _refuse_windows(seeds_pre_time_window)
-        found: tuple[Any, list[Any]] = run_steps(
+        result: tuple[Any, list[Any]] = run_steps(
             self._layers.steps(seeds, seeds_timestamp), self._layers.draws.engine.draw
         )
-        return found
+        return result
 
     def sampling_stages(self, datapipe: Any, *args: Any, **options: Any) -> Any:
         """Return the stage that samples; GraphBolt puts it between those of this class."""
@@ -191,8 +191,8 @@ class _SampleAhead(gb.MiniBatchTransformer):  # type: ignore[misc]
             yield from map(self._transformer, self.datapipe)
             return
         coming = (Coming(self._steps(minibatch), engine) for minibatch in self.datapipe)
-        for one in look_ahead(coming, groups):
-            yield one.finish()
+        for prepared in look_ahead(coming, groups):
+            yield prepared.finish()
 
     def _steps(self, minibatch: Any) -> Steps:
         _refuse_windows(getattr(minibatch, "_seeds_pre_time_window", None))
@@ -267,7 +267,7 @@ class _Layers:
                     "sampling in time needs a timestamp for each seed: add an item of that name"
                 )
             times = check_times(schema, ids, timestamps)
-            parts += [hash_ids(native.time_keys(own)) for own in times.values()]
+            parts += [hash_ids(native.time_keys(array)) for array in times.values()]
         key = self._graph.batch_key(*parts)
         sample = yield self.draws.prepare(ids, key, seed_time=times, names=NAMES)
         return layer_subgraphs(schema, sample)
@@ -288,8 +288,8 @@ def _order_by_appearance(minibatch: Any) -> None:
         parts.setdefault(name, []).append(ids)
     for name, lists in parts.items():
         local = torch.cat([ids.reshape(-1) for ids in lists]).numpy()
-        found, first = np.unique(local, return_index=True)
-        order = found[np.argsort(first)]
+        distinct, first = np.unique(local, return_index=True)
+        order = distinct[np.argsort(first)]
         if (order == np.arange(len(order))).all():
             continue
         number = np.empty(len(order), np.int64)

@@ -43,8 +43,8 @@ class SampledSubgraph(gb.SampledSubgraphImpl):  # type: ignore[misc]
     def _without(self, edges: Any) -> SampledSubgraph:
         typed = isinstance(self.sampled_csc, Mapping)
         if typed != isinstance(edges, Mapping):
-            wanted = "a dict by edge type" if typed else "a tensor or a pair of them"
-            raise InvalidArgumentError(f"edges must be {wanted}, got {type(edges).__name__}")
+            form = "a dict by edge type" if typed else "a tensor or a pair of them"
+            raise InvalidArgumentError(f"edges must be {form}, got {type(edges).__name__}")
         rows, columns = self.original_row_node_ids, self.original_column_node_ids
         if not typed:
             csc, ids = _exclude(self.sampled_csc, self.original_edge_ids, rows, columns, edges)

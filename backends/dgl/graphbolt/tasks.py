@@ -63,13 +63,13 @@ def _make_set(items: Mapping[str | None, list[tuple[str, Entry]]] | None) -> Any
     """Return an item set, or one by type; None where there are none."""
     if items is None:
         return None
-    found = {}
+    sets = {}
     for name, parts in items.items():
         names, entries = zip(*parts, strict=True)
         tensors = tuple(map(_read_items, entries))
         _check_lengths(tensors, entries)
-        found[name] = gb.ItemSet(tensors, names=names)
-    return found[None] if None in found else _BY_TYPE(found)
+        sets[name] = gb.ItemSet(tensors, names=names)
+    return sets[None] if None in sets else _BY_TYPE(sets)
 
 
 def _check_lengths(items: Sequence[Tensor], entries: Sequence[Entry]) -> None:
