@@ -210,9 +210,9 @@ class EdgeQueries(NoStrayAttributes, Adjacency):
             OutOfRangeError: a node does not exist; names the argument and the position.
         """
         source, target = self._ends(u, v)
-        found = np.zeros(len(source), bool)
-        found[self._find(source, target)[0]] = True
-        return found
+        is_edge = np.zeros(len(source), bool)
+        is_edge[self._find(source, target)[0]] = True
+        return is_edge
 
     def edges_between(self, u: ArrayLike, v: ArrayLike) -> tuple[Ids, Ids]:
         """Return ``(i, edge id)`` of every edge from ``u[i]`` to ``v[i]``, int64 [m] each, by i.

@@ -51,9 +51,9 @@ class AttributeTable(MutableMapping[str, RowSource]):
         A graph that reads its lists from the file reads short rows together with them, within one
         budget. A store that comes out of a pickle would read the same rows outside that budget.
         """
-        own = self._stores
+        former = self._stores
         kept = {
-            name: own[name] if name in own and own[name].is_same_rows(store) else store
+            name: former[name] if name in former and former[name].is_same_rows(store) else store
             for name, store in stores.items()
         }
         return AttributeTable(self.kind, self._num_rows, kept)

@@ -196,8 +196,10 @@ class StoredGraph(EdgeQueries, HomogeneousGraph):
         return np.pad(counts, (0, stop - start - len(counts)))  # a surplus of rows is refused later
 
 
-def _check_rows(store: FeatureTable, expected: int, what: str) -> None:
+def _check_rows(store: FeatureTable, expected: int, count_name: str) -> None:
     if store.num_rows != expected:
         rows, path = store.num_rows, store.path
         store.close()
-        raise InvalidArgumentError(f"{path} has {rows} rows, but the graph has {what} = {expected}")
+        raise InvalidArgumentError(
+            f"{path} has {rows} rows, but the graph has {count_name} = {expected}"
+        )

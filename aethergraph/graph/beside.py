@@ -70,20 +70,20 @@ def path_beside(graph: str, name: str, suffix: str) -> str:
 
 
 def in_another_order(
-    beside: Mapping[str, str], types: Iterable[str], path: str | None
+    side_files: Mapping[str, str], types: Iterable[str], path: str | None
 ) -> dict[str, str]:
     """Return what a graph knows of the files beside it once nodes of ``types`` were moved.
 
     Args:
-        beside: what it knew before.
+        side_files: what it knew before.
         types: the node types.
         path: path of the graph; None: it has none.
     """
-    moved = dict(beside)
+    moved = dict(side_files)
     for name in types:
         for suffix in _SUFFIXES:
             file = f"{name}.{suffix}"
-            known = _MOVED + beside.get(file, "").lstrip(_MOVED)
+            known = _MOVED + side_files.get(file, "").lstrip(_MOVED)
             moved[file] = known if path is None else _with_file_there(known, path, file)
     return moved
 
@@ -118,12 +118,12 @@ def _other_owner(
     ``moved``: or one that knows it as of a former order of its nodes.
     """
     path = Path(graph)
-    for other in sorted(path.parent.iterdir()):
-        has_same = other.with_suffix("") == path.with_suffix("") and other.name != path.name
-        if has_same and other.is_file():
-            known = _known_beside(str(other)).get(file, "")
+    for candidate in sorted(path.parent.iterdir()):
+        has_same = candidate.with_suffix("") == path.with_suffix("") and candidate.name != path.name
+        if has_same and candidate.is_file():
+            known = _known_beside(str(candidate)).get(file, "")
             if known == fingerprint or (moved and fingerprint in known.split(_MOVED)):
-                return str(other)
+                return str(candidate)
     return None
 
 
@@ -197,15 +197,17 @@ class GraphFile(native.NativeWriter):
         self, path: native.Path, meta: FileMeta, files: native.FileSet | None = None
     ) -> None:
         super().__init__(path, native.CONTENT_GRAPH, files)
-        beside = dict(meta.beside)
-        if any(known.startswith(_MOVED) for known in beside.values()) and os.path.exists(self.path):
+        side_files = dict(meta.beside)
+        if any(known.startswith(_MOVED) for known in side_files.values()) and os.path.exists(
+            self.path
+        ):
             former = _known_beside(self.path)
             for file, known in meta.beside.items():
                 before = former.get(file, "")
                 # What the former graph names is deleted; equal ones are of the same moved graph.
                 if known.startswith(_MOVED) and before[:1] in ("", _MOVED) and before != known:
-                    beside[file] = _with_file_there(known, self.path, file)
-        self._meta = replace(meta, beside=beside)
+                    side_files[file] = _with_file_there(known, self.path, file)
+        self._meta = replace(meta, beside=side_files)
         try:
             write_meta(self, self._meta)
         except BaseException:  # nobody has this object yet, to give up the file that was begun
@@ -240,7 +242,7 @@ class FilesBeside(Mapping[str, T], ABC):
 
     #: Suffix of the files, what they are, what they have for each node, and how to open one.
     suffix: str
-    what: str
+    noun: str
     rows: str
     opener: str
 
@@ -261,7 +263,7 @@ class FilesBeside(Mapping[str, T], ABC):
             raise unknown_type(self.suffix, name, self._counts)
         if self._path is None:
             raise MissingNameError(
-                f"{self.suffix}: {self.what} lie beside the file of a graph, and this graph was "
+                f"{self.suffix}: {self.noun} lie beside the file of a graph, and this graph was "
                 f"not loaded from one; open one with {self.opener}"
             )
         if name not in self._open:

@@ -20,7 +20,7 @@ def columns_path(graph: str, name: str) -> str:
 class ColumnFiles(FilesBeside["ColumnStore"]):
     """Columns by node type: ``graph.columns["user"].gather(ids)``."""
 
-    suffix, what, rows, opener = "columns", "files of columns", "rows", "ColumnStore.load"
+    suffix, noun, rows, opener = "columns", "files of columns", "rows", "ColumnStore.load"
 
     def _load(self, path: str) -> ColumnStore:
         from aethergraph.columns import ColumnStore  # of few graphs: not with every import

@@ -160,8 +160,8 @@ def share_unit(nodes: Mapping[Any, NodeParts], edges: Mapping[Any, EdgeInput]) -
     Raises:
         InvalidArgumentError: see :func:`to_one_unit`.
     """
-    timed_nodes = [(kind, one) for kind, one in nodes.items() if one.node_time is not None]
-    timed_edges = [(kind, one) for kind, one in edges.items() if one.time is not None]
+    timed_nodes = [(kind, node) for kind, node in nodes.items() if node.node_time is not None]
+    timed_edges = [(kind, edge) for kind, edge in edges.items() if edge.time is not None]
     labelled: list[tuple[str, Any, str | None]] = []
     for kind, node in timed_nodes:
         labelled.append((_of_type("node_time", kind), node.node_time, node.time_unit))

@@ -294,8 +294,8 @@ def _is_int64(times: NDArray[Any] | None) -> bool:
 
 def _arrays(raw: RawLists) -> list[NDArray[Any]]:
     indptr, ids, edge_ids = raw
-    own = [ids.blocks, ids.index] if isinstance(ids, native.CompressedIds) else [ids]
-    return [indptr, *own, *([] if edge_ids is None else [edge_ids])]
+    id_arrays = [ids.blocks, ids.index] if isinstance(ids, native.CompressedIds) else [ids]
+    return [indptr, *id_arrays, *([] if edge_ids is None else [edge_ids])]
 
 
 def _copy_lists(raw: RawLists | None, task: native.Task | None) -> RawLists | None:
@@ -375,12 +375,12 @@ class GraphWriter:
         )
 
     def _attributes(self, table: AttributeTable, owner: int) -> list[ArrayMeta]:
-        found = []
+        metas = []
         for name in sorted(table) if self.attrs else ():
             store = table[name]
             self.stores.append(store)
-            found.append(ArrayMeta(name, table.kind, owner, store.dtype_name, store.shape))
-        return found
+            metas.append(ArrayMeta(name, table.kind, owner, store.dtype_name, store.shape))
+        return metas
 
     def _add_lists(self, lists: Lists | None, kinds: _Kinds, owner: int) -> None:
         if lists is None:

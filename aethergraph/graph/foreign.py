@@ -188,8 +188,8 @@ class ForeignGraph(StoredGraph):
         parts = self._live()
         tables = zip((parts.node_attrs, parts.edge_attrs), self._source_attrs, strict=True)
         attrs = [
-            {name: None if own.get(name) is rows else rows for name, rows in table.items()}
-            for table, own in tables
+            {name: None if source_rows.get(name) is rows else rows for name, rows in table.items()}
+            for table, source_rows in tables
         ]
         return _rebuild, (self.source, self.layout, *attrs)
 
@@ -252,9 +252,9 @@ def _adopt(source: Any) -> Lists:
 def _read_lists(source: Any) -> Lists:
     """Return the lists in the arrays of ``source``."""
     nodes, edges = as_count(source.num_nodes, "num_nodes"), as_count(source.num_edges, "num_edges")
-    given = to_array(source.indices, "indices")
-    if given.ndim == 1 and len(given) != edges:
-        raise InvalidArgumentError(f"indices has {len(given)} ids, but num_edges = {edges}")
+    indices = to_array(source.indices, "indices")
+    if indices.ndim == 1 and len(indices) != edges:
+        raise InvalidArgumentError(f"indices has {len(indices)} ids, but num_edges = {edges}")
     return read_lists(source, nodes, nodes)
 
 

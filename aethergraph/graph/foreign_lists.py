@@ -161,11 +161,11 @@ def fill_edges(
     topology = lists.topology
     parts.edge_attrs = AttributeTable("edge", topology.end_edge_ids)
     if layout == "csc":
-        parts.csc, other = lists, "csr"
+        parts.csc, other_layout = lists, "csr"
     else:
-        parts.csr, other = lists, "csc"
-    ways = "in" if other == "csc" else "out"
-    advice = f"give lists of {ways}-edges, which as_graph(source, layout={other!r}) takes"
+        parts.csr, other_layout = lists, "csc"
+    ways = "in" if other_layout == "csc" else "out"
+    advice = f"give lists of {ways}-edges, which as_graph(source, layout={other_layout!r}) takes"
     parts.other_lists = getattr(source, "other_lists", advice)
     if topology.has_own_times:
         parts.time_unit = time_unit

@@ -86,10 +86,10 @@ class ForeignHeteroGraph(HeteroGraph):
     def _with_parts(
         self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
     ) -> HeteroGraph:
-        made = self.__class__.__new__(self.__class__)
-        made.__dict__.update(self.__dict__)
-        made._nodes, made._edges = nodes, edges
-        return made
+        graph = self.__class__.__new__(self.__class__)
+        graph.__dict__.update(self.__dict__)
+        graph._nodes, graph._edges = nodes, edges
+        return graph
 
     def save(self, path: native.Path, **options: Any) -> None:
         """Raise UnsupportedError: save the graph where its lists are."""
@@ -199,10 +199,15 @@ def _check_unit(nodes: Mapping[str, NodeParts], edges: Mapping[EdgeType, EdgePar
             )
 
 
-def _changed(now: Mapping[K, Rows], own: Mapping[K, Rows]) -> dict[K, dict[str, RowSource | None]]:
+def _changed(
+    now: Mapping[K, Rows], source_rows: Mapping[K, Rows]
+) -> dict[K, dict[str, RowSource | None]]:
     """Return rows by type and name, None in the place of the source's own."""
     return {
-        kind: {name: None if own[kind].get(name) is rows else rows for name, rows in table.items()}
+        kind: {
+            name: None if source_rows[kind].get(name) is rows else rows
+            for name, rows in table.items()
+        }
         for kind, table in now.items()
     }
 
@@ -216,8 +221,8 @@ def _rebuild(
     """Return the graph of ``source`` with these attributes; None stands for the source's own."""
     graph = ForeignHeteroGraph(source, layout)
     for name, rows in node_attrs.items():
-        own = graph.node_parts(name)
-        own.set_node_attrs({k: own.node_attrs[k] if v is None else v for k, v in rows.items()})
+        nodes = graph.node_parts(name)
+        nodes.set_node_attrs({k: nodes.node_attrs[k] if v is None else v for k, v in rows.items()})
     for kind, rows in edge_attrs.items():
         part = graph.edge_parts(kind)
         part.set_edge_attrs({k: part.edge_attrs[k] if v is None else v for k, v in rows.items()})

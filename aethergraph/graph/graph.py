@@ -87,7 +87,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
         if reader is not None:
             self._names = reader.meta.node_types[0].name, reader.meta.edge_types[0].name
         self._ids = None
-        self._beside = {} if reader is None else reader.meta.beside
+        self._side_files = {} if reader is None else reader.meta.beside
         self._time_zone = None if reader is None else reader.meta.time_zone
         self._time_attr = None if reader is None else reader.meta.time_attr
         return self
@@ -274,7 +274,10 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             self._live(), compress, attrs=as_flag(attrs, "attrs"), names=self._names
         )
         writer.meta = replace(
-            writer.meta, time_zone=self._time_zone, time_attr=self._time_attr, beside=self._beside
+            writer.meta,
+            time_zone=self._time_zone,
+            time_attr=self._time_attr,
+            beside=self._side_files,
         )
         guard = self._guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
@@ -348,7 +351,7 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             AbsentError: there is none, as of a graph that was not loaded from a file.
         """
         if self._ids is None:
-            self._ids = IdFiles(self._path, {self._names[0]: self._num_nodes}, self._beside)
+            self._ids = IdFiles(self._path, {self._names[0]: self._num_nodes}, self._side_files)
         try:
             return self._ids[self._names[0]]
         except (InvalidArgumentError, MissingFileError) as error:
@@ -413,8 +416,8 @@ class Graph(WalksByBatch, StoredGraph, Reordering):
             budget = None if self._paging is None else self._paging.budget
             return _reopen, (self._path, self._storage, budget, self._fingerprint, *attrs)
         arrays = (parts.pack_nodes(), parts.pack_edges())
-        told = (self._time_zone, self._time_attr, self._names, dict(self._beside))
-        return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs, *told)
+        metadata = (self._time_zone, self._time_attr, self._names, dict(self._side_files))
+        return _rebuild, (self._num_nodes, self._num_edges, *arrays, *attrs, *metadata)
 
 
 def _reopen(
@@ -444,7 +447,7 @@ def _rebuild(
     time_zone: str | None = None,
     time_attr: str | None = None,
     names: tuple[str, str] = ONE_TYPE,
-    beside: Mapping[str, str] | None = None,
+    side_files: Mapping[str, str] | None = None,
 ) -> Graph:
     parts = GraphParts(num_nodes, num_edges)
     parts.unpack_nodes(nodes)
@@ -453,5 +456,5 @@ def _rebuild(
     parts.set_edge_attrs(edge_attrs)
     graph = Graph._make(parts)
     graph._time_zone, graph._time_attr = time_zone, time_attr
-    graph._names, graph._beside = names, beside or {}
+    graph._names, graph._side_files = names, side_files or {}
     return graph

@@ -84,7 +84,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
     _ids: IdFiles | None = None
     _columns: ColumnFiles | None = None
     _time_attr: str | None = None  # of a graph that changes none says it
-    _beside: Mapping[str, str] = MappingProxyType({})
+    _side_files: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def _make(
@@ -99,7 +99,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         self._storage = "memory" if reader is None else reader.storage
         self._time_zone = None if reader is None else reader.meta.time_zone
         self._time_attr = None if reader is None else reader.meta.time_attr
-        self._beside = {} if reader is None else reader.meta.beside
+        self._side_files = {} if reader is None else reader.meta.beside
         return self
 
     # ---- building ------------------------------------------------------------------------
@@ -150,10 +150,10 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
             "edges": edges, "num_nodes": num_nodes, "edge_weight": edge_weight,
             "edge_time": edge_time, "node_time": node_time, "edge_attrs": edge_attrs,
         }  # fmt: skip
-        for option, given in by_type.items():
-            if not isinstance(given, Mapping) and not (given is None and option != "edges"):
+        for option, argument in by_type.items():
+            if not isinstance(argument, Mapping) and not (argument is None and option != "edges"):
                 raise InvalidArgumentError(
-                    f"{option} goes by type, {{type: ...}}, got {type(given).__name__}"
+                    f"{option} goes by type, {{type: ...}}, got {type(argument).__name__}"
                 )
         values: dict[str, dict[Any, Any]] = {
             "edge_weight": dict(edge_weight or {}),
@@ -163,19 +163,19 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         inputs = read_edges(edges, values)
         if add_reverse:
             inputs.update(reversed_edges(inputs))
-        for one in inputs.values():
-            one.sort_neighbors = sort_neighbors
+        for edge_input in inputs.values():
+            edge_input.sort_neighbors = sort_neighbors
         nodes = count_nodes(inputs, num_nodes or {})
         for name, times in (node_time or {}).items():
             if name not in nodes:
                 raise unknown_type("node_time", name, nodes)
             read_node_time(nodes[name], times)
         share_unit(nodes, inputs)
-        made = {
-            kind: build_relation(kind, one, nodes, layout, keep_order, progress)
-            for kind, one in inputs.items()
+        relations = {
+            kind: build_relation(kind, edge_input, nodes, layout, keep_order, progress)
+            for kind, edge_input in inputs.items()
         }
-        return cls._make(nodes, made)
+        return cls._make(nodes, relations)
 
     # ---- files ---------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
             attrs=as_flag(attrs, "attrs"),
         )
         writer.meta = replace(
-            writer.meta, time_zone=self.time_zone, time_attr=self.time_attr, beside=self._beside
+            writer.meta, time_zone=self.time_zone, time_attr=self.time_attr, beside=self._side_files
         )
         guard = self.guard()
         native.run_long(lambda task: writer.write(path, guard, task), progress, writer.size)
@@ -253,7 +253,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         ``convert.tables`` writes them: ``graph.ids["user"].lookup(["u17"])``.
         """
         if self._ids is None:
-            self._ids = IdFiles(self._path, self._counts(), self._beside)
+            self._ids = IdFiles(self._path, self._counts(), self._side_files)
         return self._ids
 
     @property
@@ -263,7 +263,7 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         ``convert.tables`` writes them: ``graph.columns["user"].gather(ids)["age"]``.
         """
         if self._columns is None:
-            self._columns = ColumnFiles(self._path, self._counts(), self._beside)
+            self._columns = ColumnFiles(self._path, self._counts(), self._side_files)
         return self._columns
 
     def _counts(self) -> dict[str, int]:
@@ -327,10 +327,10 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
         self, nodes: dict[str, NodeParts], edges: dict[EdgeType, EdgeParts]
     ) -> HeteroGraph:
         """Return a graph of the same lists with other attributes."""
-        made = self._make(nodes, edges, self._reader)
-        made._time_zone, made._time_attr = self._time_zone, self._time_attr
-        made._beside = self._beside
-        return made
+        graph = self._make(nodes, edges, self._reader)
+        graph._time_zone, graph._time_attr = self._time_zone, self._time_attr
+        graph._side_files = self._side_files
+        return graph
 
     def close(self) -> None:
         """Drop the graph's own references; see :meth:`Graph.close`."""
@@ -484,8 +484,8 @@ class HeteroGraph(NoStrayAttributes, TypedReordering, HeterogeneousGraph):
             return _reopen, (reader.path, self.storage, budget, reader.fingerprint, *attrs)
         nodes = {name: (part.num_nodes, part.pack_nodes()) for name, part in self._nodes.items()}
         edges = {kind: (part.num_edges, part.pack_edges()) for kind, part in self._edges.items()}
-        told = (self._time_zone, self._time_attr, dict(self._beside))
-        return _rebuild, (nodes, edges, *attrs, *told)
+        metadata = (self._time_zone, self._time_attr, dict(self._side_files))
+        return _rebuild, (nodes, edges, *attrs, *metadata)
 
 
 # ---- pickles ---------------------------------------------------------------------------------
@@ -518,7 +518,7 @@ def _rebuild(
     edge_attrs: dict[EdgeType, dict[str, RowSource]],
     time_zone: str | None = None,
     time_attr: str | None = None,
-    beside: Mapping[str, str] | None = None,
+    side_files: Mapping[str, str] | None = None,
 ) -> HeteroGraph:
     node_parts = {}
     for name, (count, state) in nodes.items():
@@ -531,5 +531,5 @@ def _rebuild(
         edge_parts[kind].unpack_edges(state)
     graph = _attach(HeteroGraph._make(node_parts, edge_parts), node_attrs, edge_attrs)
     graph._time_zone, graph._time_attr = time_zone, time_attr
-    graph._beside = beside or {}
+    graph._side_files = side_files or {}
     return graph

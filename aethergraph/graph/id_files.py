@@ -20,7 +20,7 @@ def ids_path(graph: str, name: str) -> str:
 class IdFiles(FilesBeside["IdMap"]):
     """Maps of ids by node type: ``graph.ids["user"].lookup(["u17"])``."""
 
-    suffix, what, rows, opener = "ids", "maps of ids", "keys", "IdMap.load"
+    suffix, noun, rows, opener = "ids", "maps of ids", "keys", "IdMap.load"
 
     def _load(self, path: str) -> IdMap:
         from aethergraph.ids import IdMap  # of few graphs: not with every import

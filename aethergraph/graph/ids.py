@@ -16,16 +16,16 @@ __all__ = ["check_ids", "infer_num_nodes", "name_id"]
 Ids = NDArray[np.int64]
 
 
-def name_id(error: OutOfRangeError, name: str, count: int, what: str = "nodes") -> OutOfRangeError:
+def name_id(error: OutOfRangeError, name: str, count: int, noun: str = "nodes") -> OutOfRangeError:
     """Return a native range error with the argument's name, position and value in its message."""
     if error.position is None:
         return error
-    message = f"{name}[{error.position}] = {error.value} is {describe_range(count, what)}"
+    message = f"{name}[{error.position}] = {error.value} is {describe_range(count, noun)}"
     return OutOfRangeError(message, position=error.position, value=error.value)
 
 
-def check_ids(ids: Ids, count: int, name: str, what: str = "nodes") -> None:
-    """Raise unless all ids (of nodes, or of ``what``) are in ``0 .. count - 1``.
+def check_ids(ids: Ids, count: int, name: str, noun: str = "nodes") -> None:
+    """Raise unless all ids (of nodes, or of ``noun``) are in ``0 .. count - 1``.
 
     Raises:
         OutOfRangeError: an id is out of range; names the first one and its position.
@@ -33,7 +33,7 @@ def check_ids(ids: Ids, count: int, name: str, what: str = "nodes") -> None:
     low, high = native.id_bounds(ids)
     if len(ids) and (low < 0 or high >= count):
         at = int(((ids < 0) | (ids >= count)).argmax())
-        raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count, what)
+        raise name_id(OutOfRangeError("", position=at, value=int(ids[at])), name, count, noun)
 
 
 def infer_num_nodes(named: Mapping[str, Ids]) -> int:

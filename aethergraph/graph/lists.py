@@ -48,12 +48,12 @@ class Lists:
         path: str | None = None,
     ) -> None:
         indptr, ids, edge_ids = raw
-        own = (
+        arrays = (
             read_only(indptr),
             ids if isinstance(ids, native.CompressedIds) else read_only(ids),
             None if edge_ids is None else read_only(edge_ids),
         )
-        self._set(topology or native.NativeTopology(*own, num_minor, guard, path), own)
+        self._set(topology or native.NativeTopology(*arrays, num_minor, guard, path), arrays)
 
     @classmethod
     def adopted(cls, topology: native.NativeTopology, shared: SharedEnds | None = None) -> Lists:
@@ -211,21 +211,21 @@ class Lists:
             self._by_edge = self.edges_by_id(label)
         return _look_up(self._by_edge, edges)
 
-    def positions_of(self, edges: Ids, others: Lists, label: str) -> Ids:
+    def positions_of(self, edges: Ids, end_lists: Lists, label: str) -> Ids:
         """Return the positions of ``edges`` in these lists, ascending.
 
-        ``others`` are the lists that :meth:`ends_of` is asked of, these or the other direction.
+        ``end_lists`` are the lists that :meth:`ends_of` is asked of, these or the other direction.
 
         Raises:
             OutOfRangeError: an edge does not exist; names its position.
         """
-        if others._shared is not None:
-            ends = _look_up(others._shared.known(others.topology), edges)
+        if end_lists._shared is not None:
+            ends = _look_up(end_lists._shared.known(end_lists.topology), edges)
         else:
-            ends = others.ends_of(edges, label)
-        found = self.topology.find(*(ends if others is self else ends[::-1]))
-        positions = np.unique(found[1])  # also those of duplicates, which have other ids
-        if others._shared is not None:
+            ends = end_lists.ends_of(edges, label)
+        matches = self.topology.find(*(ends if end_lists is self else ends[::-1]))
+        positions = np.unique(matches[1])  # also those of duplicates, which have other ids
+        if end_lists._shared is not None:
             self.check_there(edges, positions)
         return positions[np.isin(self.topology.edge_ids_at(positions), edges)]
 
@@ -235,9 +235,9 @@ class Lists:
         Raises:
             OutOfRangeError: an edge does not exist; names its position.
         """
-        there = np.isin(edges, self.topology.edge_ids_at(positions))
-        if not there.all():
-            raise _no_edge(edges, there)
+        is_edge = np.isin(edges, self.topology.edge_ids_at(positions))
+        if not is_edge.all():
+            raise _no_edge(edges, is_edge)
 
     @property
     def compressed(self) -> bool:
@@ -274,15 +274,15 @@ class Lists:
 def _look_up(by_edge: tuple[Ids, Ids, Ids], edges: Ids) -> tuple[Ids, Ids]:
     known, major, minor = by_edge
     places = np.searchsorted(known, edges)
-    there = places < len(known)
-    there[there] = known[places[there]] == edges[there]
-    if not there.all():
-        raise _no_edge(edges, there)
+    is_edge = places < len(known)
+    is_edge[is_edge] = known[places[is_edge]] == edges[is_edge]
+    if not is_edge.all():
+        raise _no_edge(edges, is_edge)
     return major[places], minor[places]
 
 
-def _no_edge(edges: Ids, there: NDArray[np.bool_]) -> OutOfRangeError:
-    at = int(there.argmin())
+def _no_edge(edges: Ids, is_edge: NDArray[np.bool_]) -> OutOfRangeError:
+    at = int(is_edge.argmin())
     return OutOfRangeError(
         f"edges[{at}] = {edges[at]} is the id of no edge", position=at, value=int(edges[at])
     )

@@ -76,7 +76,7 @@ def find_order(
         LimitError: there are 2^32 - 1 nodes or more.
         OutOfMemoryError: the lists that it is made from would not fit in memory.
     """
-    edges = sum(one.topology.num_edges for one in relations)
+    edges = sum(relation.topology.num_edges for relation in relations)
 
     def work(task: native.Task | None) -> FoundOrder:
         degrees, both = native.node_degrees(relations, count, task)
@@ -88,8 +88,8 @@ def find_order(
         ranked = native.rank_nodes(degrees, both)
         del degrees
         lists = native.rank_lists(relations, ranked, task)
-        found, communities = place_ranks(order, lists, num_threads, task)
-        nodes = ranked.nodes[found].astype(np.int64)
+        ranks, communities = place_ranks(order, lists, num_threads, task)
+        nodes = ranked.nodes[ranks].astype(np.int64)
         if communities is None:
             return FoundOrder(nodes, None)
         return FoundOrder(nodes, communities[ranked.ranks].astype(np.int64))

@@ -79,12 +79,12 @@ def _as_keys(values: NDArray[Any]) -> tuple[NDArray[np.uint64], int]:
     keys = empty(len(values), np.int64, f"{len(values)} values")
     for some in stretches(len(values)):
         keys[some] = values[some] if values.dtype == np.int64 else _as_integers(values[some])
-    least = np.int64(native.id_bounds(keys)[0]).view(np.uint64)
-    found, used = keys.view(np.uint64), 0
+    lowest = np.int64(native.id_bounds(keys)[0]).view(np.uint64)
+    offsets, used = keys.view(np.uint64), 0
     for some in stretches(len(values)):
-        found[some] -= least  # modulo 2^64
-        used |= int(np.bitwise_or.reduce(found[some]))
-    return found, used
+        offsets[some] -= lowest  # modulo 2^64
+        used |= int(np.bitwise_or.reduce(offsets[some]))
+    return offsets, used
 
 
 def _as_integers(times: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -106,8 +106,8 @@ def _sort_by_bits(
     if order is not None:
         native.gather(keys.view(np.int64), rows, digits.view(np.int64))
     for some in stretches(count):
-        found = (keys if order is None else digits)[some] >> np.uint64(shift)
-        np.bitwise_and(found, np.uint64((1 << width) - 1), out=digits[some])
+        bits = (keys if order is None else digits)[some] >> np.uint64(shift)
+        np.bitwise_and(bits, np.uint64((1 << width) - 1), out=digits[some])
     return native.build_lists(
         digits.view(np.int64), rows, 1 << width, count,
         id_bytes=native.id_bytes_for(count), with_order=False,

@@ -153,11 +153,11 @@ def _value_stores(
     edges_of: native.NativeTopology | None = None,
 ) -> dict[str, FeatureTable]:
     """Wrap mapped arrays as stores; ``paging``, if given, reads the gathered rows."""
-    found = {}
+    stores = {}
     for name, array in named.items():
         if array is not None:
             column = None if paging is None else paging.column_of(array, edges_of=edges_of)
             if column is not None:
                 columns[name] = column  # the graph keeps the column, and the rows loaded in it
-            found[name] = FeatureTable.from_mapped(array, guard, column)
-    return found
+            stores[name] = FeatureTable.from_mapped(array, guard, column)
+    return stores

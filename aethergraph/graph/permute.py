@@ -68,25 +68,25 @@ class Permutation(NamedTuple):
 
 
 def permute_nodes(
-    part: NodeParts, made: NodeParts, order: Permutation, task: native.Task | None
+    part: NodeParts, permuted: NodeParts, order: Permutation, task: native.Task | None
 ) -> None:
-    """Fill ``made`` with the nodes of one type in another order; ``node_ids`` is the way back."""
-    made.time_unit = part.time_unit
+    """Fill ``permuted`` with nodes of one type in another order; ``node_ids`` is the way back."""
+    permuted.time_unit = part.time_unit
     if part.node_time is not None:
-        made.node_time = read_only(take(part.node_time, order.old, task))
+        permuted.node_time = read_only(take(part.node_time, order.old, task))
     for name, store in part.node_attrs.items():
         bits = "bfloat16" if store.dtype_name == "bfloat16" else None
         rows = take_rows(store, order.old, task)
-        made.node_attrs[name] = FeatureTable.from_array(rows, dtype=bits)
-    if NODE_IDS not in made.node_attrs:
-        made.node_attrs[NODE_IDS] = order.old.copy()
+        permuted.node_attrs[name] = FeatureTable.from_array(rows, dtype=bits)
+    if NODE_IDS not in permuted.node_attrs:
+        permuted.node_attrs[NODE_IDS] = order.old.copy()
 
 
 def permute_edges(
-    part: EdgeParts, made: EdgeParts, source: Permutation, target: Permutation, label: str,
+    part: EdgeParts, permuted: EdgeParts, source: Permutation, target: Permutation, label: str,
     task: native.Task | None,
 ) -> None:  # fmt: skip
-    """Fill ``made`` with the edges of one type between nodes in another order.
+    """Fill ``permuted`` with the edges of one type between nodes in another order.
 
     It becomes what ``from_edges`` makes of the edges under their new ends, in the order of their
     ids: a list in which positions are ids holds them in the order that it had.
@@ -98,13 +98,13 @@ def permute_edges(
     edges.weight, edges.time, edges.time_unit = part.edge_weight, part.edge_time, part.time_unit
     edges.attrs = dict(part.edge_attrs)
     edges.sort_by_time(None, part.num_src, part.num_dst)
-    build_edges(made, edges, part.layout, part.edge_order is not None, task)
-    made.time_unit = part.time_unit
-    made.sorted_by = part.sorted_by & BY_SOURCE_TIME
+    build_edges(permuted, edges, part.layout, part.edge_order is not None, task)
+    permuted.time_unit = part.time_unit
+    permuted.sorted_by = part.sorted_by & BY_SOURCE_TIME
     if part.edge_time is not None:
-        made.sorted_by |= BY_EDGE_TIME
-    if part.edge_order is not None and made.edge_order is not None:
-        made.edge_order = read_only(take(part.edge_order, made.edge_order, task))
+        permuted.sorted_by |= BY_EDGE_TIME
+    if part.edge_order is not None and permuted.edge_order is not None:
+        permuted.edge_order = read_only(take(part.edge_order, permuted.edge_order, task))
 
 
 def _renamed(order: Permutation, ids: Ids, task: native.Task | None) -> Ids:

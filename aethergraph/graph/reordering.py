@@ -35,7 +35,7 @@ class Reordering:
     _time_zone: str | None
     _time_attr: str | None
     _names: tuple[str, str]
-    _beside: Mapping[str, str]
+    _side_files: Mapping[str, str]
     _path: str | None
 
     @abstractmethod
@@ -118,9 +118,9 @@ class Reordering:
 
         Partitions go by old id: ``parts[perm]`` ascends, and is that of the permuted graph.
         """
-        found = self._find_order("rabbit", num_threads, progress)
-        assert found.parts is not None
-        return found.nodes, found.parts
+        found_order = self._find_order("rabbit", num_threads, progress)
+        assert found_order.parts is not None
+        return found_order.nodes, found_order.parts
 
     def permute(self: G, perm: ArrayLike, *, progress: native.Progress | None = None) -> G:
         """Return the graph with its nodes in another order, in memory.
@@ -144,16 +144,16 @@ class Reordering:
         order = Permutation.checked(perm, parts.num_nodes)
 
         def work(task: native.Task | None) -> GraphParts:
-            made = GraphParts(parts.num_nodes, parts.num_edges)
-            permute_edges(parts, made, order, order, self._label(), task)
-            permute_nodes(parts, made, order, task)
-            return made
+            permuted = GraphParts(parts.num_nodes, parts.num_edges)
+            permute_edges(parts, permuted, order, order, self._label(), task)
+            permute_nodes(parts, permuted, order, task)
+            return permuted
 
-        made = self._make(native.run_long(work, progress, _moved_bytes([parts], [parts])))
-        made._time_zone, made._time_attr = self._time_zone, self._time_attr
-        made._names = self._names
-        made._beside = in_another_order(self._beside, self._names[:1], self._path)
-        return made
+        graph = self._make(native.run_long(work, progress, _moved_bytes([parts], [parts])))
+        graph._time_zone, graph._time_attr = self._time_zone, self._time_attr
+        graph._names = self._names
+        graph._side_files = in_another_order(self._side_files, self._names[:1], self._path)
+        return graph
 
 
 class TypedReordering:
@@ -163,7 +163,7 @@ class TypedReordering:
     _edges: dict[EdgeType, EdgeParts]
     _time_zone: str | None
     _time_attr: str | None
-    _beside: Mapping[str, str]
+    _side_files: Mapping[str, str]
     _path: str | None
 
     @abstractmethod
@@ -184,15 +184,15 @@ class TypedReordering:
         counts = {name: part.num_nodes for name, part in self._nodes.items()}
         firsts, relations = number_types(counts, self._edges)
         total = sum(counts.values())
-        found = find_order(order, relations, total, _as_threads(num_threads), progress)
+        found_order = find_order(order, relations, total, _as_threads(num_threads), progress)
         nodes, parts = {}, {}
         for name, count in counts.items():
             first = firsts[name]
-            own = (found.nodes >= first) & (found.nodes < first + count)
-            nodes[name] = found.nodes[own] - first
-            if found.parts is not None:
-                parts[name] = found.parts[first : first + count].copy()
-        return nodes, parts if found.parts is not None else None
+            mask = (found_order.nodes >= first) & (found_order.nodes < first + count)
+            nodes[name] = found_order.nodes[mask] - first
+            if found_order.parts is not None:
+                parts[name] = found_order.parts[first : first + count].copy()
+        return nodes, parts if found_order.parts is not None else None
 
     def reorder(
         self, order: Order = "rabbit", *, num_threads: int = 1,
@@ -273,10 +273,10 @@ class TypedReordering:
 
         size = _moved_bytes(self._nodes.values(), self._edges.values())
         native.run_long(work, progress, size)
-        made = self._make(nodes, edges)
-        made._time_zone, made._time_attr = self._time_zone, self._time_attr
-        made._beside = in_another_order(self._beside, perms, self._path)
-        return made
+        graph = self._make(nodes, edges)
+        graph._time_zone, graph._time_attr = self._time_zone, self._time_attr
+        graph._side_files = in_another_order(self._side_files, perms, self._path)
+        return graph
 
 
 def _moved_bytes(nodes: Iterable[NodeParts], edges: Iterable[EdgeParts]) -> int:

@@ -36,14 +36,14 @@ def _check_type(kind: Any) -> EdgeType:
             "an edge type is three names, (source, relation, destination), of characters that "
             f"UTF-8 has, got {shown(kind)}"
         )
-    found: EdgeType = kind
-    return found
+    edge_type: EdgeType = kind
+    return edge_type
 
 
-def unknown_type(what: str, name: Any, known: Mapping[Any, Any]) -> MissingNameError:
+def unknown_type(option: str, name: Any, known: Mapping[Any, Any]) -> MissingNameError:
     """Return the error for a type that is not among ``known``."""
     names = ", ".join(map(repr, known)) or "none"
-    return MissingNameError(f"{what}: {shown(name)} is not in the graph; there are: {names}")
+    return MissingNameError(f"{option}: {shown(name)} is not in the graph; there are: {names}")
 
 
 def read_edges(
@@ -53,7 +53,7 @@ def read_edges(
 
     ``values`` holds ``edge_weight``, ``edge_time`` and ``edge_attrs``, each by edge type.
     """
-    found = {}
+    inputs = {}
     for kind, ends in edges.items():
         _check_type(kind)
         try:
@@ -65,31 +65,36 @@ def read_edges(
             raise InvalidArgumentError(
                 f"{kind}: src has {len(source)} ids, but dst has {len(target)}"
             )
-        found[kind] = EdgeInput(source, target)
+        inputs[kind] = EdgeInput(source, target)
     for option, by_type in values.items():
         for kind in by_type:
-            if kind not in found:
-                raise unknown_type(option, kind, found)
-    for kind, one in found.items():
+            if kind not in inputs:
+                raise unknown_type(option, kind, inputs)
+    for kind, edge_input in inputs.items():
         try:
-            one.read_values(*(by_type.get(kind) for by_type in values.values()))
+            edge_input.read_values(*(by_type.get(kind) for by_type in values.values()))
         except (InvalidArgumentError, OutOfRangeError) as error:
             error.args = (f"{kind}: {error}", *error.args[1:])
             raise
-    return found
+    return inputs
 
 
 def reversed_edges(inputs: Mapping[EdgeType, EdgeInput]) -> dict[EdgeType, EdgeInput]:
     """Return ``(dst, "rev_" + relation, src)`` for every edge type, with the same values."""
-    found = {}
-    for (source, relation, target), one in inputs.items():
+    reverses = {}
+    for (source, relation, target), edge_input in inputs.items():
         kind = (target, f"rev_{relation}", source)
         if kind in inputs:
             raise InvalidArgumentError(f"add_reverse: {kind} is there already")
-        found[kind] = EdgeInput(
-            one.target, one.source, one.weight, one.time, one.time_unit, dict(one.attrs)
+        reverses[kind] = EdgeInput(
+            edge_input.target,
+            edge_input.source,
+            edge_input.weight,
+            edge_input.time,
+            edge_input.time_unit,
+            dict(edge_input.attrs),
         )
-    return found
+    return reverses
 
 
 def count_nodes(
@@ -102,9 +107,9 @@ def count_nodes(
                 f"num_nodes: a node type is a name of characters that UTF-8 has, got {shown(name)}"
             )
     ends: dict[str, dict[str, Ids]] = {name: {} for name in num_nodes}
-    for kind, one in inputs.items():
-        ends.setdefault(kind[0], {})[f"{kind} src"] = one.source
-        ends.setdefault(kind[2], {})[f"{kind} dst"] = one.target
+    for kind, edge_input in inputs.items():
+        ends.setdefault(kind[0], {})[f"{kind} src"] = edge_input.source
+        ends.setdefault(kind[2], {})[f"{kind} dst"] = edge_input.target
     return {
         name: NodeParts(
             as_count(num_nodes[name], f"num_nodes[{name!r}]")
@@ -117,7 +122,7 @@ def count_nodes(
 
 def build_relation(
     kind: EdgeType,
-    one: EdgeInput,
+    edge_input: EdgeInput,
     nodes: Mapping[str, NodeParts],
     layout: Layout,
     keep_order: bool,
@@ -125,17 +130,17 @@ def build_relation(
 ) -> EdgeParts:
     """Build the lists of one edge type; the errors name the edge type."""
     source, target = nodes[kind[0]], nodes[kind[2]]
-    parts = EdgeParts(source.num_nodes, target.num_nodes, len(one.source))
+    parts = EdgeParts(source.num_nodes, target.num_nodes, len(edge_input.source))
     try:
-        one.sort_by_time(source.node_time, parts.num_src, parts.num_dst)
+        edge_input.sort_by_time(source.node_time, parts.num_src, parts.num_dst)
         native.run_long(
-            lambda task: build_edges(parts, one, layout, keep_order, task),
+            lambda task: build_edges(parts, edge_input, layout, keep_order, task),
             progress,
             32 * parts.num_edges,
         )
     except IndexError as error:  # add the edge type to an error about an id
         error.args = (f"{kind}: {error}", *error.args[1:])
         raise
-    if one.time is not None or source.node_time is not None:
-        parts.sorted_by.update(BY_SOURCE_TIME if one.time is None else BY_EDGE_TIME)
+    if edge_input.time is not None or source.node_time is not None:
+        parts.sorted_by.update(BY_SOURCE_TIME if edge_input.time is None else BY_EDGE_TIME)
     return parts

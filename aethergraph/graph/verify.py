@@ -74,15 +74,15 @@ def _check_lists(lists: Lists, num_edges: int, num_minor: int, task: native.Task
 
 def _hash(lists: Lists, transposed: bool, key: int, task: native.Task | None) -> int:
     """Return a hash of the edges of ``lists`` with their ids, independent of their order."""
-    found, count = 0, len(lists.ids)
+    digest, count = 0, len(lists.ids)
     step = _CHUNK if isinstance(lists.ids, native.CompressedIds) else max(count, 1)
     for start in range(0, count, step):
         size = min(step, count - start)
         minor, edge_ids = _some_ids(lists, start, size, task)
-        found += native.hash_edges(
+        digest += native.hash_edges(
             lists.indptr, minor, edge_ids, start, size, transposed=transposed, key=key, task=task
         )
-    return found % 2**64
+    return digest % 2**64
 
 
 def _some_ids(
