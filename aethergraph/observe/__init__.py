@@ -64,12 +64,12 @@ def enable(*, publish: bool = True) -> None:
         StorageError: the folder of the socket belongs to somebody else, or cannot be written.
     """
     global _publisher
-    wanted = as_flag(publish, "publish")
+    is_public = as_flag(publish, "publish")
     with _lock:
         registry.start()
-        if wanted and (_publisher is None or _publisher.is_closed):
+        if is_public and (_publisher is None or _publisher.is_closed):
             _publisher = Publisher(snapshot)
-        elif not wanted and _publisher is not None:
+        elif not is_public and _publisher is not None:
             _publisher.close()
             _publisher = None
 

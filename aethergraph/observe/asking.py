@@ -51,12 +51,12 @@ def ask(pid: int) -> dict[str, Any]:
     except OSError as error:
         raise StorageError(f"process {pid} does not answer: {error}") from None
     try:
-        found = json.loads(text)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("metrics"), dict):
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("metrics"), dict):
         raise FormatError(f"process {pid}: its answer is no snapshot")
-    return found
+    return answer
 
 
 def _read(link: socket.socket) -> bytes:

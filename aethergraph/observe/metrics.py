@@ -44,12 +44,12 @@ def _part(
     part: str, source: str, *rows: tuple[str, str, str, str] | tuple[str, str, str, str, float]
 ) -> list[Metric]:
     """Make the metrics of a part: (field, what of the name, unit, help[, scale])."""
-    made = []
-    for field, what, unit, text, *scale in rows:
-        kind: Literal["counter", "gauge"] = "counter" if what.endswith("_total") else "gauge"
-        name = f"aethergraph_{part}_{what}"
-        made.append(Metric(name, kind, unit, text, source, field, _LABELS.get(name, ()), *scale))
-    return made
+    metrics = []
+    for field, suffix, unit, text, *scale in rows:
+        kind: Literal["counter", "gauge"] = "counter" if suffix.endswith("_total") else "gauge"
+        name = f"aethergraph_{part}_{suffix}"
+        metrics.append(Metric(name, kind, unit, text, source, field, _LABELS.get(name, ()), *scale))
+    return metrics
 
 
 _LABELS = {

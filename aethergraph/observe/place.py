@@ -65,8 +65,8 @@ def opened_folder(*, make: bool = False) -> Iterator[str | None]:
             error.errno, f"{path}: metrics cannot be shown there: {error.strerror}"
         ) from None
     try:
-        found = os.fstat(number)
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        status = os.fstat(number)
+        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise StorageError(
                 f"{path}: it must be yours, with mode 0700, for metrics to be shown there: remove "
                 "it, or set XDG_RUNTIME_DIR to another folder"
@@ -97,7 +97,7 @@ def connect(where: str, pid: int) -> socket.socket | None:
 
 def processes(where: str) -> list[int]:
     """Return the processes that show metrics; remove what killed ones have left behind."""
-    found = []
+    pids = []
     for name in os.listdir(where):
         matched = _NAME.fullmatch(name)
         if matched is None:
@@ -105,12 +105,12 @@ def processes(where: str) -> list[int]:
         try:
             link = connect(where, int(matched[1]))
         except OSError:  # it is busy, not gone
-            found.append(int(matched[1]))
+            pids.append(int(matched[1]))
             continue
         if link is None:
             with suppress(FileNotFoundError):
                 os.unlink(f"{where}/{name}")
         else:
             link.close()
-            found.append(int(matched[1]))
-    return sorted(found)
+            pids.append(int(matched[1]))
+    return sorted(pids)

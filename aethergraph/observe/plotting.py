@@ -36,16 +36,16 @@ def plot_parts(
     drawing = require("matplotlib.figure", "plot() needs", "plot")
     figure = drawing.Figure(figsize=(10, 1.6 + 1.4 * len(bars)), layout="constrained")
     axes = figure.subplots(len(bars), 1, squeeze=False)
-    for (label, pieces), one in zip(bars, axes[:, 0], strict=True):
+    for (label, pieces), axis in zip(bars, axes[:, 0], strict=True):
         left = 0.0
         for name, size in pieces:
             width = max(0.0, size)
-            one.barh([label], [width], left=left, label=f"{name}: {size:.2f} ms")
+            axis.barh([label], [width], left=left, label=f"{name}: {size:.2f} ms")
             left += width
-        one.set_xlabel("ms per batch")
-        one.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
-        one.set_yticks([])
-        one.set_title(label, fontsize="small", loc="left")
+        axis.set_xlabel("ms per batch")
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
+        axis.set_yticks([])
+        axis.set_title(label, fontsize="small", loc="left")
     figure.suptitle(title)
     try:
         figure.savefig(path)

@@ -105,7 +105,7 @@ class Profile:
             f"{self.batches} batches in {self.seconds:.2f} s: {each * self.seconds:.2f} ms each"
         ]
         width = max(len(part.name) for part in self.parts) + 2
-        for where, whole, title in (
+        for where, total, title in (
             ("iterating", self.seconds, "the thread that iterates"),
             ("ahead", self.threads * self.seconds, f"threads ahead: {self.threads}"),
             ("workers", self.workers * self.seconds, f"worker processes: {self.workers}"),
@@ -116,7 +116,7 @@ class Profile:
             if rows:
                 lines.append(f"{title:<{width + 2}}  ms/batch   share")
             for part in rows:
-                share = part.seconds / whole if whole else 0.0
+                share = part.seconds / total if total else 0.0
                 lines.append(f"  {part.name:<{width}}{each * part.seconds:10.2f}{share:8.0%}")
         return "\n".join(lines)
 
@@ -192,13 +192,13 @@ def profile(
         observer.is_recording = True
         began = time.perf_counter()
         for _ in range(count):
-            asked = recorder.begin("loader")
+            loader_stage = recorder.begin("loader")
             batch = next(stream)
-            recorder.end(asked)
-            own = recorder.begin("step")
+            recorder.end(loader_stage)
+            step_stage = recorder.begin("step")
             _run(batch, step)
             del batch  # giving its memory back is the consumer's
-            recorder.end(own)
+            recorder.end(step_stage)
         ended = recorder.stop()
         in_workers = observer.take(began, ended)
     finally:
@@ -233,10 +233,10 @@ def _summary(
     seconds: float,
     workers: int,
 ) -> Profile:
-    own = recorder.take_own()
+    own_times = recorder.take_own()
     if workers:  # the frame of next() is all that is known of them
-        own["workers",] = own.pop(("loader", ""), [0, 0.0])
-    parts = _parts("iterating", own)
+        own_times["workers",] = own_times.pop(("loader", ""), [0, 0.0])
+    parts = _parts("iterating", own_times)
     parts.append(_left("iterating", "rest", seconds, parts))
     ahead: dict[Key, list[float]] = {}
     for times in recorder.times:
@@ -246,11 +246,11 @@ def _summary(
             total[1] += spent
     threads = len(recorder.times)
     if threads:
-        others = _parts("ahead", ahead)
-        parts += [*others, _left("ahead", "idle", threads * seconds, others)]
+        ahead_parts = _parts("ahead", ahead)
+        parts += [*ahead_parts, _left("ahead", "idle", threads * seconds, ahead_parts)]
     if in_workers:
-        others = _parts("workers", in_workers)
-        parts += [*others, _left("workers", "idle", workers * seconds, others)]
+        worker_parts = _parts("workers", in_workers)
+        parts += [*worker_parts, _left("workers", "idle", workers * seconds, worker_parts)]
     return Profile(batches, seconds, threads, tuple(parts), workers)
 
 
@@ -266,8 +266,8 @@ def _parts(where: Where, times: dict[Key, list[float]]) -> list[Part]:
     ]
 
 
-def _left(where: Where, name: str, whole: float, parts: list[Part]) -> Part:
-    return Part(where, name, whole - sum(part.seconds for part in parts), 0)
+def _left(where: Where, name: str, total: float, parts: list[Part]) -> Part:
+    return Part(where, name, total - sum(part.seconds for part in parts), 0)
 
 
 def _text(key: Key) -> str:

@@ -86,8 +86,8 @@ class Publisher:
                     log.debug("%s: not answered: %s", self.path, error)
 
     def _answer(self, link: socket.socket) -> None:
-        given = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(given)[1] != os.getuid():
+        credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
             return
         link.settimeout(_PATIENCE)
         link.sendall(json.dumps(self._snapshot()).encode())
@@ -120,13 +120,13 @@ _open: set[Publisher] = set()
 
 @atexit.register
 def _close_all() -> None:
-    for one in list(_open):
-        one.close()
+    for publisher in list(_open):
+        publisher.close()
 
 
 def _forget_all() -> None:
-    for one in list(_open):
-        one.forget()
+    for publisher in list(_open):
+        publisher.forget()
     _open.clear()
 
 

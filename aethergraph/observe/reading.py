@@ -33,53 +33,53 @@ class Sample(NamedTuple):
     value: float
 
 
-def check_counts(thing: object) -> None:
-    """Check that ``thing`` has statistics that the table knows.
+def check_counts(subject: object) -> None:
+    """Check that ``subject`` has statistics that the table knows.
 
     Raises:
         InvalidArgumentError: it has not; says what is needed.
     """
     try:
-        found = list(_statistics(thing, set()))
+        statistics = list(_statistics(subject, set()))
     except AetherError as error:
-        raise InvalidArgumentError(f"{type(thing).__name__} counts nothing: {error}") from None
-    if not any(by_source(source) for source, _ in found):
+        raise InvalidArgumentError(f"{type(subject).__name__} counts nothing: {error}") from None
+    if not any(by_source(source) for source, _ in statistics):
         raise InvalidArgumentError(
-            f"{type(thing).__name__} counts nothing that is known: give a FeatureTable or a graph "
-            "with storage='uring', CachedRows, PackedFeatures, a live graph or an Ingestor"
+            f"{type(subject).__name__} counts nothing that is known: give a FeatureTable or a "
+            "graph with storage='uring', CachedRows, PackedFeatures, a live graph or an Ingestor"
         )
 
 
-def read_counts(thing: object, name: str, seen: set[int]) -> list[Sample]:
-    """Return what ``thing`` has counted, under the label ``name``.
+def read_counts(subject: object, name: str, seen: set[int]) -> list[Sample]:
+    """Return what ``subject`` has counted, under the label ``name``.
 
-    A thing that was closed has nothing.
+    A subject that was closed has nothing.
 
     Args:
-        thing: an object with statistics, or that has others with some.
+        subject: an object with statistics, or that has others with some.
         name: value of the label.
         seen: ``id()`` of the objects that were read before, which are left out and added to.
     """
     try:
-        found = list(_statistics(thing, seen))
+        statistics = list(_statistics(subject, seen))
     except AetherError:
         return []
-    return [sample for source, stats in found for sample in samples_of(source, stats, name)]
+    return [sample for source, stats in statistics for sample in samples_of(source, stats, name)]
 
 
-def _statistics(thing: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _statistics(subject: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the statistics of an object and of its parts, each after its name in the table."""
-    if id(thing) in seen:
+    if id(subject) in seen:
         return
-    seen.add(id(thing))
-    stats = getattr(thing, "stats", None)
+    seen.add(id(subject))
+    stats = getattr(subject, "stats", None)
     if callable(stats):
-        found = stats()
-        yield ("paging" if isinstance(found, Mapping) else type(found).__name__), found
-        reader = getattr(thing, "reader", None)
+        counts = stats()
+        yield ("paging" if isinstance(counts, Mapping) else type(counts).__name__), counts
+        reader = getattr(subject, "reader", None)
         if reader is not None:
             yield from _statistics(reader, seen)
-    paging = getattr(thing, "paging", None)  # of a graph, or of the base of a live one
+    paging = getattr(subject, "paging", None)  # of a graph, or of the base of a live one
     if paging is not None:
         yield from _statistics(paging, seen)
 
@@ -123,14 +123,14 @@ def _label(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def wait_seconds(thing: Any) -> float | None:
-    """Return the time that threads have waited for reads of ``thing``; None: it counts none."""
-    stats = getattr(thing, "stats", None)
+def wait_seconds(subject: Any) -> float | None:
+    """Return the time that threads have waited for reads of ``subject``; None: it counts none."""
+    stats = getattr(subject, "stats", None)
     if not callable(stats):
         return None
     try:
-        found = stats()
+        counts = stats()
     except AetherError:  # only what reads for itself counts
         return None
-    seconds = _field(found, "wait_seconds")
+    seconds = _field(counts, "wait_seconds")
     return None if seconds is None else float(seconds)

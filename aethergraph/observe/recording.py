@@ -65,7 +65,7 @@ class Recorder:
 
     def _take_place(self, number: int, thread: threading.Thread) -> None:
         self._frames[number] = []
-        ended = [place for place, one in enumerate(self._threads) if not one.is_alive()]
+        ended = [place for place, holder in enumerate(self._threads) if not holder.is_alive()]
         place = ended[0] if ended else len(self._threads)
         if not ended:
             self._threads.append(thread)
@@ -84,8 +84,8 @@ class Recorder:
             if self._frames.get(thread):
                 return {}
             place = self._places[thread]
-            found, self.times[place] = self.times[place], {}
-            return found
+            times, self.times[place] = self.times[place], {}
+            return times
 
     def end(self, begun: _Frame, error: BaseException | None = None) -> None:
         """Note that a stage of this thread ends, and those in it that nobody has ended."""
@@ -113,17 +113,17 @@ class Recorder:
         return now
 
     def _add(self, thread: int, frame: _Frame, now: float, outer: _Frame | None) -> None:
-        whole = now - frame.began
-        own = max(0.0, whole - frame.inner)
+        elapsed = now - frame.began
+        own_seconds = max(0.0, elapsed - frame.inner)
         if outer is not None:
-            outer.inner += whole
+            outer.inner += elapsed
         times = self.times[self._places[thread]]
         if frame.waited is not None:
             # Other threads may have waited for the same file meanwhile: no more than the stage had.
-            waited = min(own, max(0.0, (wait_seconds(frame.reads) or 0.0) - frame.waited))
-            own -= waited
+            waited = min(own_seconds, max(0.0, (wait_seconds(frame.reads) or 0.0) - frame.waited))
+            own_seconds -= waited
             _count(times, (*frame.key, READING), waited)
-        _count(times, frame.key, own)
+        _count(times, frame.key, own_seconds)
 
 
 def _count(times: dict[Key, list[float]], key: Key, seconds: float) -> None:

@@ -22,10 +22,10 @@ __all__ = ["collect", "is_enabled", "observed", "snapshot", "start", "stop", "un
 class _Watched:
     """Object that is observed, by weak reference."""
 
-    __slots__ = ("given", "name", "thing")
+    __slots__ = ("given", "name", "reference")
 
-    def __init__(self, thing: weakref.ref[Any], name: str | None) -> None:
-        self.thing, self.given = thing, name is not None
+    def __init__(self, reference: weakref.ref[Any], name: str | None) -> None:
+        self.reference, self.given = reference, name is not None
         #: None until someone asks: a live graph is made before it has a directory.
         self.name = name
 
@@ -92,35 +92,35 @@ def watch(thing: Any, name: str | None = None) -> str:
         InvalidArgumentError: the object counts nothing, cannot be referred to weakly, or the name
             is taken by another object.
     """
-    given = as_text(name, "name")
-    if given is not None and not is_name(given):
+    label = as_text(name, "name")
+    if label is not None and not is_name(label):
         raise InvalidArgumentError(f"name = {shown(name)} is no name")
     check_counts(thing)
     with _lock:
         # A copy: in other threads objects come and go meanwhile.
-        others = {one.name for key, one in list(_watched.items()) if key != id(thing)}
-        if given is not None and given in others:
-            raise InvalidArgumentError(f"name = {given!r} is taken by another object")
-        _add(thing, given)
-        return next(name for name, one in _named() if one is thing)
+        names = {watched.name for key, watched in list(_watched.items()) if key != id(thing)}
+        if label is not None and label in names:
+            raise InvalidArgumentError(f"name = {label!r} is taken by another object")
+        _add(thing, label)
+        return next(name for name, subject in _named() if subject is thing)
 
 
-def _add(thing: Any, name: str | None = None) -> None:
+def _add(subject: Any, name: str | None = None) -> None:
     """Refer to an object; under a new name, if one is given."""
-    key = id(thing)
+    key = id(subject)
     if name is None and key in _watched:
         return
 
     def forget(reference: weakref.ref[Any]) -> None:
-        found = _watched.get(key)
-        if found is not None and found.thing is reference:
+        watched = _watched.get(key)
+        if watched is not None and watched.reference is reference:
             _watched.pop(key, None)
 
     try:
-        _watched[key] = _Watched(weakref.ref(thing, forget), name)
+        _watched[key] = _Watched(weakref.ref(subject, forget), name)
     except TypeError:
         raise InvalidArgumentError(
-            f"{type(thing).__name__} cannot be referred to weakly: give the object that has it"
+            f"{type(subject).__name__} cannot be referred to weakly: give the object that has it"
         ) from None
 
 
@@ -132,36 +132,36 @@ def unwatch(thing: Any) -> None:
 def _named() -> list[tuple[str, Any]]:
     """Return the objects with their names, those with a name of their user's first."""
     with _lock:
-        found = [(one, one.thing()) for one in list(_watched.values())]
-        taken = {one.name for one, _ in found if one.name is not None}
-        for one, thing in found:
-            if one.name is None and thing is not None:
-                one.name = _free(_name_of(thing), taken)
-                taken.add(one.name)
-    found.sort(key=lambda pair: not pair[0].given)
-    return [(str(one.name), thing) for one, thing in found if thing is not None]
+        pairs = [(watched, watched.reference()) for watched in list(_watched.values())]
+        names = {watched.name for watched, _ in pairs if watched.name is not None}
+        for watched, subject in pairs:
+            if watched.name is None and subject is not None:
+                watched.name = _free(_name_of(subject), names)
+                names.add(watched.name)
+    pairs.sort(key=lambda pair: not pair[0].given)
+    return [(str(watched.name), subject) for watched, subject in pairs if subject is not None]
 
 
-def _name_of(thing: Any) -> str:
+def _name_of(subject: Any) -> str:
     """Return what an object could be called: after its file, if it has one, or its class."""
     for place, attribute in (
-        (getattr(thing, "reader", None), "path"), (thing, "path"), (thing, "directory"),
-        (getattr(thing, "source", None), "name"),  # of an Ingestor
+        (getattr(subject, "reader", None), "path"), (subject, "path"), (subject, "directory"),
+        (getattr(subject, "source", None), "name"),  # of an Ingestor
     ):  # fmt: skip
         try:
-            found = getattr(place, attribute, None)
+            text = getattr(place, attribute, None)
         except AetherError:
             continue
-        if isinstance(found, str) and found:
-            return os.path.basename(found.rstrip("/")) or found
-    return type(thing).__name__
+        if isinstance(text, str) and text:
+            return os.path.basename(text.rstrip("/")) or text
+    return type(subject).__name__
 
 
-def _free(name: str, taken: set[str]) -> str:
-    if name not in taken:
+def _free(name: str, names: set[str]) -> str:
+    if name not in names:
         return name
     number = 2
-    while f"{name}-{number}" in taken:
+    while f"{name}-{number}" in names:
         number += 1
     return f"{name}-{number}"
 
@@ -175,8 +175,8 @@ def collect() -> list[Sample]:
     """Return the samples of all that is observed, as of now."""
     samples: list[Sample] = []
     seen: set[int] = set()
-    for name, thing in _named():  # parts that several have go with the first of them
-        samples += read_counts(thing, name, seen)
+    for name, subject in _named():  # parts that several have go with the first of them
+        samples += read_counts(subject, name, seen)
     totals = _totals
     return samples if totals is None else samples + totals.samples()
 

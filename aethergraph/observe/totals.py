@@ -35,26 +35,26 @@ class StageTotals:
         """Add a stage to its totals."""
         name, of, at = begun
         seconds = time.perf_counter() - at
-        own: Totals | None = getattr(self._own, "totals", None)
-        if own is None:
-            own = self._own.totals = {}
+        thread_totals: Totals | None = getattr(self._own, "totals", None)
+        if thread_totals is None:
+            thread_totals = self._own.totals = {}
             with self._lock:
-                self._threads.append((threading.current_thread(), own))
+                self._threads.append((threading.current_thread(), thread_totals))
                 self._fold()
-        total = own.get((name, of))
+        total = thread_totals.get((name, of))
         if total is None:
-            total = own[name, of] = [0, 0.0]
+            total = thread_totals[name, of] = [0, 0.0]
         total[0] += 1
         total[1] += seconds
 
     def _fold(self) -> None:
         """Keep the numbers of threads that have ended, and not the threads."""
         alive = []
-        for thread, own in self._threads:
+        for thread, thread_totals in self._threads:
             if thread.is_alive():
-                alive.append((thread, own))
+                alive.append((thread, thread_totals))
             else:
-                _add(self._ended, own)
+                _add(self._ended, thread_totals)
         self._threads = alive
 
     def renew(self) -> None:
@@ -66,18 +66,18 @@ class StageTotals:
         with self._lock:
             self._fold()
             totals = {key: list(value) for key, value in self._ended.items()}
-            for _, own in self._threads:
-                _add(totals, own)
-        found = []
+            for _, thread_totals in self._threads:
+                _add(totals, thread_totals)
+        samples = []
         for (stage, of), (calls, seconds) in sorted(totals.items()):
             labels = {"name": "process", "stage": stage, "of": of}
-            found.append(Sample("aethergraph_stage_calls_total", labels, calls))
-            found.append(Sample("aethergraph_stage_seconds_total", labels, seconds))
-        return found
+            samples.append(Sample("aethergraph_stage_calls_total", labels, calls))
+            samples.append(Sample("aethergraph_stage_seconds_total", labels, seconds))
+        return samples
 
 
-def _add(totals: Totals, own: Totals) -> None:
-    for key, (calls, seconds) in list(own.items()):
+def _add(totals: Totals, thread_totals: Totals) -> None:
+    for key, (calls, seconds) in list(thread_totals.items()):
         total = totals.setdefault(key, [0, 0.0])
         total[0] += calls
         total[1] += seconds

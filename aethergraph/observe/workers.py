@@ -74,7 +74,7 @@ class ProcessRecorder:
 
     def take(self, began: float, ended: float) -> dict[Key, list[float]]:
         """Return calls and own seconds by stage of the forks' work that began in a time."""
-        found: dict[Key, list[float]] = {}
+        totals: dict[Key, list[float]] = {}
         with os.fdopen(os.dup(self._file), "rb") as file:
             file.seek(0)
             for line in file:
@@ -84,10 +84,10 @@ class ProcessRecorder:
                 if not began <= at <= ended:
                     continue
                 for *key, calls, seconds in times:
-                    total = found.setdefault(tuple(key), [0, 0.0])
+                    total = totals.setdefault(tuple(key), [0, 0.0])
                     total[0] += calls
                     total[1] += seconds
-        return found
+        return totals
 
     def close(self) -> None:
         """Give the memory back."""
