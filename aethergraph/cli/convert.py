@@ -262,7 +262,7 @@ def convert_command(
 
     Example: aethergraph convert -i edges.csv -o graph.aeg --features features.npy
     """
-    if any(is_live_directory(one) for one in inputs):
+    if any(is_live_directory(path) for path in inputs):
         _convert_live(context, inputs, output, force, compress, memory)
         return
     with Stages() as stages:
@@ -313,8 +313,8 @@ def _convert_live(
     memory: str | None,
 ) -> None:
     """Write the last commit of a live graph into a graph file."""
-    others = set(context.params) - {"inputs", "output", "force", "compress", "memory"}
-    refuse_given(context, others, "is for edge lists: a live graph is written as it is")
+    names = set(context.params) - {"inputs", "output", "force", "compress", "memory"}
+    refuse_given(context, names, "is for edge lists: a live graph is written as it is")
     if len(inputs) > 1:
         raise InvalidArgumentError(
             f"a live graph is converted alone, not with {len(inputs)} inputs"

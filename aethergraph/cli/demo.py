@@ -85,8 +85,8 @@ def demo_command(
             f"{fanout!r} is not a list of numbers such as 10,5", param_hint="--fanout"
         ) from None
     if live:
-        others = _OWN_FILES | _GENERATED | _STILL
-        refuse_given(context, others, "goes without --live, which makes a graph of its own")
+        names = _OWN_FILES | _GENERATED | _STILL
+        refuse_given(context, names, "goes without --live, which makes a graph of its own")
         changing = LiveOptions(
             folder=folder,
             seconds=seconds,

@@ -260,10 +260,10 @@ def _packages() -> dict[str, dict[str, Any]]:
         futures = [
             pool.submit(_probe, module, distribution) for module, distribution, _, _ in PARTS
         ]
-        found = [future.result() for future in futures]
+        results = [future.result() for future in futures]
     return {
         module: {**result, "used_for": used_for, "remedy": remedy}
-        for (module, _, used_for, remedy), result in zip(PARTS, found, strict=True)
+        for (module, _, used_for, remedy), result in zip(PARTS, results, strict=True)
     }
 
 

@@ -165,7 +165,7 @@ def ingest_command(
     Example: aethergraph ingest g.aegd kafka://localhost:9092/edges --schema edges.toml
     """
     fields = Schema.load(schema)
-    given = open_source(source, fields, name=name, until_end=until_end, options=_options(option))
+    stream = open_source(source, fields, name=name, until_end=until_end, options=_options(option))
     new = {"order": order and order.value, "edge_time": edge_time, "edge_weight": edge_weight}
     is_new = not directory.exists()
     with (
@@ -175,7 +175,7 @@ def ingest_command(
         _forgetting(directory, graph, is_new=is_new),
     ):
         ingestor = Ingestor(
-            graph, given, batch=batch, linger=linger, dead_letter=dead_letter,
+            graph, stream, batch=batch, linger=linger, dead_letter=dead_letter,
             max_bad=_number(max_bad), late=late.value, lateness=_number(lateness), cut=cut,
             max_skew=None if max_skew is None else _number(max_skew), new_nodes=new_nodes,
             max_ahead=None if max_ahead == "none" else max_ahead,
@@ -211,13 +211,13 @@ def _forgetting(directory: Path, graph: Any, *, is_new: bool) -> Iterator[None]:
 
 
 def _options(texts: list[str] | None) -> dict[str, str]:
-    found = {}
+    options = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise InvalidArgumentError(f"--option {text!r} is not KEY=VALUE")
-        found[key] = value
-    return found
+        options[key] = value
+    return options
 
 
 def _number(text: str) -> Any:
@@ -251,10 +251,10 @@ def _open_graph(
         )
     if list(LiveDirectory(path).description()["num_nodes"]) == ["node"]:
         return DynamicGraph.open(path, num_nodes, **options, **new)
-    given = [name for name, value in {"num_nodes": num_nodes, **new}.items() if value is not None]
-    if given:
+    names = [name for name, value in {"num_nodes": num_nodes, **new}.items() if value is not None]
+    if names:
         raise InvalidArgumentError(
-            f"--{given[0].replace('_', '-')} is for a graph of one type, and that in {path} has "
+            f"--{names[0].replace('_', '-')} is for a graph of one type, and that in {path} has "
             "several: leave it out"
         )
     return DynamicHeteroGraph.open(path, **options)
@@ -276,9 +276,9 @@ def _watch(ingestor: Ingestor) -> IngestStats:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Live(console=console, refresh_per_second=4, transient=True) as shown:
+        with Live(console=console, refresh_per_second=4, transient=True) as display:
             ingestor.start()
-            last, at, said = ingestor.stats(), time.monotonic(), time.monotonic()
+            last, at, note_time = ingestor.stats(), time.monotonic(), time.monotonic()
             while last.state not in ("ended", "stopped", "failed") and not stopping:
                 time.sleep(_LOOK)
                 now = ingestor.stats()
@@ -286,9 +286,9 @@ def _watch(ingestor: Ingestor) -> IngestStats:
                 text = _line(now, (now.records - last.records) / seconds)
                 last, at = now, time.monotonic()
                 if console.is_terminal:
-                    shown.update(Text(text))
-                elif time.monotonic() - said >= _LINE:
-                    said = time.monotonic()
+                    display.update(Text(text))
+                elif time.monotonic() - note_time >= _LINE:
+                    note_time = time.monotonic()
                     note(text)
         ingestor.stop()
     finally:
@@ -307,10 +307,10 @@ def _line(stats: IngestStats, speed: float) -> str:
 
 def _summary(stats: IngestStats) -> str:
     parts = [f"{stats.edges:,} edges"]
-    for number, what in (
+    for number, noun in (
         (stats.deleted, "edges deleted"), (stats.rows, "rows of nodes"), (stats.nodes, "new nodes"),
         (stats.bad, "bad"), (stats.late, "late"),
     ):  # fmt: skip
         if number:
-            parts.append(f"{number:,} {what}")
+            parts.append(f"{number:,} {noun}")
     return f"{', '.join(parts)}; {stats.commits:,} commits"

@@ -166,8 +166,8 @@ def _columns_info(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Describe a file of columns."""
     with ColumnStore.load(path) as store:
         columns = [
-            {"name": one.name, "kind": one.kind, "dtype": one.dtype, "unit": one.unit}
-            for one in store.columns.values()
+            {"name": column.name, "kind": column.kind, "dtype": column.dtype, "unit": column.unit}
+            for column in store.columns.values()
         ]
         info = {
             "path": store.path,
@@ -180,9 +180,11 @@ def _columns_info(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             ("format", "columns of several dtypes"),
             ("rows", f"{len(store):,}"),
         ]
-        for one in columns:
-            more = one["unit"] or (one["dtype"] if one["kind"] == "number" else None)
-            rows.append(("column", f"{one['name']}: {one['kind']}{f', {more}' if more else ''}"))
+        for entry in columns:
+            more = entry["unit"] or (entry["dtype"] if entry["kind"] == "number" else None)
+            rows.append(
+                ("column", f"{entry['name']}: {entry['kind']}{f', {more}' if more else ''}")
+            )
     return info, rows
 
 
@@ -280,9 +282,9 @@ def verify_command(
             try:
                 if truncate:
                     _truncate(path)
-                found = _verify(path, stages)
+                verdict = _verify(path, stages)
                 if time:
-                    found += f"; {_verify_times(path, stages)}"
+                    verdict += f"; {_verify_times(path, stages)}"
             except (AetherError, OSError) as error:
                 if len(paths) == 1:
                     raise
@@ -291,7 +293,7 @@ def verify_command(
                 continue
             seconds = perf_counter() - began
             length = f"{size(path.stat().st_size)}, " if path.is_file() else ""
-            text = f"{path}: {found} ({length}{duration(seconds)})"
+            text = f"{path}: {verdict} ({length}{duration(seconds)})"
             stdout().print(text, markup=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
@@ -309,20 +311,20 @@ def _verify_times(path: Path, stages: Stages) -> str:
     progress = stages("Sampling", "batches")
     if is_live_directory(path):
         with History(path, ARENA_MB) as history:
-            found = sample_and_check(HeteroSnapshot.of(history.last()), path, progress)
+            report = sample_and_check(HeteroSnapshot.of(history.last()), path, progress)
     elif file_kind(path) == "graph":
         with HeteroGraph.load(path) as graph:
-            found = sample_and_check(graph, path, progress)
+            report = sample_and_check(graph, path, progress)
     else:
         raise InvalidArgumentError(f"--time: {path} is neither a graph file nor a live graph")
     text = (
-        f"nothing is later than its seed in {found.batches:,} samples ({found.nodes:,} nodes and "
-        f"{found.edges:,} edges with times)"
+        f"nothing is later than its seed in {report.batches:,} samples ({report.nodes:,} nodes and "
+        f"{report.edges:,} edges with times)"
     )
-    if found.untimed():
-        text += f"; not compared, as they have no times: {', '.join(found.untimed())}"
-    if found.undated:
-        text += f"; of what time the rows are is not known of {', '.join(found.undated)}"
+    if report.untimed():
+        text += f"; not compared, as they have no times: {', '.join(report.untimed())}"
+    if report.undated:
+        text += f"; of what time the rows are is not known of {', '.join(report.undated)}"
     return text
 
 
@@ -337,12 +339,12 @@ def _verify(path: Path, stages: Stages) -> str:
     if kind == "graph":
         with HeteroGraph.load(path) as graph:
             graph.verify(progress)
-            beside = [
-                f"{Path(found.path).name}: {_verify(Path(found.path), stages)}"
+            verdicts = [
+                f"{Path(file.path).name}: {_verify(Path(file.path), stages)}"
                 for files in (graph.ids, graph.columns)
-                for found in files.values()
+                for file in files.values()
             ]
-        return "; ".join(["all checksums, ids and offsets are right", *beside])
+        return "; ".join(["all checksums, ids and offsets are right", *verdicts])
     if kind == "ids":
         with IdMap.load(path) as ids:
             ids.verify(progress)

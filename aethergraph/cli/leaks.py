@@ -56,10 +56,10 @@ def sample_and_check(graph: HeterogeneousGraph, path: Path, progress: ProgressFn
                 sample: HeteroSubgraph = sampler.sample(seeds, key, seed_time=time)
                 # Where a graph says what samples go by, nothing else may leak either.
                 compared = name if goes_by is None else None
-                found = check_no_leak(
+                sample_report = check_no_leak(
                     graph, sample, strict=strict, time_attr=compared, seed_time=time
                 )
-                report.add(found)
+                report.add(sample_report)
                 progress(report.batches, total)
     # A sampler goes by one kind of times, and the samples of the other compare the other.
     nodes, edges = _times(graph, "node_time"), _times(graph, "edge_time")
@@ -87,8 +87,8 @@ def _seeds(
     rng = np.random.default_rng(0)
     times = _times(graph, name)
     is_node_time = name == "node_time" or _time_attr(graph) is not None
-    own = _times(graph, "node_time") if is_node_time else {}
-    some = [_gather(one, rng.integers(0, one.num_rows, _SEEDS)) for one in times.values()]
+    own_times = _times(graph, "node_time") if is_node_time else {}
+    some = [_gather(table, rng.integers(0, table.num_rows, _SEEDS)) for table in times.values()]
     known = np.concatenate(some)
     for _ in range(_BATCHES):
         seeds, limits = {}, {}
@@ -98,8 +98,8 @@ def _seeds(
                 continue
             seeds[kind] = ids = rng.integers(0, count, _SEEDS)
             limits[kind] = rng.choice(known, _SEEDS)
-            if kind in own:
-                limits[kind] = np.maximum(limits[kind], _gather(own[kind], ids))
+            if kind in own_times:
+                limits[kind] = np.maximum(limits[kind], _gather(own_times[kind], ids))
         yield seeds, limits
 
 

@@ -32,22 +32,22 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)",?')
 _ESCAPED = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
 
 
-def asker(what: str | None) -> Callable[[], Snapshots]:
+def asker(target: str | None) -> Callable[[], Snapshots]:
     """Return a call that gives snapshots as of now, and raises an AetherError if there is none.
 
     Args:
-        what: number of a process, directory of a live graph, or address of a page of Prometheus;
+        target: number of a process, directory of a live graph, or address of a page of Prometheus;
             None: all processes of this user that are observed.
 
     Raises:
         MissingFileError: there is no such directory, or nobody writes its graph.
         InvalidArgumentError: there is no process of that number.
     """
-    if what is None:
+    if target is None:
         return _ask_all
-    if what.startswith(("http://", "https://")):
-        return lambda: {what: read_page(what)}
-    pid = int(what) if what.isdecimal() else _writer(what)
+    if target.startswith(("http://", "https://")):
+        return lambda: {target: read_page(target)}
+    pid = int(target) if target.isdecimal() else _writer(target)
     if not pid:
         raise InvalidArgumentError("there is no process 0: numbers begin with 1")
     return lambda: {str(pid): _ask(pid)}
@@ -62,15 +62,15 @@ def _ask(pid: int) -> dict[str, Any]:
 def _ask_all() -> Snapshots:
     from aethergraph import observe
 
-    found = {}
+    snapshots = {}
     for pid in observe.list_processes():
         try:
-            found[str(pid)] = observe.ask(pid)
+            snapshots[str(pid)] = observe.ask(pid)
         except AetherError:  # it has ended, or is stopped: the others are shown
             continue
-    if not found:
+    if not snapshots:
         raise MissingFileError(NOBODY)
-    return found
+    return snapshots
 
 
 def _writer(path: str) -> int:
@@ -120,7 +120,7 @@ def _metrics(text: str) -> dict[str, Any]:
     from aethergraph.observe.metrics import METRICS
 
     known = {metric.name: metric for metric in METRICS}
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for line in text.splitlines():
         sample = _SAMPLE.fullmatch(line.strip())
         if sample is None or sample[1] not in known:
@@ -130,11 +130,11 @@ def _metrics(text: str) -> dict[str, Any]:
         except ValueError:
             continue
         labels = {
-            name: re.sub(r"\\.", lambda one: _ESCAPED.get(one[0], one[0]), quoted)
+            name: re.sub(r"\\.", lambda match: _ESCAPED.get(match[0], match[0]), quoted)
             for name, quoted in _LABEL.findall(sample[2] or "")
         }
         metric = known[sample[1]]
-        of_name = found.setdefault(
+        of_name = metrics.setdefault(
             metric.name,
             {"kind": metric.kind, "unit": metric.unit, "help": metric.help, "samples": []},
         )
@@ -142,4 +142,4 @@ def _metrics(text: str) -> dict[str, Any]:
         of_name["samples"].append({
             "labels": labels, "value": int(value) if value.is_integer() else value,
         })  # fmt: skip
-    return found
+    return metrics

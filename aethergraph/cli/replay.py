@@ -37,20 +37,20 @@ def replay_command(
 
     Example: aethergraph replay answers.jsonl g.aegd
     """
-    found = check_replay(log, graph, arena_mb=arena_mb)
+    report = check_replay(log, graph, arena_mb=arena_mb)
     console = stdout()
-    if not found.answers:
+    if not report.answers:
         console.print("there are no answers in the log yet")
         return
-    texts = [*found.differences, *found.missing]
+    texts = [*report.differences, *report.missing]
     for text in texts[:_SHOWN]:
         console.print(text, markup=False, soft_wrap=True)
     if len(texts) > _SHOWN:
         console.print(f"and {count(len(texts) - _SHOWN)} more", soft_wrap=True)
-    said = f"{count(found.answers)} answers from {count(found.commits)} commits"
-    ways = ((found.differences, "are others now"), (found.missing, "cannot be made again"))
+    summary = f"{count(report.answers)} answers from {count(report.commits)} commits"
+    ways = ((report.differences, "are others now"), (report.missing, "cannot be made again"))
     if texts:
-        wrong = ", ".join(f"{count(len(these))} {way}" for these, way in ways if these)
-        console.print(f"{said}: {wrong}", soft_wrap=True)
+        wrong = ", ".join(f"{count(len(answers))} {way}" for answers, way in ways if answers)
+        console.print(f"{summary}: {wrong}", soft_wrap=True)
         raise typer.Exit(1)
-    console.print(f"{said}: all the same, byte by byte", soft_wrap=True)
+    console.print(f"{summary}: all the same, byte by byte", soft_wrap=True)

@@ -175,13 +175,13 @@ def serve_command(
         )
     live = _live(files, name or [], graph, sample is not None)
     if not live:
-        for option, given, default in (
+        for option, value, default in (
             ("--lease", lease, LEASE_SECONDS),
             ("--max-leases", max_leases, MOST_LEASES),
         ):
-            if given != default:
+            if value != default:
                 raise InvalidArgumentError(
-                    f"{option} {given}: no lists of a live graph are served, whose commits would "
+                    f"{option} {value}: no lists of a live graph are served, whose commits would "
                     "be held: leave it out"
                 )
     samples = _samples(files, name or [], sample)
@@ -291,30 +291,30 @@ def _samples(files: list[Path], names: list[str], plan: Path | None) -> dict[str
     """Return what draws samples, from each of the files that is a graph."""
     if plan is None:
         return {}
-    found = {}
-    for path, name in zip(files, names or [one.stem for one in files], strict=True):
+    services = {}
+    for path, name in zip(files, names or [file.stem for file in files], strict=True):
         if is_graph(path):
-            if name in found:
+            if name in services:
                 raise InvalidArgumentError(
                     f"two graphs are called {name!r}: give --name for each file"
                 )
-            found[name] = SampleService(path, plan)
-    if not found:
+            services[name] = SampleService(path, plan)
+    if not services:
         raise InvalidArgumentError("--sample: none of the files is a graph to draw samples from")
-    return found
+    return services
 
 
 def _live(files: list[Path], names: list[str], lists: bool, samples: bool) -> dict[str, Path]:
     """Return the live graphs whose lists are served."""
-    found: dict[str, Path] = {}
-    for path, name in zip(files, names or [one.stem for one in files], strict=True):
+    directories: dict[str, Path] = {}
+    for path, name in zip(files, names or [file.stem for file in files], strict=True):
         if is_live_directory(path) and (lists or not samples):
-            if name in found:
+            if name in directories:
                 raise InvalidArgumentError(
                     f"two graphs are called {name!r}: give --name for each file"
                 )
-            found[name] = path
-    return found
+            directories[name] = path
+    return directories
 
 
 def _tables(
@@ -324,7 +324,7 @@ def _tables(
         raise InvalidArgumentError(
             f"--name is given {len(names)} times for {len(files)} files: give one for each, or none"
         )
-    found: dict[str, Any] = {}
+    sources: dict[str, Any] = {}
     for i, path in enumerate(files):
         if is_live_directory(path):
             continue  # commits of it are served, or samples
@@ -333,9 +333,9 @@ def _tables(
         name = names[i] if names else None
         tables = open_tables(path, name, lists=lists, writable=writable, missing=missing)
         for key, rows in tables.items():
-            if key in found:
+            if key in sources:
                 raise InvalidArgumentError(
                     f"two tables are called {key!r}: give --name for each file"
                 )
-            found[key] = rows
-    return found
+            sources[key] = rows
+    return sources

@@ -86,8 +86,8 @@ def _locality(graph: Graph, row_bytes: int | None, progress: ProgressFn) -> dict
     elif row_bytes <= 0:
         raise InvalidArgumentError(f"--row-bytes {row_bytes} is not above 0")
     perm = graph.reorder(progress=progress)
-    found = measure_locality(graph, perm, row_bytes=row_bytes)
-    return {"row_bytes": row_bytes, **{k: v._asdict() for k, v in found._asdict().items()}}
+    locality = measure_locality(graph, perm, row_bytes=row_bytes)
+    return {"row_bytes": row_bytes, **{k: v._asdict() for k, v in locality._asdict().items()}}
 
 
 # ---- counting --------------------------------------------------------------------------------
@@ -105,16 +105,16 @@ def _scan(graph: Graph, progress: ProgressFn) -> _Facts:
     by_source = graph.layout == "csr"
     indptr, indices = graph.csr()[:2] if by_source else graph.csc()
     owned: Counts = (indptr[1:] - indptr[:-1]).astype(np.int64)
-    others: Counts = np.zeros(graph.num_nodes, np.int64)
+    counted: Counts = np.zeros(graph.num_nodes, np.int64)
     self_loops = 0
     for start, stop in _list_ranges(indptr, graph.num_edges):
         begin, end = int(indptr[start]), int(indptr[stop])
         ids = indices[begin:end]
-        _add_counts(others, ids)
+        _add_counts(counted, ids)
         owners = np.repeat(np.arange(start, stop, dtype=ids.dtype), owned[start:stop])
         self_loops += int(np.count_nonzero(ids == owners))
         progress(end, graph.num_edges)
-    inward, outward = (others, owned) if by_source else (owned, others)
+    inward, outward = (counted, owned) if by_source else (owned, counted)
     return _Facts(inward, outward, self_loops)
 
 
@@ -167,13 +167,13 @@ def degree_summary(degrees: Counts) -> dict[str, Any]:
 
 
 def _tail_exponent(degrees: Counts) -> float | None:
-    least = max(1, int(np.percentile(degrees, 90)))
-    tail = degrees[degrees >= least]
+    cutoff = max(1, int(np.percentile(degrees, 90)))
+    tail = degrees[degrees >= cutoff]
     if tail.size < 50:
         return None
-    logs = float(np.log(tail / (least - 0.5)).sum())
+    logs = float(np.log(tail / (cutoff - 0.5)).sum())
     exponent = 1 + tail.size / logs
-    return exponent if tail.max() > least and exponent < 5 else None
+    return exponent if tail.max() > cutoff and exponent < 5 else None
 
 
 def _histogram(degrees: Counts) -> list[dict[str, int]]:
@@ -227,7 +227,7 @@ def _print(report: dict[str, Any]) -> None:
         out.print(f"plot: {report['plot']}", markup=False, soft_wrap=True)
 
 
-def _print_locality(found: dict[str, Any]) -> None:
+def _print_locality(pages: dict[str, Any]) -> None:
     out = stdout()
     out.print("A batch of 1,024 seeds with fanouts 15, 10, now and after aethergraph reorder:")
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -237,9 +237,9 @@ def _print_locality(found: dict[str, Any]) -> None:
     for label, key in (
         ("nodes", "nodes"),
         ("pages of lists", "list_pages"),
-        (f"pages of features of {found['row_bytes']} bytes", "feature_pages"),
+        (f"pages of features of {pages['row_bytes']} bytes", "feature_pages"),
     ):
-        table.add_row(label, *(f"{found[kind][key]:,.0f}" for kind in kinds))
+        table.add_row(label, *(f"{pages[kind][key]:,.0f}" for kind in kinds))
     out.print(table)
 
 
@@ -251,24 +251,24 @@ def _exponent(summary: dict[str, Any]) -> str:
 def _print_bars(name: str, bins: list[dict[str, int]]) -> None:
     if not bins:
         return
-    most = max(b["nodes"] for b in bins)
+    largest = max(b["nodes"] for b in bins)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(name)
     table.add_column("nodes", justify="right")
     table.add_column("")
-    for one in bins:
-        span = f"{one['from']:,}"
-        if one["to"] > one["from"]:
-            span += f" - {one['to']:,}"
-        table.add_row(span, count(one["nodes"]), _bar(one["nodes"] / max(most, 1)))
+    for bar in bins:
+        span = f"{bar['from']:,}"
+        if bar["to"] > bar["from"]:
+            span += f" - {bar['to']:,}"
+        table.add_row(span, count(bar["nodes"]), _bar(bar["nodes"] / max(largest, 1)))
     stdout().print(table)
 
 
 def _bar(share: float, width: int = 40) -> str:
     """Draw a bar in eighths of a block; a share above zero is always visible."""
     eighths = max(round(share * width * 8), 1 if share > 0 else 0)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+    full, remainder = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[remainder] if remainder else "")
 
 
 def _check_plot(path: Path) -> None:
@@ -298,9 +298,9 @@ def _plot(path: Path, title: str, inward: Counts, outward: Counts) -> None:
         (outward, "out-degree", {"color": "C1", "linewidth": 1.5, "linestyle": "--"}),
     ):
         bins = _histogram(degrees) if degrees.size else []
-        shown = [b for b in bins if b["nodes"] and b["from"] > 0]
-        middle = [(b["from"] + b["to"]) / 2 for b in shown]
-        density = [b["nodes"] / (b["to"] - b["from"] + 1) for b in shown]
+        visible = [b for b in bins if b["nodes"] and b["from"] > 0]
+        middle = [(b["from"] + b["to"]) / 2 for b in visible]
+        density = [b["nodes"] / (b["to"] - b["from"] + 1) for b in visible]
         axes[0].loglog(middle, density, marker="o", label=name, **style)
         values, nodes = np.unique(degrees, return_counts=True)
         above = nodes[::-1].cumsum()[::-1] / max(degrees.size, 1)
@@ -308,9 +308,9 @@ def _plot(path: Path, title: str, inward: Counts, outward: Counts) -> None:
         axes[1].loglog(values[positive], above[positive], label=name, **style)
     axes[0].set(xlabel="degree d", ylabel="nodes per degree", title=f"{title}: distribution")
     axes[1].set(xlabel="degree d", ylabel="share of nodes with degree >= d", title="tail")
-    for one in axes:
-        one.grid(True, which="both", alpha=0.2)
-        one.legend()
+    for axis in axes:
+        axis.grid(True, which="both", alpha=0.2)
+        axis.legend()
     try:
         figure.savefig(path, dpi=120)
     except ValueError as error:  # an unknown suffix

@@ -65,13 +65,13 @@ def tables_command(
     aethergraph tables shop/schema.toml -o shop.aeg
     """
     if guess is not None:
-        others = set(context.params) - {"guess"}
-        refuse_given(context, others, "is for building a graph: --guess prints a schema")
+        names = set(context.params) - {"guess"}
+        refuse_given(context, names, "is for building a graph: --guess prints a schema")
         stdout().print(guess_schema(guess), markup=False, highlight=False, soft_wrap=True, end="")
         return
     if check and schema is not None:
-        others = set(context.params) - {"schema", "check", "memory"}
-        refuse_given(context, others, "is for building a graph: --check reads the tables")
+        names = set(context.params) - {"schema", "check", "memory"}
+        refuse_given(context, names, "is for building a graph: --check reads the tables")
         with Stages() as stages:
             report = check_tables(schema, memory_budget=memory, stages=stages)
         _report_check(report)

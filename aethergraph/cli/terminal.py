@@ -111,7 +111,7 @@ def showing_metrics() -> Iterator[None]:
 
 def printable(text: str) -> str:
     """Return ``text`` without what a terminal would take for commands."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def print_json(value: Any) -> None:
@@ -280,10 +280,10 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            found = function(*args, **kwargs)
+            result = function(*args, **kwargs)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can be told: at exit it cannot
-            return found
+            return result
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except KeyboardInterrupt:
@@ -298,8 +298,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except MemoryError as error:
             _fail(f"out of memory {error}".rstrip(), 1)
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            _fail(f"unexpected {what} (run aethergraph --debug ... for the traceback)", 1)
+            failure = f"{type(error).__name__}: {error}"
+            _fail(f"unexpected {failure} (run aethergraph --debug ... for the traceback)", 1)
 
     return run
 

@@ -23,7 +23,7 @@ __all__ = ["top_command"]
 
 @command
 def top_command(
-    what: Annotated[
+    target: Annotated[
         str | None,
         typer.Argument(
             metavar="[PID|DIR|URL]",
@@ -47,7 +47,7 @@ def top_command(
     Examples: aethergraph top; aethergraph top clicks.aegd;
     aethergraph top http://trainer:9464/metrics
     """
-    look = asker(what)
+    look = asker(target)
     if as_json:
         print_json(list(look().values()))
     elif once or not stdout().is_terminal:
@@ -55,19 +55,19 @@ def top_command(
         time.sleep(interval)
         stdout().print(_screen(_still(look) or before, before))
     else:
-        _follow(what, look, interval)
+        _follow(target, look, interval)
 
 
-def _follow(what: str | None, look: Callable[[], Snapshots], interval: float) -> None:
+def _follow(target: str | None, look: Callable[[], Snapshots], interval: float) -> None:
     """Show until Ctrl-C, or until what was asked for has ended."""
-    before = look() if what is not None else _still(look)
-    with Live(console=stdout(), auto_refresh=False, screen=True) as shown:
+    before = look() if target is not None else _still(look)
+    with Live(console=stdout(), auto_refresh=False, screen=True) as display:
         try:
             while True:
                 now = _still(look)
-                if what is not None and not now:
+                if target is not None and not now:
                     break
-                shown.update(_screen(now, before), refresh=True)
+                display.update(_screen(now, before), refresh=True)
                 before = now
                 time.sleep(interval)
         except KeyboardInterrupt:

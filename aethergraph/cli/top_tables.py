@@ -55,11 +55,11 @@ class _Between:
         grown = self.grown(metric, labels)
         return None if grown is None else grown / self.seconds
 
-    def share(self, part: str, whole: str, labels: Any) -> float | None:
+    def share(self, part: str, total: str, labels: Any) -> float | None:
         """Return the share of one counter in another, since the snapshot before or else ever."""
-        parts, all_of = self.grown(part, labels), self.grown(whole, labels)
+        parts, all_of = self.grown(part, labels), self.grown(total, labels)
         if not all_of or parts is None:
-            parts, all_of = self.value(part, labels), self.value(whole, labels)
+            parts, all_of = self.value(part, labels), self.value(total, labels)
         return None if not all_of or parts is None else parts / all_of
 
 
@@ -67,7 +67,9 @@ def _by_labels(snapshot: dict[str, Any] | None) -> dict[str, dict[Any, float]]:
     if snapshot is None:
         return {}
     return {
-        name: {tuple(sorted(one["labels"].items())): one["value"] for one in metric["samples"]}
+        name: {
+            tuple(sorted(sample["labels"].items())): sample["value"] for sample in metric["samples"]
+        }
         for name, metric in snapshot["metrics"].items()
     }
 
@@ -80,21 +82,21 @@ def sections(now: dict[str, Any], before: dict[str, Any] | None = None) -> list[
         before: an earlier one of the same process.
     """
     between = _Between(now, before)
-    made = [
+    tables = [
         _stages(between), _ingest(between), _live(between), _servers(between), _remote(between),
         _lists(between), _rows(between, "rows"), _rows(between, "cache"), _packed(between),
     ]  # fmt: skip
-    return [section for section in made if section.rows]
+    return [section for section in tables if section.rows]
 
 
 def _stages(all_of: _Between) -> Section:
     rows = []
     calls, seconds = "aethergraph_stage_calls_total", "aethergraph_stage_seconds_total"
     for labels in all_of.names(calls):
-        own = dict(labels)
+        fields = dict(labels)
         each = all_of.share(seconds, calls, labels)
         rows.append((
-            f"{own['stage']} {own['of']}".strip(), _rate(all_of.rate(calls, labels)),
+            f"{fields['stage']} {fields['of']}".strip(), _rate(all_of.rate(calls, labels)),
             _UNKNOWN if each is None else f"{1e3 * each:.2f} ms",
             _share(all_of.rate(seconds, labels)),
         ))  # fmt: skip
@@ -107,9 +109,9 @@ def _ingest(all_of: _Between) -> Section:
         name, watermark = dict(labels)["name"], all_of.value(f"{part}_watermark", labels)
         states = [dict(key) for key in all_of.names(f"{part}_state")]
         state = [
-            one["state"] for one in states
-            if one["name"] == name
-            and all_of.value(f"{part}_state", tuple(sorted(one.items()))) == 1
+            fields["state"] for fields in states
+            if fields["name"] == name
+            and all_of.value(f"{part}_state", tuple(sorted(fields.items()))) == 1
         ]  # fmt: skip
         lag = sum(
             all_of.value(f"{part}_lag_records", key) or 0
