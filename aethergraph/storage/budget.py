@@ -35,7 +35,7 @@ class Budget:
     """
 
     limit: int
-    asked: str
+    request: str
     name: str = "memory_budget"
 
     @classmethod
@@ -56,18 +56,18 @@ class Budget:
         return None if size is None else cls.parse(size, name)
 
     @classmethod
-    def default(cls, most: int) -> Budget:
+    def default(cls, ceiling: int) -> Budget:
         """Return the budget of a user who gave none.
 
-        The rule for all of them: ``most`` bytes, or half of the available memory if that is less.
+        The rule for all of them: ``ceiling`` bytes, or half of the available memory if it is less.
         """
         half = available_memory() // 2
-        why = "the default" if most <= half else "half of the available memory"
-        limit = min(most, half)
+        why = "the default" if ceiling <= half else "half of the available memory"
+        limit = min(ceiling, half)
         return cls(limit, f"{format_size(limit)} ({why})")
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.asked}"
+        return f"{self.name} = {self.request}"
 
 
 class Holdings:

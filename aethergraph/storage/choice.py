@@ -55,7 +55,7 @@ def check_budget(storage: str, budget: Budget | None) -> None:
         )
 
 
-def choose_storage(storage: str, size: int, budget: Budget | None, what: str) -> str:
+def choose_storage(storage: str, size: int, budget: Budget | None, label: str) -> str:
     """Resolve ``"auto"``: memory if ``size`` bytes fit the budget, else uring.
 
     Without a budget: memory if they fit half of the available memory, mmap if they fit all of it,
@@ -65,9 +65,9 @@ def choose_storage(storage: str, size: int, budget: Budget | None, what: str) ->
     check_budget(storage, budget)
     if storage != "auto":
         if storage == "memory" and budget is not None and size > budget.limit:
-            raise InvalidArgumentError(f"{what} needs {format_size(size)}, more than {budget}")
+            raise InvalidArgumentError(f"{label} needs {format_size(size)}, more than {budget}")
         if storage == "mmap":
-            _warn_if_large(size, what)
+            _warn_if_large(size, label)
         return storage
     if budget is None:
         room, source = available_memory(), "the available memory"
@@ -77,7 +77,7 @@ def choose_storage(storage: str, size: int, budget: Budget | None, what: str) ->
         chosen = "memory" if size <= room else "uring"
     log.info(
         "%s: storage=auto takes %s (%s; %s is %s)",
-        what,
+        label,
         chosen,
         format_size(size),
         source,
@@ -86,7 +86,7 @@ def choose_storage(storage: str, size: int, budget: Budget | None, what: str) ->
     return chosen
 
 
-def map_instead(error: Exception, storage: str, budget: Budget | None, what: str) -> None:
+def map_instead(error: Exception, storage: str, budget: Budget | None, label: str) -> None:
     """Say that ``"auto"`` maps what ``"uring"`` has failed to read, or raise its error.
 
     It maps where no way of reading works, and where a budget that nobody gave is too small.
@@ -94,23 +94,23 @@ def map_instead(error: Exception, storage: str, budget: Budget | None, what: str
     if storage != "auto" or (budget is not None and not isinstance(error, UnsupportedError)):
         raise error
     loss = "" if budget is None else ", so memory_budget is not kept"
-    log.warning("%s: storage=auto takes mmap%s (%s)", what, loss, error)
+    log.warning("%s: storage=auto takes mmap%s (%s)", label, loss, error)
 
 
-def _warn_if_large(size: int, what: str) -> None:
+def _warn_if_large(size: int, label: str) -> None:
     """Warn, once for each file, of ``size`` mapped bytes that the available memory cannot hold.
 
     In a worker nothing is said: the process that started it has opened the file before.
     """
-    if what in _called_large or _is_worker():
+    if label in _called_large or _is_worker():
         return
     room = available_memory()
     if size > room:
-        _called_large.add(what)
+        _called_large.add(label)
         log.warning(
             "%s: %s are mapped, and %s of memory are available: batches will wait for one page "
             "after another; storage='uring' reads many at a time",
-            what, format_size(size), format_size(room),
+            label, format_size(size), format_size(room),
         )  # fmt: skip
 
 

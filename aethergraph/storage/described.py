@@ -27,17 +27,17 @@ _REQUIRED: Final = object()
 _MOST = 1 << 63  # counts are below
 
 
-def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """Return the content of a regular file.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
-        CorruptFileError: it has more than ``most`` bytes.
+        CorruptFileError: it has more than ``max_bytes`` bytes.
     """
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise CorruptFileError(f"{os.fspath(path)} is damaged: it has more than {most} bytes")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise CorruptFileError(f"{os.fspath(path)} is damaged: it has more than {max_bytes} bytes")
     return content
 
 
@@ -49,12 +49,12 @@ def read_fields(data: bytes, complaint: Complaint) -> Fields:
         complaint: makes the error of what is wrong with it.
     """
     try:
-        found = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"))
     except RecursionError:
         raise complaint("it nests too deeply") from None
     except ValueError as error:  # of the encoding, of the JSON, of a number of too many digits
         raise complaint(f"it is no JSON: {error}") from None
-    return Fields(found, complaint)
+    return Fields(value, complaint)
 
 
 def is_count(value: Any, below: int = _MOST, least: int = 0) -> bool:
@@ -76,10 +76,10 @@ class Fields:
         place: where it stands, for messages.
     """
 
-    def __init__(self, found: Any, complaint: Complaint, place: str = "") -> None:
+    def __init__(self, value: Any, complaint: Complaint, place: str = "") -> None:
         self.complaint, self._place = complaint, place
-        self.require(isinstance(found, dict), f"{place or 'it'} holds no object")
-        self.found: dict[str, Any] = found
+        self.require(isinstance(value, dict), f"{place or 'it'} holds no object")
+        self.found: dict[str, Any] = value
 
     def require(self, condition: bool, complaint: str) -> None:
         """Raise the error of the description unless a condition holds."""

@@ -81,18 +81,18 @@ def available_memory() -> int:
     return max(0, min(free))
 
 
-def check_memory(size: int, what: str) -> None:
+def check_memory(size: int, noun: str) -> None:
     """Raise unless there is memory for ``size`` bytes, which the system would hand out unseen.
 
     Raises:
-        OutOfMemoryError: names ``what`` and both sizes.
+        OutOfMemoryError: names ``noun`` and both sizes.
     """
     if size < _WORTH_ASKING:
         return
     room = available_memory()
     if size > room:
         raise OutOfMemoryError(
-            f"{what} would take {format_size(size)}, and {format_size(room)} are available"
+            f"{noun} would take {format_size(size)}, and {format_size(room)} are available"
         )
 
 
@@ -118,10 +118,10 @@ def _cgroup_folders() -> list[tuple[Path, str, str, tuple[str, str]]]:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    found = []
+    folders = []
     for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, _, tail = line.partition(":")
+        controllers, _, path = tail.partition(":")
         if controllers == "":
             root = Path("/sys/fs/cgroup")
             names = ("memory.max", "memory.current", ("inactive_file", "active_file"))
@@ -134,22 +134,22 @@ def _cgroup_folders() -> list[tuple[Path, str, str, tuple[str, str]]]:
         parts = [part for part in path.split("/") if part not in ("", "..")]
         # In a container the path may be the host's: its parents lead to the visible root.
         for depth in range(len(parts), -1, -1):
-            found.append((root.joinpath(*parts[:depth]), *names))
-    return found
+            folders.append((root.joinpath(*parts[:depth]), *names))
+    return folders
 
 
 def _cgroup_room(folder: Path, limit: str, usage: str, cache: tuple[str, str]) -> int | None:
     try:
-        most = int((folder / limit).read_text())
+        max_bytes = int((folder / limit).read_text())
         used = int((folder / usage).read_text())
         stat = (folder / "memory.stat").read_text()
     except (OSError, ValueError):  # the file is absent, or the limit is "max"
         return None
-    if most >= _NO_LIMIT:
+    if max_bytes >= _NO_LIMIT:
         return None
     reclaimable = 0
     for line in stat.splitlines():
         name, _, value = line.partition(" ")
         if name in cache and value.isdigit():
             reclaimable += int(value)
-    return most - used + reclaimable
+    return max_bytes - used + reclaimable

@@ -162,9 +162,9 @@ class FileMeta:
         if self.part_of is not None:
             content["part_of"] = self.part_of
         if self.keys is not None:
-            one = self.keys
-            content["keys"] = {"types": one.types, "count": one.count, "first_id": one.first_id}
-            if one.by_bytes:
+            keys = self.keys
+            content["keys"] = {"types": keys.types, "count": keys.count, "first_id": keys.first_id}
+            if keys.by_bytes:
                 content["keys"]["equal_hashes"] = "by bytes"
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return text.encode("utf-8")
@@ -192,20 +192,20 @@ class FileMeta:
 def _decode(fields: Fields) -> FileMeta:
     """Return the meaning of the fields of META."""
     node_types = tuple(
-        NodeType(one.text("name"), one.count("num_nodes"))
-        for one in fields.objects("node_types", "a node type")
+        NodeType(node_type.text("name"), node_type.count("num_nodes"))
+        for node_type in fields.objects("node_types", "a node type")
     )
     edge_types = tuple(
         EdgeType(
-            one.count("source", len(node_types)),
-            one.text("name"),
-            one.count("destination", len(node_types)),
-            one.count("num_edges"),
+            edge_type.count("source", len(node_types)),
+            edge_type.text("name"),
+            edge_type.count("destination", len(node_types)),
+            edge_type.count("num_edges"),
         )
-        for one in fields.objects("edge_types", "an edge type")
+        for edge_type in fields.objects("edge_types", "an edge type")
     )
     limits: dict[Owner, int] = {"node": len(node_types), "edge": len(edge_types), "row": 1}
-    arrays = tuple(_decode_array(one, limits) for one in fields.objects("arrays", "an array"))
+    arrays = tuple(_decode_array(array, limits) for array in fields.objects("arrays", "an array"))
     names = [(a.of, a.type, a.name) for a in arrays]
     fields.require(len(set(names)) == len(names), "it names an array twice")
     unit = fields.text("time_unit", None)
@@ -223,20 +223,20 @@ def _decode(fields: Fields) -> FileMeta:
     )  # fmt: skip
 
 
-def _decode_array(one: Fields, limits: Mapping[Owner, int]) -> ArrayMeta:
-    name, of = one.text("name"), one.choice("of", tuple(limits))
-    shape = one.items("shape", is_count)
-    one.require(1 <= len(shape) <= 32, f"the array {shown(name)} has {len(shape)} dimensions")
-    dtype = one.choice("dtype", tuple(native.DTYPE_CODES))
-    return ArrayMeta(name, of, one.count("type", limits[of]), dtype, tuple(shape))
+def _decode_array(fields: Fields, limits: Mapping[Owner, int]) -> ArrayMeta:
+    name, of = fields.text("name"), fields.choice("of", tuple(limits))
+    shape = fields.items("shape", is_count)
+    fields.require(1 <= len(shape) <= 32, f"the array {shown(name)} has {len(shape)} dimensions")
+    dtype = fields.choice("dtype", tuple(native.DTYPE_CODES))
+    return ArrayMeta(name, of, fields.count("type", limits[of]), dtype, tuple(shape))
 
 
-def _decode_keys(one: Fields) -> KeysMeta:
-    types = one.items("types", lambda value: value in KEY_TYPES)
-    one.require(1 <= len(types) <= 64, f"there are keys of {len(types)} columns")
-    count, first = one.count("count"), one.count("first_id")
-    one.require(count + first < 1 << 62, f"there are too many keys, {count}")
-    return KeysMeta(tuple(types), count, first, one.found.get("equal_hashes") == "by bytes")
+def _decode_keys(fields: Fields) -> KeysMeta:
+    types = fields.items("types", lambda value: value in KEY_TYPES)
+    fields.require(1 <= len(types) <= 64, f"there are keys of {len(types)} columns")
+    count, first = fields.count("count"), fields.count("first_id")
+    fields.require(count + first < 1 << 62, f"there are too many keys, {count}")
+    return KeysMeta(tuple(types), count, first, fields.found.get("equal_hashes") == "by bytes")
 
 
 class SectionTable:
@@ -246,9 +246,9 @@ class SectionTable:
         self.file = file
         self.path = file.path
         if file.content != content:
-            found, _, way = _CONTENTS[file.content]
-            wanted = _CONTENTS[content][1]
-            raise FormatError(f"{self.path}: this is {found}, not {wanted}; open it with {way}")
+            actual, _, way = _CONTENTS[file.content]
+            expected = _CONTENTS[content][1]
+            raise FormatError(f"{self.path}: this is {actual}, not {expected}; open it with {way}")
         self.rows = file.sections()
         self._by_key: dict[tuple[int, int], native.Section] = {}
         for section in self.rows:
@@ -263,7 +263,7 @@ class SectionTable:
         self.meta = FileMeta.decode(data, self.path)
 
     def vector(
-        self, kind: int, owner: int, length: int | None, dtypes: tuple[str, ...], what: str
+        self, kind: int, owner: int, length: int | None, dtypes: tuple[str, ...], label: str
     ) -> NDArray[Any] | None:  # fmt: skip
         """Return the section as a vector of ``length`` (None: any); None if the file has none."""
         section = self._by_key.get((kind, owner))
@@ -271,11 +271,11 @@ class SectionTable:
             return None
         name = native.DTYPE_NAMES.get(section.dtype)
         if name not in dtypes:
-            raise CorruptFileError(f"{self.path}: {what} has dtype {name or section.dtype}")
+            raise CorruptFileError(f"{self.path}: {label} has dtype {name or section.dtype}")
         itemsize = native.ARRAY_DTYPES[section.dtype].itemsize
         if length is not None and section.size != length * itemsize:
             raise CorruptFileError(
-                f"{self.path}: {what} has {section.size} bytes instead of {length} x {itemsize}"
+                f"{self.path}: {label} has {section.size} bytes instead of {length} x {itemsize}"
             )
         return self.file.section_array(section)
 
@@ -315,9 +315,9 @@ _CONTENTS = {
 }
 
 
-def check_fingerprint(path: str, expected: str, found: str) -> None:
+def check_fingerprint(path: str, expected: str, actual: str) -> None:
     """Raise FileChangedError unless the file is the one that a pickle by path was made from."""
-    if expected != found:
+    if expected != actual:
         raise FileChangedError(
             errno.ESTALE, f"{path}: the file is not the one that was opened", path
         )

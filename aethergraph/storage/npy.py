@@ -111,10 +111,10 @@ def identity(path: native.Path) -> tuple[int, ...]:
     """Return device, inode and mtime, to tell apart files of equal size and header."""
     name = native.encode_path(path)[1]
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except OSError:
         return ()  # already gone: it cannot be opened again either
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def check_array(

@@ -66,14 +66,14 @@ class OpenFile(NamedTuple):
 
 
 def open_descriptors(
-    owner: Owner, files: Sequence[OpenFile], what: str = "live graph"
+    owner: Owner, files: Sequence[OpenFile], noun: str = "live graph"
 ) -> list[int]:
     """Open files that another process has open; return descriptors of this process.
 
     Args:
         owner: the process.
         files: the files, perhaps as lists, as JSON has them.
-        what: what they are of, for messages.
+        noun: what they are of, for messages.
 
     Raises:
         ClosedError: the process has ended, or has closed it.
@@ -95,18 +95,18 @@ def open_descriptors(
     except (FileNotFoundError, ProcessLookupError):
         _close(opened)
         raise ClosedError(
-            f"process {owner.pid}, which had the {what} open, has ended or closed it: pickle it "
+            f"process {owner.pid}, which had the {noun} open, has ended or closed it: pickle it "
             "again in a process that has it"
         ) from None
     except PermissionError as error:
         _close(opened)
         raise UnsupportedError(
-            f"the {what} of process {owner.pid} cannot be opened ({error}): only processes of "
+            f"the {noun} of process {owner.pid} cannot be opened ({error}): only processes of "
             "its user can"
         ) from None
     return opened
 
 
 def _close(descriptors: Sequence[int]) -> None:
-    for one in descriptors:
-        os.close(one)
+    for descriptor in descriptors:
+        os.close(descriptor)

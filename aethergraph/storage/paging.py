@@ -158,8 +158,8 @@ class Paging:
             return None
         column = self._columns.get(offset)
         if column is None:
-            own = native.dtype_code(array.dtype) if code is None else code
-            column = self._columns.setdefault(offset, ValueColumn(self, array, offset, own))
+            dtype_code = native.dtype_code(array.dtype) if code is None else code
+            column = self._columns.setdefault(offset, ValueColumn(self, array, offset, dtype_code))
         if edges_of is not None and edges_of.edge_ids is None:
             column.edges_of = edges_of
         return column
@@ -183,7 +183,7 @@ class Paging:
         room = (
             self._sampling_bytes - self._most_kept - max(_SAMPLES_LEAST, self._sampling_bytes // 8)
         )
-        room -= sum(other.room or 0 for other in self._live)
+        room -= sum(live_column.room or 0 for live_column in self._live)
         if column.nbytes <= room:
             column.room = column.nbytes
         else:
@@ -230,8 +230,8 @@ class Paging:
     @property
     def _unused(self) -> int:
         """Bytes of the budget that are free at this moment."""
-        taken = self.kept_bytes + self.value_bytes + self.groups.total + self.ahead.total
-        return self._sampling_bytes - taken
+        used_bytes = self.kept_bytes + self.value_bytes + self.groups.total + self.ahead.total
+        return self._sampling_bytes - used_bytes
 
     # ---- memory of lists and samples -------------------------------------------------------
 
@@ -262,8 +262,8 @@ class Paging:
 
     @property
     def _group_bytes(self) -> int:
-        others = self.kept_bytes + self.value_bytes + self._promised + self.ahead.total
-        return self.budget.limit - self.index_bytes - others
+        used_bytes = self.kept_bytes + self.value_bytes + self._promised + self.ahead.total
+        return self.budget.limit - self.index_bytes - used_bytes
 
     def check_budget(self) -> None:
         """Raise if the budget cannot hold the index and the least buffers. Call after all open().
@@ -271,11 +271,11 @@ class Paging:
         Raises:
             InvalidArgumentError: the budget is too small; the message names the minimum.
         """
-        least = self.index_bytes + _WINDOWS * _WINDOW_LEAST + _SAMPLES_LEAST
-        if self.budget.limit < least:
+        minimum = self.index_bytes + _WINDOWS * _WINDOW_LEAST + _SAMPLES_LEAST
+        if self.budget.limit < minimum:
             raise InvalidArgumentError(
                 f"{self.budget} is too small for {self.reader.path}: "
-                f"at least {-(-least >> 20)}M are needed, {format_size(_SAMPLES_LEAST)} for "
+                f"at least {-(-minimum >> 20)}M are needed, {format_size(_SAMPLES_LEAST)} for "
                 f"samples at work, {format_size(_WINDOWS * _WINDOW_LEAST)} for read buffers and "
                 f"{format_size(self.index_bytes)} for the index of its lists"
             )

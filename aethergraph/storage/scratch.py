@@ -27,11 +27,11 @@ __all__ = ["ScatteredArray", "Scratch", "storage_error"]
 _MOST_PARTS = 1 << 16
 
 
-def storage_error(error: OSError, path: str, what: str = "write") -> StorageError:
-    """Return the named error for one of the system in writing ``path``; ``what``: or "read"."""
+def storage_error(error: OSError, path: str, action: str = "write") -> StorageError:
+    """Return the named error for one of the system in writing ``path``; ``action``: or "read"."""
     code = error.errno or errno.EIO
     full = code in (errno.ENOSPC, errno.EDQUOT)
-    text = f"cannot {what} {path}: {os.strerror(code)}"
+    text = f"cannot {action} {path}: {os.strerror(code)}"
     return (DiskFullError if full else StorageError)(code, text, path)
 
 
@@ -161,9 +161,9 @@ class ScatteredArray:
             done = 0
             for offset, ends in self._runs:
                 begin, end = int(ends[part]), int(ends[part + 1])
-                own = records[done : done + end - begin]
-                self._scratch.read(own, offset + begin * self._records.itemsize)
-                done += len(own)
+                chunk = records[done : done + end - begin]
+                self._scratch.read(chunk, offset + begin * self._records.itemsize)
+                done += len(chunk)
             out = empty(count, self.dtype, f"{count} numbers")
             out[records["major"] - low] = records["minor"]
             yield out

@@ -216,17 +216,17 @@ class ValueColumn:
         """
         for key in [key for key, its in list(self._expected.items()) if its() is None]:
             self._expected.pop(key, None)
-        held = [RowsInStore(own) for own in rows]
-        for key, its in zip(hashes.tolist(), held, strict=True):
+        expected = [RowsInStore(array) for array in rows]
+        for key, its in zip(hashes.tolist(), expected, strict=True):
             self._expected[key] = weakref.ref(its)
         self._in_vain += 1
-        return held
+        return expected
 
     def _serve_expected(self, ids: NDArray[Any], out: NDArray[Any], out_code: int) -> bool:
         key = native.hash_ids(np.ascontiguousarray(ids, np.int64))
         reference = self._expected.pop(key, None)
-        held = None if reference is None else reference()
-        rows = None if held is None else held.take()
+        expected = None if reference is None else reference()
+        rows = None if expected is None else expected.take()
         if rows is None:
             return False
         self._in_vain = 0
@@ -278,9 +278,9 @@ class ReadAhead:
         self._column = column
         self._ends = ends
         self._next = 0
-        held = column.hold()
-        self._hits = 0 if held is None else len(ids)
-        if held is None:
+        hold = column.hold()
+        self._hits = 0 if hold is None else len(ids)
+        if hold is None:
             self._rows = column.read(ids, learn=False)
         else:
             self._rows = column.empty(len(ids))
