@@ -85,7 +85,7 @@ def refuse_masked(values: Any, name: str) -> None:
     elif isinstance(values, list | tuple):
         if not any(issubclass(kind, np.ma.MaskedArray) for kind in set(map(type, values))):
             return
-        masked = (i for i, one in enumerate(values) if isinstance(one, np.ma.MaskedArray))
+        masked = (i for i, value in enumerate(values) if isinstance(value, np.ma.MaskedArray))
         first = next((i for i in masked if np.ma.getmaskarray(values[i]).any()), None)
         if first is None:
             return
@@ -115,11 +115,11 @@ def as_ids(values: ArrayLike, name: str) -> Ids:
             return values
     array = to_array(values, name)
     if array.ndim != 1:
-        what = f"shape {array.shape}"
+        form = f"shape {array.shape}"
         if array.ndim == 0:
             is_id = array.dtype.kind in "iu"
-            what = f"{what}: for one id use [{array}]" if is_id else type(values).__name__
-        raise InvalidArgumentError(f"{name} must be one-dimensional, got {what}")
+            form = f"{form}: for one id use [{array}]" if is_id else type(values).__name__
+        raise InvalidArgumentError(f"{name} must be one-dimensional, got {form}")
     if array.dtype.kind not in "iu":
         if array.size == 0 and not hasattr(values, "dtype"):
             return np.empty(0, np.int64)  # an empty list has no dtype of its own
@@ -149,15 +149,15 @@ def reject_large(values: Any, name: str) -> None:
             raise OutOfRangeError(f"{name}[{at}] = {value} is {end}", position=at, value=value)
 
 
-def as_vector(array: NDArray[Any], dtype: DTypeLike, what: str) -> NDArray[Any]:
+def as_vector(array: NDArray[Any], dtype: DTypeLike, noun: str) -> NDArray[Any]:
     """Return a vector as contiguous, aligned memory of ``dtype``, without a copy if possible.
 
     Raises:
-        OutOfMemoryError: there is no memory for ``what``.
+        OutOfMemoryError: there is no memory for ``noun``.
     """
     if len(array) <= STRETCH or (array.dtype == dtype and array.flags.c_contiguous):
-        return allocate(lambda: np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"]), what)
-    out = empty(len(array), dtype, what)
+        return allocate(lambda: np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"]), noun)
+    out = empty(len(array), dtype, noun)
     for some in stretches(len(array)):
         out[some] = array[some]
     return out
@@ -221,29 +221,29 @@ def as_node(value: Any, num_nodes: int, name: str) -> int:
     return node
 
 
-def describe_range(count: int, what: str = "nodes") -> str:
+def describe_range(count: int, noun: str = "nodes") -> str:
     """Return the end of a message about a node or edge id that does not exist."""
     if count == 0:
-        return f"out of range: the graph has no {what}"
-    return f"not in 0..{count - 1} (num_{what}={count})"
+        return f"out of range: the graph has no {noun}"
+    return f"not in 0..{count - 1} (num_{noun}={count})"
 
 
-def check_length(array: NDArray[Any], length: int, name: str, what: str) -> None:
+def check_length(array: NDArray[Any], length: int, name: str, count_name: str) -> None:
     """Raise unless ``array`` is a vector or table with ``length`` rows."""
     if array.ndim == 0:
         raise InvalidArgumentError(f"{name} must be an array with one row per item, got a scalar")
     if array.shape[0] != length:
-        raise InvalidArgumentError(f"{name} has {array.shape[0]} rows, but {what} = {length}")
+        raise InvalidArgumentError(f"{name} has {array.shape[0]} rows, but {count_name} = {length}")
 
 
-def as_float_values(values: ArrayLike, length: int, name: str, what: str) -> NDArray[Any]:
+def as_float_values(values: ArrayLike, length: int, name: str, count_name: str) -> NDArray[Any]:
     """Return a float32 or float64 vector: float16 becomes float32, integers become float64.
 
     Raises:
         InvalidArgumentError: not ``length`` numbers, or one that float64 does not hold exactly.
     """
     array = to_array(values, name)
-    check_vector(array, length, name, what)
+    check_vector(array, length, name, count_name)
     if array.size == 0 and array.dtype.kind not in "fiu":
         return np.empty(0, np.float32)
     if array.dtype.kind == "f":
@@ -276,11 +276,11 @@ def check_times(times: NDArray[Any], name: str) -> None:
         reject_first(np.isnan, times, name, "every time must be known")
 
 
-def check_vector(array: NDArray[Any], length: int, name: str, what: str) -> None:
+def check_vector(array: NDArray[Any], length: int, name: str, count_name: str) -> None:
     """Raise unless ``array`` is one-dimensional with ``length`` items."""
     if array.ndim != 1:
         raise InvalidArgumentError(f"{name} must be one-dimensional, got shape {array.shape}")
-    check_length(array, length, name, what)
+    check_length(array, length, name, count_name)
 
 
 def reject_first(
@@ -294,17 +294,17 @@ def reject_first(
             raise InvalidArgumentError(f"{name}[{at}] = {array[at]}: {rule}", position=at)
 
 
-def allocate(make: Callable[[], T], what: str) -> T:
+def allocate(make: Callable[[], T], noun: str) -> T:
     """Call ``make``; raise numpy's MemoryError (and size overflow) as OutOfMemoryError."""
     try:
         return make()
     except (MemoryError, ValueError) as error:
-        raise OutOfMemoryError(f"no memory for {what}: {error}") from error
+        raise OutOfMemoryError(f"no memory for {noun}: {error}") from error
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any, what: str) -> NDArray[Any]:
-    """Call ``np.empty``; raise OutOfMemoryError naming ``what`` if the array does not fit."""
-    array: NDArray[Any] = allocate(lambda: np.empty(shape, dtype), what)
+def empty(shape: int | tuple[int, ...], dtype: Any, noun: str) -> NDArray[Any]:
+    """Call ``np.empty``; raise OutOfMemoryError naming ``noun`` if the array does not fit."""
+    array: NDArray[Any] = allocate(lambda: np.empty(shape, dtype), noun)
     return array
 
 

@@ -106,8 +106,8 @@ def first_changed(array: NDArray[Any], dtype: str) -> int | None:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             narrow = array.astype(dtype)
-            whole = (np.abs(array) <= LARGEST_ID) & (np.floor(array) == array)
-        changed = (whole & (narrow != array)) | (np.isinf(narrow) & np.isfinite(array))
+            is_whole = (np.abs(array) <= LARGEST_ID) & (np.floor(array) == array)
+        changed = (is_whole & (narrow != array)) | (np.isinf(narrow) & np.isfinite(array))
     else:
         limit = _OVERFLOW[dtype]
         if not largest(array) >= limit:

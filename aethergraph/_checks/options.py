@@ -68,20 +68,20 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(number)
 
 
-def as_list(values: Any, name: str, what: str = "values", *, most: int = _MOST_ITEMS) -> list[Any]:
+def as_list(values: Any, name: str, noun: str = "values", *, most: int = _MOST_ITEMS) -> list[Any]:
     """Return the items of an iterable.
 
     Raises:
         InvalidArgumentError: ``values`` is not iterable, or a text, or has more than ``most``
             items.
     """
-    items = list(islice(as_iterator(values, name, what), most + 1))
+    items = list(islice(as_iterator(values, name, noun), most + 1))
     if len(items) > most:
-        raise InvalidArgumentError(f"{name} has more than {most} {what}")
+        raise InvalidArgumentError(f"{name} has more than {most} {noun}")
     return items
 
 
-def as_iterator(values: Any, name: str, what: str = "values") -> Iterator[Any]:
+def as_iterator(values: Any, name: str, noun: str = "values") -> Iterator[Any]:
     """Return an iterator over an iterable.
 
     Raises:
@@ -89,20 +89,20 @@ def as_iterator(values: Any, name: str, what: str = "values") -> Iterator[Any]:
     """
     if isinstance(values, str | bytes):
         raise InvalidArgumentError(
-            f"{name} must be a sequence of {what}, got {shown(values)}: put it in a list, "
+            f"{name} must be a sequence of {noun}, got {shown(values)}: put it in a list, "
             f"[{shown(values)}]"
         )
     try:
-        found: Iterator[Any] = iter(values)
+        iterator: Iterator[Any] = iter(values)
     except (TypeError, ValueError) as error:  # closed files raise ValueError
         kind = type(values).__name__
         raise InvalidArgumentError(
-            f"{name} must be a sequence of {what}, got {kind}: {error}"
+            f"{name} must be a sequence of {noun}, got {kind}: {error}"
         ) from None
-    return found
+    return iterator
 
 
-def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, Any]]:
+def as_items(mapping: Any, name: str, noun: str = "values") -> list[tuple[Any, Any]]:
     """Return the items of a mapping.
 
     Raises:
@@ -110,7 +110,7 @@ def as_items(mapping: Any, name: str, what: str = "values") -> list[tuple[Any, A
     """
     if not isinstance(mapping, Mapping):
         kind = type(mapping).__name__
-        raise InvalidArgumentError(f"{name} must be a mapping of names to {what}, got {kind}")
+        raise InvalidArgumentError(f"{name} must be a mapping of names to {noun}, got {kind}")
     return list(mapping.items())
 
 

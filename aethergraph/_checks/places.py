@@ -20,7 +20,7 @@ __all__ = ["at_places", "move_error", "reword"]
 
 def reword(error: AetherError, change: Callable[[str], str]) -> None:
     """Let an error say ``change(text)`` where it says ``text``."""
-    error.args = tuple(change(one) if isinstance(one, str) else one for one in error.args)
+    error.args = tuple(change(part) if isinstance(part, str) else part for part in error.args)
     if isinstance(error, OSError):  # has its texts a second time
         if isinstance(error.strerror, str):
             error.strerror = change(error.strerror)

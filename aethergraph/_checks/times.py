@@ -102,18 +102,18 @@ def convert_times(
     """
     if unit == to or not len(values):
         return values, None
-    given = values.view(f"datetime64[{unit}]")
+    datetimes = values.view(f"datetime64[{unit}]")
     with np.errstate(over="ignore"):
         try:
-            found = given.astype(f"datetime64[{to}]")
-            wrong = found.astype(given.dtype) != given
+            converted = datetimes.astype(f"datetime64[{to}]")
+            wrong = converted.astype(datetimes.dtype) != datetimes
         except OverflowError:  # only newer versions of numpy raise this
-            return values, _first_overflow(given, to)
-    wrong |= np.isnat(found)
-    return found.view(np.int64), int(wrong.argmax()) if wrong.any() else None
+            return values, _first_overflow(datetimes, to)
+    wrong |= np.isnat(converted)
+    return converted.view(np.int64), int(wrong.argmax()) if wrong.any() else None
 
 
-def _first_overflow(given: NDArray[Any], to: str) -> int:
+def _first_overflow(datetimes: NDArray[Any], to: str) -> int:
     def fits(part: NDArray[Any]) -> bool:
         try:
             part.astype(f"datetime64[{to}]")
@@ -121,15 +121,15 @@ def _first_overflow(given: NDArray[Any], to: str) -> int:
             return False
         return True
 
-    begin, end = 0, len(given)
+    begin, end = 0, len(datetimes)
     while end - begin > 1:
         middle = (begin + end) // 2
-        begin, end = (middle, end) if fits(given[begin:middle]) else (begin, middle)
+        begin, end = (middle, end) if fits(datetimes[begin:middle]) else (begin, middle)
     return begin
 
 
 def as_times(
-    values: ArrayLike, length: int, name: str, what: str
+    values: ArrayLike, length: int, name: str, count_name: str
 ) -> tuple[NDArray[Any], str | None]:
     """Return times as a vector without NaN, int64 or float64, and their unit or None.
 
@@ -141,7 +141,7 @@ def as_times(
         OutOfRangeError: a uint64 value above 2^63 - 1.
     """
     array = to_array(values, name)
-    check_vector(array, length, name, what)
+    check_vector(array, length, name, count_name)
     array, unit = split_unit(array, name)
     if array.size == 0 and array.dtype.kind not in "iuf":
         return np.empty(0, np.int64), unit
@@ -191,18 +191,19 @@ def to_one_unit(
         )
     if len(units) == 1:
         return arrays, known[0][1]
-    one = unit_of(np.result_type(*(f"datetime64[{unit}]" for _, unit in known)))
-    assert one is not None
+    common_unit = unit_of(np.result_type(*(f"datetime64[{unit}]" for _, unit in known)))
+    assert common_unit is not None
     for number, (name, array, unit) in enumerate(timed):
         assert unit is not None
-        arrays[number], wrong = convert_times(array, unit, one)
+        arrays[number], wrong = convert_times(array, unit, common_unit)
         if wrong is not None:
             raise InvalidArgumentError(
-                f"{name}[{wrong}] = {array[wrong]} {unit} does not fit in 64 bits in {one!r}, the "
-                "unit in which all times of the graph are exact: give them in one unit",
+                f"{name}[{wrong}] = {array[wrong]} {unit} does not fit in 64 bits in "
+                f"{common_unit!r}, the unit in which all times of the graph are exact: give "
+                "them in one unit",
                 position=wrong,
             )
-    return arrays, one
+    return arrays, common_unit
 
 
 def as_seed_times(
@@ -224,40 +225,40 @@ def as_seed_times(
             its position.
         OutOfRangeError: an integer that int64 does not hold, for times that are int64.
     """
-    given = to_array(values, name)
-    if given.size == 0 and length == 0:
+    array = to_array(values, name)
+    if array.size == 0 and length == 0:
         return np.empty(0, dtype)
-    if dtype == np.int64 and given.dtype.kind in "fO":
+    if dtype == np.int64 and array.dtype.kind in "fO":
         _refuse_large(values, name)
-    if given.ndim != 1 or given.dtype.kind not in "iufMm":
+    if array.ndim != 1 or array.dtype.kind not in "iufMm":
         raise InvalidArgumentError(
-            f"{name} must be a vector of numbers or datetime64, got shape {given.shape} of "
-            f"{given.dtype}"
+            f"{name} must be a vector of numbers or datetime64, got shape {array.shape} of "
+            f"{array.dtype}"
         )
-    check_length(given, length, name, "the number of seeds")
-    own, own_unit = split_unit(given, name)
-    if given.dtype.kind == "M":
+    check_length(array, length, name, "the number of seeds")
+    times, own_unit = split_unit(array, name)
+    if array.dtype.kind == "M":
         if unit is None or own_unit is None:
             raise InvalidArgumentError(
-                f"{name} is {given.dtype}, but the times of the graph have no unit: give numbers, "
+                f"{name} is {array.dtype}, but the times of the graph have no unit: give numbers, "
                 "or build the graph with datetime64 (convert: --time-unit)"
             )
-        own, wrong = convert_times(own, own_unit, unit)
+        times, wrong = convert_times(times, own_unit, unit)
         if wrong is not None:
             raise InvalidArgumentError(
-                f"{name}[{wrong}] = {given[wrong]} cannot be given in the unit of the graph's "
+                f"{name}[{wrong}] = {array[wrong]} cannot be given in the unit of the graph's "
                 f"times, {unit!r}: round it first, .astype('datetime64[{unit}]')",
                 position=wrong,
             )
     if dtype == np.int64:
-        if own.dtype.kind == "f":
+        if times.dtype.kind == "f":
             raise InvalidArgumentError(
-                f"{name} is {own.dtype}, but the times are int64: give integers"
+                f"{name} is {times.dtype}, but the times are int64: give integers"
             )
-        if own.dtype.kind == "u":
-            own = as_ids(own, name)  # refuses what would wrap
-        return own.astype(np.int64)
-    wide = own.astype(np.float64)
+        if times.dtype.kind == "u":
+            times = as_ids(times, name)  # refuses what would wrap
+        return times.astype(np.int64)
+    wide = times.astype(np.float64)
     reject_first(np.isnan, wide, name, "every time must be known")
     return wide
 
@@ -265,9 +266,9 @@ def as_seed_times(
 def _refuse_rounded(values: Any, name: str) -> None:
     """Raise for the first integer of a list of floats that numpy changes in making it one."""
     _refuse_large(values, name)
-    for at, one in enumerate(values if isinstance(values, (list, tuple)) else ()):
-        if isinstance(one, int) and int(float(one)) != one:
-            problem = describe_change(one, "float64", f"{name}[{at}] = ")
+    for at, value in enumerate(values if isinstance(values, (list, tuple)) else ()):
+        if isinstance(value, int) and int(float(value)) != value:
+            problem = describe_change(value, "float64", f"{name}[{at}] = ")
             raise InvalidArgumentError(
                 f"{problem}: beside fractions all are float64; give integers alone", position=at
             )
@@ -275,7 +276,7 @@ def _refuse_rounded(values: Any, name: str) -> None:
 
 def _refuse_large(values: Any, name: str) -> None:
     """Raise for the first integer of a list that int64 does not hold: numpy makes floats of it."""
-    for at, one in enumerate(values if isinstance(values, (list, tuple)) else ()):
-        if isinstance(one, int) and not -(2**63) <= one < 2**63:
-            side = "above 2**63 - 1" if one > 0 else "below -2**63"
-            raise OutOfRangeError(f"{name}[{at}] = {one} is {side}", position=at, value=one)
+    for at, value in enumerate(values if isinstance(values, (list, tuple)) else ()):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            side = "above 2**63 - 1" if value > 0 else "below -2**63"
+            raise OutOfRangeError(f"{name}[{at}] = {value} is {side}", position=at, value=value)
