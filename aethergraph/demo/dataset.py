@@ -67,9 +67,9 @@ def prepare(options: DemoOptions, stages: Stages) -> Dataset:
     except OSError as error:
         raise storage_error(error, str(folder)) from None
     recipe = _own_recipe(options) if options.edges else _generated_recipe(options)
-    found = _find(folder, recipe)
-    if found is not None:
-        return found
+    earlier = _find(folder, recipe)
+    if earlier is not None:
+        return earlier
     record = folder / "dataset.json"
     record.unlink(missing_ok=True)
     dataset = _convert(options, stages) if options.edges else _generate(options, stages)

@@ -95,8 +95,8 @@ def _check_budget(options: DemoOptions) -> None:
 
 
 def _prepare(options: DemoOptions, console: Console) -> Dataset:
-    what = "Converting your files" if options.edges else "Making the graph"
-    console.print(f"[bold]{what}[/bold] in {escape(str(options.folder))}", soft_wrap=True)
+    heading = "Converting your files" if options.edges else "Making the graph"
+    console.print(f"[bold]{heading}[/bold] in {escape(str(options.folder))}", soft_wrap=True)
     began = time.perf_counter()
     with _Bars(console) as bars:
         dataset = prepare(options, bars.stage)

@@ -28,13 +28,13 @@ class Resident:
 
 def resident() -> Resident:
     """Return the memory that this process holds now."""
-    found = {"RssAnon": 0, "RssFile": 0, "RssShmem": 0}
+    sizes = {"RssAnon": 0, "RssFile": 0, "RssShmem": 0}
     with open("/proc/self/status") as status:
         for line in status:
-            name, _, rest = line.partition(":")
-            if name in found:
-                found[name] = int(rest.split()[0]) * 1024
-    return Resident(found["RssAnon"] + found["RssShmem"], found["RssFile"])
+            name, _, value = line.partition(":")
+            if name in sizes:
+                sizes[name] = int(value.split()[0]) * 1024
+    return Resident(sizes["RssAnon"] + sizes["RssShmem"], sizes["RssFile"])
 
 
 class MemoryWatch:

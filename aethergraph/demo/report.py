@@ -46,20 +46,20 @@ def result_table(results: list[RunResult]) -> Table:
     table.add_column("run")
     for name in _COLUMNS:
         table.add_column(name, justify="right")
-    for one in results:
-        if one.skipped is not None:
-            table.add_row(NAMES[one.mode], *["-"] * len(_COLUMNS))
+    for run in results:
+        if run.skipped is not None:
+            table.add_row(NAMES[run.mode], *["-"] * len(_COLUMNS))
             continue
         table.add_row(
-            NAMES[one.mode],
-            f"{one.batches_per_second:.1f}",
-            f"{one.wait_ms:.1f} ms",
-            f"{one.loads_per_second:.1f}",
-            f"{one.accuracy:.1%}",
-            f"{one.open_seconds:.2f} s",
-            format_size(one.anon_bytes),
-            format_size(max(0, one.anon_bytes - one.base_bytes)),
-            format_size(one.file_bytes),
+            NAMES[run.mode],
+            f"{run.batches_per_second:.1f}",
+            f"{run.wait_ms:.1f} ms",
+            f"{run.loads_per_second:.1f}",
+            f"{run.accuracy:.1%}",
+            f"{run.open_seconds:.2f} s",
+            format_size(run.anon_bytes),
+            format_size(max(0, run.anon_bytes - run.base_bytes)),
+            format_size(run.file_bytes),
         )
     return table
 
@@ -83,7 +83,7 @@ EXPLANATION = (
 
 def speed_lines(results: list[RunResult]) -> list[str]:
     """Compare speeds with the in-memory way, if that ran and was trained long enough."""
-    ran = {one.mode: one for one in results if one.skipped is None}
+    ran = {run.mode: run for run in results if run.skipped is None}
     base = ran.get("pyg")
     if base is not None and base.settled_batches < ENOUGH_BATCHES:
         return [
@@ -94,11 +94,11 @@ def speed_lines(results: list[RunResult]) -> list[str]:
     for mode in ("stock", "native"):
         if base is None or mode not in ran:
             continue
-        one = ran[mode]
+        run = ran[mode]
         lines.append(
             f"{NAMES[mode]}, compared with the in-memory way: training "
-            f"{one.batches_per_second / base.batches_per_second:.2f} times as fast, loading only "
-            f"{one.loads_per_second / base.loads_per_second:.2f} times"
+            f"{run.batches_per_second / base.batches_per_second:.2f} times as fast, loading only "
+            f"{run.loads_per_second / base.loads_per_second:.2f} times"
         )
     return lines
 
@@ -107,12 +107,12 @@ def save_json(path: Path, dataset: Dataset, results: list[RunResult]) -> None:
     """Save all measurements."""
     runs = [
         {
-            **asdict(one),
-            "batches_per_second": one.batches_per_second,
-            "wait_ms": one.wait_ms,
-            "accuracy": one.accuracy,
+            **asdict(run),
+            "batches_per_second": run.batches_per_second,
+            "wait_ms": run.wait_ms,
+            "accuracy": run.accuracy,
         }
-        for one in results
+        for run in results
     ]
     report = {"dataset": asdict(dataset), "in_memory_bytes": dataset.in_memory_bytes, "runs": runs}
     temporary = path.with_suffix(".tmp")
@@ -130,31 +130,31 @@ def save_plot(path: Path, dataset: Dataset, results: list[RunResult]) -> str | N
         from matplotlib.ticker import MultipleLocator
     except ImportError as error:
         return f"no plot: matplotlib cannot be imported ({error}): {how_to_get('plot')}"
-    ran = [one for one in results if one.skipped is None and one.epochs]
+    ran = [run for run in results if run.skipped is None and run.epochs]
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
-    for one in ran:
-        epochs = range(1, len(one.epochs) + 1)
-        style = ":" if one.mode == "mlp" else "-"
-        color = _COLORS[one.mode]
+    for run in ran:
+        epochs = range(1, len(run.epochs) + 1)
+        style = ":" if run.mode == "mlp" else "-"
+        color = _COLORS[run.mode]
         left.plot(
             epochs,
-            [100 * e.accuracy for e in one.epochs],
+            [100 * e.accuracy for e in run.epochs],
             style,
             marker="o",
             color=color,
-            label=NAMES[one.mode],
+            label=NAMES[run.mode],
         )
     left.set(
         xlabel="epoch", ylabel="accuracy on held-out nodes, %", title="Accuracy", ylim=(0, 100)
     )
-    most = max((len(one.epochs) for one in ran), default=1)
-    left.set_xlim(0.5, most + 0.5)  # a single epoch would get an axis from 0.95 to 1.05
-    left.xaxis.set_major_locator(MultipleLocator(-(-most // 10)))
+    num_epochs = max((len(run.epochs) for run in ran), default=1)
+    left.set_xlim(0.5, num_epochs + 0.5)  # a single epoch would get an axis from 0.95 to 1.05
+    left.xaxis.set_major_locator(MultipleLocator(-(-num_epochs // 10)))
     left.legend(fontsize=8)
     left.grid(alpha=0.3)
-    graphs = [one for one in ran if one.mode != "mlp"]
-    names = [NAMES[one.mode].replace(", ", ",\n") for one in graphs]
-    colors = [_COLORS[one.mode] for one in graphs]
+    graphs = [run for run in ran if run.mode != "mlp"]
+    names = [NAMES[run.mode].replace(", ", ",\n") for run in graphs]
+    colors = [_COLORS[run.mode] for run in graphs]
     _plot_speed(middle, names, colors, graphs)
     _plot_memory(right, names, colors, dataset, graphs)
     for axes in (middle, right):
@@ -172,8 +172,8 @@ def _plot_speed(axes: Any, names: list[str], colors: list[str], runs: list[RunRe
     """Plot the speeds of training and of loading alone, side by side."""
     places = range(len(runs))
     for shift, label, hatch, values in (
-        (-0.2, "training", "", [one.batches_per_second for one in runs]),
-        (0.2, "loading only", "//", [one.loads_per_second for one in runs]),
+        (-0.2, "training", "", [run.batches_per_second for run in runs]),
+        (0.2, "loading only", "//", [run.loads_per_second for run in runs]),
     ):
         bars = axes.bar(
             [p + shift for p in places], values, 0.4, color=colors, hatch=hatch, alpha=0.8
@@ -189,8 +189,8 @@ def _plot_memory(
     axes: Any, names: list[str], colors: list[str], dataset: Dataset, runs: list[RunResult]
 ) -> None:
     """Plot peaks of memory, those of the libraries apart: small graphs need less than torch."""
-    libraries = [min(one.base_bytes, one.anon_bytes) / 2**30 for one in runs]
-    data = [one.anon_bytes / 2**30 - below for one, below in zip(runs, libraries, strict=True)]
+    libraries = [min(run.base_bytes, run.anon_bytes) / 2**30 for run in runs]
+    data = [run.anon_bytes / 2**30 - below for run, below in zip(runs, libraries, strict=True)]
     axes.bar(names, libraries, color="0.85", label="libraries, torch included")
     bars = axes.bar(names, data, bottom=libraries, color=colors)
     axes.bar_label(bars, [f"+ {size:.2f}" for size in data])

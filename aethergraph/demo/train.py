@@ -284,9 +284,9 @@ def split_nodes(spec: RunSpec) -> tuple[Any, Any]:
     pool = order[few:]
     if pool.size == 0:
         raise Skipped("there are too few labelled nodes to train on")
-    wanted = spec.epochs * spec.batches * spec.batch_size
-    rounds = -(-wanted // pool.size)
-    return np.tile(pool, rounds)[:wanted], order[:few]
+    num_seeds = spec.epochs * spec.batches * spec.batch_size
+    rounds = -(-num_seeds // pool.size)
+    return np.tile(pool, rounds)[:num_seeds], order[:few]
 
 
 def train(spec: RunSpec, emit: Callable[..., None]) -> None:

@@ -88,8 +88,8 @@ class LiveReport:
     def late_accuracy(self) -> tuple[float, float]:
         """Return the mean accuracy while learning, and of the copy, since there is a copy."""
         late = [(r.accuracy, r.frozen) for r in self.rounds if r.frozen is not None]
-        found = np.mean(late, axis=0) if late else np.zeros(2)
-        return float(found[0]), float(found[1])
+        means = np.mean(late, axis=0) if late else np.zeros(2)
+        return float(means[0]), float(means[1])
 
     def lines(self) -> list[str]:
         """Return lines that sum up."""

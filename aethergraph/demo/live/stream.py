@@ -71,9 +71,9 @@ class Stream:
         by_class = np.argsort(labels, kind="stable")
         counts = np.bincount(labels, minlength=self._options.num_classes)
         starts = np.cumsum(counts) - counts
-        wanted = np.repeat(y, degree)
+        classes = np.repeat(y, degree)
         same = by_class[
-            starts[wanted] + (rng.random(wanted.size) * counts[wanted]).astype(np.int64)
+            starts[classes] + (rng.random(classes.size) * counts[classes]).astype(np.int64)
         ]
-        other = rng.integers(0, len(labels), wanted.size)
-        return first + np.where(rng.random(wanted.size) < 0.8, same, other)
+        random_ids = rng.integers(0, len(labels), classes.size)
+        return first + np.where(rng.random(classes.size) < 0.8, same, random_ids)

@@ -72,8 +72,8 @@ class Trainer:
                 label = batch.y[: batch.batch_size]
                 total += batch.batch_size
                 for number, model in enumerate(models):
-                    found = model(batch.x, batch.edge_index, batch.batch_size).argmax(dim=1)
-                    right[number] += int((found == label).sum())
+                    prediction = model(batch.x, batch.edge_index, batch.batch_size).argmax(dim=1)
+                    right[number] += int((prediction == label).sum())
         return right[0] / total, right[1] / total if len(right) > 1 else None
 
     def learn(self, end: int) -> tuple[int, float]:
@@ -94,9 +94,9 @@ class Trainer:
         return len(losses), float(np.mean(losses))
 
 
-def main(given: IO[bytes], out: IO[str]) -> None:
+def main(source: IO[bytes], out: IO[str]) -> None:
     """Train until the time is over; write events to ``out``."""
-    graph, options = pickle.load(given)
+    graph, options = pickle.load(source)
     trainer = Trainer(graph, options)
 
     def emit(event: str, **values: Any) -> None:
