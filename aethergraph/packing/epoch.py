@@ -124,8 +124,8 @@ class Packing:
 
     def _note(self, lists: Iterable[ArrayLike]) -> None:
         num_rows = self._features.num_rows
-        for number, one in enumerate(as_iterator(lists, "lists", "batches of row numbers")):
-            ids = as_ids(one, "lists")
+        for number, batch in enumerate(as_iterator(lists, "lists", "batches of row numbers")):
+            ids = as_ids(batch, "lists")
             bad = (ids < 0) | (ids >= num_rows)
             if bad.any():
                 at = int(bad.argmax())
@@ -155,8 +155,8 @@ class Packing:
             num_rows = len(batch.unique) - int(np.count_nonzero(self._is_hot(batch)[0]))
             index[number, :3] = begin, num_rows, len(batch.inverse)
             begin += batch_bytes(num_rows, len(batch.inverse), self._row_bytes)
-        for number, found in enumerate(self._spool.fingerprints):
-            index[number, 3:] = np.frombuffer(found, np.uint64)
+        for number, digest in enumerate(self._spool.fingerprints):
+            index[number, 3:] = np.frombuffer(digest, np.uint64)
         self._batches_bytes = begin
         room = hot_room(len(self._hot), self._row_bytes) + int(index[:, 1].max(initial=0))
         if room >= 1 << 32:

@@ -88,8 +88,8 @@ def sample_ids(num_rows: int, count: int) -> Ids:
     if count < 2:
         return np.arange(count)
     steps = np.arange(count, dtype=np.int64)
-    whole, rest = divmod(num_rows - 1, count - 1)
-    return steps * whole + steps * rest // (count - 1)
+    quotient, remainder = divmod(num_rows - 1, count - 1)
+    return steps * quotient + steps * remainder // (count - 1)
 
 
 def row_digests(rows: NDArray[Any]) -> list[str]:

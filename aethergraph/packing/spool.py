@@ -79,11 +79,11 @@ class Spool:
 
     def counts(self, start: int, stop: int) -> NDArray[Any]:
         """Return how many batches ask for each of the rows ``start .. stop - 1``."""
-        found = np.zeros(stop - start, np.uint32)
+        counts = np.zeros(stop - start, np.uint32)
         for unique, _ in self:
             begin, end = np.searchsorted(unique, (start, stop))
-            found[unique[begin:end] - start] += 1
-        return found
+            counts[unique[begin:end] - start] += 1
+        return counts
 
     @property
     def closed(self) -> bool:

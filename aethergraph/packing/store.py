@@ -149,48 +149,48 @@ class _PackedFile:
     def _check_counts(self) -> None:
         """Raise unless batches with equal fingerprints, hence equal ids, have equally many ids."""
         known = dict[bytes, int]()
-        for number, one in enumerate(self.index):
-            other = known.setdefault(one[3:].tobytes(), number)
-            if self.index[other, 2] != one[2]:
+        for number, entry in enumerate(self.index):
+            first = known.setdefault(entry[3:].tobytes(), number)
+            if self.index[first, 2] != entry[2]:
                 raise CorruptFileError(
-                    f"{self.path}: index: batches {other} and {number} have the same fingerprint, "
-                    f"but {self.index[other, 2]} and {one[2]} ids: pack it again",
-                    position=number, value=int(one[2]),
+                    f"{self.path}: index: batches {first} and {number} have the same fingerprint, "
+                    f"but {self.index[first, 2]} and {entry[2]} ids: pack it again",
+                    position=number, value=int(entry[2]),
                 )  # fmt: skip
 
 
 class _PackedRows:
     """Packed batches of a file: each is gathered by one read.
 
-    ``before`` is what ``identity`` said of the path before ``found`` was opened.
+    ``before`` is what ``identity`` said of the path before ``file`` was opened.
     """
 
     def __init__(
-        self, found: _PackedFile, before: tuple[int, ...], features: RowSource | None,
+        self, file: _PackedFile, before: tuple[int, ...], features: RowSource | None,
         progress: native.Progress | None,
     ) -> None:  # fmt: skip
-        self.path, self.code = found.path, found.code
+        self.path, self.code = file.path, file.code
         self.features = features
-        self.index = found.index
-        self.num_hot = found.num_hot
-        self._row_bytes = found.row_bytes
-        self._numbers = {one[3:].tobytes(): n for n, one in enumerate(found.index)}
-        self._offset = found.batches_offset
-        self.reader = native.FileReader(found.path)
-        if identity(found.path) != before:
+        self.index = file.index
+        self.num_hot = file.num_hot
+        self._row_bytes = file.row_bytes
+        self._numbers = {entry[3:].tobytes(): n for n, entry in enumerate(file.index)}
+        self._offset = file.batches_offset
+        self.reader = native.FileReader(file.path)
+        if identity(file.path) != before:
             raise FileChangedError(
-                errno.ESTALE, f"{found.path}: the file was replaced while it was opened", found.path
+                errno.ESTALE, f"{file.path}: the file was replaced while it was opened", file.path
             )
-        first = hot_room(found.num_hot, found.row_bytes) * found.row_bytes
-        self.used = memory_needed(found.index, found.num_hot, found.row_bytes)
-        sizes = [batch_bytes(r, n, found.row_bytes) for r, n in found.index[:, 1:3].tolist()]
+        first = hot_room(file.num_hot, file.row_bytes) * file.row_bytes
+        self.used = memory_needed(file.index, file.num_hot, file.row_bytes)
+        sizes = [batch_bytes(r, n, file.row_bytes) for r, n in file.index[:, 1:3].tolist()]
         room = native.buffer_alloc(first + max(sizes, default=0))
-        size = found.num_hot * found.row_bytes
-        self.reader.read([found.hot_offset], [size], room[:size], progress=progress)
-        dtype = native.ARRAY_DTYPES[found.code]
-        whole = len(room) // found.row_bytes
-        rows = room[: whole * found.row_bytes].view(dtype).reshape(whole, *found.row_shape)
-        self._room, self._first = rows, first // found.row_bytes
+        size = file.num_hot * file.row_bytes
+        self.reader.read([file.hot_offset], [size], room[:size], progress=progress)
+        dtype = native.ARRAY_DTYPES[file.code]
+        capacity = len(room) // file.row_bytes
+        rows = room[: capacity * file.row_bytes].view(dtype).reshape(capacity, *file.row_shape)
+        self._room, self._first = rows, first // file.row_bytes
         self._batch = room[first:]
         self._lock = threading.Lock()
         renew_lock_in_forks(self)
@@ -226,12 +226,12 @@ class _PackedRows:
         The file identifies ids by their fingerprint alone, so a damaged or crafted index may pair
         the fingerprint with any count.
         """
-        found = int(self.index[number, 2])
-        if found != count:
+        places = int(self.index[number, 2])
+        if places != count:
             raise CorruptFileError(
-                f"{self.path}: batch {number} has places for {found} ids, but its fingerprint is "
+                f"{self.path}: batch {number} has places for {places} ids, but its fingerprint is "
                 f"that of {count}: pack it again",
-                position=number, value=found,
+                position=number, value=places,
             )  # fmt: skip
 
     def read(
@@ -268,7 +268,7 @@ class PackedFeatures(FeatureTable):
     """
 
     _packed: _PackedRows
-    _found: tuple[str, int]
+    _opened: tuple[str, int]
     _source: str
 
     @classmethod
@@ -300,24 +300,24 @@ class PackedFeatures(FeatureTable):
                 file cannot be opened, or its content is wrong.
         """
         before = identity(path)
-        found = _PackedFile(path)
+        file = _PackedFile(path)
         budget = Budget.optional(memory_budget) or Budget.default(ROWS_BYTES)
-        least = memory_needed(found.index, found.num_hot, found.row_bytes)
-        if budget.limit < least:
+        minimum = memory_needed(file.index, file.num_hot, file.row_bytes)
+        if budget.limit < minimum:
             raise InvalidArgumentError(
-                f"{found.path}: {budget} does not hold the {found.num_hot} hot "
-                f"rows and the largest batch: at least {least} are needed, or pack with a smaller "
-                "hot_budget"
+                f"{file.path}: {budget} does not hold the {file.num_hot} hot "
+                f"rows and the largest batch: at least {minimum} are needed, or pack with a "
+                "smaller hot_budget"
             )
         rows = None if features is None else as_row_source(features, "features")
         if rows is not None:
-            _check_source(found, rows)
-        packed = _PackedRows(found, before, rows, progress)
-        shape = (found.num_rows, *found.row_shape)
-        self = cls._over(None, found.code, shape, None, "packed")
+            _check_source(file, rows)
+        packed = _PackedRows(file, before, rows, progress)
+        shape = (file.num_rows, *file.row_shape)
+        self = cls._over(None, file.code, shape, None, "packed")
         self._packed = packed
-        self._found = found.fingerprint, budget.limit
-        self._source = found.source.get("path") or "from an array"
+        self._opened = file.fingerprint, budget.limit
+        self._source = file.source.get("path") or "from an array"
         made(self)
         return self
 
@@ -365,10 +365,10 @@ class PackedFeatures(FeatureTable):
                 value=number,
             )
         if ids is not None:
-            found = fingerprint(as_ids(ids, "ids"))
-            if found != self._packed.index[number, 3:].tobytes():
-                other = self._packed.find(as_ids(ids, "ids"))
-                where = "no packed batch" if other is None else f"batch {other}"
+            digest = fingerprint(as_ids(ids, "ids"))
+            if digest != self._packed.index[number, 3:].tobytes():
+                match = self._packed.find(as_ids(ids, "ids"))
+                where = "no packed batch" if match is None else f"batch {match}"
                 raise InvalidArgumentError(
                     f"{self.path}: the ids are those of {where}, not of batch {number}"
                 )
@@ -401,10 +401,10 @@ class PackedFeatures(FeatureTable):
             FileChangedError: the file is not the one that was opened.
         """
         self.check_open()
-        found = _PackedFile(self._packed.path)
-        check_fingerprint(found.path, self._found[0], found.fingerprint)
-        native.run_long(found.verify, progress, found.file.size)
-        found.file.check()
+        file = _PackedFile(self._packed.path)
+        check_fingerprint(file.path, self._opened[0], file.fingerprint)
+        native.run_long(file.verify, progress, file.file.size)
+        file.file.check()
 
     def to_memory(self, progress: native.Progress | None = None) -> FeatureTable:
         """Return all rows in memory; needs the ``features`` of :meth:`load`."""
@@ -441,39 +441,39 @@ class PackedFeatures(FeatureTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.check_open()
-        return _reopen, (self._packed.path, *self._found, self._packed.features)
+        return _reopen, (self._packed.path, *self._opened, self._packed.features)
 
 
 def _reopen(path: str, expected: str, memory: int, features: RowSource | None) -> PackedFeatures:
     packed = PackedFeatures.load(path, memory, features=features)
-    check_fingerprint(path, expected, packed._found[0])
+    check_fingerprint(path, expected, packed._opened[0])
     return packed
 
 
-def _check_source(found: _PackedFile, features: RowSource) -> None:
-    shape, packed = features.shape, (found.num_rows, *found.row_shape)
-    if shape != packed or features.dtype_name != native.DTYPE_NAMES[found.code]:
+def _check_source(file: _PackedFile, features: RowSource) -> None:
+    shape, packed = features.shape, (file.num_rows, *file.row_shape)
+    if shape != packed or features.dtype_name != native.DTYPE_NAMES[file.code]:
         raise InvalidArgumentError(
-            f"{found.path}: rows of {native.DTYPE_NAMES[found.code]} {packed} were packed, "
+            f"{file.path}: rows of {native.DTYPE_NAMES[file.code]} {packed} were packed, "
             f"features has {features.dtype_name} {shape}"
         )
-    expected = found.source.get("fingerprint")
+    expected = file.source.get("fingerprint")
     if features.fingerprint != expected:
         raise FileChangedError(
             errno.ESTALE,
-            f"{found.path}: the rows of {found.source.get('path') or 'an array'} were packed as "
+            f"{file.path}: the rows of {file.source.get('path') or 'an array'} were packed as "
             f"they were then; {features!r} has others: pack again",
-            found.path,
+            file.path,
         )
-    if found.sample:
-        ids = sample_ids(found.num_rows, len(found.sample))
+    if file.sample:
+        ids = sample_ids(file.num_rows, len(file.sample))
         for row, now, then in zip(
-            ids, row_digests(gather_rows(features, ids)), found.sample, strict=True
+            ids, row_digests(gather_rows(features, ids)), file.sample, strict=True
         ):
             if now != then:
                 raise FileChangedError(
                     errno.ESTALE,
-                    f"{found.path}: row {row} of {features!r} is not the one that was packed: give "
+                    f"{file.path}: row {row} of {features!r} is not the one that was packed: give "
                     "the store that was, or pack again",
-                    found.path,
+                    file.path,
                 )
