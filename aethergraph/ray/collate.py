@@ -31,19 +31,19 @@ def collate_to_pyg(batch: Any) -> Any:
     torch = require("torch", "batches of PyG need", "pyg")
     data = require("torch_geometric.data", "batches of PyG need", "pyg")
     row = as_row(batch)
-    found = data.Data()
+    result = data.Data()
     for name, value in row.items():
         if name.startswith(("node:", "edge:")):
-            found[name[5:]] = _as_tensor(torch, value)
-    found.edge_index = torch.from_numpy(np.stack((row["row"], row["col"])))
-    found.n_id, found.e_id = _as_tensor(torch, row["node"]), _as_tensor(torch, row["edge"])
-    found.input_id, found.batch_size = _as_tensor(torch, row["index"]), row["batch_size"]
+            result[name[5:]] = _as_tensor(torch, value)
+    result.edge_index = torch.from_numpy(np.stack((row["row"], row["col"])))
+    result.n_id, result.e_id = _as_tensor(torch, row["node"]), _as_tensor(torch, row["edge"])
+    result.input_id, result.batch_size = _as_tensor(torch, row["index"]), row["batch_size"]
     if "batch" in row:
-        found.batch = _as_tensor(torch, row["batch"])
+        result.batch = _as_tensor(torch, row["batch"])
     for name in ("num_sampled_nodes", "num_sampled_edges"):
         if name in row:
-            found[name] = row[name].tolist()
-    return found
+            result[name] = row[name].tolist()
+    return result
 
 
 def collate_to_dgl(batch: Any) -> Any:

@@ -105,8 +105,8 @@ def create_sampling_dataset(
     """
     data = require("ray.data", "sampling datasets need", "ray", "ray[data]")
     source = require("aethergraph.ray.source", "sampling datasets need", "ray", "ray[data]")
-    given = as_items({} if features is None else features, "features", "paths")
-    paths = {name: _path_of_workers(path, f"features[{name!r}]") for name, path in given}
+    pairs = as_items({} if features is None else features, "features", "paths")
+    paths = {name: _path_of_workers(path, f"features[{name!r}]") for name, path in pairs}
     path = _path_of_workers(graph_path, "graph_path")
     file = source.GraphFile(path, storage, memory_budget, paths)
     graph = file.open()
@@ -130,16 +130,16 @@ def create_sampling_dataset(
     size = sum(
         as_table(batch, number, 0).nbytes for batch in loader.batches_at(number, [0][:count])
     )
-    made = source.SamplingDatasource(file, graph, options, count, size, number)
+    datasource = source.SamplingDatasource(file, graph, options, count, size, number)
     if override_num_blocks is None:
         cores = require("ray", "sampling datasets need", "ray").cluster_resources().get("CPU", 1)
         override_num_blocks = count_tasks(count, cores, num_cpus, concurrency)
-    asked = {
+    read_options = {
         "override_num_blocks": override_num_blocks, "num_cpus": num_cpus,
         "concurrency": concurrency, "compute": compute,
     }  # fmt: skip
     dataset = data.read_datasource(
-        made, **{name: value for name, value in asked.items() if value is not None}
+        datasource, **{name: value for name, value in read_options.items() if value is not None}
     )
     dataset.iter_batches = partial(_iter_batches, dataset.iter_batches)
     return dataset

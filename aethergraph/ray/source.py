@@ -66,7 +66,7 @@ class _Plan(NamedTuple):
 
     name: str
     file: GraphFile
-    told: Told
+    description: Told
     options: dict[str, Any]
 
 
@@ -141,15 +141,15 @@ def _reader(plan: Any, epoch: int, start: int, stop: int) -> Callable[[], Iterat
 
 
 def _loader_of(plan: _Plan) -> SubgraphLoader[Any]:
-    found = _loaders.get(plan.name)
-    if found is None:
+    loader = _loaders.get(plan.name)
+    if loader is None:
         graph = plan.file.open()
-        if describe_graph(graph) != plan.told:
+        if describe_graph(graph) != plan.description:
             path = str(plan.file.path)
             raise FileChangedError(
                 errno.ESTALE, f"{path}: the file is not the one that the dataset was made of", path
             )
-        found = SubgraphLoader(graph, **plan.options)
+        loader = SubgraphLoader(graph, **plan.options)
         _loaders.clear()
-        _loaders[plan.name] = found
-    return found
+        _loaders[plan.name] = loader
+    return loader
