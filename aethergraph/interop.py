@@ -34,12 +34,12 @@ SparseFormat = Literal["csr", "csc", "coo"]
 _FORMATS = ("csr", "csc", "coo")
 
 
-def _import(module: str, what: str) -> Any:
+def _import(module: str, caller: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.split(".")[0]
-        raise UnsupportedError(f"{what} needs {package}: pip install {package}") from error
+        raise UnsupportedError(f"{caller} needs {package}: pip install {package}") from error
 
 
 def _static(graph: Any) -> Any:
@@ -191,10 +191,10 @@ def from_networkx(
     nodes = [(label, g.nodes[label]) for label in labels]
 
     def of_edges(name: str) -> NDArray[Any]:
-        return _collect(name, ((f"edge ({u!r}, {v!r})", held) for u, v, held in edges))
+        return _collect(name, ((f"edge ({u!r}, {v!r})", attrs) for u, v, attrs in edges))
 
     def of_nodes(name: str) -> NDArray[Any]:
-        return _collect(name, ((f"node {label!r}", held) for label, held in nodes))
+        return _collect(name, ((f"node {label!r}", attrs) for label, attrs in nodes))
 
     graph = Graph.from_edges(
         len(labels),
@@ -225,11 +225,11 @@ def _collect(name: str, holders: Iterable[tuple[str, Mapping[str, Any]]]) -> NDA
     if not is_hashable(name):
         raise InvalidArgumentError(f"an attribute is named by a text, not by {shown(name)}")
     values = []
-    for what, held in holders:
-        if name not in held:
-            known = ", ".join(map(repr, held)) or "none"
-            raise InvalidArgumentError(f"{what} has no attribute {name!r}; it has: {known}")
-        values.append(held[name])
+    for holder, attrs in holders:
+        if name not in attrs:
+            known = ", ".join(map(repr, attrs)) or "none"
+            raise InvalidArgumentError(f"{holder} has no attribute {name!r}; it has: {known}")
+        values.append(attrs[name])
     try:
         return array_of(values)
     except ValueError as error:
@@ -287,5 +287,5 @@ def _attributes(
     stores: Mapping[str, Any], values: Mapping[str, NDArray[Any] | None]
 ) -> dict[str, list[Any]]:
     """Return rows by name as Python objects; attributes shadow the graph's own values."""
-    found = {name: rows.tolist() for name, rows in values.items() if rows is not None}
-    return found | {name: np.asarray(store).tolist() for name, store in stores.items()}
+    columns = {name: rows.tolist() for name, rows in values.items() if rows is not None}
+    return columns | {name: np.asarray(store).tolist() for name, store in stores.items()}
