@@ -118,7 +118,7 @@ def test_objects_may_go_while_another_is_named(monkeypatch: pytest.MonkeyPatch) 
     kept = [CachedRows(np.ones((5, 4), np.float32), "1M") for _ in range(3)]
 
     class Going:
-        given, thing = False, staticmethod(lambda: None)
+        given, reference = False, staticmethod(lambda: None)
 
         @property
         def name(self) -> None:
