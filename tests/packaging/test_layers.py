@@ -35,10 +35,11 @@ PYTHON_LAYERS = [
     {"pyg", "dgl"},
     {"pytorch", "demo", "cli", "ray"},
 ]
-# Methods of a graph that hand it on to what is built upon graphs.
+# Methods of a graph that hand it on to what is built upon graphs; methods of rows that check them.
 SHORTCUTS = {
     "graph.graph imports interop",
     "graph.walks imports sampling.walks",
+    "protocols imports features.gathering",
 }
 # Folders of native/src; a file may include headers of its own folder and of those before it.
 C_LAYERS = [
