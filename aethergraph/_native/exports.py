@@ -131,11 +131,11 @@ def export_sample(
     return NativeSample(node, batch, row, col, edge, hop_nodes, hop_edges, nodes, edges)
 
 
-def _cut(whole: Ids, counts: Sequence[int], at: int) -> list[Ids]:
-    """Return the parts of ``whole`` from ``at`` on that have ``counts`` numbers."""
+def _cut(vector: Ids, counts: Sequence[int], at: int) -> list[Ids]:
+    """Return the parts of ``vector`` from ``at`` on that have ``counts`` numbers."""
     parts: list[Ids] = []
     for count in counts:
-        parts.append(whole[at : at + count])
+        parts.append(vector[at : at + count])
         at += count
     return parts
 
@@ -153,7 +153,7 @@ def export_layers(
     types, _, hops, _ = shape
     counts, hop_nodes, hop_edges = numbers.read()
     # A hop has one offset more than there were nodes before it.
-    ends = [[0, *accumulate(n + 1 for n in accumulate(own[:hops]))] for own in hop_nodes]
+    ends = [[0, *accumulate(n + 1 for n in accumulate(nodes[:hops]))] for nodes in hop_nodes]
     total = sum(counts) + sum(counts[types:]) + sum(ends[source][-1] for source in sources)
     out = make(total, f"a sample of {total} numbers")
     code = lib.aether_sample_export_layers(handle, ffi.from_buffer("int64_t[]", out), total, err)
@@ -175,6 +175,6 @@ def export_layers(
     for count, source in zip(counts[types:], sources, strict=True):
         row.append(take(count))
         edge.append(take(count))
-        own = take(ends[source][-1])
-        offsets.append([own[ends[source][hop] : ends[source][hop + 1]] for hop in range(hops)])
+        begins = take(ends[source][-1])
+        offsets.append([begins[ends[source][hop] : ends[source][hop + 1]] for hop in range(hops)])
     return NativeLayers(node, row, edge, offsets, hop_nodes, hop_edges)

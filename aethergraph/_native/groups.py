@@ -53,22 +53,24 @@ class OwnLists:
     Between two samples they rest: they keep no version of the graph, and none of its files.
 
     Args:
-        given: the relations that were pinned, whose topologies say where the last commit is.
+        relations: those that were pinned, whose topologies say where the last commit is.
         pinned: what :func:`pin_relations` made of them; nobody else reads it.
     """
 
     __slots__ = ("_given", "_snapshots", "_topologies", "pinned")
 
-    def __init__(self, given: Sequence[NativeRelation], pinned: PinnedLists) -> None:
-        self._given, self.pinned = given, pinned
-        found = [relation.topology for relation in pinned.relations]
-        self._topologies = [one for one in found if isinstance(one, SnapshotTopology)]
-        snapshots = {id(one.snapshot): one.snapshot for one in self._topologies}
+    def __init__(self, relations: Sequence[NativeRelation], pinned: PinnedLists) -> None:
+        self._given, self.pinned = relations, pinned
+        topologies = [relation.topology for relation in pinned.relations]
+        self._topologies = [
+            topology for topology in topologies if isinstance(topology, SnapshotTopology)
+        ]
+        snapshots = {id(topology.snapshot): topology.snapshot for topology in self._topologies}
         self._snapshots = list(snapshots.values())
 
-    def are_of(self, given: Sequence[NativeRelation]) -> bool:
-        """Return whether they were pinned for ``given``, the same object."""
-        return self._given is given
+    def are_of(self, relations: Sequence[NativeRelation]) -> bool:
+        """Return whether they were pinned for ``relations``, the same object."""
+        return self._given is relations
 
     def rest(self) -> None:
         """Keep nothing until :meth:`wake`."""
@@ -87,7 +89,9 @@ class OwnLists:
         counts = _count_nodes(relations, self.pinned.num_nodes)
         if counts != self.pinned.num_nodes:
             # Other relations, to the sampler.
-            self.pinned = PinnedLists(tuple(NativeRelation(*one) for one in relations), counts)
+            self.pinned = PinnedLists(
+                tuple(NativeRelation(*relation) for relation in relations), counts
+            )
         return True
 
 
@@ -99,8 +103,9 @@ def pin_own(
     None: they are those of a block of ``NativeLive.reading``, which belong to others, too.
     """
     pinned = pin_relations(relations, num_nodes)
-    live = [one.topology for one in relations if isinstance(one.topology, LiveTopology)]
-    if any(one.live.is_reading for one in live):
+    topologies = [relation.topology for relation in relations]
+    live = [topology for topology in topologies if isinstance(topology, LiveTopology)]
+    if any(topology.live.is_reading for topology in live):
         return pinned, None
     return pinned, OwnLists(relations, pinned)
 
@@ -119,8 +124,11 @@ def pin_relations(
 def _count_nodes(relations: Sequence[NativeRelation], num_nodes: Sequence[int]) -> Sequence[int]:
     """Return the numbers of nodes by type, as the lists have them."""
     counts = list(num_nodes)
-    for one in relations:
-        counts[one.source], counts[one.to] = one.topology.num_major, one.topology.num_minor
+    for relation in relations:
+        counts[relation.source], counts[relation.to] = (
+            relation.topology.num_major,
+            relation.topology.num_minor,
+        )
     return counts
 
 
@@ -143,7 +151,7 @@ class NativeBatch(NamedTuple):
     def is_like(self, other: NativeBatch) -> bool:
         """Return whether key and seeds are equal, hence the samples (exclusions are ignored)."""
         return self.key == other.key and all(
-            np.array_equal(one, two) for one, two in zip(self.seeds, other.seeds, strict=True)
+            np.array_equal(mine, its) for mine, its in zip(self.seeds, other.seeds, strict=True)
         )
 
 

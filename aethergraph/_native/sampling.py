@@ -112,13 +112,13 @@ class NativeRelation(NamedTuple):
 
     def paths(self) -> list[str]:
         """Return the files that lists, weights and times came from."""
-        found = [self.topology.path, *(guard.path for guard in self.guards)]
-        return [path for path in found if path is not None]
+        files = [self.topology.path, *(guard.path for guard in self.guards)]
+        return [path for path in files if path is not None]
 
     def all_guards(self) -> list[FileGuard]:
         """Return the guards of the files that lists, weights and times are mapped from."""
-        own = self.topology.guard
-        return [*self.guards, *([] if own is None else [own])]
+        guard_of_lists = self.topology.guard
+        return [*self.guards, *([] if guard_of_lists is None else [guard_of_lists])]
 
 
 def describe_relations(relations: Sequence[NativeRelation]) -> Any:
@@ -239,20 +239,20 @@ class NativeSampler:
         self._guards = []
         self.own.rest()
 
-    def wake(self, given: Sequence[NativeRelation]) -> bool:
-        """Go on with lists of its own that were pinned for ``given``, as of the last commit.
+    def wake(self, relations: Sequence[NativeRelation]) -> bool:
+        """Go on with lists of its own that were pinned for ``relations``, as of the last commit.
 
         False: it has none, or others are needed; it has let go of them.
         """
-        own, self.own = self.own, None
-        if own is None or not own.are_of(given) or not own.wake():
+        lists, self.own = self.own, None
+        if lists is None or not lists.are_of(relations) or not lists.wake():
             self.forget()
             return False
-        if own.pinned.relations is self.relations:
+        if lists.pinned.relations is self.relations:
             self._guards = guards_of(self.relations)
         else:  # there are more nodes
-            self.retarget(*own.pinned)
-        self.own = own
+            self.retarget(*lists.pinned)
+        self.own = lists
         return True
 
     @property
