@@ -448,11 +448,16 @@ class FeatureTable(RowTable):
 
     def _gather(self, ids: NDArray[np.int64], out: NDArray[Any], code: int) -> None:
         """Set ``out[i]`` to row ``ids[i]``, in the dtype of ``code``."""
-        if self._stored is not None:
+        rows = self._rows
+        if rows is None:
+            self.check_open()
+            assert self._stored is not None  # a store that gathers by itself has another _gather
             self._stored._gather(ids, out, code)
-            return
-        rows = self.native_rows()
-        native.run_long(lambda task: rows.gather(ids, out, code, task), None, out.nbytes)
+        elif out.nbytes < native.LONG_CALL_BYTES:
+            rows.gather(ids, out, code)
+        else:
+            table = rows
+            native.run_task(lambda task: table.gather(ids, out, code, task), None, out.nbytes)
 
     def empty_rows(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """Return memory that rows can be read into directly; None if that gains nothing."""

@@ -3,9 +3,10 @@
 ::
 
     FeatureTable.gather, loaders, torch's columns, servers
-          └─> gather_rows: ids, out and dtype are checked, memory is made, errors name the row
-                 ├─> rows.gather_into(ids, out)           in the stored dtype
-                 └─> rows.widen_into(ids, out, dtype)     in a wider one
+          └─> gather_rows: ids, out and dtype are checked, memory is made
+                 └─> fill_rows: rows that do not exist are named
+                        ├─> rows.gather_into(ids, out)           in the stored dtype
+                        └─> rows.widen_into(ids, out, dtype)     in a wider one
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_out",
     "check_rows",
+    "fill_rows",
     "gather_rows",
     "name_row",
     "no_such_row",
@@ -42,21 +44,37 @@ def gather_rows(
 ) -> NDArray[Any]:
     """Return the rows of ``ids``: :meth:`aethergraph.protocols.RowSource.gather`."""
     numbers = as_ids(ids, "ids")
-    if not rows.checks_ids:
-        check_rows(numbers, rows.num_rows)
-    stored = rows.dtype_name
-    own_code = native.DTYPE_CODES[stored]
+    own_code = native.DTYPE_CODES[rows.dtype_name]
     out, code = result_of(rows, len(numbers), out, dtype, own_code)
+    fill_rows(rows, numbers, out, None if code == own_code else native.DTYPE_NAMES[code])
+    return out
+
+
+def fill_rows(
+    rows: RowSource, ids: NDArray[np.int64], out: NDArray[Any], dtype: str | None = None
+) -> None:
+    """Set ``out[i]`` to row ``ids[i]``: :func:`gather_rows` into memory that is known to fit.
+
+    Args:
+        rows: the source.
+        ids: contiguous int64 vector.
+        out: array of the stored dtype, or of ``dtype``.
+        dtype: a wider dtype; None: the stored one.
+
+    Raises:
+        OutOfRangeError: a row does not exist; names the first one and its position.
+    """
+    if not rows.checks_ids:
+        check_rows(ids, rows.num_rows)
     try:
-        if code == own_code:
-            rows.gather_into(numbers, out)
+        if dtype is None:
+            rows.gather_into(ids, out)
         else:
-            rows.widen_into(numbers, out, native.DTYPE_NAMES[code])
+            rows.widen_into(ids, out, dtype)
     except OutOfRangeError as error:
         if rows.checks_ids:
             raise name_row(error, rows.num_rows) from None
         raise
-    return out
 
 
 def result_of(

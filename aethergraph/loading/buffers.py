@@ -90,9 +90,13 @@ class BufferPool:
         dimensions = shape if isinstance(shape, tuple) else (shape,)
         extents = tuple(as_count(extent, "shape") for extent in dimensions)
         item = dtype if isinstance(dtype, np.dtype) else _as_dtype(dtype)
-        size = math.prod(extents) * item.itemsize
-        if size >= 1 << 63:
+        if math.prod(extents) * item.itemsize >= 1 << 63:
             raise InvalidArgumentError(f"shape = {shape} is none that an array can have")
+        return self.lend(extents, item)
+
+    def lend(self, extents: tuple[int, ...], item: np.dtype[Any]) -> NDArray[Any]:
+        """Return :meth:`empty` of a shape and dtype that were checked."""
+        size = math.prod(extents) * item.itemsize
         if size < SMALL_BYTES:
             return np.empty(extents, item)
         block = self._take(size)

@@ -61,6 +61,7 @@ Fanouts: TypeAlias = Mapping[EdgeType, Sequence[int] | NDArray[Any]] | Sequence[
 Plans = dict[int, GatherPlan]  # by number of the column, those of edges behind those of nodes
 #: Functions of users behind a stage of the pipeline, by its name.
 Stages: TypeAlias = Mapping[Literal["draw", "fetch"], Callable[[Any], Any]]
+_FLOAT32 = np.dtype(np.float32)
 #: Most batches that are asked for by their numbers in one call.
 _MOST_NUMBERS = 1 << 20
 
@@ -368,8 +369,8 @@ class SubgraphLoader(Resumable, Profiled, Generic[G]):
     def _assemble(self, index: Ids, subgraph: Any, plans: Plans | None) -> Any:
         def gather(number: int, column: Column) -> NDArray[Any]:
             rows, ids = column.rows, self._ids(subgraph, number)
-            dtype = "float32" if rows.dtype_name == "bfloat16" else rows.dtype_name
-            out = self.buffers.empty((ids.shape[0], *rows.row_shape), dtype)
+            dtype = _FLOAT32 if rows.dtype_name == "bfloat16" else rows.array_dtype
+            out = self.buffers.lend((ids.shape[0], *rows.row_shape), dtype)
             plan = None if plans is None else plans.get(number)
             with stage("gather", column.name, rows):
                 return gather_rows(rows, ids, out) if plan is None else plan.gather(ids, out)

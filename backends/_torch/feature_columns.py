@@ -23,7 +23,7 @@ from aethergraph._torch.tensors import (
 )
 from aethergraph.errors import InvalidArgumentError, OutOfRangeError
 from aethergraph.features import FeatureTable
-from aethergraph.features.gathering import gather_rows
+from aethergraph.features.gathering import fill_rows
 from aethergraph.loading.buffers import BufferPool
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Column:
             out = allocate((len(ids), *self.shape[1:]), self.dtype)
             self._gather_into(ids, as_numpy(out))
             return out
-        raw = pool.empty((len(ids), *self._raw_shape), self._raw_dtype)
+        raw = pool.lend((len(ids), *self._raw_shape), self._raw_dtype)
         self._gather_into(ids, raw)
         out = torch.from_numpy(raw)
         if out.dtype == self.dtype:
@@ -122,7 +122,7 @@ class Column:
             plan = reference()
             if plan is not None and plan.gather_if_next(ids, out):
                 return
-        gather_rows(self.rows, ids, out)
+        fill_rows(self.rows, ids, out)
 
     def read(self, start: int, stop: int) -> Tensor:
         """Copy the rows ``start .. stop - 1``."""
